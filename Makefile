@@ -1,0 +1,70 @@
+# The one list of commands. Each target makes the virtual environment that it needs.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+NODE   := .node
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-quick check format peers bench constraints clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# The program alone: what `make run` needs.
+$(VENV)/.run: pyproject.toml constraints.txt
+	@echo "preparing $(VENV) (once) ..." >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -e . -c constraints.txt
+	@touch $@
+
+# The program with its tests and tools.
+$(VENV)/.dev: pyproject.toml constraints.txt
+	@echo "preparing $(VENV) with test tools (once) ..." >&2
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -e ".[dev]" -c constraints.txt
+	@touch $@ $(VENV)/.run
+
+# Python and Node peers. Node is not installed by us: the tests say so when it is missing.
+$(VENV)/.peers: $(VENV)/.dev tests/peers/package.json
+	@echo "preparing peers (once) ..." >&2
+	@$(PIP) -e ".[dev,peers]" -c constraints.txt
+	@if command -v npm >/dev/null; then mkdir -p $(NODE) && cp tests/peers/package.json $(NODE)/ && \
+	  cd $(NODE) && npm install --silent --no-audit --no-fund --no-package-lock; fi
+	@touch $@
+
+run: $(VENV)/.run ## the main job on the embedded default: a guided session with the demo toolbox
+	@$(BIN)/mcp-workbench tour
+
+test: $(VENV)/.dev ## everything that needs nothing but Python
+	$(BIN)/python -m pytest
+
+test-quick: $(VENV)/.dev ## the tests that start no process
+	$(BIN)/python -m pytest tests/core tests/wire tests/era tests/config tests/surface
+
+check: $(VENV)/.dev ## format, lint, types, architecture, spelling
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+format: $(VENV)/.dev ## let ruff write
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+peers: $(VENV)/.peers ## real servers from npm and PyPI behind the workbench
+	$(BIN)/python -m pytest -m peers tests/peers
+
+bench: $(VENV)/.dev ## us beside the limit relay and an SDK gateway, in one run
+	$(BIN)/python bench/run.py $(BENCH)
+
+constraints: ## renew constraints.txt from a fresh environment
+	rm -rf .venv-constraints
+	$(PYTHON) -m venv .venv-constraints
+	.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev,peers]"
+	.venv-constraints/bin/python -m pip freeze --exclude-editable > constraints.txt
+	rm -rf .venv-constraints
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) $(NODE) .pytest_cache .ruff_cache .hypothesis

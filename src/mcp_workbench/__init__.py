@@ -1,0 +1,56 @@
+"""MCP Workbench: one MCP server in front of many. Names are loaded on first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp_workbench.config.load import load_config
+    from mcp_workbench.core.catalogue import OpenToolboxResult, ToolInfo
+    from mcp_workbench.core.errors import ConfigError, WorkbenchError
+    from mcp_workbench.core.inputs import OpenToolboxInput, UseToolInput
+    from mcp_workbench.core.names import ToolIdentifier, generate_tool_name, parse_tool_name
+    from mcp_workbench.workbench import Workbench
+
+__version__ = "0.11.0"
+
+__all__ = [
+    "ConfigError",
+    "OpenToolboxInput",
+    "OpenToolboxResult",
+    "ToolIdentifier",
+    "ToolInfo",
+    "UseToolInput",
+    "Workbench",
+    "WorkbenchError",
+    "__version__",
+    "generate_tool_name",
+    "load_config",
+    "parse_tool_name",
+]
+
+_HOME = {
+    "ConfigError": "core.errors",
+    "OpenToolboxInput": "core.inputs",
+    "OpenToolboxResult": "core.catalogue",
+    "ToolIdentifier": "core.names",
+    "ToolInfo": "core.catalogue",
+    "UseToolInput": "core.inputs",
+    "Workbench": "workbench",
+    "WorkbenchError": "core.errors",
+    "generate_tool_name": "core.names",
+    "load_config": "config.load",
+    "parse_tool_name": "core.names",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,5 @@
+"""`python -m mcp_workbench` is the command."""
+
+from mcp_workbench.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""Values and pure decisions; they know nothing of bytes, pipes or tasks."""

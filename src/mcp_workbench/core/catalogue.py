@@ -1,0 +1,107 @@
+"""What a server offers: definitions as received, and the views that the contract makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.core.names import ServerAddress
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """One tool as its server describes it: the exact JSON, made compact, and its name."""
+
+    name: str
+    raw: bytes
+
+
+class Catalogue(msgspec.Struct, frozen=True):
+    """All tools of one server, in the server's own order."""
+
+    tools: dict[str, Definition] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.tools)
+
+
+class ToolInfo(msgspec.Struct, frozen=True):
+    """A tool, where it stands, and the server's own definition of it."""
+
+    name: str
+    toolbox_name: str
+    source_server: str
+    description: str
+    input_schema: dict[str, Any]
+    definition: dict[str, Any]
+
+
+class Unavailable(msgspec.Struct, frozen=True):
+    """A server of a toolbox that could not be reached, and why."""
+
+    server: str
+    reason: str
+
+
+class OpenToolboxResult(msgspec.Struct, frozen=True):
+    """An opened toolbox. Servers that could not be reached are a normal part of it."""
+
+    toolbox: str
+    description: str
+    servers_connected: int
+    tools: tuple[ToolInfo, ...]
+    unavailable: tuple[Unavailable, ...] = ()
+
+
+class _ToolPeek(msgspec.Struct):
+    name: str
+    toolbox_name: msgspec.Raw = msgspec.Raw(b"")
+    source_server: msgspec.Raw = msgspec.Raw(b"")
+
+
+def read_definitions(raws: list[msgspec.Raw]) -> tuple[dict[str, Definition], list[str]]:
+    """The tools of one page, and what was wrong with those left out. One odd tool costs no other."""
+    tools: dict[str, Definition] = {}
+    complaints: list[str] = []
+    for raw in raws:
+        try:
+            name = msgspec.json.decode(raw, type=_ToolPeek).name
+        except msgspec.DecodeError as error:
+            complaints.append(f"a tool without a usable name was left out ({error})")
+            continue
+        if not name or name in tools:
+            complaints.append(f"a second tool named {name!r} was left out" if name else "a tool with an empty name was left out")
+            continue
+        tools[name] = Definition(name, msgspec.json.format(bytes(raw), indent=-1))
+    return tools, complaints
+
+
+def tool_info_json(definition: Definition, owner: ServerAddress) -> bytes:
+    """The contract's ToolInfo: the definition as received, plus its owner."""
+    peek = msgspec.json.decode(definition.raw, type=_ToolPeek)
+    if peek.toolbox_name or peek.source_server:  # the server uses our words: ours win
+        members = msgspec.json.decode(definition.raw, type=dict[str, msgspec.Raw])
+        members["toolbox_name"] = msgspec.Raw(msgspec.json.encode(owner.toolbox))
+        members["source_server"] = msgspec.Raw(msgspec.json.encode(owner.server))
+        return msgspec.json.encode(members)
+    return b'%b,"toolbox_name":%b,"source_server":%b}' % (
+        definition.raw[:-1],
+        msgspec.json.encode(owner.toolbox),
+        msgspec.json.encode(owner.server),
+    )
+
+
+def tool_info(definition: Definition, owner: ServerAddress) -> ToolInfo:
+    """The same for Python programs."""
+    whole: dict[str, Any] = msgspec.json.decode(definition.raw)
+    description = whole.get("description")
+    schema = whole.get("inputSchema")
+    return ToolInfo(
+        name=definition.name,
+        toolbox_name=owner.toolbox,
+        source_server=owner.server,
+        description=description if isinstance(description, str) else "",
+        input_schema=schema if isinstance(schema, dict) else {},
+        definition=whole,
+    )

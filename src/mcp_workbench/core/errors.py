@@ -1,0 +1,143 @@
+"""What can go wrong, each with the contract's own sentence."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Literal
+
+import msgspec
+
+from mcp_workbench.core.names import ToolIdentifier
+
+MIGRATION = "mcp-workbench explain migration"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong, or doubtful, in a configuration file."""
+
+    path: str  # JSON path, such as `toolboxes.dev.mcpServers.fs`; empty for the file itself
+    message: str
+    fix: str = ""
+    code: str = ""
+    line: int = 0  # from 1; 0 where there is no place
+    column: int = 0
+    severity: Literal["error", "warning"] = "error"
+
+
+class WorkbenchError(Exception):
+    """A call has no result. `str()` is the contract's text; `hint` says what to do next."""
+
+    code = "internal"
+
+    def __init__(self, message: str, *, hint: str = "", may_have_run: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.may_have_run = may_have_run
+
+
+class ConfigError(WorkbenchError):
+    """The configuration can't be used; every problem of it is here."""
+
+    code = "invalid_config"
+
+    def __init__(self, file: str, problems: tuple[Problem, ...]) -> None:
+        self.file = file
+        self.problems = problems
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        lines = [f"{file} has {count}", *map(_told, problems)]
+        super().__init__("\n".join(lines))
+
+
+def _told(problem: Problem) -> str:
+    place = f":{problem.line}:{problem.column} " if problem.line else ""
+    path = f"{problem.path}: " if problem.path else ""
+    fix = f" (fix: {problem.fix})" if problem.fix else ""
+    return f"  {place}{path}{problem.message}{fix}"
+
+
+class NotFound(WorkbenchError):
+    """Absent, hidden or not granted: the three are told alike."""
+
+    def __init__(self, code: str, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+
+
+class InvalidCall(WorkbenchError):
+    """The call itself is wrong; every problem of it is in the message."""
+
+    code = "invalid_parameters"
+
+
+class ServerUnavailable(WorkbenchError):
+    """The server can't be reached, or was lost, or is too busy."""
+
+    def __init__(
+        self, code: str, message: str, *, reason: str, may_have_run: bool = False
+    ) -> None:
+        super().__init__(message, may_have_run=may_have_run)
+        self.code = code
+        self.reason = reason
+
+
+class CallFailed(WorkbenchError):
+    """The call was begun and has no result: its time ran out, or its server died."""
+
+    def __init__(self, code: str, tool: ToolIdentifier, reason: str, *, may_have_run: bool) -> None:
+        super().__init__(f"[{tool}] Error: {reason}", may_have_run=may_have_run)
+        self.code = code
+        self.reason = reason
+
+
+class ServerError(WorkbenchError):
+    """The server answered with a JSON-RPC error, which passes on as it is."""
+
+    code = "server_error"
+
+    def __init__(self, number: int, message: str, error: bytes) -> None:
+        super().__init__(message)
+        self.number = number
+        self.error = error  # the whole error object as received
+
+
+def did_you_mean(wrong: str, known: list[str]) -> str:
+    """A hint that names the nearest known name, or nothing."""
+    near = get_close_matches(wrong, known, n=1, cutoff=0.6)
+    return f"Did you mean '{near[0]}'?" if near else ""
+
+
+def no_toolbox(toolbox: str, known: list[str]) -> NotFound:
+    return NotFound(
+        "unknown_toolbox",
+        f"Toolbox '{toolbox}' not found",
+        hint=did_you_mean(toolbox, known),
+    )
+
+
+def no_server(server: str, toolbox: str, known: list[str]) -> NotFound:
+    return NotFound(
+        "unknown_server",
+        f"Server '{server}' not found in toolbox '{toolbox}'",
+        hint=did_you_mean(server, known),
+    )
+
+
+def no_tool(tool: ToolIdentifier, known: list[str]) -> NotFound:
+    return NotFound(
+        "unknown_tool",
+        f"Tool '{tool.tool}' not found in server '{tool.server}' (toolbox '{tool.toolbox}')",
+        hint=did_you_mean(tool.tool, known),
+    )
+
+
+def not_connected(server: str, toolbox: str, reason: str) -> ServerUnavailable:
+    return ServerUnavailable(
+        "connect_failed",
+        f"Failed to connect to server '{server}' in toolbox '{toolbox}': {reason}",
+        reason=reason,
+    )
+
+
+def empty_component(field: str) -> str:
+    return f"Invalid tool identifier: {field} cannot be empty"

@@ -1,0 +1,143 @@
+"""Wishes: what one accepted configuration asks for, frozen and unexpanded."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import translate
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+
+from mcp_workbench.core.errors import Problem, no_server, no_toolbox
+from mcp_workbench.core.names import ServerAddress
+
+Era = Literal["auto", "legacy", "modern"]
+ToolMode = Literal["proxy", "dynamic"]
+Pairs = tuple[tuple[str, str], ...]
+
+CONNECT_TIMEOUT = 120.0  # seconds; a first `npx` or `uvx` downloads before it starts
+CALL_TIMEOUT = 600.0  # seconds; agents run builds and crawls through tools
+MESSAGE_BYTES = 64 << 20  # one message, either direction
+CALLS_PER_SERVER = 4096  # in flight on one connection
+QUEUE_BYTES = 32 << 20  # accepted for a server that does not read
+OPEN_WAIT = 30.0  # seconds that `open_toolbox` waits for a slow starter
+
+
+class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+    """A server that we start as our child. Its strings are as written: `${VAR}` is not yet replaced."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Pairs = ()
+    cwd: str = ""
+    folder: str = ""  # where the configuration lies: a relative `cwd` counts from here
+
+    def __repr__(self) -> str:
+        return f"StdioCommand({self.command!r}, {len(self.args)} args)"  # args may hold secrets
+
+
+class HttpEndpoint(msgspec.Struct, frozen=True):
+    """A server behind a URL. Its strings are as written, like those of a command."""
+
+    url: str
+    headers: Pairs = ()
+    transport: Literal["http", "sse"] = "http"
+
+    def __repr__(self) -> str:
+        return f"HttpEndpoint({self.url.split('?')[0]!r})"  # headers and queries may hold secrets
+
+
+class ToolFilter(msgspec.Struct, frozen=True):
+    """Which of a server's tools its toolbox shows."""
+
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+
+    def shows(self, tool: str) -> bool:
+        return _matches(tool, self.include) and not _matches(tool, self.exclude)
+
+    def idle(self, tools: tuple[str, ...]) -> list[str]:
+        """The patterns that match none of these tools, as the file spells them."""
+        spelled = [(p, p) for p in self.include] + [(f"!{p}", p) for p in self.exclude]
+        return [
+            text for text, pattern in spelled if not any(_matches(t, (pattern,)) for t in tools)
+        ]
+
+
+def tool_filter(patterns: tuple[str, ...]) -> ToolFilter:
+    """The filter that a list in the file means: only exclusions are all but those; nothing is none."""
+    include = tuple(p for p in patterns if not p.startswith("!"))
+    exclude = tuple(p[1:] for p in patterns if p.startswith("!"))
+    return ToolFilter(("*",) if exclude and not include else include, exclude)
+
+
+@lru_cache(maxsize=4096)
+def _glob(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern))
+
+
+def _matches(tool: str, patterns: tuple[str, ...]) -> bool:
+    return any(p in ("*", tool) or _glob(p).match(tool) is not None for p in patterns)
+
+
+class ServerSpec(msgspec.Struct, frozen=True):
+    """One server of one toolbox, as wished for."""
+
+    address: ServerAddress
+    target: StdioCommand | HttpEndpoint
+    tools: ToolFilter = ToolFilter()
+    era: Era = "auto"
+    connect_timeout: float = CONNECT_TIMEOUT
+    timeout: float = CALL_TIMEOUT
+    place: str = ""  # its path in the file, for messages
+    problem: str = ""  # why it can't be used although the rest of the file is fine
+
+
+class ToolboxSpec(msgspec.Struct, frozen=True):
+    """A named group of servers."""
+
+    name: str
+    description: str = ""
+    servers: dict[str, ServerSpec] = {}
+
+    def server(self, name: str) -> ServerSpec:
+        spec = self.servers.get(name)
+        if spec is None:
+            raise no_server(name, self.name, list(self.servers))
+        return spec
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Where we say no instead of growing."""
+
+    message_bytes: int = MESSAGE_BYTES
+    calls_per_server: int = CALLS_PER_SERVER
+    queue_bytes: int = QUEUE_BYTES
+    open_wait: float = OPEN_WAIT
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One whole accepted configuration."""
+
+    toolboxes: dict[str, ToolboxSpec]
+    tool_mode: ToolMode = "proxy"
+    limits: Limits = Limits()
+    origin: str = ""  # the file it came from; empty for the embedded demo
+    warnings: tuple[Problem, ...] = ()
+
+    def toolbox(self, name: str) -> ToolboxSpec:
+        spec = self.toolboxes.get(name)
+        if spec is None:
+            raise no_toolbox(name, list(self.toolboxes))
+        return spec
+
+    def narrowed(self, names: tuple[str, ...]) -> Snapshot:
+        """The same configuration with these toolboxes only; none named means all of them."""
+        if not names:
+            return self
+        return msgspec.structs.replace(
+            self, toolboxes={name: self.toolbox(name) for name in names}
+        )
+
+

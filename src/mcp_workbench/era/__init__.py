@@ -1,0 +1,1 @@
+"""Pure translation between the two eras of the protocol."""

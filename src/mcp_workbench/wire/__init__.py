@@ -1,0 +1,1 @@
+"""JSON-RPC over bytes; knows nothing of toolboxes."""
