@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Literal
 
 import msgspec
@@ -41,9 +40,12 @@ class ConfigError(WorkbenchError):
 
     code = "invalid_config"
 
-    def __init__(self, file: str, problems: tuple[Problem, ...]) -> None:
+    def __init__(
+        self, file: str, problems: tuple[Problem, ...], warnings: tuple[Problem, ...] = ()
+    ) -> None:
         self.file = file
         self.problems = problems
+        self.warnings = warnings  # doubtful but usable; told beside the problems
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         lines = [f"{file} has {count}", *map(_told, problems)]
         super().__init__("\n".join(lines))
@@ -73,9 +75,7 @@ class InvalidCall(WorkbenchError):
 class ServerUnavailable(WorkbenchError):
     """The server can't be reached, or was lost, or is too busy."""
 
-    def __init__(
-        self, code: str, message: str, *, reason: str, may_have_run: bool = False
-    ) -> None:
+    def __init__(self, code: str, message: str, *, reason: str, may_have_run: bool = False) -> None:
         super().__init__(message, may_have_run=may_have_run)
         self.code = code
         self.reason = reason
@@ -103,6 +103,8 @@ class ServerError(WorkbenchError):
 
 def did_you_mean(wrong: str, known: list[str]) -> str:
     """A hint that names the nearest known name, or nothing."""
+    from difflib import get_close_matches  # at start-up nobody has mistyped anything yet
+
     near = get_close_matches(wrong, known, n=1, cutoff=0.6)
     return f"Did you mean '{near[0]}'?" if near else ""
 

@@ -34,7 +34,7 @@ class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     folder: str = ""  # where the configuration lies: a relative `cwd` counts from here
 
     def __repr__(self) -> str:
-        return f"StdioCommand({self.command!r}, {len(self.args)} args)"  # args may hold secrets
+        return f"StdioCommand({len(self.args)} args)"  # any string of it may hold a secret
 
 
 class HttpEndpoint(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class HttpEndpoint(msgspec.Struct, frozen=True):
     transport: Literal["http", "sse"] = "http"
 
     def __repr__(self) -> str:
-        return f"HttpEndpoint({self.url.split('?')[0]!r})"  # headers and queries may hold secrets
+        return f"HttpEndpoint({self.transport})"  # any string of it may hold a secret
 
 
 class ToolFilter(msgspec.Struct, frozen=True):
@@ -136,8 +136,4 @@ class Snapshot(msgspec.Struct, frozen=True):
         """The same configuration with these toolboxes only; none named means all of them."""
         if not names:
             return self
-        return msgspec.structs.replace(
-            self, toolboxes={name: self.toolbox(name) for name in names}
-        )
-
-
+        return msgspec.structs.replace(self, toolboxes={name: self.toolbox(name) for name in names})

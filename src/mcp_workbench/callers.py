@@ -1,0 +1,113 @@
+"""Whoever made a call: told of its outcome exactly once, in the era of its host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
+from mcp_workbench.downstream.connection import STAMPS, Connection
+from mcp_workbench.downstream.conversation import Loss
+from mcp_workbench.era.translate import Pair, Unanswerable, result_for
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Envelope
+
+
+class Caller:
+    """One call under way. A subclass says what becomes of its outcome."""
+
+    __slots__ = ("call", "connection", "number")
+
+    def __init__(self, call: ToolCall) -> None:
+        self.call = call
+        self.connection: Connection | None = None
+        self.number = 0
+
+    def begun(self, connection: Connection, number: int) -> None:
+        self.connection, self.number = connection, number
+
+    def cancel(self, reason: str) -> None:
+        """Take the call back; the server is told, and nobody is answered."""
+        if self.connection is not None:
+            self.connection.conversation.cancel(self.number, reason)
+
+    def settled(self, answer: Envelope) -> None:
+        if answer.error:
+            self.refused(answer.error)
+            return
+        modern_server = self.connection is not None and self.connection.modern
+        if not modern_server and not self.call.modern_host:
+            self.answered(answer.result)
+            return
+        try:
+            result = result_for(Pair(self.call.modern_host, modern_server), answer.result, STAMPS)
+        except Unanswerable as error:
+            self.lost(Loss("protocol_error", str(error)))
+            return
+        self.answered(result)
+
+    def lost(self, loss: Loss) -> None:
+        tool = self.call.tool
+        self.failed(CallFailed(loss.code, tool, loss.reason, may_have_run=loss.may_have_run))
+
+    # What a subclass decides
+
+    def answered(self, result: msgspec.Raw | bytes) -> None:
+        raise NotImplementedError
+
+    def refused(self, error: msgspec.Raw) -> None:
+        raise NotImplementedError
+
+    def failed(self, error: WorkbenchError) -> None:
+        raise NotImplementedError
+
+    def progressed(self, params: msgspec.Raw) -> None:
+        raise NotImplementedError
+
+
+class PythonCaller(Caller):
+    """A Python program that awaits the result."""
+
+    __slots__ = ("_future", "_on_progress")
+
+    def __init__(
+        self, call: ToolCall, on_progress: Callable[[dict[str, Any]], None] | None
+    ) -> None:
+        super().__init__(call)
+        self._on_progress = on_progress
+        self._future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    async def result(self) -> dict[str, Any]:
+        try:
+            return await self._future
+        except asyncio.CancelledError:
+            self.cancel("the caller was cancelled")
+            raise
+
+    def answered(self, result: msgspec.Raw | bytes) -> None:
+        try:
+            self._settle(msgspec.json.decode(result, type=dict[str, Any]))
+        except msgspec.DecodeError as error:
+            self.lost(Loss("protocol_error", f"the server's result has no usable form: {error}"))
+
+    def refused(self, error: msgspec.Raw) -> None:
+        told = envelope.read_error(error)
+        self.failed(ServerError(told.code, told.message, bytes(error)))
+
+    def failed(self, error: WorkbenchError) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)
+
+    def progressed(self, params: msgspec.Raw) -> None:
+        if self._on_progress is not None:
+            notice = msgspec.json.decode(params, type=dict[str, Any])
+            notice.pop("progressToken", None)
+            self._on_progress(notice)
+
+    def _settle(self, result: dict[str, Any]) -> None:
+        if not self._future.done():
+            self._future.set_result(result)

@@ -1,0 +1,155 @@
+"""`check`: the configuration, all of its problems at once, and on wish its servers."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from mcp_workbench.cli.doubts import doubts
+from mcp_workbench.cli.overview import counted
+from mcp_workbench.cli.render import Trouble, glyph, nearby, of_problem, say, say_json, table
+from mcp_workbench.cli.report import tell_problems
+from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options
+from mcp_workbench.cli.survey import survey
+from mcp_workbench.core.errors import ConfigError, Problem
+from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.workbench import ServerReport
+
+
+class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
+    """What `--json` says of a server."""
+
+    toolbox: str
+    server: str
+    available: bool
+    reason: str
+    revision: str
+    name: str
+    version: str
+    tools: int
+    hidden: int
+    seconds: float
+
+
+class Finding(Trouble, frozen=True):
+    """A problem in the JSON of `check`: like a failure, with its weight."""
+
+    severity: str = "error"
+
+
+class Checked(msgspec.Struct, frozen=True, rename="camel"):
+    """The document that `check --json` prints."""
+
+    config: str | None
+    ok: bool
+    tool_mode: str
+    toolboxes: int
+    problems: list[Finding]
+    servers: list[ServerLine] | None = None  # null unless asked with --connect
+
+
+@click.command()
+@click.option("--connect", is_flag=True, help="Start every server for real, too.")
+@global_options
+@click.pass_obj
+def check(settings: Settings, *, connect: bool) -> int:
+    """Look at the configuration and show every problem at once.
+
+    Exit status 2 if it can't be used, 4 if a server can't be reached.
+    """
+    try:
+        snapshot = settings.snapshot(careful=True)
+    except ConfigError as error:
+        _tell_broken(settings, error)
+        return USAGE
+    reports = _reports(settings, snapshot) if connect else None
+    problems = (*snapshot.warnings, *doubts(snapshot, reports or []))
+    if settings.json:
+        say_json(_document(snapshot, problems, reports))
+    else:
+        _tell(settings, snapshot, problems, reports)
+    return UNREACHABLE if any(report.reason for report in reports or []) else DONE
+
+
+def _reports(settings: Settings, snapshot: Snapshot) -> list[ServerReport]:
+    servers = (s.address for t in snapshot.toolboxes.values() for s in t.servers.values())
+    return survey(settings, snapshot, list(servers))
+
+
+def _tell_broken(settings: Settings, error: ConfigError) -> None:
+    problems = (*error.problems, *error.warnings)
+    if settings.json:
+        found = [_finding(problem, error.file) for problem in problems]
+        say_json(Checked(error.file, ok=False, tool_mode="", toolboxes=0, problems=found))
+        return
+    say(tell_problems(problems, error.file), err=True, color=settings.color)
+    say(f"{glyph('bad')} {nearby(error.file)}: {_counted(problems)}")
+
+
+def _tell(
+    settings: Settings,
+    snapshot: Snapshot,
+    problems: tuple[Problem, ...],
+    reports: list[ServerReport] | None,
+) -> None:
+    if problems and not settings.quiet:
+        say(tell_problems(problems, snapshot.origin), err=True, color=settings.color)
+    where = (
+        nearby(snapshot.origin) if snapshot.origin else "no configuration file: the embedded demo"
+    )
+    warned = f", {_counted(problems)}" if problems else ""
+    mark = glyph("doubtful" if problems else "good")
+    say(f"{mark} {where}: {counted(snapshot)}, {snapshot.tool_mode} mode{warned}")
+    marks = [glyph("bad" if report.reason else "good") for report in reports or []]
+    for mark, line in zip(marks, table(map(_row, reports or [])), strict=True):
+        say(f"{mark} {line}")
+
+
+def _row(report: ServerReport) -> tuple[str, ...]:
+    address = str(report.address)
+    if report.reason:
+        return (address, "not available", "", f"{report.seconds:.1f} s", report.reason)
+    hidden = f" ({report.hidden} hidden)" if report.hidden else ""
+    program = f"{report.server_name} {report.server_version}"
+    count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}{hidden}"
+    return (address, report.revision, count, f"{report.seconds:.1f} s", program)
+
+
+def _counted(problems: tuple[Problem, ...]) -> str:
+    def several(kind: str) -> str:
+        count = sum(problem.severity == kind for problem in problems)
+        return f"{count} {kind}{'' if count == 1 else 's'}" if count else ""
+
+    return ", ".join(filter(None, (several("error"), several("warning"))))
+
+
+def _document(
+    snapshot: Snapshot, problems: tuple[Problem, ...], reports: list[ServerReport] | None
+) -> Checked:
+    return Checked(
+        snapshot.origin or None,
+        ok=not any(report.reason for report in reports or []),
+        tool_mode=snapshot.tool_mode,
+        toolboxes=len(snapshot.toolboxes),
+        problems=[_finding(problem, snapshot.origin) for problem in problems],
+        servers=None if reports is None else [_server(report) for report in reports],
+    )
+
+
+def _finding(problem: Problem, file: str) -> Finding:
+    return Finding(**msgspec.structs.asdict(of_problem(problem, file)), severity=problem.severity)
+
+
+def _server(report: ServerReport) -> ServerLine:
+    return ServerLine(
+        toolbox=report.address.toolbox,
+        server=report.address.server,
+        available=not report.reason,
+        reason=report.reason,
+        revision=report.revision,
+        name=report.server_name,
+        version=report.server_version,
+        tools=len(report.tools),
+        hidden=report.hidden,
+        seconds=round(report.seconds, 3),
+    )

@@ -1,0 +1,124 @@
+"""The commands of `mcp-workbench`, each loaded when it is used."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+from mcp_workbench import __version__
+from mcp_workbench.cli.settings import (
+    DONE,
+    INTERRUPTED,
+    Settings,
+    global_options,
+    stdin_is_terminal,
+)
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.errors import WorkbenchError
+
+# Each command, the module that holds it, and what `--help` says of it.
+_COMMANDS = {
+    "serve": ("serve", "Be an MCP server on stdin and stdout: this is what a host starts."),
+    "check": ("check", "Look at the configuration and show every problem at once."),
+    "tools": ("tools", "Show what the toolboxes hold."),
+    "call": ("call", "Call one tool."),
+    "tour": ("tour", "See in a few seconds what an agent sees, with the demo toolbox."),
+    "explain": ("explain", "Explain an error code or a topic."),
+    "schema": ("printed", "Print the JSON Schema of the configuration file."),
+    "version": ("printed", "Print the version."),
+}
+
+
+class Commands(click.Group):
+    """Knows its commands by name, and imports only the one that runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _ = _COMMANDS[cmd_name]
+        return getattr(import_module(f"mcp_workbench.cli.{module}"), cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            raise _no_command(args[0])
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, says) for name, (_, says) in _COMMANDS.items()])
+
+
+def _no_command(wrong: str) -> WorkbenchError:
+    from mcp_workbench.core.errors import InvalidCall, did_you_mean  # only when something is wrong
+
+    hint = did_you_mean(wrong, list(_COMMANDS)) or "mcp-workbench --help lists the commands"
+    return InvalidCall(f"no such command '{wrong}'", hint=hint)
+
+
+@click.group(
+    cls=Commands,
+    name="mcp-workbench",
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, "--version", message="mcp-workbench %(version)s")
+@global_options
+@click.pass_context
+def group(context: click.Context) -> int | None:
+    """MCP Workbench: one MCP server in front of many.
+
+    Without a command: `serve` where stdin is not a terminal, else a short overview.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    if stdin_is_terminal():
+        from mcp_workbench.cli.overview import (
+            overview,
+        )  # needs the configuration, `--help` does not
+
+        return overview(context.ensure_object(Settings))
+    return context.invoke(group.get_command(context, "serve") or group)
+
+
+def run(argv: list[str]) -> int:
+    """Do what the command line says. Whatever goes wrong is told, and is an exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        getattr(stream, "reconfigure", dict[str, str])(errors="backslashreplace")
+    try:
+        status = _run(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    return status
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        with group.make_context("mcp-workbench", list(argv)) as context:
+            return group.invoke(context) or DONE
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        return import_module("mcp_workbench.cli.report").report_usage(error, argv)
+    except _workbench_error() as error:  # looked up only when something was raised
+        return import_module("mcp_workbench.cli.report").report(error, argv)
+
+
+def _workbench_error() -> type[WorkbenchError]:
+    from mcp_workbench.core.errors import WorkbenchError
+
+    return WorkbenchError

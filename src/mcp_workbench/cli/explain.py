@@ -1,0 +1,60 @@
+"""`explain`: a code that we printed, or a topic, without the network."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from mcp_workbench.cli.render import say, say_json
+from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.core.codes import CODES
+from mcp_workbench.core.errors import InvalidCall, did_you_mean
+
+TOPICS = {"migration": "from earlier names and from other workbenches to this one"}
+
+
+@click.command()
+@click.argument("topic", metavar="TOPIC|CODE", default="")
+@global_options
+@click.pass_obj
+def explain(settings: Settings, topic: str) -> int:
+    """Explain an error code or a topic; without one, list them all."""
+    if not topic:
+        _list(settings)
+    elif topic.lower() in TOPICS:
+        text = document(topic.lower())
+        say_json({"topic": topic.lower(), "text": text}) if settings.json else say(text.rstrip())
+    else:
+        _code(settings, topic.upper())
+    return DONE
+
+
+def _list(settings: Settings) -> None:
+    if settings.json:
+        say_json({"topics": TOPICS, "codes": {code: row.title for code, row in CODES.items()}})
+        return
+    for name, about in [*TOPICS.items(), *((code, row.title) for code, row in CODES.items())]:
+        say(f"{name:12}  {about}")
+
+
+def _code(settings: Settings, code: str) -> None:
+    row = CODES.get(code)
+    if row is None:
+        hint = did_you_mean(code, list(CODES)) or did_you_mean(code.lower(), list(TOPICS))
+        raise InvalidCall(
+            f"nothing is known about '{code}'", hint=hint or "mcp-workbench explain lists all of it"
+        )
+    if settings.json:
+        say_json({"code": code} | {n: getattr(row, n) for n in ("title", "meaning", "remedy")})
+    else:
+        say(f"{code}: {row.title}\n\n{row.meaning}\n\nWhat to do: {row.remedy}")
+
+
+def document(name: str) -> str:
+    """A document of ours: from the installed package, or from the folder that we are developed in."""
+    shipped = files("mcp_workbench").joinpath("docs", f"{name}.md")
+    if shipped.is_file():
+        return shipped.read_text("utf-8")
+    return (Path(__file__).parents[3] / "docs" / f"{name}.md").read_text("utf-8")

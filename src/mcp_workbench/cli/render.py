@@ -1,0 +1,140 @@
+"""How errors, tables and data look: stdout is data, stderr is for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from mcp_workbench.cli.excerpt import excerpt
+from mcp_workbench.core.errors import Problem
+
+_STYLES: dict[str, str] = {"error": "red", "warning": "yellow"}
+_GLYPHS = {
+    "good": ("✔", "ok", "green"),
+    "doubtful": ("!", "warn", "yellow"),
+    "bad": ("✘", "fail", "red"),
+}
+_PLAIN = {"≈": "~", "…": "...", "·": "-", "→": "->", "←": "<-", "│": "|", "─": "-"}
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """One thing to tell: what failed, where, why, and what to do. The JSON form is its fields."""
+
+    code: str
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    path: str = ""
+    cause: tuple[str, ...] = ()
+    fix: str = ""
+
+
+def of_problem(problem: Problem, file: str) -> Trouble:
+    return Trouble(
+        code=problem.code,
+        message=problem.message,
+        file=file,
+        line=problem.line,
+        column=problem.column,
+        path=problem.path,
+        fix=problem.fix,
+    )
+
+
+def told(trouble: Trouble, kind: str = "error", source: Sequence[str] = ()) -> str:
+    """The block that a person reads."""
+    first, *more = plain(trouble.message).split("\n")
+    lines = [f"{click.style(kind, fg=_STYLES[kind], bold=True)}: {first}"]
+    lines += [f"  {line}" for line in more]
+    file = nearby(trouble.file)
+    place = f"{file}:{trouble.line}:{trouble.column}" if trouble.line else file
+    where = "   ".join(filter(None, (place, trouble.path)))
+    lines += [f"  --> {plain(where)}"] if where else []
+    lines += _pointed(trouble, source)
+    lines += [f"  cause: {plain(cause)}" for cause in trouble.cause]
+    lines += [_fix(plain(trouble.fix))] if trouble.fix else []
+    lines += [click.style(f"  {trouble.code}", dim=True)] if trouble.code else []
+    return "\n".join(lines)
+
+
+def _fix(fix: str) -> str:
+    return f"  {fix}" if fix.startswith("Did you mean") else f"  fix: {fix}"
+
+
+def _pointed(trouble: Trouble, source: Sequence[str]) -> list[str]:
+    if not 1 <= trouble.line <= len(source):
+        return []
+    shown = excerpt(source[trouble.line - 1], trouble.column, trouble.path)
+    caret = click.style("^" * shown.width, fg="red", bold=True)
+    return [f"{trouble.line:5} | {plain(shown.text)}", f"      | {' ' * shown.offset}{caret}"]
+
+
+def source_of(file: str) -> list[str]:
+    """The lines of a file that was read before; none where it can't be read again."""
+    try:
+        return Path(file).read_text("utf-8-sig", errors="replace").split("\n")
+    except (OSError, ValueError):
+        return []
+
+
+def nearby(file: str) -> str:
+    """The path as seen from here, where it is below."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
+def plain(text: str) -> str:
+    """The text without anything that a terminal would obey: servers and files are not trusted."""
+    if text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def glyph(kind: str) -> str:
+    """A mark and its colour: a sign where the terminal can show it, else a word."""
+    sign, word, color = _GLYPHS[kind]
+    return click.style(sign if _shows(sign, sys.stdout) else word, fg=color)
+
+
+def table(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:
+    """Columns as wide as their widest cell; those in `right` are aligned there."""
+    cells = [[plain(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+
+    def line(row: list[str]) -> str:
+        aligned = (
+            c.rjust(w) if i in right else c.ljust(w)
+            for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        )
+        return "  ".join(aligned).rstrip()
+
+    return [line(row) for row in cells]
+
+
+def say(text: str, *, color: bool | None = None, err: bool = False) -> None:
+    """Print for a person, in signs that the stream can carry."""
+    stream = sys.stderr if err else sys.stdout
+    for sign, instead in _PLAIN.items():
+        if sign in text and not _shows(sign, stream):
+            text = text.replace(sign, instead)
+    click.echo(text, err=err, color=color)
+
+
+def _shows(sign: str, stream: Any) -> bool:
+    try:
+        sign.encode(getattr(stream, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def say_json(value: Any, *, pretty: bool = False, err: bool = False) -> None:
+    """Print data: UTF-8 whatever the terminal takes, on one line unless `pretty`."""
+    data = msgspec.json.encode(value)
+    click.echo(msgspec.json.format(data, indent=2) if pretty else data, err=err)

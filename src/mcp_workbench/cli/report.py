@@ -1,0 +1,76 @@
+"""A failure told: in the words of `render` for a person, as one line of JSON for a program."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from mcp_workbench.cli.render import Trouble, of_problem, say, say_json, source_of, told
+from mcp_workbench.cli.settings import FAILED, UNREACHABLE, USAGE, Settings
+from mcp_workbench.core.errors import (
+    ConfigError,
+    InvalidCall,
+    NotFound,
+    Problem,
+    ServerUnavailable,
+    WorkbenchError,
+)
+
+_STATUS: tuple[tuple[type[WorkbenchError], int], ...] = (
+    (ConfigError, USAGE),
+    (InvalidCall, USAGE),
+    (NotFound, USAGE),
+    (ServerUnavailable, UNREACHABLE),
+)
+_CODES = {
+    "invalid_parameters": "WB-CLI-001",
+    "unknown_toolbox": "WB-CLI-002",
+    "unknown_server": "WB-CLI-003",
+    "unknown_tool": "WB-CLI-004",
+    "connect_failed": "WB-CONN-101",
+    "server_error": "WB-CALL-202",
+}
+CALL_FAILED = "WB-CALL-201"
+
+
+def report(error: WorkbenchError, argv: list[str]) -> int:
+    """Tell the error and return its exit status."""
+    if isinstance(error, ConfigError):
+        _tell(_of_config(error), argv, (*error.problems, *error.warnings))
+    else:
+        code = _CODES.get(error.code, CALL_FAILED)
+        _tell(Trouble(code, error.message, fix=error.hint), argv)
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), FAILED)
+
+
+def report_usage(error: click.ClickException, argv: list[str]) -> int:
+    """The same for what click finds wrong with the command line."""
+    text = error.format_message().removesuffix(".")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if isinstance(context, click.Context) else "mcp-workbench"
+    message = text[:1].lower() + text[1:]
+    _tell(Trouble("WB-CLI-001", message, fix=f"{command} --help"), argv)
+    return USAGE
+
+
+def _of_config(error: ConfigError) -> Trouble:
+    """Of a file's problems the first is it, and the others are beside it."""
+    first, *others = error.problems
+    beside = tuple(f"{p.path}: {p.message}" if p.path else p.message for p in others)
+    return msgspec.structs.replace(of_problem(first, error.file), cause=beside)
+
+
+def _tell(trouble: Trouble, argv: list[str], problems: tuple[Problem, ...] = ()) -> None:
+    if "--json" in argv:
+        say_json(trouble, err=True)
+        return
+    settings = Settings()
+    settings.no_color = "--no-color" in argv
+    text = tell_problems(problems, trouble.file) if problems else told(trouble)
+    say(text, err=True, color=settings.color)
+
+
+def tell_problems(problems: tuple[Problem, ...], file: str) -> str:
+    """Every problem of a file, each with its place."""
+    source = source_of(file)
+    return "\n".join(told(of_problem(p, file), p.severity, source) for p in problems)

@@ -1,0 +1,93 @@
+"""The options that every command takes, before its name or after it, and what they lead to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.spec import Snapshot
+
+DONE = 0
+FAILED = 1
+USAGE = 2  # the command line or the configuration
+UNREACHABLE = 4  # a server
+TOOL_ERROR = 5  # the tool itself answered `isError`
+INTERRUPTED = 130
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+class Settings:
+    """What the global options say. A command's own place wins over the group's."""
+
+    def __init__(self) -> None:
+        self.config: str | None = None
+        self.json = False
+        self.quiet = False
+        self.verbose = False
+        self.no_input = False
+        self.no_color = False
+
+    @property
+    def color(self) -> bool | None:
+        """Yes, no, or as the stream is a terminal or not."""
+        if self.no_color or os.environ.get("NO_COLOR"):
+            return False
+        return True if os.environ.get("FORCE_COLOR") else None
+
+    @property
+    def talkative(self) -> bool:
+        """Whether progress and remarks are wanted on stderr."""
+        return not (self.json or self.quiet)
+
+    def snapshot(self, *, careful: bool = False) -> Snapshot:
+        """The configuration that these options lead to; the embedded demo where there is none."""
+        # Loaded here: `--help` and `version` need none of it.
+        from mcp_workbench.config.embedded import demo_snapshot
+        from mcp_workbench.config.load import find_config, load_config
+
+        path = find_config(self.config, os.environ, Path.cwd())
+        return demo_snapshot() if path is None else load_config(path, careful=careful)
+
+
+def _remember(context: click.Context, param: click.Parameter, value: Any) -> None:
+    if value not in (None, False) and param.name:
+        setattr(context.ensure_object(Settings), param.name, value)
+    context.color = context.ensure_object(Settings).color
+
+
+def _flag(*names: str, help: str) -> Callable[[Decorated], Decorated]:
+    return click.option(*names, is_flag=True, help=help, expose_value=False, callback=_remember)
+
+
+_OPTIONS = (
+    click.option(
+        "--config",
+        metavar="PATH",
+        help="The configuration file.  [env: WORKBENCH_CONFIG; default: ./workbench-config.json]",
+        expose_value=False,
+        callback=_remember,
+    ),
+    _flag("--json", help="Data and errors as JSON."),
+    _flag("-q", "--quiet", help="No progress, no remarks."),
+    _flag("-v", "--verbose", help="Say more on stderr."),
+    _flag("--no-input", help="Never ask a question."),
+    _flag("--no-color", help="No colour.  [env: NO_COLOR, FORCE_COLOR]"),
+)
+
+
+def global_options(function: Decorated) -> Decorated:
+    """Let a command take the options that stand in front of it behind it, too."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def stdin_is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]

@@ -1,0 +1,60 @@
+"""Ask servers, all at once, what they are and what they offer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from mcp_workbench import app
+from mcp_workbench.cli.progress import PATIENCE, ProgressLine
+from mcp_workbench.cli.render import plain, say
+from mcp_workbench.cli.settings import Settings
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.workbench import ServerReport, Workbench
+
+
+def survey(
+    settings: Settings, snapshot: Snapshot, addresses: Sequence[ServerAddress]
+) -> list[ServerReport]:
+    """A report of each server, in the order asked for; meanwhile stderr tells how it goes."""
+    progress = SurveyProgress(settings, addresses)
+    try:
+        return app.run(_survey(snapshot, addresses, progress))
+    finally:
+        progress.line.clear()
+
+
+class SurveyProgress:
+    """On a terminal one line that says who is waited for; elsewhere a line per finished server."""
+
+    def __init__(self, settings: Settings, addresses: Sequence[ServerAddress]) -> None:
+        self.line = ProgressLine(wanted=settings.talkative)
+        self._wanted = settings.talkative
+        self._waiting = list(addresses)
+
+    def arrived(self, report: ServerReport) -> None:
+        self._waiting.remove(report.address)
+        if self._wanted and not self.line.live:
+            outcome = f"not available: {report.reason}" if report.reason else "ready"
+            say(plain(f"{report.address}: {outcome} ({report.seconds:.1f} s)"), err=True)
+
+    def tick(self) -> None:
+        if self.line.live and self._waiting:
+            self.line.show(f"waiting for {', '.join(map(str, self._waiting))}")
+
+
+async def _survey(
+    snapshot: Snapshot, addresses: Sequence[ServerAddress], progress: SurveyProgress
+) -> list[ServerReport]:
+    async def ask(address: ServerAddress) -> ServerReport:
+        report = await workbench.survey(address)
+        progress.arrived(report)
+        return report
+
+    async with Workbench(snapshot) as workbench, asyncio.TaskGroup() as group:
+        asked = [group.create_task(ask(address)) for address in addresses]
+        while any(not task.done() for task in asked):
+            await asyncio.wait(asked, timeout=PATIENCE)
+            progress.tick()
+    return [task.result() for task in asked]

@@ -1,0 +1,127 @@
+"""From a file to a snapshot, or to every problem of it at once."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mcp_workbench.config.findings import Finding
+from mcp_workbench.config.validate import validate
+from mcp_workbench.core.errors import ConfigError, Problem
+from mcp_workbench.core.spec import Snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path  # four milliseconds that this file can do without
+
+FILE_NAME = "workbench-config.json"
+VARIABLE = "WORKBENCH_CONFIG"
+MOST_BYTES = 8 << 20  # of a file that a person wrote; a log or a dump was named by mistake
+
+_WRITE = "write the file there, or name the right one with --config"
+
+
+def find_config(option: str | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """The file to use: the option, else the variable, else the usual name. None means the demo."""
+    given = option if option is not None else environ.get(VARIABLE) or None
+    path = cwd / (FILE_NAME if given is None else given)
+    if _exists(path):
+        return path
+    if given is None:
+        return None
+    source = "--config" if option is not None else f"${VARIABLE}"
+    raise _refused(str(path), "WB-CONF-001", f"there is no such file (named by {source})", _WRITE)
+
+
+def load_config(
+    path: str | Path, environ: Mapping[str, str] | None = None, *, careful: bool = False
+) -> Snapshot:
+    """The configuration in this file. `careful` also looks for keys that stand twice."""
+    file = str(path)
+    raw, findings = _read(file)
+    value, plain = _decoded(file, raw)
+    folder = os.path.dirname(os.path.abspath(file))  # noqa: PTH100, PTH120
+    snapshot, more = validate(value, os.environ if environ is None else environ, folder)
+    findings += more
+    if not (findings or careful or not plain):
+        return msgspec.structs.replace(snapshot, origin=file)
+    from mcp_workbench.config.places import placed  # only where there is something to tell
+
+    problems = placed(findings, raw.decode())
+    errors = tuple(p for p in problems if p.severity == "error")
+    warnings = tuple(p for p in problems if p.severity == "warning")
+    if errors:
+        raise ConfigError(file, errors, warnings)
+    return msgspec.structs.replace(snapshot, origin=file, warnings=warnings)
+
+
+def _refused(file: str, code: str, message: str, fix: str) -> ConfigError:
+    return ConfigError(file, (Problem("", message, fix, code),))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass  # it is there in some way; loading it will say what is wrong
+    return True
+
+
+def _read(file: str) -> tuple[bytes, list[Finding]]:
+    try:
+        with open(file, "rb") as stream:  # noqa: PTH123
+            doubts = _owner_doubts(file, os.fstat(stream.fileno()))
+            raw = stream.read(MOST_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _refused(file, "WB-CONF-001", "there is no such file", _WRITE) from None
+    except IsADirectoryError:
+        fix = f"name the file in it, such as {FILE_NAME}"
+        raise _refused(file, "WB-CONF-002", "this is a folder", fix) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        fix = "see that this user may read it"
+        raise _refused(file, "WB-CONF-002", f"can't be read: {reason}", fix) from None
+    if len(raw) > MOST_BYTES:
+        message = f"is larger than {MOST_BYTES >> 20} MiB"
+        raise _refused(file, "WB-CONF-005", message, "name the configuration file itself")
+    if not raw.strip():
+        fix = 'begin with {"mcpServers": {}}'
+        raise _refused(file, "WB-CONF-004", "the file is empty", fix)
+    return raw, doubts
+
+
+def _owner_doubts(file: str, status: os.stat_result) -> list[Finding]:
+    """Who can write this file can start programs as us."""
+    if os.name != "posix" or not stat.S_ISREG(status.st_mode):
+        return []
+    if status.st_mode & stat.S_IWOTH:
+        fix = f"chmod o-w {file}"
+        raise _refused(file, "WB-CONF-006", "everybody on this machine can change this file", fix)
+    if status.st_uid in (0, os.geteuid()):
+        return []
+    message = "this file belongs to another user, who can change what is started here"
+    return [Finding((), "WB-CONF-008", message, "chown it, or use a copy", "warning")]
+
+
+def _decoded(file: str, raw: bytes) -> tuple[Any, bool]:
+    """The value of the file, and whether it is JSON without any liberties."""
+    try:
+        return msgspec.json.decode(raw), True
+    except (ValueError, RecursionError):
+        pass
+    from mcp_workbench.core import jsonc  # only for files that need it: starting is quicker
+
+    try:
+        return jsonc.parse(raw.decode()), False
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        problem = Problem("", "is not UTF-8 text", "save it as UTF-8", "WB-CONF-003", line, 1)
+    except jsonc.SyntaxProblem as error:
+        fix = "correct the text there; comments and trailing commas are allowed"
+        problem = Problem("", error.message, fix, "WB-CONF-007", error.line, error.column)
+    raise ConfigError(file, (problem,))

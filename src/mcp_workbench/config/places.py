@@ -1,0 +1,50 @@
+"""On which line each finding stands. Read only when there is something to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mcp_workbench.config.expand import dotted
+from mcp_workbench.config.findings import Finding
+from mcp_workbench.core import jsonc
+from mcp_workbench.core.errors import Problem
+
+
+def placed(findings: list[Finding], text: str) -> list[Problem]:
+    """The findings, and the keys that stand twice, with their places, in the order of the file."""
+    try:
+        root = jsonc.read(text)
+    except jsonc.SyntaxProblem:  # too deep for the scanner: the paths have to do
+        return [_problem(finding) for finding in findings]
+    found = [(_offset(text, root, finding), finding) for finding in findings]
+    found += _doubled(text, root)
+    found.sort(key=lambda pair: pair[0])
+    return [_problem(finding, *jsonc.place(text, offset)) for offset, finding in found]
+
+
+def _offset(text: str, root: jsonc.Node, finding: Finding) -> int:
+    child = jsonc.find(root, finding.path)
+    inside = text.find(finding.inside, child.node.start, child.node.end) if finding.inside else -1
+    return child.start if inside < 0 else inside
+
+
+def _doubled(text: str, root: jsonc.Node) -> Iterator[tuple[int, Finding]]:
+    for twice in jsonc.duplicates(root):
+        line, column = jsonc.place(text, twice.first)
+        message = f"stands twice; this one counts, the one at {line}:{column} does not"
+        yield (
+            twice.second,
+            Finding(twice.path, "WB-CONF-024", message, "remove one of them", "warning"),
+        )
+
+
+def _problem(finding: Finding, line: int = 0, column: int = 0) -> Problem:
+    return Problem(
+        dotted(finding.path),
+        finding.message,
+        finding.fix,
+        finding.code,
+        line,
+        column,
+        finding.severity,
+    )

@@ -1,0 +1,144 @@
+"""Every code that we print, explained. Read by `explain`; nothing else imports it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """What `explain CODE` shows."""
+
+    title: str
+    meaning: str
+    remedy: str
+
+
+CODES = {
+    "WB-CONF-001": Explanation(
+        "The configuration file is not there",
+        "A path was given by --config or $WORKBENCH_CONFIG, and nothing stands there. "
+        "The demo toolbox is used only when no path was given at all.",
+        "Correct the path, or leave both out and put workbench-config.json into the current folder.",
+    ),
+    "WB-CONF-002": Explanation(
+        "The configuration file can't be read",
+        "It is a folder, or the system refused to open it for this user.",
+        "Name the file itself, and see that the user who runs this program may read it.",
+    ),
+    "WB-CONF-003": Explanation(
+        "The configuration file is not UTF-8",
+        "JSON is UTF-8 text. Some editors and shells on Windows write UTF-16 unless told otherwise.",
+        "Save the file again as UTF-8, with or without a byte order mark.",
+    ),
+    "WB-CONF-004": Explanation(
+        "The configuration file is empty",
+        "There is nothing in it but white space.",
+        'Begin with {"mcpServers": {}}, or delete the file to get the demo toolbox.',
+    ),
+    "WB-CONF-005": Explanation(
+        "The configuration file is too large",
+        "Nobody writes megabytes of settings; probably the path names another file.",
+        "Name the configuration file itself.",
+    ),
+    "WB-CONF-006": Explanation(
+        "Everybody can change the configuration file",
+        "The file says which programs are started, so whoever can write it can run programs as you.",
+        "chmod o-w FILE",
+    ),
+    "WB-CONF-007": Explanation(
+        "The configuration file is not JSON",
+        "The text stops being JSON at the line and column shown. Comments (// and /* */) and "
+        "trailing commas are allowed; single quotes and names without quotes are not.",
+        "Correct the text there. The mistake is often just before the place, such as a missing comma.",
+    ),
+    "WB-CONF-008": Explanation(
+        "The configuration file belongs to another user",
+        "A warning: that user can change which programs are started as you.",
+        "Change the owner of the file, or use a copy of your own.",
+    ),
+    "WB-CONF-010": Explanation(
+        "A value is not what this key takes",
+        "It has the wrong type, is empty, out of range, or not one of the words that are allowed.",
+        "Write what the message asks for; `mcp-workbench schema` lists every key.",
+    ),
+    "WB-CONF-012": Explanation(
+        "A key is not known",
+        "A warning: the key has no effect. Entries pasted from other programs often carry some.",
+        "Use the key that the message names, or remove this one.",
+    ),
+    "WB-CONF-013": Explanation(
+        "A name has characters that are not allowed",
+        "Names of toolboxes and servers are made of A-Z, a-z, 0-9, hyphens and underscores.",
+        "Rename it. Tool names are free: they belong to the servers.",
+    ),
+    "WB-CONF-014": Explanation(
+        "A name does not work in dynamic mode",
+        "Dynamic mode joins toolbox, server and tool by '__'. With '__' inside a name, or '_' at its "
+        "end, the parts can't be told apart. In proxy mode this is only a warning.",
+        "Rename it, for example with hyphens.",
+    ),
+    "WB-CONF-015": Explanation(
+        "Both shapes in one file",
+        "A file has either 'toolboxes', or only 'mcpServers', which is one toolbox 'default'.",
+        "Move the servers of the outer 'mcpServers' into one of the toolboxes.",
+    ),
+    "WB-CONF-016": Explanation(
+        "There are no servers in it",
+        "The file has neither 'toolboxes' nor 'mcpServers', or a toolbox has no 'mcpServers'.",
+        "Add the key. An empty object is allowed and means none.",
+    ),
+    "WB-CONF-017": Explanation(
+        "Nothing is configured here",
+        "A warning: 'toolboxes' or 'mcpServers' is an empty object.",
+        "Add a toolbox or a server, or remove the empty one.",
+    ),
+    "WB-CONF-018": Explanation(
+        "The entry does not say how to reach the server",
+        "A server has a 'command' that is started here, or a 'url' where it listens.",
+        "Add one of them. Some programs spell them otherwise: 'cmd', 'uri', 'serverUrl', 'httpUrl'.",
+    ),
+    "WB-CONF-019": Explanation(
+        "The entry says two ways to reach the server",
+        "It has both a 'command' and a 'url'.",
+        "Keep one. Two servers need two entries.",
+    ),
+    "WB-CONF-020": Explanation(
+        "The transport contradicts the entry",
+        "'type' and 'transport' mean the same and must agree; 'stdio' goes with 'command', "
+        "'http', 'streamable-http' and 'sse' go with 'url'.",
+        "Remove 'type' and 'transport': they follow from the rest.",
+    ),
+    "WB-CONF-021": Explanation(
+        "A variable is not set",
+        "The entry asks for ${NAME}, which is not in the environment and has no default. This one "
+        "server is unavailable until it is; the others work.",
+        "Set the variable where this program is started, or write ${NAME:-} for an empty default. "
+        "Hosts started from a desktop often don't see the variables of your shell.",
+    ),
+    "WB-CONF-022": Explanation(
+        "A time looks like milliseconds",
+        "A warning: times are in seconds here, and this one is longer than an hour.",
+        "Divide it by 1000 if it came from a program that counts milliseconds.",
+    ),
+    "WB-CONF-023": Explanation(
+        "A number or truth value where a string belongs",
+        "A warning: variables and headers are strings. The text of the value is used.",
+        "Put the value in double quotes.",
+    ),
+    "WB-CONF-024": Explanation(
+        "A key stands twice",
+        "A warning: JSON lets the last one win, so the first has no effect.",
+        "Remove or rename one of them.",
+    ),
+    "WB-CONF-026": Explanation(
+        "A key has no effect here",
+        "A warning: 'headers' is for a 'url'; 'args', 'env' and 'cwd' are for a 'command'.",
+        "Remove it.",
+    ),
+    "WB-CONF-027": Explanation(
+        "Something looks like a variable but is none",
+        "A warning: only ${NAME} and ${NAME:-default} are replaced, once and not nested. Anything "
+        "else, such as ${env:NAME} or ${input:id}, stays in the text as it is.",
+        "Write ${NAME}, or $${ where a literal ${ is meant.",
+    ),
+}

@@ -1,0 +1,192 @@
+"""JSON as people write it: comments and trailing commas are fine, and every value knows its place."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+Path = tuple[str | int, ...]
+
+DEPTH = 128  # levels; far beyond any settings file, far below Python's own limit
+BOM = "\ufeff"
+
+_GAP = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
+_STRING = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"')
+_WORD = re.compile(r"[^\s,:\[\]{}\"/]+")  # a number, true, false, null, or a mistake
+
+# The text itself is never quoted: it may be a secret that lost its quotes.
+_NOT_JSON = defaultdict(
+    lambda: "this is no number and none of true, false, null; a string needs double quotes",
+    {'"': "this string has a wrong escape or an unprintable character", "'": "use double quotes"},
+)
+
+
+class SyntaxProblem(ValueError):
+    """The text is not JSON, not even with comments; this is where, and why."""
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(f"{line}:{column}: {message}")
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+class Place(NamedTuple):
+    """Where an editor shows it; both count from 1."""
+
+    line: int
+    column: int
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A value and its span: `text[start:end]` is how the file writes it."""
+
+    value: Any
+    start: int
+    end: int
+    children: tuple[Child, ...] = ()
+
+
+class Child(msgspec.Struct, frozen=True):
+    """A member of an object, which starts with its key, or an item of a list."""
+
+    key: str | int
+    start: int
+    node: Node
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """A key that stands twice in one object, and both offsets; the second one counts."""
+
+    path: Path
+    first: int
+    second: int
+
+
+def parse(text: str) -> Any:
+    """The plain value of the text; a `SyntaxProblem` where there is none."""
+    return read(text).value
+
+
+def read(text: str) -> Node:
+    """The value of the text together with the spans of everything in it."""
+    return _Scanner(text).document()
+
+
+def find(root: Node, path: Path) -> Child:
+    """What stands at this path, or else the nearest thing around it that exists."""
+    found = Child("", root.start, root)
+    for key in path:
+        inner = [child for child in found.node.children if child.key == key]
+        if not inner:
+            break
+        found = inner[-1]
+    return found
+
+
+def place(text: str, offset: int) -> Place:
+    """Line and column of an offset. A byte order mark takes no column."""
+    start = max(text.rfind("\n", 0, offset) + 1, text.startswith(BOM))
+    return Place(text.count("\n", 0, offset) + 1, max(offset - start, 0) + 1)
+
+
+def locate(text: str, path: Path) -> Place:
+    """Line and column of the member at this path (of its key), or of what surrounds it."""
+    return place(text, find(read(text), path).start)
+
+
+def duplicates(node: Node, path: Path = ()) -> Iterator[Duplicate]:
+    """Every key that stands more than once in its object."""
+    seen: dict[str | int, int] = {}
+    for child in node.children:
+        if child.key in seen:
+            yield Duplicate((*path, child.key), seen[child.key], child.start)
+        seen[child.key] = child.start
+        yield from duplicates(child.node, (*path, child.key))
+
+
+class _Scanner:
+    """One walk through one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = len(BOM) if text.startswith(BOM) else 0
+
+    def document(self) -> Node:
+        node = self.value(DEPTH)
+        if self.next():
+            raise self.problem("there is more text after the end of the JSON value")
+        return node
+
+    def next(self) -> str:
+        """Pass over space and comments; the character that follows, or nothing at the end."""
+        gap = _GAP.match(self.text, self.at)
+        self.at = gap.end() if gap else self.at
+        return self.text[self.at : self.at + 1]
+
+    def value(self, depth: int) -> Node:
+        first = self.next()
+        if first in ("{", "["):
+            return self.container(first, depth)
+        return self.scalar(_STRING if first == '"' else _WORD)
+
+    def container(self, opening: str, depth: int) -> Node:
+        if not depth:
+            raise self.problem(f"this is nested more than {DEPTH} levels deep")
+        start, closing = self.at, "}" if opening == "{" else "]"
+        children: list[Child] = []
+        self.at += 1
+        while self.next() != closing:
+            member = self.member(depth) if closing == "}" else self.item(len(children), depth)
+            children.append(member)
+            if self.next() == ",":
+                self.at += 1
+            elif self.next() != closing:
+                raise self.problem(f"',' or '{closing}' should stand here")
+        self.at += 1
+        values = [child.node.value for child in children]
+        whole = (
+            dict(zip((c.key for c in children), values, strict=True)) if closing == "}" else values
+        )
+        return Node(whole, start, self.at, tuple(children))
+
+    def member(self, depth: int) -> Child:
+        if self.next() != '"':
+            raise self.problem("a name in double quotes should stand here")
+        key = self.scalar(_STRING)
+        if self.next() != ":":
+            raise self.problem("':' should stand here")
+        self.at += 1
+        return Child(key.value, key.start, self.value(depth - 1))
+
+    def item(self, index: int, depth: int) -> Child:
+        node = self.value(depth - 1)
+        return Child(index, node.start, node)
+
+    def scalar(self, shape: re.Pattern[str]) -> Node:
+        token = shape.match(self.text, self.at)
+        if token is None:
+            raise self.problem(self.surprise())
+        try:
+            value = msgspec.json.decode(token.group())
+        except ValueError:  # msgspec's own errors and those of odd Unicode
+            raise self.problem(_NOT_JSON[token.group()[0]]) from None
+        self.at = token.end()
+        return Node(value, token.start(), self.at)
+
+    def surprise(self) -> str:
+        rest = self.text[self.at : self.at + 2]
+        if not rest:
+            return "the text ends too early: something is not closed"
+        if rest == "/*":
+            return "this comment is not closed"
+        if rest[0] == '"':
+            return "this string is not closed on its line"
+        return f"a value should stand here, not {rest[0]!a}"
+
+    def problem(self, message: str) -> SyntaxProblem:
+        return SyntaxProblem(message, *place(self.text, self.at))

@@ -1,0 +1,291 @@
+"""One live server, owned by one task: met, listed, called, and left."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.catalogue import Catalogue
+from mcp_workbench.core.errors import CallFailed
+from mcp_workbench.core.spec import Era, Limits, ServerSpec, ToolFilter
+from mcp_workbench.downstream.conversation import Conversation, Loss, Lost, Waiter
+from mcp_workbench.downstream.dial import Unreachable, dial
+from mcp_workbench.downstream.last_words import last_words
+from mcp_workbench.downstream.listing import Unlistable, list_tools
+from mcp_workbench.downstream.meeting import OURSELVES, meet
+from mcp_workbench.era.negotiate import Agreed, Refused, Startover
+from mcp_workbench.era.revision import is_modern
+from mcp_workbench.era.translate import Pair, params_for, stamps
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.child import LAST_WORDS, Child
+from mcp_workbench.wire.envelope import Envelope
+
+GATHER = 0.1  # seconds: servers announce one change several times
+REFRESH_PAUSE = 1.0  # seconds between two listings, however often a server announces
+
+STAMPS = stamps(OURSELVES)
+
+
+class Connecting(msgspec.Struct, frozen=True):
+    """Being started and met."""
+
+    since: float
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Takes calls."""
+
+    agreed: Agreed
+    seconds: float  # how long that took
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """Over; a new connection has to be begun."""
+
+    reason: str
+
+
+class Connection:
+    """A server's life. Everyone may wait for it and call it; only `run` enters and leaves it."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        limits: Limits,
+        environ: Mapping[str, str],
+        eras: dict[object, Era],
+        changed: Callable[[Connection], None],
+    ) -> None:
+        self.spec = spec
+        self.state: Connecting | Ready | Closed = Connecting(time.monotonic())
+        self.catalogue = Catalogue()
+        self.complaints: tuple[str, ...] = ()
+        self.modern = False
+        self.conversation = Conversation(limits.message_bytes, self._noticed)
+        self._limits = limits
+        self._environ = environ
+        self._eras = eras  # what was found out about each target, for as long as we live
+        self._changed = changed
+        self._task: asyncio.Task[object] | None = None
+        self._decided = asyncio.Event()  # no longer Connecting
+        self._wake = asyncio.Event()  # something for `run` to do
+        self._stale = False
+        self._stopping = False
+        self._hung_up = False
+        self._listed = 0.0  # when the catalogue was last read
+        self._filter: ToolFilter | None = None
+        self._visible: dict[str, bytes] = {}
+
+    # What anyone may ask
+
+    @property
+    def usable(self) -> bool:
+        return isinstance(self.state, Ready)
+
+    @property
+    def over(self) -> bool:
+        return isinstance(self.state, Closed) or self._stopping
+
+    async def ready(self) -> None:
+        """Wait until it takes calls or is over: read `state` to know which."""
+        await self._decided.wait()
+
+    def visible(self, shown: ToolFilter) -> dict[str, bytes]:
+        """The names of the tools that this filter shows, each with its JSON form."""
+        if self._filter is not shown:
+            self._filter = shown
+            self._visible = {
+                name: envelope.encode(name) for name in self.catalogue.tools if shown.shows(name)
+            }
+        return self._visible
+
+    def fresh(self, seconds: float) -> bool:
+        return not self._stale and time.monotonic() - self._listed < seconds
+
+    async def refresh(self) -> None:
+        """Read the catalogue again now; failing to leaves the one we have."""
+        try:
+            found, complaints = await list_tools(
+                self.conversation, OURSELVES, modern=self.modern
+            )
+        except (Unlistable, Lost):
+            return
+        self._stale = False
+        self._take(found, complaints)
+
+    # Calls
+
+    def begin(self, call: ToolCall, name: bytes, waiter: Waiter, deadline: float) -> int:
+        """Send a call now; it is settled, or lost, later. Returns its number."""
+        talk = self.conversation
+        if len(talk.pending) >= self._limits.calls_per_server:
+            raise self._busy(call, f"{len(talk.pending)} calls are in flight (limits.callsPerServer)")
+        if talk.backlog > self._limits.queue_bytes:
+            raise self._busy(call, f"{talk.backlog} bytes wait for it (limits.queueBytes)")
+        number = talk.pending.add(waiter, deadline)
+        pair = Pair(call.modern_host, self.modern)
+        params = params_for(pair, name, call.params, number, STAMPS)
+        talk.send(envelope.request(number, "tools/call", params))
+        return number
+
+    def _busy(self, call: ToolCall, why: str) -> CallFailed:
+        return CallFailed("overloaded", call.tool, f"the server is busy: {why}", may_have_run=False)
+
+    def expire(self, now: float) -> bool:
+        """End the calls whose time is up; is anyone still waiting?"""
+        pending = self.conversation.pending
+        for number, waiter in pending.overdue(now):
+            self.conversation.tell_cancelled(number, "timeout")
+            waiter.lost(Loss("timeout", f"timed out after {self.spec.timeout:g} s"))
+        return len(pending) > 0
+
+    # Its life
+
+    async def run(self) -> None:
+        """Hold the connection until it ends. Never raises: its siblings must live on."""
+        self._task = asyncio.current_task()
+        reason = "it was closed"
+        try:
+            await self._live()
+        except asyncio.CancelledError:
+            if not self._stopping:  # not our own `stop`: the application ends
+                raise
+        except TimeoutError:
+            reason = f"it did not start within {self.spec.connect_timeout:g} s (connectTimeout)"
+        except (Unreachable, Unlistable, Lost, _Ended) as error:
+            reason = str(error)
+        except Exception as error:  # noqa: BLE001 - any failure becomes a state
+            reason = f"{type(error).__name__}: {error}"
+        finally:
+            self._close(reason)
+
+    def stop(self) -> None:
+        """Ask it to end: at once while connecting, politely when ready."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None and isinstance(self.state, Connecting):
+            self._task.cancel()
+
+    async def _live(self) -> None:
+        era: Era = self.spec.era
+        if era == "auto":
+            era = self._eras.get(self.spec.target, "auto")
+        async with asyncio.timeout(self.spec.connect_timeout) as limit:
+            while True:
+                talk = self.conversation = Conversation(self._limits.message_bytes, self._noticed)
+                ended = partial(self._ended, talk)
+                async with dial(self.spec, self._environ, talk.receive, ended) as child:
+                    talk.channel = child
+                    agreed = await self._enter(child, era)
+                    if agreed is not None:
+                        limit.reschedule(None)  # the limit was for the start only
+                        await self._serve(child, agreed)
+                        return
+                self._hung_up = False
+                era = self._eras[self.spec.target] = "legacy"
+
+    async def _enter(self, child: Child, era: Era) -> Agreed | None:
+        """Meet the server and list its tools; None means that it has to be started anew."""
+        try:
+            found = await meet(self.conversation, era)
+            if isinstance(found, Startover):
+                return None
+            if isinstance(found, Refused):
+                raise _Ended(found.reason)
+            self.modern = is_modern(found.revision)
+            if not self.modern:
+                self._eras[self.spec.target] = "legacy"  # the next start needs no probe
+            catalogue, complaints = await list_tools(
+                self.conversation, OURSELVES, modern=self.modern
+            )
+        except (_Ended, Unlistable, Lost) as error:
+            ended = _Ended(await self._said(child, str(error)))
+            self._close(str(ended))  # before the child is seen out, which may take its time
+            raise ended from None
+        self._take(catalogue, complaints)
+        return found
+
+    async def _serve(self, child: Child, agreed: Agreed) -> None:
+        since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
+        self._settle(Ready(agreed, time.monotonic() - since))
+        while not self._stopping:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._hung_up or self.conversation.failure:
+                failure = self.conversation.failure
+                ended = _Ended(failure.reason if failure else await self._said(child, "it exited"))
+                self._close(str(ended))
+                raise ended
+            if self._stale and not self._stopping:
+                await self._refresh_gently()
+
+    async def _refresh_gently(self) -> None:
+        due = max(GATHER, self._listed + REFRESH_PAUSE - time.monotonic())
+        await asyncio.sleep(due)
+        if not self._hung_up:
+            await self.refresh()
+            if self._stale:  # it failed: not again before the next announcement
+                self._stale = False
+
+    async def _said(self, child: Child, what: str) -> str:
+        """A reason with what is known of the child's end: status and last complaints."""
+        if self._hung_up:
+            await child.gone_within(LAST_WORDS)
+        return last_words(what, child.exit_status(), child.stderr, self.spec, self._environ)
+
+    def _take(self, catalogue: Catalogue, complaints: tuple[str, ...]) -> None:
+        differs = catalogue != self.catalogue
+        self.catalogue, self.complaints = catalogue, complaints
+        self._listed = time.monotonic()
+        if differs:
+            self._filter = None
+            if self.usable:
+                self._changed(self)
+
+    def _settle(self, state: Ready | Closed) -> None:
+        if not isinstance(self.state, Closed):
+            self.state = state
+        self._decided.set()
+
+    def _close(self, reason: str) -> None:
+        self._settle(Closed(reason))
+        self.conversation.lose(Loss("server_exited", f"{reason}; the call may have run"))
+
+    # What the server says unasked
+
+    def _ended(self, talk: Conversation) -> None:
+        if talk is not self.conversation:  # of a process that was since started anew
+            return
+        self._hung_up = True
+        self._wake.set()
+        if isinstance(self.state, Connecting):
+            self.conversation.lose(Loss("server_exited", "it ended before it answered"))
+
+    def _noticed(self, message: Envelope) -> None:
+        if message.id and message.method:
+            self._asked(message)
+        elif message.method == "notifications/tools/list_changed":
+            self._stale = True
+            self._wake.set()
+        elif not message.method:
+            self._wake.set()
+
+    def _asked(self, message: Envelope) -> None:
+        """We declare no capability, so a server may ask for a sign of life and nothing else."""
+        id = bytes(message.id)
+        if message.method == "ping":
+            self.conversation.send(envelope.answer(id, b"{}"))
+            return
+        error = envelope.error_object(envelope.METHOD_NOT_FOUND, f"Method not found: {message.method}")
+        self.conversation.send(envelope.refusal(id, error))
+
+
+class _Ended(Exception):
+    """The connection is over; the text is the reason that a user reads."""
+
+

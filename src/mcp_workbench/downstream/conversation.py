@@ -1,0 +1,191 @@
+"""Talking with one server over a channel: our numbers out, answers and notices in. It never waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from mcp_workbench.era.translate import token_of
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Envelope, Malformed
+from mcp_workbench.wire.frames import BOM, LineFramer, Oversize
+from mcp_workbench.wire.pending import PendingTable
+from mcp_workbench.wire.stdio import Channel
+
+log = logging.getLogger(__name__)
+
+NEVER = float("inf")
+KEPT = 200  # characters of the last line that was no message
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Why a request has no answer, and whether its server may have acted on it."""
+
+    code: str
+    reason: str
+    may_have_run: bool = True
+
+
+class Lost(Exception):
+    """A request of our own has no answer."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(loss.reason)
+        self.loss = loss
+
+
+class Waiter(Protocol):
+    """Whoever sent a request: exactly one of `settled` and `lost` is called."""
+
+    def settled(self, answer: Envelope) -> None: ...
+    def lost(self, loss: Loss) -> None: ...
+    def progressed(self, params: msgspec.Raw) -> None: ...
+
+
+class FutureWaiter:
+    """Lets a task await an answer."""
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
+
+    def settled(self, answer: Envelope) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def lost(self, loss: Loss) -> None:
+        if not self.future.done():
+            self.future.set_exception(Lost(loss))
+
+    def progressed(self, params: msgspec.Raw) -> None:
+        """Nobody asked for it."""
+
+
+class Conversation:
+    """The bytes of one server: what it says is read here, what it is asked is numbered here."""
+
+    def __init__(self, message_bytes: int, notice: Callable[[Envelope], None]) -> None:
+        self.channel: Channel | None = None
+        self.pending: PendingTable[Waiter] = PendingTable()
+        self.failure: Loss | None = None  # set once; the connection is then over
+        self.skipped = 0  # lines that were no messages
+        self.last_skipped = ""
+        self._framer = LineFramer(message_bytes)
+        self._notice = notice
+
+    @property
+    def backlog(self) -> int:
+        return self.channel.backlog if self.channel is not None else 0
+
+    def send(self, frame: bytes) -> None:
+        if self.channel is not None:
+            self.channel.send(frame)
+
+    async def ask(self, method: str, params: bytes, seconds: float) -> Envelope:
+        """A request of our own. Raises Lost, or TimeoutError after `seconds`."""
+        waiter = FutureWaiter()
+        number = self.pending.add(waiter, NEVER)
+        self.send(envelope.request(number, method, params))
+        try:
+            async with asyncio.timeout(seconds):
+                return await waiter.future
+        finally:
+            self.pending.settle(number)
+
+    def cancel(self, number: int, reason: str) -> None:
+        """Forget a request and tell the server; a late answer finds nobody."""
+        if self.pending.settle(number) is not None:
+            self.tell_cancelled(number, reason)
+
+    def tell_cancelled(self, number: int, reason: str) -> None:
+        params = envelope.encode({"requestId": number, "reason": reason})
+        self.send(envelope.notification("notifications/cancelled", params))
+
+    def lose(self, loss: Loss) -> None:
+        """The server is gone: everyone who waits is told so."""
+        for _, waiter in self.pending.lose():
+            waiter.lost(loss)
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the server. Nothing that it says may raise: on uvloop that ends the pipe."""
+        try:
+            lines = self._framer.feed(data)
+        except Oversize as error:
+            self._break_off(Loss("too_large", f"{error} (limits.messageBytes)"))
+            return
+        for line in lines:
+            try:
+                self._receive_line(line)
+            except Exception:  # a fault of ours costs one message, not the connection
+                log.exception("a server's message failed")
+
+    def _receive_line(self, line: bytes) -> None:
+        try:
+            if not line.isascii():
+                line = _valid_text(line)
+            message = envelope.decode(line)
+        except Malformed as error:
+            self._receive_garbage(line, error)
+            return
+        if message.method:
+            self._receive_notice(message)
+        elif waiter := self.pending.settle(_number(message.id)):
+            waiter.settled(message)
+
+    def _receive_notice(self, message: Envelope) -> None:
+        if message.method == "notifications/progress" and message.params:
+            try:
+                waiter = self.pending.find(_as_number(token_of(message.params)))
+            except msgspec.DecodeError:
+                return
+            if waiter is not None:
+                waiter.progressed(message.params)
+        else:
+            self._notice(message)
+
+    def _receive_garbage(self, line: bytes, error: Malformed) -> None:
+        if envelope.is_batch(line):
+            self._receive_batch(line)
+            return
+        waiter = self.pending.settle(_number(msgspec.Raw(error.id))) if error.id else None
+        if waiter is not None:
+            waiter.lost(Loss("protocol_error", f"the server's answer can't be read: {error}"))
+            return
+        self.skipped += 1
+        self.last_skipped = line.removeprefix(BOM)[:KEPT].decode("utf-8", "replace")
+
+    def _receive_batch(self, line: bytes) -> None:
+        try:
+            members = envelope.read_batch(line)
+        except Malformed:
+            self.skipped += 1
+            return
+        for member in members:
+            if not envelope.is_batch(member):
+                self._receive_line(member)
+
+    def _break_off(self, loss: Loss) -> None:
+        self.failure = loss
+        self.lose(loss)
+        self._notice(Envelope())  # wakes the owner, which ends the connection
+
+
+def _valid_text(line: bytes) -> bytes:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return envelope.mend_text(line)
+    return line.removeprefix(BOM)
+
+
+def _number(id: msgspec.Raw) -> int:
+    """Our number in an answer's id; a string of it, as some servers echo, is not ours."""
+    raw = bytes(id)
+    return int(raw) if raw.isdigit() and len(raw) < 19 else 0
+
+
+def _as_number(token: Any) -> int:
+    return token if isinstance(token, int) else 0

@@ -1,0 +1,82 @@
+"""From a wish to a channel: what is started, with which environment, and why it could not be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from mcp_workbench.config.expand import expand_target
+from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
+from mcp_workbench.wire.child import Child, Launch, running_child
+
+# What programs need to start, and nothing else: the rest of our environment is not theirs.
+PASSED_ON = frozenset(
+    """
+    HOME LOGNAME PATH SHELL TERM USER LANG LANGUAGE TZ TMPDIR TEMP TMP
+    HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy
+    SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS
+    APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMDATA
+    PROGRAMFILES SYSTEMDRIVE SYSTEMROOT USERNAME USERPROFILE WINDIR
+    """.split()
+)
+PASSED_ON_PREFIXES = ("LC_", "XDG_")
+
+
+class Unreachable(Exception):
+    """There is no channel to this server; the text is the reason that a user reads."""
+
+
+def child_environment(own: Mapping[str, str], entry: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child: an allow list of ours, and what its entry says."""
+    passed = {
+        name: value
+        for name, value in own.items()
+        if (name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES))
+        and not value.startswith("()")  # an exported shell function
+    }
+    return {**passed, **entry}
+
+
+def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> Launch:
+    """The exact process to start for an expanded command."""
+    env = child_environment(environ, dict(target.env))
+    cwd = os.path.join(target.folder, target.cwd) if target.cwd else None  # noqa: PTH118 - text in, text out
+    if cwd is not None and not os.path.isdir(cwd):  # noqa: PTH112
+        raise Unreachable(f"its working folder {cwd} does not exist: correct 'cwd'")
+    path = env.get("PATH", os.defpath)
+    found = shutil.which(target.command, path=path)
+    if found is None:
+        raise Unreachable(_not_startable(target.command, path))
+    return Launch((found, *target.args), env, cwd)
+
+
+def _not_startable(command: str, path: str) -> str:
+    if os.sep not in command:
+        return f"command not found: {command} (searched PATH {path}); install it or write its absolute path"
+    if not os.path.exists(command):  # noqa: PTH110 - text in, text out
+        return f"command not found: {command}; correct 'command'"
+    return f"command is not executable: {command}; chmod +x it or correct 'command'"
+
+
+@asynccontextmanager
+async def dial(
+    spec: ServerSpec,
+    environ: Mapping[str, str],
+    received: Callable[[bytes], None],
+    ended: Callable[[], None],
+) -> AsyncGenerator[Child]:
+    """A channel to the server, for as long as the block lasts."""
+    if spec.problem:
+        raise Unreachable(spec.problem)
+    target = expand_target(spec, environ)
+    if isinstance(target, HttpEndpoint):
+        raise Unreachable("servers behind a URL can't be reached yet; use one that is started by 'command'")
+    launch = launch_of(target, environ)
+    try:
+        started = running_child(launch, received, ended)
+        async with started as child:
+            yield child
+    except OSError as error:
+        raise Unreachable(f"{launch.argv[0]} can't be started: {error.strerror or error}") from None

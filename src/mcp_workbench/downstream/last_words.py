@@ -1,0 +1,41 @@
+"""Why a server is gone, in words that help: its exit, and the end of what it complained about."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+
+from mcp_workbench.core.spec import ServerSpec
+
+LINES = 5
+CHARACTERS = 400
+
+
+def last_words(
+    what: str, status: int | None, stderr: str, spec: ServerSpec, environ: Mapping[str, str]
+) -> str:
+    """`what` happened, with exit status and the last lines of stderr, secrets masked."""
+    told = what if status is None else f"{what} ({_told(status)})"
+    tail = _tail(stderr, spec, environ)
+    return f"{told}; its last words: {tail}" if tail else told
+
+
+def _told(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"ended by signal {-status}"
+
+
+def _tail(stderr: str, spec: ServerSpec, environ: Mapping[str, str]) -> str:
+    # Only wanted when something has failed, so it is not loaded before.
+    from mcp_workbench.config.expand import secrets_of
+    from mcp_workbench.core.redact import redact
+
+    clean = redact(stderr, secrets_of(spec, environ))
+    lines = [line.strip() for line in clean.splitlines() if line.strip()][-LINES:]
+    text = " | ".join(lines)
+    visible = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    return visible if len(visible) <= CHARACTERS else "…" + visible[-CHARACTERS:]

@@ -1,0 +1,65 @@
+"""Asking a server for all its tools, page by page."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
+from mcp_workbench.downstream.conversation import Conversation
+from mcp_workbench.era.revision import CAPABILITIES_KEY, CLIENT_INFO_KEY, MODERN, VERSION_KEY
+from mcp_workbench.wire import envelope
+
+LIST_SECONDS = 30.0
+PAGES = 100  # a server that never ends its list is cut here
+
+
+class Unlistable(Exception):
+    """The server did not say what it offers."""
+
+
+class _Page(msgspec.Struct):
+    tools: list[msgspec.Raw] = []
+    nextCursor: str | None = None  # noqa: N815 - the wire's word
+
+
+async def list_tools(
+    conversation: Conversation, ourselves: dict[str, str], *, modern: bool
+) -> tuple[Catalogue, tuple[str, ...]]:
+    """Every tool in the server's order, and what was wrong with those left out."""
+    tools: dict[str, Definition] = {}
+    complaints: list[str] = []
+    cursor, seen = "", set[str]()
+    for _ in range(PAGES):
+        page = await _page(conversation, _params(cursor, ourselves, modern=modern))
+        found, wrong = read_definitions(page.tools)
+        complaints += wrong
+        complaints += [f"a second tool named {name!r} was left out" for name in found if name in tools]
+        tools = tools | {name: found[name] for name in found if name not in tools}
+        cursor = page.nextCursor or ""
+        if not cursor or cursor in seen:
+            break
+        seen.add(cursor)
+    return Catalogue(tools), tuple(complaints)
+
+
+def _params(cursor: str, ourselves: dict[str, str], *, modern: bool) -> bytes:
+    params: dict[str, object] = {"cursor": cursor} if cursor else {}
+    if modern:
+        params["_meta"] = {VERSION_KEY: MODERN, CLIENT_INFO_KEY: ourselves, CAPABILITIES_KEY: {}}
+    return envelope.encode(params)
+
+
+async def _page(conversation: Conversation, params: bytes) -> _Page:
+    try:
+        answer = await conversation.ask("tools/list", params, LIST_SECONDS)
+    except TimeoutError:
+        raise Unlistable(f"it did not list its tools within {LIST_SECONDS:g} s") from None
+    if answer.error:
+        error = envelope.read_error(answer.error)
+        if error.code == envelope.METHOD_NOT_FOUND:  # it has no tools, and that is allowed
+            return _Page()
+        raise Unlistable(f"it refused to list its tools: {error.message} ({error.code})")
+    try:
+        return msgspec.json.decode(answer.result, type=_Page)
+    except msgspec.DecodeError as error:
+        raise Unlistable(f"its list of tools has no usable form: {error}") from None

@@ -1,0 +1,69 @@
+"""Performing the steps of `era.negotiate` with a real server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from mcp_workbench import __version__
+from mcp_workbench.core.spec import Era
+from mcp_workbench.downstream.conversation import NEVER, Conversation, Loss
+from mcp_workbench.era import negotiate
+from mcp_workbench.era.negotiate import Agreed, Answered, HungUp, Refused, Silence, Startover
+from mcp_workbench.era.revision import is_modern
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Envelope
+
+OURSELVES = {"name": "mcp-workbench", "version": __version__}
+
+
+class _Listener:
+    """Turns the answer to one opening request into an event of the meeting."""
+
+    def __init__(self, method: str, events: asyncio.Queue[negotiate.Event]) -> None:
+        self._method = method
+        self._events = events
+
+    def settled(self, answer: Envelope) -> None:
+        if answer.error:
+            error = envelope.read_error(answer.error)
+            event = Answered(self._method, code=error.code or -1, message=error.message)
+        else:
+            event = Answered(self._method, bytes(answer.result))
+        self._events.put_nowait(event)
+
+    def lost(self, loss: Loss) -> None:
+        self._events.put_nowait(HungUp())
+
+    def progressed(self, params: msgspec.Raw) -> None:
+        """Openings have none."""
+
+
+async def meet(conversation: Conversation, era: Era) -> Agreed | Startover | Refused:
+    """Find out what the server speaks. Its start may take as long as the caller allows."""
+    events: asyncio.Queue[negotiate.Event] = asyncio.Queue()
+    state, actions = negotiate.first_step(era)
+    while True:
+        for action in actions:
+            number = conversation.pending.add(_Listener(action.method, events), NEVER)
+            params = negotiate.params_of(action.method, OURSELVES)
+            conversation.send(envelope.request(number, action.method, params))
+        if isinstance(state, Agreed):
+            if not is_modern(state.revision):
+                conversation.send(envelope.notification("notifications/initialized"))
+            return state
+        if isinstance(state, Startover | Refused):
+            return state
+        state, actions = negotiate.step(state, await _next(events, state))
+
+
+async def _next(
+    events: asyncio.Queue[negotiate.Event], state: negotiate.State
+) -> negotiate.Event:
+    patience = negotiate.PROBE_PATIENCE if isinstance(state, negotiate.Probing) else None
+    try:
+        async with asyncio.timeout(patience):
+            return await events.get()
+    except TimeoutError:
+        return Silence()

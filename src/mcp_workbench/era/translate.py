@@ -1,0 +1,157 @@
+"""Calls and results between a host and a server of any two eras."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.era.revision import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    LOG_LEVEL_KEY,
+    META,
+    MODERN,
+    SERVER_INFO_KEY,
+    VERSION_KEY,
+)
+
+Members = dict[str, msgspec.Raw]
+
+read_members = msgspec.json.Decoder(Members).decode
+encode = msgspec.json.encode
+
+# What a request says about its own hop; the next hop has its own.
+_HOP_KEYS = (VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, LOG_LEVEL_KEY)
+_ROUTED = ("name", "arguments", "_meta")
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """The eras of the two ends of a call."""
+
+    modern_host: bool
+    modern_server: bool
+
+
+class Stamps(msgspec.Struct, frozen=True):
+    """What we write on messages of the modern era, made once."""
+
+    request: Members  # `_meta` of our requests to modern servers
+    result: bytes  # members of a complete result to modern hosts
+    server_info: msgspec.Raw
+
+
+def stamps(ourselves: dict[str, str]) -> Stamps:
+    info = msgspec.Raw(encode(ourselves))
+    return Stamps(
+        request={
+            VERSION_KEY: msgspec.Raw(encode(MODERN)),
+            CLIENT_INFO_KEY: info,
+            CAPABILITIES_KEY: msgspec.Raw(b"{}"),
+        },
+        result=b'"resultType":"complete","_meta":' + encode({SERVER_INFO_KEY: info}),
+        server_info=info,
+    )
+
+
+def params_for(pair: Pair, name: bytes, params: Members, number: int, own: Stamps) -> bytes:
+    """The parameters of a call as its server gets them: routed members written anew, the rest as it came.
+
+    `params` are the host's: `arguments`, perhaps `_meta`, perhaps members that we do not know.
+    """
+    arguments = params.get("arguments") or b"{}"
+    parts = [b'{"name":', name, b',"arguments":', arguments]
+    meta = _meta_for(pair, params.get("_meta"), number, own)
+    if meta:
+        parts += (b',"_meta":', encode(meta))
+    for key in params:
+        if key not in _ROUTED:
+            parts += (b",", encode(key), b":", params[key])
+    parts.append(b"}")
+    return b"".join(parts)
+
+
+def _meta_for(pair: Pair, meta: msgspec.Raw | None, number: int, own: Stamps) -> Members:
+    members = read_members(meta) if meta else {}
+    if "progressToken" in members:  # the host's token stays here; our number travels
+        members["progressToken"] = msgspec.Raw(b"%d" % number)
+    if pair.modern_host:
+        members = {key: value for key, value in members.items() if _travels(key, pair)}
+    if pair.modern_server:
+        members.update(own.request)
+    return members
+
+
+def _travels(key: str, pair: Pair) -> bool:
+    return key not in _HOP_KEYS if pair.modern_server else not key.startswith(META)
+
+
+class _ResultPeek(msgspec.Struct):
+    resultType: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815 - the wire's word
+    meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
+
+
+_peek = msgspec.json.Decoder(_ResultPeek).decode
+
+
+class Unanswerable(Exception):
+    """The server's result is none that we can hand on; the text says why."""
+
+
+def result_for(pair: Pair, result: msgspec.Raw, own: Stamps) -> msgspec.Raw | bytes:
+    """A server's result as its host may read it; between equal eras the very same bytes."""
+    if not pair.modern_host and not pair.modern_server:
+        return result
+    try:
+        peek = _peek(result)
+    except msgspec.DecodeError:
+        return result  # of the wrong shape: the host is the judge
+    if pair.modern_server:
+        _require_complete(peek)
+        if not pair.modern_host:
+            return without(result, "resultType", "ttlMs", "cacheScope")
+        if peek.resultType:
+            return result
+    return complete(result, own)
+
+
+def _require_complete(peek: _ResultPeek) -> None:
+    kind = bytes(peek.resultType)
+    if kind not in (b"", b'"complete"'):
+        raise Unanswerable(f"the server's result is {kind.decode()}, which is not carried")
+
+
+def without(result: msgspec.Raw, *keys: str) -> bytes:
+    members = read_members(result)
+    return encode({key: value for key, value in members.items() if key not in keys})
+
+
+def complete(result: msgspec.Raw | bytes, own: Stamps) -> bytes:
+    """Stamp a result for a modern host. It is spliced, not rebuilt, where it has no `_meta`."""
+    if not _peek(result).meta:
+        body = bytes(result).strip()[1:]
+        comma = b"" if body.lstrip()[:1] == b"}" else b","
+        if not _peek(result).resultType:
+            return b"".join((b"{", own.result, comma, body))
+    members = read_members(result)
+    meta = read_members(members["_meta"]) if "_meta" in members else {}
+    meta.setdefault(SERVER_INFO_KEY, own.server_info)
+    members["_meta"] = msgspec.Raw(encode(meta))
+    members["resultType"] = msgspec.Raw(b'"complete"')
+    return encode(members)
+
+
+def with_token(params: msgspec.Raw, token: bytes) -> bytes:
+    """A progress notice with the host's own token in it, all else as it came."""
+    members = read_members(params)
+    members["progressToken"] = msgspec.Raw(token)
+    return encode(members)
+
+
+def token_of(params: msgspec.Raw) -> Any:
+    """Which request a progress notice is about."""
+    return msgspec.json.decode(params, type=_Progress).progressToken
+
+
+class _Progress(msgspec.Struct):
+    progressToken: int | str  # noqa: N815 - the wire's word

@@ -1,0 +1,83 @@
+"""The tools that a host is shown, in its mode and era."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mcp_workbench.core.errors import ServerUnavailable
+from mcp_workbench.surface.flat_tools import flat_definitions, opened_flat
+from mcp_workbench.surface.meta_tools import (
+    open_toolbox_definition,
+    opened_json,
+    use_tool_definition,
+)
+from mcp_workbench.workbench import OpenedToolbox, Workbench
+from mcp_workbench.wire.tasks import task_scope
+
+STATIC_TTL = 60_000  # milliseconds that a modern host may keep what never changes
+# Cached only as private: the tools come from servers, which may tell each of their users apart.
+_LIVE_CACHE = b',"ttlMs":0,"cacheScope":"private"}'
+_STATIC_CACHE = b',"ttlMs":%d,"cacheScope":"public"}' % STATIC_TTL
+
+
+class Menu:
+    """One host's view. Toolboxes that it opened show their tools in dynamic mode."""
+
+    def __init__(self, workbench: Workbench, opened: tuple[str, ...]) -> None:
+        self._workbench = workbench
+        self._opened: list[str] = list(opened)
+        snapshot = workbench.snapshot
+        self.dynamic = snapshot.tool_mode == "dynamic"
+        self._open_toolbox = msgspec.json.encode(open_toolbox_definition(snapshot))
+        self._use_tool = msgspec.json.encode(use_tool_definition())
+
+    @property
+    def is_static(self) -> bool:
+        """Can the list be given without asking any server?"""
+        return not self.dynamic
+
+    def shows(self, toolbox: str) -> bool:
+        return self.dynamic and toolbox in self._opened
+
+    def opened(self, toolbox: str) -> bool:
+        """Note that a toolbox was opened; does that change what the host sees?"""
+        if not self.dynamic or toolbox in self._opened:
+            return False
+        self._opened.append(toolbox)
+        return True
+
+    def opened_text(self, opened: OpenedToolbox) -> str:
+        return opened_flat(opened) if self.dynamic else opened_json(opened)
+
+    def static_list(self, *, modern: bool) -> bytes:
+        """The list of proxy mode."""
+        body = b'{"tools":[%b,%b]' % (self._open_toolbox, self._use_tool)
+        return body + (_STATIC_CACHE if modern else b"}")
+
+    async def live_list(self, *, modern: bool) -> bytes:
+        """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""
+        boxes = list(self._workbench.snapshot.toolboxes) if modern else self._in_order()
+        tools = [self._open_toolbox]
+        if not modern:  # some hosts never hear that their list has changed
+            tools.append(self._use_tool)
+        for opened in await self._open_all(boxes):
+            tools += flat_definitions(opened)
+        return b'{"tools":[%b]' % b",".join(tools) + (_LIVE_CACHE if modern else b"}")
+
+    def _in_order(self) -> list[str]:
+        return [name for name in self._workbench.snapshot.toolboxes if name in self._opened]
+
+    async def _open_all(self, names: list[str]) -> list[OpenedToolbox]:
+        """Those that can be opened, all at once; the others are left out."""
+        found: dict[str, OpenedToolbox] = {}
+
+        async def open_one(name: str) -> None:
+            try:
+                found[name] = await self._workbench.open(name)
+            except ServerUnavailable:
+                return
+
+        async with task_scope() as opening:
+            for task in [opening.start(open_one(name), f"open {name}") for name in names]:
+                await task
+        return [found[name] for name in names if name in found]

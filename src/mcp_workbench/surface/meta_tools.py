@@ -1,0 +1,128 @@
+"""Our own tools, `open_toolbox` and `use_tool`: their definitions, and how their calls are read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from mcp_workbench.core.catalogue import Unavailable, tool_info_json
+from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.surface.arguments import wrong_open_toolbox, wrong_use_tool
+from mcp_workbench.surface.texts import name_list
+from mcp_workbench.workbench import OpenedToolbox
+
+OPEN_TOOLBOX = "open_toolbox"
+USE_TOOL = "use_tool"
+RETIRED = {"workbench_open_toolbox": OPEN_TOOLBOX, "workbench_use_tool": USE_TOOL}
+
+OPENING_BRACE = ord("{")
+_NAMES_LIMIT = 400  # characters of toolbox names in a description
+_NAME: dict[str, Any] = {"type": "string", "minLength": 1}
+# Some hosts hide tools until they are searched for, and cut long results: not these.
+_HINTS = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
+
+NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class _Tool(msgspec.Struct, forbid_unknown_fields=True):
+    toolbox: NonEmpty
+    server: NonEmpty
+    tool: NonEmpty
+
+
+class _UseTool(msgspec.Struct, forbid_unknown_fields=True):
+    tool: _Tool
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _OpenToolbox(msgspec.Struct):
+    toolbox_name: NonEmpty
+
+
+_read_use_tool = msgspec.json.Decoder(_UseTool).decode
+_read_open_toolbox = msgspec.json.Decoder(_OpenToolbox).decode
+
+
+def read_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw]:
+    """Which tool is meant, and with which arguments; or InvalidCall with every problem."""
+    try:
+        wish = _read_use_tool(raw)
+    except msgspec.ValidationError:
+        raise wrong_use_tool(raw) from None
+    if memoryview(wish.arguments)[0] != OPENING_BRACE:
+        raise wrong_use_tool(raw)
+    tool = wish.tool
+    return ToolIdentifier(tool.toolbox, tool.server, tool.tool), wish.arguments
+
+
+def read_open_toolbox(raw: msgspec.Raw | bytes) -> str:
+    """Which toolbox is meant; or InvalidCall."""
+    try:
+        return _read_open_toolbox(raw).toolbox_name
+    except msgspec.ValidationError:
+        raise wrong_open_toolbox(raw) from None
+
+
+def open_toolbox_definition(snapshot: Snapshot) -> dict[str, Any]:
+    names = name_list(snapshot.toolboxes, _NAMES_LIMIT)
+    return {
+        "name": OPEN_TOOLBOX,
+        "title": "Open a toolbox",
+        "description": f"List the tools of a toolbox, with their schemas. Toolboxes: {names}",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"toolbox_name": _NAME},
+            "required": ["toolbox_name"],
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        "_meta": _HINTS,
+    }
+
+
+def use_tool_definition() -> dict[str, Any]:
+    return {
+        "name": USE_TOOL,
+        "title": "Use a tool",
+        "description": "Call a tool of a toolbox. open_toolbox gives toolbox_name, source_server and name "
+        "(here: toolbox, server, tool) and the schema of its arguments.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "tool": {
+                    "type": "object",
+                    "properties": {"toolbox": _NAME, "server": _NAME, "tool": _NAME},
+                    "required": ["toolbox", "server", "tool"],
+                    "additionalProperties": False,
+                },
+                "arguments": {"type": "object"},
+            },
+            "required": ["tool"],
+            "additionalProperties": False,
+        },
+        "_meta": _HINTS,
+    }
+
+
+def opened_json(opened: OpenedToolbox) -> str:
+    """The answer of `open_toolbox` in proxy mode: every definition as received, plus its owner."""
+    tools = [tool_info_json(tool, s.address) for s in opened.servers for tool in s.tools]
+    return opened_text(opened, tools)
+
+
+def opened_text(opened: OpenedToolbox, tools: list[bytes]) -> str:
+    encode = msgspec.json.encode
+    parts = [
+        b'{"toolbox":%b' % encode(opened.spec.name),
+        b'"description":%b' % encode(opened.spec.description),
+        b'"servers_connected":%d' % len(opened.servers),
+        b'"tools":[%b]' % b",".join(tools),
+    ]
+    if opened.unavailable:
+        parts.append(b'"unavailable":%b' % encode(_told(opened.unavailable)))
+    return (b",".join(parts) + b"}").decode()
+
+
+def _told(unavailable: tuple[Unavailable, ...]) -> list[dict[str, str]]:
+    return [{"server": u.server, "reason": u.reason} for u in unavailable]

@@ -1,0 +1,125 @@
+"""What hosts read: instructions, error results, the descriptions of our own tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.core.errors import CallFailed, NotFound, WorkbenchError
+from mcp_workbench.core.names import ToolIdentifier, generate_tool_name
+from mcp_workbench.core.spec import Snapshot, ToolboxSpec
+
+INSTRUCTIONS_LIMIT = 2000  # characters; hosts cut at 2 KB
+DESCRIPTION_LIMIT = 160  # characters of one toolbox's description in the instructions
+CODE_KEY = "mcp-workbench/code"  # in `_meta` of an error result: the reason, for programs
+
+_PROXY_HOW = "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools."
+_DYNAMIC_HOW = (
+    "Use `open_toolbox` to connect to a toolbox; its tools then appear as {toolbox}__{server}__{tool}."
+)
+
+
+def instructions(snapshot: Snapshot) -> str:
+    """What a host is told at the start, in at most 2,000 characters however much there is."""
+    head = _head(snapshot)
+    tail = _example(snapshot)
+    room = INSTRUCTIONS_LIMIT - len(head) - len(tail) - 120  # kept for the line that counts the rest
+    lines: list[str] = []
+    boxes = list(snapshot.toolboxes.values())
+    for box in boxes:
+        line = _line(box)
+        if len(line) + 1 > room:
+            break
+        lines.append(line)
+        room -= len(line) + 1
+    if rest := len(boxes) - len(lines):
+        lines.append(
+            f"- and {rest} more: a wrong toolbox_name is answered with the nearest right one; "
+            "`mcp-workbench tools` lists all"
+        )
+    return "\n".join([head, *lines, "", tail])
+
+
+def _head(snapshot: Snapshot) -> str:
+    how = _PROXY_HOW if snapshot.tool_mode == "proxy" else _DYNAMIC_HOW
+    demo = "" if snapshot.origin else " This is the built-in demo; point WORKBENCH_CONFIG at a file of your own."
+    return f"MCP Workbench gives access to many MCP servers, grouped in toolboxes. {how}{demo}\n\nToolboxes:"
+
+
+def _line(box: ToolboxSpec) -> str:
+    count = len(box.servers)
+    servers = "1 server" if count == 1 else f"{count} servers"
+    words = " ".join(box.description.split())
+    if len(words) > DESCRIPTION_LIMIT:
+        words = words[: DESCRIPTION_LIMIT - 1] + "…"
+    return f"- {box.name} ({servers})" + (f": {words}" if words else "")
+
+
+def _example(snapshot: Snapshot) -> str:
+    tool = _some_tool(snapshot)
+    if snapshot.tool_mode == "dynamic":
+        name = generate_tool_name(tool.toolbox, tool.server, tool.tool)
+        call: dict[str, Any] = {"name": name, "arguments": {"path": "/path/to/file"}}
+        return f"Example tool invocation:\n{_pretty(call)}"
+    call = {
+        "tool": {"toolbox": tool.toolbox, "server": tool.server, "tool": tool.tool},
+        "arguments": {"path": "/path/to/file"},
+    }
+    return f"Example tool invocation:\n{_pretty(call)}"
+
+
+def _some_tool(snapshot: Snapshot) -> ToolIdentifier:
+    """An identifier whose first two parts are real where that keeps the example short."""
+    for box in snapshot.toolboxes.values():
+        for server in box.servers:
+            if len(box.name) + len(server) <= 100:
+                return ToolIdentifier(box.name, server, "read_file")
+    return ToolIdentifier("dev", "filesystem", "read_file")
+
+
+def _pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def text_result(text: str) -> bytes:
+    return msgspec.json.encode({"content": [{"type": "text", "text": text}]})
+
+
+def error_result(error: WorkbenchError, *, flat: bool = False) -> bytes:
+    """An error as the model reads it: the contract's text first, hints in a block of their own."""
+    return error_texts(error.code, flat_text(error) if flat else error.message, error.hint)
+
+
+def error_texts(code: str, *texts: str) -> bytes:
+    return msgspec.json.encode(
+        {
+            "content": [{"type": "text", "text": text} for text in texts if text],
+            "isError": True,
+            "_meta": {CODE_KEY: code},
+        }
+    )
+
+
+def flat_text(error: WorkbenchError) -> str:
+    """The wording of dynamic mode for errors that have no tool in front of them."""
+    return error.message if isinstance(error, CallFailed) else f"Error: {error.message}"
+
+
+def of_tool(error: WorkbenchError, tool: ToolIdentifier) -> str:
+    """The wording of dynamic mode once a toolbox and a server are known."""
+    known = isinstance(error, NotFound) and error.code != "unknown_tool"
+    if known or isinstance(error, CallFailed):
+        return flat_text(error)
+    return f"[{tool}] Error: {error.message}"
+
+
+def name_list(names: Iterable[str], limit: int) -> str:
+    """Names joined by commas, as many as fit."""
+    told = ""
+    for name in names:
+        if len(told) + len(name) + 2 > limit:
+            return f"{told}, …"
+        told = f"{told}, {name}" if told else name
+    return told

@@ -1,0 +1,74 @@
+"""What a host's `tools/call` asks for: reading only, nothing is performed here."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.errors import MIGRATION, InvalidCall
+from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
+from mcp_workbench.core.spec import ToolMode
+from mcp_workbench.era.translate import Members
+from mcp_workbench.surface.arguments import retired_hint
+from mcp_workbench.surface.meta_tools import (
+    OPEN_TOOLBOX,
+    RETIRED,
+    USE_TOOL,
+    read_open_toolbox,
+    read_use_tool,
+)
+
+NO_ARGUMENTS = msgspec.Raw(b"{}")
+
+
+class OpenToolbox(msgspec.Struct, frozen=True):
+    """Open this toolbox."""
+
+    name: str
+
+
+class UseTool(msgspec.Struct, frozen=True):
+    """Call this tool. `flat`: it was named by its flat name, and errors are worded for that."""
+
+    call: ToolCall
+    flat: bool = False
+
+
+class UnknownTool(Exception):
+    """A name that is none of ours."""
+
+
+Wish = OpenToolbox | UseTool
+
+
+def read_wish(mode: ToolMode, name: str, members: Members, *, modern_host: bool) -> Wish:
+    """What is asked for. Raises InvalidCall, or UnknownTool in proxy mode.
+
+    `members` are those of `params`; they become the members of the call to the server.
+    """
+    arguments = members.get("arguments")
+    if arguments is None or arguments == msgspec.Raw(b"null"):
+        arguments = members["arguments"] = NO_ARGUMENTS
+    if name == USE_TOOL:
+        tool, members["arguments"] = read_use_tool(arguments)
+        return UseTool(ToolCall(tool, members, modern_host))
+    if name == OPEN_TOOLBOX:
+        return OpenToolbox(read_open_toolbox(arguments))
+    if name in RETIRED:
+        raise InvalidCall(
+            f"Tool '{name}' has been renamed: call '{RETIRED[name]}'", hint=retired_hint()
+        )
+    if mode == "proxy":
+        raise UnknownTool(f"Unknown tool: {name}")
+    return UseTool(ToolCall(_flat_identifier(name), members, modern_host), flat=True)
+
+
+def _flat_identifier(name: str) -> ToolIdentifier:
+    tool = parse_tool_name(name)
+    if tool is None:
+        raise InvalidCall(
+            f"Error: Invalid tool name format '{name}'. Expected format: "
+            "{toolbox}__{server}__{tool} (note: double underscores between all components)",
+            hint=f"The format of tool names changed in 0.5.0. More: {MIGRATION}",
+        )
+    return tool

@@ -1,0 +1,194 @@
+"""A server as our child: started without a shell, watched, and always ended with its whole group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import msgspec
+
+from mcp_workbench.wire.stdio import PipeWriter, open_reader, open_writer
+
+POLITE = 2.0  # seconds for a child to leave after its stdin has closed; the SDKs' value
+FIRM = 2.0  # seconds after SIGTERM
+LAST_WORDS = 0.25  # seconds that the pipe of a dead child is still read: answers may lie there
+STDERR_BYTES = 8192  # what is kept of its complaints
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """What to start: everything expanded, nothing left to decide."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Launch({self.argv[0]!r})"  # the rest may hold secrets
+
+
+class Child:
+    """One running child: a channel to its stdin, and what is known of its end."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ended: Callable[[], None]) -> None:
+        self._process = process
+        self._ended = ended
+        self._stderr = bytearray()
+        self._silent = asyncio.Event()  # its stdout has ended
+        self._gone = asyncio.Event()  # the process has ended; it is not yet reaped
+        self._writer = PipeWriter()
+        self._readers: list[asyncio.ReadTransport] = []
+        self.pid = process.pid
+
+    @property
+    def backlog(self) -> int:
+        return self._writer.backlog
+
+    def exit_status(self) -> int | None:
+        """Its exit status, negative for a signal, once it has left. It is not reaped by asking."""
+        if self._process.returncode is not None or not hasattr(os, "waitid"):
+            return self._process.returncode
+        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.decode("utf-8", "replace")
+
+    def send(self, frame: bytes) -> None:
+        self._writer.send(frame)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def heard(self, data: bytes) -> None:
+        self._stderr += data
+        del self._stderr[:-STDERR_BYTES]
+
+    def fell_silent(self) -> None:
+        self._silent.set()
+        self._ended()
+
+    def left(self) -> None:
+        """The process is over. Its pipe may still hold answers, or be held open by a grandchild."""
+        self._gone.set()
+        if not self._silent.is_set():
+            asyncio.get_running_loop().call_later(LAST_WORDS, self._ended)
+
+    async def attach(self, fds: tuple[int, int, int], received: Callable[[bytes], None]) -> None:
+        writer = await open_writer(fds[0])
+        assert isinstance(writer, PipeWriter)  # noqa: S101 - we made the pipe
+        self._writer = writer
+        self._readers.append(await open_reader(fds[2], self.heard, lambda: None))
+        self._readers.append(await open_reader(fds[1], received, self.fell_silent))
+
+    async def leave(self) -> None:
+        """Wait, ask, insist. Whatever interrupts this, the group is gone afterwards."""
+        self._writer.close()
+        try:
+            if not await self.gone_within(POLITE):
+                self._signal(signal.SIGTERM)
+                await self.gone_within(FIRM)
+        finally:
+            self._signal(signal.SIGKILL)  # also what a launcher has left behind
+            self._writer.abort()
+            for reader in self._readers:
+                reader.close()
+            with suppress(subprocess.TimeoutExpired):  # a kernel that can't end it: we go on
+                self._process.wait(1)
+
+    async def gone_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._gone.wait()
+        return self._gone.is_set()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The leader is not reaped before its group has been signalled: its number can't be another's.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+
+@asynccontextmanager
+async def running_child(
+    launch: Launch, received: Callable[[bytes], None], ended: Callable[[], None]
+) -> AsyncGenerator[Child]:
+    """Start a child and end it with the block. Raises OSError where it can't be started."""
+    process, fds = _spawn(launch)
+    child = Child(process, ended)
+    watch = _watch_exit(process.pid, child.left)
+    try:
+        await child.attach(fds, received)
+        yield child
+    finally:
+        try:
+            await child.leave()
+        finally:
+            watch()
+
+
+def _spawn(launch: Launch) -> tuple[subprocess.Popen[bytes], tuple[int, int, int]]:
+    """The process, and our ends of its stdin, stdout and stderr."""
+    pipes = [os.pipe() for _ in range(3)]
+    (in_read, in_write), (out_read, out_write), (err_read, err_write) = pipes
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the operator's own launch line, no shell
+            launch.argv,
+            stdin=in_read,
+            stdout=out_write,
+            stderr=err_write,
+            env=launch.env,
+            cwd=launch.cwd,
+            start_new_session=True,
+        )
+    except BaseException:
+        for fd in (in_write, out_read, err_read):
+            os.close(fd)
+        raise
+    finally:
+        for fd in (in_read, out_write, err_write):
+            os.close(fd)
+    return process, (in_write, out_read, err_read)
+
+
+def _watch_exit(pid: int, left: Callable[[], None]) -> Callable[[], None]:
+    """Call `left` once when the process ends, without reaping it; returns how to stop watching."""
+    loop = asyncio.get_running_loop()
+    if not hasattr(os, "pidfd_open"):
+        return _watch_exit_in_thread(pid, left, loop)
+    fd = os.pidfd_open(pid)
+
+    def stop() -> None:
+        nonlocal fd
+        if fd >= 0:
+            loop.remove_reader(fd)
+            os.close(fd)
+            fd = -1
+
+    def readable() -> None:
+        stop()
+        left()
+
+    loop.add_reader(fd, readable)
+    return stop
+
+
+def _watch_exit_in_thread(
+    pid: int, left: Callable[[], None], loop: asyncio.AbstractEventLoop
+) -> Callable[[], None]:
+    """The same for systems without process descriptors."""
+
+    def wait() -> None:
+        with suppress(OSError):
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        with suppress(RuntimeError):  # the loop has closed meanwhile
+            loop.call_soon_threadsafe(left)
+
+    threading.Thread(target=wait, name=f"exit of {pid}", daemon=True).start()
+    return lambda: None

@@ -1,0 +1,155 @@
+"""JSON-RPC envelopes: the outside of a message is read and written anew, the inside stays as it came."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+NOTHING = msgspec.Raw(b"")
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+encode = msgspec.json.encode
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """One message: a request, a notification or an answer, by which members it has."""
+
+    id: msgspec.Raw = NOTHING
+    method: str = ""
+    params: msgspec.Raw = NOTHING
+    result: msgspec.Raw = NOTHING
+    error: msgspec.Raw = NOTHING
+
+
+class ErrorObject(msgspec.Struct):
+    """The part of a JSON-RPC error that we read; the whole of it travels as received."""
+
+    code: int = INTERNAL_ERROR
+    message: str = ""
+    data: msgspec.Raw = NOTHING
+
+
+class Malformed(Exception):
+    """Bytes that are no message of ours. `id` is what could be saved of it, else empty."""
+
+    def __init__(self, code: int, message: str, id: bytes = b"") -> None:
+        super().__init__(message)
+        self.code = code
+        self.id = id
+
+
+_decode = msgspec.json.Decoder(Envelope).decode
+_read_error = msgspec.json.Decoder(ErrorObject).decode
+_read_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+# The id is salvaged only where it surely belongs to the envelope: at its very start or its very end.
+_ID = rb'"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.){0,200}")'
+_ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
+_ID_LAST = re.compile(rb',\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*\}\s*$")
+
+# Escapes are consumed one by one, so that the text `\\ud83d` is not taken for a surrogate.
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.",
+    re.DOTALL,
+)
+
+
+def decode(line: bytes) -> Envelope:
+    """Read one message, which must be valid UTF-8. Lone surrogate escapes are mended."""
+    try:
+        message = _decode(line)
+    except RecursionError:
+        raise Malformed(PARSE_ERROR, "nested too deeply", _salvaged(line)) from None
+    except msgspec.ValidationError as error:
+        raise Malformed(INVALID_REQUEST, f"not a JSON-RPC message: {error}", _salvaged(line)) from None
+    except msgspec.DecodeError as error:
+        return _decode_mended(line, error)
+    if message.result and message.error:
+        raise Malformed(INVALID_REQUEST, "both a result and an error", bytes(message.id))
+    return message
+
+
+def _decode_mended(line: bytes, error: msgspec.DecodeError) -> Envelope:
+    mended = mend_surrogates(line)
+    if mended == line:
+        raise Malformed(PARSE_ERROR, f"not JSON: {error}", _salvaged(line))
+    return decode(mended)
+
+
+def mend_surrogates(line: bytes) -> bytes:
+    """Replace escapes of half a character, as JavaScript writes them after cutting an emoji."""
+    return _ESCAPE.sub(lambda m: rb"\ufffd" if _is_lone(m[0]) else m[0], line)
+
+
+def _is_lone(escape: bytes) -> bool:
+    return len(escape) == 6 and escape[2:3] in b"dD" and escape[3:4] in b"89abAB" + b"cdefCDEF"
+
+
+def mend_text(line: bytes) -> bytes:
+    """Make invalid UTF-8 valid, with U+FFFD in the place of bad bytes."""
+    return line.decode("utf-8", "replace").encode()
+
+
+def _salvaged(line: bytes) -> bytes:
+    found = _ID_FIRST.match(line[:4096]) or _ID_LAST.search(line[-4096:])
+    return found[1] if found else b""
+
+
+def is_batch(line: bytes) -> bool:
+    return line.lstrip()[:1] == b"["
+
+
+def read_batch(line: bytes) -> list[bytes]:
+    """The members of a batch, which one legacy revision allows."""
+    try:
+        return [bytes(member) for member in _read_batch(line)]
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Malformed(PARSE_ERROR, f"not JSON: {error}") from None
+
+
+def usable_id(raw: bytes) -> bool:
+    """Strings and integers are ids; null, fractions, booleans and the rest are not."""
+    return raw[:1] == b'"' or raw.lstrip(b"-").isdigit()
+
+
+def read_error(error: msgspec.Raw) -> ErrorObject:
+    try:
+        return _read_error(error)
+    except msgspec.DecodeError:
+        return ErrorObject(message="the server's error has no usable form")
+
+
+def answer(id: bytes, result: bytes | msgspec.Raw) -> bytes:
+    return b"".join((b'{"jsonrpc":"2.0","id":', id, b',"result":', result, b"}\n"))
+
+
+def refusal(id: bytes, error: bytes | msgspec.Raw) -> bytes:
+    return b"".join((b'{"jsonrpc":"2.0","id":', id or b"null", b',"error":', error, b"}\n"))
+
+
+def error_object(code: int, message: str, data: Any = None) -> bytes:
+    whole: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        whole["data"] = data
+    return encode(whole)
+
+
+def request(number: int, method: str, params: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}\n' % (
+        number,
+        method.encode(),
+        params,
+    )
+
+
+def notification(method: str, params: bytes = b"") -> bytes:
+    if not params:
+        return b'{"jsonrpc":"2.0","method":"%b"}\n' % method.encode()
+    return b'{"jsonrpc":"2.0","method":"%b","params":%b}\n' % (method.encode(), params)

@@ -1,0 +1,46 @@
+"""Our own request numbers: who waits for each, and until when."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+W = TypeVar("W")
+
+
+class PendingTable(Generic[W]):
+    """Requests on one connection that have no answer yet."""
+
+    __slots__ = ("_last", "_waiting")
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._waiting: dict[int, tuple[W, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, waiter: W, deadline: float) -> int:
+        """A fresh number for a request that `waiter` waits for until `deadline`."""
+        self._last = number = self._last + 1
+        self._waiting[number] = (waiter, deadline)
+        return number
+
+    def find(self, number: int) -> W | None:
+        entry = self._waiting.get(number)
+        return None if entry is None else entry[0]
+
+    def settle(self, number: int) -> W | None:
+        """Who waited for this number; nobody waits for it any more."""
+        entry = self._waiting.pop(number, None)
+        return None if entry is None else entry[0]
+
+    def overdue(self, now: float) -> list[tuple[int, W]]:
+        """Take out those whose time has passed."""
+        late = [number for number, (_, deadline) in self._waiting.items() if deadline <= now]
+        return [(number, self._waiting.pop(number)[0]) for number in late]
+
+    def lose(self) -> list[tuple[int, W]]:
+        """Take out all: the connection is gone."""
+        lost = [(number, waiter) for number, (waiter, _) in self._waiting.items()]
+        self._waiting.clear()
+        return lost

@@ -1,0 +1,241 @@
+"""What a host or a Python program can ask of the workbench: policy and routing, no bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.callers import Caller, PythonCaller
+from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.catalogue import (
+    Definition,
+    OpenToolboxResult,
+    ToolInfo,
+    Unavailable,
+    tool_info,
+)
+from mcp_workbench.core.errors import (
+    ServerUnavailable,
+    WorkbenchError,
+    empty_component,
+    no_tool,
+    not_connected,
+)
+from mcp_workbench.core.names import ServerAddress, ToolIdentifier
+from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
+from mcp_workbench.downstream.connection import Closed, Connection, Ready
+from mcp_workbench.downstream.pool import ConnectionPool
+from mcp_workbench.wire.tasks import Lifetime, task_scope
+
+FRESH = 1.0  # seconds; an unknown tool is looked for again in an older list
+ATTEMPTS = 3  # to find a connection that does not end under our hands
+
+
+class OpenedServer(msgspec.Struct, frozen=True):
+    """A server of an opened toolbox with the tools that its filter shows."""
+
+    address: ServerAddress
+    tools: tuple[Definition, ...]
+
+
+class OpenedToolbox(msgspec.Struct, frozen=True):
+    """A toolbox as far as it could be opened."""
+
+    spec: ToolboxSpec
+    servers: tuple[OpenedServer, ...]
+    unavailable: tuple[Unavailable, ...]
+
+
+class ServerReport(msgspec.Struct, frozen=True):
+    """One server looked at closely; `reason` is empty where all is well."""
+
+    address: ServerAddress
+    reason: str = ""
+    revision: str = ""
+    server_name: str = ""
+    server_version: str = ""
+    tools: tuple[ToolInfo, ...] = ()
+    hidden: int = 0
+    idle_filters: tuple[str, ...] = ()
+    complaints: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+class Workbench(Lifetime):
+    """One configuration, its servers, and what can be asked of them. Use it with `async with`."""
+
+    def __init__(self, snapshot: Snapshot, *, environ: Mapping[str, str] | None = None) -> None:
+        self.snapshot = snapshot
+        self._pool = ConnectionPool(
+            snapshot.limits, os.environ if environ is None else environ, self._catalogue_changed
+        )
+        self._listeners: list[Callable[[ServerAddress], None]] = []
+
+    def _life(self) -> AbstractAsyncContextManager[None]:
+        return self._open()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncGenerator[None]:
+        async with self._pool:
+            yield
+
+    # Calls
+
+    def begin(self, call: ToolCall, caller: Caller) -> bool:
+        """Send the call now if its server is ready and knows the tool; otherwise do nothing."""
+        tool = call.tool
+        spec = self.snapshot.toolbox(tool.toolbox).server(tool.server)
+        connection = self._pool.connection(spec)
+        if not connection.usable:
+            return False
+        name = connection.visible(spec.tools).get(tool.tool)
+        if name is None:
+            return False
+        deadline = asyncio.get_running_loop().time() + spec.timeout
+        self._pool.watch_deadlines()
+        caller.begun(connection, connection.begin(call, name, caller, deadline))
+        return True
+
+    async def prepare(self, call: ToolCall) -> None:
+        """Wait until the call's server is ready and its tool known, or raise what is wrong."""
+        tool = call.tool
+        spec = self.snapshot.toolbox(tool.toolbox).server(tool.server)
+        connection = await self._connected(spec)
+        if tool.tool in connection.visible(spec.tools):
+            return
+        if not connection.fresh(FRESH):
+            await connection.refresh()
+        visible = connection.visible(spec.tools)
+        if tool.tool not in visible:
+            raise no_tool(tool, list(visible))
+
+    async def dispatch(self, call: ToolCall, caller: Caller) -> None:
+        """The patient way to `begin`: connect first where that is needed."""
+        for _ in range(ATTEMPTS):
+            await self.prepare(call)
+            if self.begin(call, caller):
+                return
+        raise not_connected(call.tool.server, call.tool.toolbox, "it keeps ending")
+
+    async def use_tool(
+        self,
+        tool: ToolIdentifier,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
+    ) -> dict[str, Any]:
+        """The server's own result. Raises a WorkbenchError where there is none."""
+        for field in ("toolbox", "server", "tool"):
+            if not getattr(tool, field):
+                raise ValueError(empty_component(field))
+        params = {"arguments": msgspec.Raw(msgspec.json.encode(arguments or {}))}
+        if on_progress is not None:
+            params["_meta"] = msgspec.Raw(b'{"progressToken":0}')
+        call = ToolCall(tool, params)
+        caller = PythonCaller(call, on_progress)
+        await self.dispatch(call, caller)
+        return await caller.result()
+
+    # Toolboxes
+
+    async def open_toolbox(self, name: str) -> OpenToolboxResult:
+        """Connect to every server of a toolbox and say what it offers."""
+        opened = await self.open(name)
+        tools = (tool_info(tool, s.address) for s in opened.servers for tool in s.tools)
+        return OpenToolboxResult(
+            toolbox=name,
+            description=opened.spec.description,
+            servers_connected=len(opened.servers),
+            tools=tuple(tools),
+            unavailable=opened.unavailable,
+        )
+
+    async def open(self, name: str) -> OpenedToolbox:
+        """The same with definitions as received. Raises only where no server could be reached."""
+        toolbox = self.snapshot.toolbox(name)
+        # All are begun before the first wait, so that they start at once.
+        begun = [(spec, self._pool.connection(spec)) for spec in toolbox.servers.values()]
+        await self._wait_for([connection for _, connection in begun])
+        servers: list[OpenedServer] = []
+        unavailable: list[Unavailable] = []
+        for spec, connection in begun:
+            if connection.usable:
+                shown = connection.visible(spec.tools)
+                tools = tuple(connection.catalogue.tools[tool] for tool in shown)
+                servers.append(OpenedServer(spec.address, tools))
+            else:
+                unavailable.append(Unavailable(spec.address.server, _why_not(connection)))
+        if unavailable and not servers:
+            raise _none_reached(name, unavailable)
+        return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable))
+
+    async def _wait_for(self, connections: list[Connection]) -> None:
+        """Until all have decided, or the slow ones have had their time; they go on starting."""
+        async with task_scope() as waiting:
+            tasks = [waiting.start(c.ready(), "wait") for c in connections if not c.usable]
+            if tasks:
+                await asyncio.wait(tasks, timeout=self.snapshot.limits.open_wait)
+
+    async def _connected(self, spec: ServerSpec) -> Connection:
+        connection = self._pool.connection(spec)
+        await connection.ready()
+        if isinstance(connection.state, Closed):
+            raise not_connected(spec.address.server, spec.address.toolbox, connection.state.reason)
+        return connection
+
+    async def survey(self, address: ServerAddress) -> ServerReport:
+        """Look at one server closely; trouble with it is part of the report."""
+        spec = self.snapshot.toolbox(address.toolbox).server(address.server)
+        since = time.monotonic()
+        try:
+            connection = await self._connected(spec)
+        except ServerUnavailable as error:
+            return ServerReport(address, error.reason, seconds=time.monotonic() - since)
+        state = connection.state
+        agreed = state.agreed if isinstance(state, Ready) else None
+        definitions = connection.catalogue.tools
+        shown = connection.visible(spec.tools)
+        return ServerReport(
+            address,
+            revision=agreed.revision if agreed else "",
+            server_name=agreed.name if agreed else "",
+            server_version=agreed.version if agreed else "",
+            tools=tuple(tool_info(definitions[name], address) for name in shown),
+            hidden=len(definitions) - len(shown),
+            idle_filters=tuple(spec.tools.idle(tuple(definitions))),
+            complaints=connection.complaints,
+            seconds=time.monotonic() - since,
+        )
+
+    # Changes
+
+    def on_change(self, listener: Callable[[ServerAddress], None]) -> None:
+        """Be told when a connected server's tools have changed."""
+        self._listeners.append(listener)
+
+    def _catalogue_changed(self, address: ServerAddress) -> None:
+        for listener in self._listeners:
+            listener(address)
+
+
+def _why_not(connection: Connection) -> str:
+    state = connection.state
+    if isinstance(state, Closed):
+        return state.reason
+    since = getattr(state, "since", time.monotonic())
+    return f"still starting ({time.monotonic() - since:.0f} s)"
+
+
+def _none_reached(toolbox: str, unavailable: list[Unavailable]) -> WorkbenchError:
+    errors = [not_connected(u.server, toolbox, u.reason) for u in unavailable]
+    return ServerUnavailable(
+        "connect_failed",
+        "\n".join(error.message for error in errors),
+        reason="; ".join(u.reason for u in unavailable),
+    )
