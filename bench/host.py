@@ -13,7 +13,7 @@ from typing import Any, Self
 import msgspec
 import proc
 
-PATIENCE = 120  # seconds for any one answer: a hang ends the run instead of lasting for ever
+PATIENCE = 60  # seconds for any one answer: a hang ends the run instead of lasting for ever
 POLITE = 2.0  # seconds for a child to leave after its stdin has closed, and again after SIGTERM
 READ = 1 << 20
 CONFIG = "{config}"  # stands for the configuration's path in a gateway's command
@@ -74,6 +74,7 @@ class Host:
                 )
             except OSError as error:
                 raise GatewayFailed(f"{self.name} cannot be started: {error}") from error
+        proc.favour(self._child.pid)
         self._in, self._out = self._child.stdin.fileno(), self._child.stdout.fileno()
         self._poll = select.poll()
         self._poll.register(self._out, select.POLLIN)

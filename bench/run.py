@@ -56,9 +56,11 @@ def contenders(ours: str, *, sdk: bool) -> list[Contender]:
 def measure(options: argparse.Namespace) -> tuple[Results, dict[str, str]]:
     """All figures by contender, and why anyone fell out."""
     results: Results = {}
-    with tempfile.TemporaryDirectory(
-        prefix="mcp-workbench-bench-", ignore_cleanup_errors=True
-    ) as folder:
+    prefix = "mcp-workbench-bench-"
+    with (
+        proc.favoured(),
+        tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder,
+    ):
         lineup = Lineup(contenders(options.ours, sdk=not options.no_sdk), Path(folder))
         for name in [options.suite] if options.suite else SUITES:
             rounds = options.rounds or (QUICK if options.quick else ROUNDS)[name]

@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 DRAIN = 3.0  # seconds for requests under way after our input has ended
 FLUSH = 1.0  # seconds for the last answers to leave
+INTERRUPTED = 130  # exit status after SIGINT
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -39,51 +40,56 @@ def serve(snapshot: Snapshot, *, opened: tuple[str, ...] = (), verbose: bool = F
     """
     level = logging.DEBUG if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="mcp-workbench: %(message)s")
-    try:
-        run(_serve(snapshot, opened))
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return run(_serve(snapshot, opened))
 
 
-async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> None:
+async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
     own_in, own_out = stdio.claim_standard_streams()
-    host_left, asked_to_end = asyncio.Event(), asyncio.Event()
-    _end_on_signals(host_left, asked_to_end)
+    end = _End()
+    end.on_signals()
     async with Workbench(snapshot) as workbench, task_scope() as requests:
         channel = await stdio.open_writer(own_out)
         session = HostSession(workbench, channel, requests, opened)
-        await _listen(own_in, session, host_left, requests)
-        await host_left.wait()
-        await _drain(session, asked_to_end)
+        await _listen(own_in, session, end, requests)
+        await end.host_left.wait()
+        await _drain(session, end)
     await channel.flushed(FLUSH)
+    return end.status
 
 
-async def _listen(
-    fd: int, session: HostSession, host_left: asyncio.Event, scope: TaskScope
-) -> None:
+class _End:
+    """Why and how urgently we end: the host left, or somebody asked us to."""
+
+    def __init__(self) -> None:
+        self.host_left = asyncio.Event()
+        self.at_once = asyncio.Event()
+        self.status = 0
+
+    def on_signals(self) -> None:
+        """Without handlers a signal would leave our servers behind. The servers end all the same."""
+        loop = asyncio.get_running_loop()
+        for name, status in (("SIGTERM", 0), ("SIGHUP", 0), ("SIGINT", INTERRUPTED)):
+            number = getattr(signal, name, None)  # Windows has fewer, and no handlers on its loop
+            with contextlib.suppress(NotImplementedError):
+                if number is not None:
+                    loop.add_signal_handler(number, self.now, status)
+
+    def now(self, status: int) -> None:
+        self.status = status
+        self.at_once.set()
+        self.host_left.set()
+
+
+async def _listen(fd: int, session: HostSession, end: _End, scope: TaskScope) -> None:
     if stdio.is_pipe(fd):
-        await stdio.open_reader(fd, session.receive, host_left.set)
+        await stdio.open_reader(fd, session.receive, end.host_left.set)
     else:
-        scope.start(stdio.pump_file(fd, session.receive, host_left.set), "standard input")
+        scope.start(stdio.pump_file(fd, session.receive, end.host_left.set), "standard input")
 
 
-async def _drain(session: HostSession, asked_to_end: asyncio.Event) -> None:
+async def _drain(session: HostSession, end: _End) -> None:
     """A host that only closed our input may still read: what is under way gets a moment to end."""
-    session.when_idle(asked_to_end.set)
+    session.when_idle(end.at_once.set)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DRAIN):
-            await asked_to_end.wait()
-
-
-def _end_on_signals(host_left: asyncio.Event, asked_to_end: asyncio.Event) -> None:
-    """SIGTERM has no handler by default and would leave our servers behind."""
-    loop = asyncio.get_running_loop()
-
-    def end() -> None:
-        host_left.set()
-        asked_to_end.set()
-
-    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-        with contextlib.suppress(NotImplementedError):  # Windows
-            loop.add_signal_handler(number, end)
+            await end.at_once.wait()

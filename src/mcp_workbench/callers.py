@@ -10,8 +10,9 @@ import msgspec
 
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
-from mcp_workbench.downstream.connection import STAMPS, Connection
+from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.conversation import Loss
+from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.translate import Pair, Unanswerable, result_for
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope

@@ -1,7 +1,5 @@
 """What a host or a Python program can ask of the workbench: policy and routing, no bytes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -1,7 +1,5 @@
 """`call`: one tool, called by a person."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -80,9 +78,7 @@ async def _check(workbench: Workbench, wish: Wish, texts: set[str]) -> None:
         raise not_connected(wish.tool.server, wish.tool.toolbox, report.reason)
     for info in report.tools:
         if info.name == wish.tool.tool and (wrong := misfits(info, wish.arguments, texts)):
-            first, *more = wrong
-            lines = (f"{first} for {wish.tool}", *more, signature(info))
-            raise InvalidCall("\n".join(lines))
+            raise InvalidCall("\n".join((*wrong, signature(info))))
 
 
 def _identifier(text: str) -> ToolIdentifier:

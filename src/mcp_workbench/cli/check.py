@@ -1,13 +1,11 @@
 """`check`: the configuration, all of its problems at once, and on wish its servers."""
 
-from __future__ import annotations
-
 import click
 import msgspec
 
 from mcp_workbench.cli.doubts import doubts
 from mcp_workbench.cli.overview import counted
-from mcp_workbench.cli.render import Trouble, glyph, nearby, of_problem, say, say_json, table
+from mcp_workbench.cli.render import Trouble, glyph, nearby, of_problem, plain, say, say_json, table
 from mcp_workbench.cli.report import tell_problems
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options
 from mcp_workbench.cli.survey import survey
@@ -94,25 +92,28 @@ def _tell(
 ) -> None:
     if problems and not settings.quiet:
         say(tell_problems(problems, snapshot.origin), err=True, color=settings.color)
-    where = (
-        nearby(snapshot.origin) if snapshot.origin else "no configuration file: the embedded demo"
-    )
+    where = nearby(snapshot.origin) if snapshot.origin else "no configuration file, so the demo"
     warned = f", {_counted(problems)}" if problems else ""
     mark = glyph("doubtful" if problems else "good")
     say(f"{mark} {where}: {counted(snapshot)}, {snapshot.tool_mode} mode{warned}")
-    marks = [glyph("bad" if report.reason else "good") for report in reports or []]
-    for mark, line in zip(marks, table(map(_row, reports or [])), strict=True):
-        say(f"{mark} {line}")
+    _tell_servers(reports or [])
+
+
+def _tell_servers(reports: list[ServerReport]) -> None:
+    for report, line in zip(reports, table(map(_row, reports)), strict=True):
+        say(f"{glyph('bad' if report.reason else 'good')} {line}")
+        if report.reason:
+            say(f"    {plain(report.reason)}")
 
 
 def _row(report: ServerReport) -> tuple[str, ...]:
-    address = str(report.address)
+    took = f"{report.seconds:.1f} s"
     if report.reason:
-        return (address, "not available", "", f"{report.seconds:.1f} s", report.reason)
-    hidden = f" ({report.hidden} hidden)" if report.hidden else ""
+        return (str(report.address), "not available", "", took, "")
+    count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}"
+    hidden = f", {report.hidden} hidden" if report.hidden else ""
     program = f"{report.server_name} {report.server_version}"
-    count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}{hidden}"
-    return (address, report.revision, count, f"{report.seconds:.1f} s", program)
+    return (str(report.address), report.revision, f"{count}{hidden}", took, program)
 
 
 def _counted(problems: tuple[Problem, ...]) -> str:

@@ -83,9 +83,8 @@ def group(context: click.Context) -> int | None:
     if context.invoked_subcommand is not None:
         return None
     if stdin_is_terminal():
-        from mcp_workbench.cli.overview import (
-            overview,
-        )  # needs the configuration, `--help` does not
+        # Loaded here: this screen needs the configuration, and `--help` does not.
+        from mcp_workbench.cli.overview import overview
 
         return overview(context.ensure_object(Settings))
     return context.invoke(group.get_command(context, "serve") or group)
@@ -93,21 +92,24 @@ def group(context: click.Context) -> int | None:
 
 def run(argv: list[str]) -> int:
     """Do what the command line says. Whatever goes wrong is told, and is an exit status."""
+    _fill_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", dict[str, str])(errors="backslashreplace")
     try:
-        status = _run(argv)
-        sys.stdout.flush()
+        return _run(argv)
     except BrokenPipeError:  # the reader has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_stdout()
         return DONE
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    return status
+    except OSError as error:  # such as a full disk under stdout
+        _abandon_stdout()
+        return import_module("mcp_workbench.cli.report").report_system(error, argv)
 
 
 def _run(argv: list[str]) -> int:
     try:
+        _refuse_odd_bytes(argv)
         with group.make_context("mcp-workbench", list(argv)) as context:
             return group.invoke(context) or DONE
     except click.exceptions.Exit as leave:
@@ -116,6 +118,27 @@ def _run(argv: list[str]) -> int:
         return import_module("mcp_workbench.cli.report").report_usage(error, argv)
     except _workbench_error() as error:  # looked up only when something was raised
         return import_module("mcp_workbench.cli.report").report(error, argv)
+
+
+def _fill_closed_streams() -> None:
+    """Where the shell closed one of the first three files, no pipe of ours may take its place."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+
+
+def _refuse_odd_bytes(argv: list[str]) -> None:
+    try:
+        "".join(argv).encode()
+    except UnicodeEncodeError:
+        raise click.UsageError("An argument is not UTF-8 text") from None
+
+
+def _abandon_stdout() -> None:
+    """Let what nobody takes go nowhere, so that Python does not complain about it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _workbench_error() -> type[WorkbenchError]:

@@ -36,17 +36,19 @@ def excerpt(line: str, column: int, path: str) -> Excerpt:
         if piece.start() < column <= piece.end():
             offset, width = len(shown), len(told)
         shown += told
-    margin = min(len(shown) - len(shown.lstrip()), offset)
-    text = shown[margin:].rstrip()
+    first = max(min(len(shown) - len(shown.lstrip()), offset), offset + width - WIDEST)
+    text = shown[first:].rstrip()
     cut = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
-    return Excerpt(cut, min(offset - margin, WIDEST), min(width, WIDEST))
+    return Excerpt(cut, offset - first, min(width, WIDEST))
 
 
 def _pieces(line: str, column: int, path: str) -> Iterator[tuple[re.Match[str], str]]:
-    harmless = _HARMLESS_KEY.search(path) is not None
+    meant = False  # the value at the column, or the one whose key stands there
     for piece in _PIECE.finditer(line.replace("\t", " ")):
-        pointed = piece.start() < column <= piece.end()
-        yield piece, piece.group() if pointed and harmless else _masked(piece)
+        meant = meant or piece.start() < column <= piece.end()
+        shows = meant and piece["string"] and piece["key"] is None and _HARMLESS_KEY.search(path)
+        meant = meant and not shows and piece.group() != ","
+        yield piece, piece.group() if shows else _masked(piece)
 
 
 def _masked(piece: re.Match[str]) -> str:

@@ -27,7 +27,7 @@ def explain(settings: Settings, topic: str) -> int:
         text = document(topic.lower())
         say_json({"topic": topic.lower(), "text": text}) if settings.json else say(text.rstrip())
     else:
-        _code(settings, topic.upper())
+        _code(settings, topic)
     return DONE
 
 
@@ -39,12 +39,14 @@ def _list(settings: Settings) -> None:
         say(f"{name:12}  {about}")
 
 
-def _code(settings: Settings, code: str) -> None:
+def _code(settings: Settings, topic: str) -> None:
+    code = topic.upper()
     row = CODES.get(code)
     if row is None:
         hint = did_you_mean(code, list(CODES)) or did_you_mean(code.lower(), list(TOPICS))
         raise InvalidCall(
-            f"nothing is known about '{code}'", hint=hint or "mcp-workbench explain lists all of it"
+            f"nothing is known about '{topic}'",
+            hint=hint or "mcp-workbench explain lists all of it",
         )
     if settings.json:
         say_json({"code": code} | {n: getattr(row, n) for n in ("title", "meaning", "remedy")})

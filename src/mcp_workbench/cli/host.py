@@ -7,9 +7,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import msgspec
 
@@ -19,6 +19,7 @@ Json = dict[str, Any]
 
 REVISION = "2025-11-25"
 PATIENCE = 30.0  # seconds for the whole conversation; it takes two or three
+LAST_WORDS = 10  # lines of what it wrote on stderr, for the one who has to find the reason
 POLITE = 5.0  # seconds for the workbench to leave after its input has closed
 
 
@@ -76,7 +77,7 @@ class Host:
 
 
 @contextmanager
-def started_workbench() -> Iterator[Host]:
+def started_workbench() -> Generator[Host, None, None]:
     """The workbench as any host starts it, but in an empty folder and without a configuration."""
     environ = {k: v for k, v in os.environ.items() if k != "WORKBENCH_CONFIG"}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
@@ -91,13 +92,11 @@ def started_workbench() -> Iterator[Host]:
         watchdog = threading.Timer(PATIENCE, child.kill)
         watchdog.start()
         try:
-            assert child.stdin
-            assert child.stdout
-            yield Host(child.stdin, child.stdout)
+            yield Host(cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout))
         except HostFailed as failure:
             errors.seek(0)
-            last_words = errors.read().decode(errors="replace").strip()
-            raise HostFailed("\n".join(filter(None, (str(failure), last_words)))) from None
+            last_words = errors.read().decode(errors="replace").splitlines()[-LAST_WORDS:]
+            raise HostFailed("\n".join((str(failure), *last_words))) from None
         finally:
             _end(child)
             watchdog.cancel()

@@ -23,4 +23,6 @@ def schema() -> None:
 @click.pass_obj
 def version(settings: Settings) -> None:
     """Print the version."""
-    click.echo(f'{{"version":"{__version__}"}}' if settings.json else f"mcp-workbench {__version__}")
+    click.echo(
+        f'{{"version":"{__version__}"}}' if settings.json else f"mcp-workbench {__version__}"
+    )

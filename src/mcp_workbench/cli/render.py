@@ -1,7 +1,5 @@
 """How errors, tables and data look: stdout is data, stderr is for people."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -29,6 +29,7 @@ _CODES = {
     "unknown_tool": "WB-CLI-004",
     "connect_failed": "WB-CONN-101",
     "server_error": "WB-CALL-202",
+    "tour_failed": "WB-TOUR-401",
 }
 CALL_FAILED = "WB-CALL-201"
 
@@ -45,12 +46,20 @@ def report(error: WorkbenchError, argv: list[str]) -> int:
 
 def report_usage(error: click.ClickException, argv: list[str]) -> int:
     """The same for what click finds wrong with the command line."""
-    text = error.format_message().removesuffix(".")
+    text = error.format_message().replace(". (", " (").removesuffix(".")
     context = getattr(error, "ctx", None)
     command = context.command_path if isinstance(context, click.Context) else "mcp-workbench"
     message = text[:1].lower() + text[1:]
     _tell(Trouble("WB-CLI-001", message, fix=f"{command} --help"), argv)
     return USAGE
+
+
+def report_system(error: OSError, argv: list[str]) -> int:
+    """The same for what the system refuses."""
+    what = error.strerror or str(error)
+    where = f": {error.filename}" if error.filename else ""
+    _tell(Trouble("WB-CLI-005", f"the system refused: {what}{where}"), argv)
+    return FAILED
 
 
 def _of_config(error: ConfigError) -> Trouble:

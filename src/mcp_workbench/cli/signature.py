@@ -42,17 +42,19 @@ def misfits(tool: ToolInfo, arguments: Json, texts: set[str]) -> list[str]:
     strange = [name for name in arguments if name not in properties]
     closed = tool.input_schema.get("additionalProperties") is False
     free = [name for name in properties if name not in arguments]
-    told = [_several("missing", missing)] if missing else []
+    told = [_several("missing", missing, tool)] if missing else []
     if missing:
         told += [f"got: {name}{_near(name, free)}" for name in strange]
     elif closed:
-        told += [f"{_several('unknown', [name])}{_near(name, free)}" for name in strange]
+        told += [f"{_several('unknown', [name], tool)}{_near(name, free)}" for name in strange]
     typed = [name for name in arguments if name in texts and name in properties]
     return told + [text for n in typed if (text := _mistyped(n, arguments[n], properties[n]))]
 
 
-def _several(fault: str, names: list[str]) -> str:
-    return f"{fault} argument{'s' if len(names) > 1 else ''} " + ", ".join(f"'{n}'" for n in names)
+def _several(fault: str, names: list[str], tool: ToolInfo) -> str:
+    whose = f"{tool.toolbox_name}/{tool.source_server}/{tool.name}"
+    listed = ", ".join(f"'{name}'" for name in names)
+    return f"{fault} argument{'s' if len(names) > 1 else ''} {listed} for {whose}"
 
 
 def _near(name: str, known: list[str]) -> str:
@@ -64,7 +66,15 @@ def _mistyped(name: str, text: str, schema: Json) -> str:
     kinds = _kinds(schema)
     if not kinds or "string" in kinds:
         return ""
-    return f"argument '{name}' is not a text but {_kind(schema)}: write {name}:={text}"
+    return f"argument '{name}' takes {_kind(schema)}, not text: write {name}:={_as_json(text)}"
+
+
+def _as_json(text: str) -> str:
+    try:
+        msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return "JSON"
+    return text
 
 
 def _properties(tool: ToolInfo) -> dict[str, Json]:

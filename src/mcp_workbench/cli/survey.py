@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mcp_workbench import app
 from mcp_workbench.cli.progress import PATIENCE, ProgressLine
-from mcp_workbench.cli.render import plain, say
+from mcp_workbench.cli.render import say
 from mcp_workbench.cli.settings import Settings
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Snapshot
@@ -36,8 +36,8 @@ class SurveyProgress:
     def arrived(self, report: ServerReport) -> None:
         self._waiting.remove(report.address)
         if self._wanted and not self.line.live:
-            outcome = f"not available: {report.reason}" if report.reason else "ready"
-            say(plain(f"{report.address}: {outcome} ({report.seconds:.1f} s)"), err=True)
+            outcome = "not available" if report.reason else "ready"
+            say(f"{report.address}: {outcome} ({report.seconds:.1f} s)", err=True)
 
     def tick(self) -> None:
         if self.line.live and self._waiting:

@@ -11,7 +11,7 @@ from mcp_workbench.cli.settings import DONE, UNREACHABLE, Settings, global_optio
 from mcp_workbench.cli.signature import read_only, signature, tokens
 from mcp_workbench.cli.survey import survey
 from mcp_workbench.core.catalogue import ToolInfo
-from mcp_workbench.core.errors import no_tool
+from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.workbench import ServerReport
@@ -32,7 +32,7 @@ def tools(settings: Settings, which: str, *, schema: bool) -> int:
     the tool claims of itself, - where it claims nothing.
     """
     snapshot = settings.snapshot()
-    toolbox, server, tool = (*which.split("/", 2), "", "")[:3]
+    toolbox, server, tool = _parts(which)
     reports = survey(settings, snapshot, _addresses(snapshot, toolbox, server))
     found = [info for report in reports for info in report.tools if tool in ("", info.name)]
     if tool and not found and not reports[0].reason:
@@ -45,6 +45,15 @@ def tools(settings: Settings, which: str, *, schema: bool) -> int:
     else:
         _tell(settings, found, alone=bool(tool))
     return _status(settings, reports)
+
+
+def _parts(which: str) -> tuple[str, str, str]:
+    parts = which.removesuffix("/").split("/", 2)
+    for field, part in zip(("toolbox", "server", "tool"), parts, strict=False):
+        if not part and which:
+            raise InvalidCall(empty_component(field))
+    toolbox, server, tool = (*parts, "", "")[:3]
+    return toolbox, server, tool
 
 
 def _addresses(snapshot: Snapshot, toolbox: str, server: str) -> list[ServerAddress]:

@@ -1,7 +1,5 @@
 """Variables in the strings of a server entry: replaced once, late, and never shown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 
@@ -133,7 +131,8 @@ def _filled(target: Target, texts: dict[Path, str]) -> Target:
 
 def secrets_of(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
     """Values that nobody may print, each with the name to print instead."""
-    found: dict[str, str] = {}
+    args = spec.target.args if isinstance(spec.target, StdioCommand) else ()
+    found = dict(_secret_arguments([expand(text, environ).text for text in args]))
     for path, text in strings_of(spec.target):
         value = expand(text, environ).text
         if path[0] == "headers":
@@ -143,8 +142,6 @@ def secrets_of(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
         elif path[0] == "url":
             found |= dict.fromkeys(_hidden_parts(value), "url")
         found |= {environ[name]: name for name in references(text) if name in environ}
-    if isinstance(spec.target, StdioCommand):
-        found |= dict(_secret_arguments(tuple(expand(a, environ).text for a in spec.target.args)))
     return {value: name for value, name in found.items() if len(value) >= SHORTEST}
 
 
@@ -165,9 +162,9 @@ def _hidden_parts(url: str) -> list[str]:
     return [user, user.partition(":")[2], parts.query, *values]
 
 
-def _secret_arguments(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _secret_arguments(args: list[str]) -> Iterator[tuple[str, str]]:
     """`--api-key=VALUE` and `--api-key VALUE`."""
-    for argument, following in zip(args, (*args[1:], ""), strict=True):
+    for argument, following in zip(args, (*args[1:], ""), strict=False):
         flag, equals, value = argument.partition("=")
         if flag.startswith("-") and _names_a_secret(flag):
             yield value if equals else following, flag.lstrip("-")

@@ -1,14 +1,12 @@
 """What a reading of the file meets: members that are right, and findings about the others."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec
 
 from mcp_workbench.config.expand import Path
 from mcp_workbench.config.foreign import TRANSPORTS, advice
-from mcp_workbench.config.schema import SECONDS, Key, kind_of
+from mcp_workbench.config.schema import SECONDS, Key, kind_of, number
 from mcp_workbench.core.errors import did_you_mean
 
 Object = dict[str, Any]
@@ -56,7 +54,8 @@ class Findings:
                 continue
             wrong = list(key.kind.wrong(item))
             for inner, message in wrong:
-                self.error((*path, name, *inner), "WB-CONF-010", message, _fix(name, key, item))
+                fix = _fix(name, key, item[inner[0]] if inner else item, inner)
+                self.error((*path, name, *inner), "WB-CONF-010", message, fix)
             if not wrong:
                 right[name] = item
                 self.doubt_seconds(key, item, (*path, name))
@@ -65,15 +64,17 @@ class Findings:
     def doubt_seconds(self, key: Key, value: Any, path: Path) -> None:
         if key.kind is SECONDS and value > MILLISECONDS:
             message = (
-                f"{value:g} seconds are {value / 3600:.3g} hours; milliseconds are not the unit"
+                f"{value:g} seconds are {value / 3600:.3g} hours; probably meant as milliseconds"
             )
-            fix = f"if milliseconds were meant, write {value / 1000:g}"
+            fix = f"write {value / 1000:g}: the unit here is a second"
             self.warning(path, "WB-CONF-022", message, fix)
 
 
-def _fix(name: str, key: Key, value: Any) -> str:
+def _fix(name: str, key: Key, value: Any, inner: Path) -> str:
     if name == "command" and isinstance(value, list):
         return "write its first word as 'command' and the others as 'args'"
+    if inner and (number(value) or isinstance(value, bool)):  # an item of strings
+        return "put it in double quotes"
     if key.kind.choices and isinstance(value, str):
         ours = TRANSPORTS.get(value)
         near = f'write "{ours}"' if ours else did_you_mean(value, list(key.kind.choices))

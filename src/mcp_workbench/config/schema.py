@@ -1,7 +1,5 @@
 """The file's own words, once: what each key may hold, what it means, and what it is elsewhere."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """One call of a tool: what every surface produces, and all that the workbench needs."""
 
-from __future__ import annotations
-
 import msgspec
 
 from mcp_workbench.core.names import ToolIdentifier

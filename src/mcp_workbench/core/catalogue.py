@@ -1,8 +1,6 @@
 """What a server offers: definitions as received, and the views that the contract makes of them."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -71,7 +69,11 @@ def read_definitions(raws: list[msgspec.Raw]) -> tuple[dict[str, Definition], li
             complaints.append(f"a tool without a usable name was left out ({error})")
             continue
         if not name or name in tools:
-            complaints.append(f"a second tool named {name!r} was left out" if name else "a tool with an empty name was left out")
+            complaints.append(
+                f"a second tool named {name!r} was left out"
+                if name
+                else "a tool with an empty name was left out"
+            )
             continue
         tools[name] = Definition(name, msgspec.json.format(bytes(raw), indent=-1))
     return tools, complaints
@@ -96,12 +98,12 @@ def tool_info(definition: Definition, owner: ServerAddress) -> ToolInfo:
     """The same for Python programs."""
     whole: dict[str, Any] = msgspec.json.decode(definition.raw)
     description = whole.get("description")
-    schema = whole.get("inputSchema")
+    schema: Any = whole.get("inputSchema")
     return ToolInfo(
         name=definition.name,
         toolbox_name=owner.toolbox,
         source_server=owner.server,
         description=description if isinstance(description, str) else "",
-        input_schema=schema if isinstance(schema, dict) else {},
+        input_schema=cast(dict[str, Any], schema) if isinstance(schema, dict) else {},
         definition=whole,
     )

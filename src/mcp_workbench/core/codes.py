@@ -1,7 +1,5 @@
 """Every code that we print, explained. Read by `explain`; nothing else imports it."""
 
-from __future__ import annotations
-
 import msgspec
 
 
@@ -140,5 +138,68 @@ CODES = {
         "A warning: only ${NAME} and ${NAME:-default} are replaced, once and not nested. Anything "
         "else, such as ${env:NAME} or ${input:id}, stays in the text as it is.",
         "Write ${NAME}, or $${ where a literal ${ is meant.",
+    ),
+    "WB-CLI-001": Explanation(
+        "The command line is not understood",
+        "A command or option is not known, an argument is missing, or one does not fit the tool.",
+        "mcp-workbench --help, or mcp-workbench COMMAND --help",
+    ),
+    "WB-CLI-002": Explanation(
+        "There is no such toolbox",
+        "The configuration that was found has no toolbox of this name.",
+        "mcp-workbench tools lists all of them; --config names another file.",
+    ),
+    "WB-CLI-003": Explanation(
+        "There is no such server",
+        "The toolbox is there, but has no server of this name.",
+        "mcp-workbench tools TOOLBOX lists its servers and tools.",
+    ),
+    "WB-CLI-004": Explanation(
+        "There is no such tool",
+        "The server answered, and shows no tool of this name: it has none, or toolFilters hides it.",
+        "mcp-workbench tools TOOLBOX/SERVER lists those that are shown.",
+    ),
+    "WB-CLI-005": Explanation(
+        "The system refused something",
+        "A file could not be read, or the output could not be written, for the reason that is told.",
+        "See to the reason; a full disk and a missing permission are the usual ones.",
+    ),
+    "WB-CONN-101": Explanation(
+        "A server can't be reached",
+        "It could not be started, ended at once, did not answer in time, or refused us. The cause is "
+        "told with the error; the other servers work.",
+        "Run the server's command by hand and see what it says, then mcp-workbench check --connect.",
+    ),
+    "WB-CALL-201": Explanation(
+        "A call has no result",
+        "The server took the call and then ended, was too busy, or did not answer in time. The tool "
+        "may have run.",
+        "See whether it did before you call again. A slow tool needs a larger 'timeout'.",
+    ),
+    "WB-CALL-202": Explanation(
+        "The server refused the call",
+        "It answered with an error of the protocol instead of a result; the message is its own.",
+        "mcp-workbench tools TOOLBOX/SERVER/TOOL shows which arguments the tool takes.",
+    ),
+    "WB-TOOL-301": Explanation(
+        "A filter matches nothing",
+        "A warning: a pattern in toolFilters fits none of the tools that the server has.",
+        "Correct its spelling, or remove it.",
+    ),
+    "WB-TOOL-302": Explanation(
+        "A name is too long for some hosts",
+        "A warning: hosts put their own prefix before a tool's name and cut, refuse or drop what "
+        "is then too long. Up to 48 characters fit everywhere.",
+        "Shorten the names of toolbox or server, or use proxy mode, which has no long names.",
+    ),
+    "WB-TOOL-303": Explanation(
+        "A server lists a tool that can't be used",
+        "A warning: a definition has no name, or one that another tool has. The others are shown.",
+        "Tell the authors of the server.",
+    ),
+    "WB-TOUR-401": Explanation(
+        "The tour broke off",
+        "The built-in demo needs nothing but this program, so the installation is not sound.",
+        "Install it again, and see that Python may start child processes here.",
     ),
 }

@@ -1,7 +1,5 @@
 """What can go wrong, each with the contract's own sentence."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """What the two meta-tools take, as values for Python programs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Wishes: what one accepted configuration asks for, frozen and unexpanded."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import translate
 from functools import lru_cache
@@ -132,7 +130,7 @@ class Snapshot(msgspec.Struct, frozen=True):
             raise no_toolbox(name, list(self.toolboxes))
         return spec
 
-    def narrowed(self, names: tuple[str, ...]) -> Snapshot:
+    def narrowed(self, names: tuple[str, ...]) -> "Snapshot":
         """The same configuration with these toolboxes only; none named means all of them."""
         if not names:
             return self

@@ -1,7 +1,5 @@
 """One live server, owned by one task: met, listed, called, and left."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping
@@ -17,18 +15,17 @@ from mcp_workbench.downstream.conversation import Conversation, Loss, Lost, Wait
 from mcp_workbench.downstream.dial import Unreachable, dial
 from mcp_workbench.downstream.last_words import last_words
 from mcp_workbench.downstream.listing import Unlistable, list_tools
-from mcp_workbench.downstream.meeting import OURSELVES, meet
+from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.era.negotiate import Agreed, Refused, Startover
+from mcp_workbench.era.ourselves import OURSELVES, STAMPS
 from mcp_workbench.era.revision import is_modern
-from mcp_workbench.era.translate import Pair, params_for, stamps
+from mcp_workbench.era.translate import Pair, params_for
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.child import LAST_WORDS, Child
 from mcp_workbench.wire.envelope import Envelope
 
 GATHER = 0.1  # seconds: servers announce one change several times
 REFRESH_PAUSE = 1.0  # seconds between two listings, however often a server announces
-
-STAMPS = stamps(OURSELVES)
 
 
 class Connecting(msgspec.Struct, frozen=True):
@@ -59,7 +56,7 @@ class Connection:
         limits: Limits,
         environ: Mapping[str, str],
         eras: dict[object, Era],
-        changed: Callable[[Connection], None],
+        changed: Callable[["Connection"], None],
     ) -> None:
         self.spec = spec
         self.state: Connecting | Ready | Closed = Connecting(time.monotonic())
@@ -110,9 +107,7 @@ class Connection:
     async def refresh(self) -> None:
         """Read the catalogue again now; failing to leaves the one we have."""
         try:
-            found, complaints = await list_tools(
-                self.conversation, OURSELVES, modern=self.modern
-            )
+            found, complaints = await list_tools(self.conversation, OURSELVES, modern=self.modern)
         except (Unlistable, Lost):
             return
         self._stale = False
@@ -124,7 +119,9 @@ class Connection:
         """Send a call now; it is settled, or lost, later. Returns its number."""
         talk = self.conversation
         if len(talk.pending) >= self._limits.calls_per_server:
-            raise self._busy(call, f"{len(talk.pending)} calls are in flight (limits.callsPerServer)")
+            raise self._busy(
+                call, f"{len(talk.pending)} calls are in flight (limits.callsPerServer)"
+            )
         if talk.backlog > self._limits.queue_bytes:
             raise self._busy(call, f"{talk.backlog} bytes wait for it (limits.queueBytes)")
         number = talk.pending.add(waiter, deadline)
@@ -156,7 +153,7 @@ class Connection:
             if not self._stopping:  # not our own `stop`: the application ends
                 raise
         except TimeoutError:
-            reason = f"it did not start within {self.spec.connect_timeout:g} s (connectTimeout)"
+            reason = self._too_slow()
         except (Unreachable, Unlistable, Lost, _Ended) as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - any failure becomes a state
@@ -181,7 +178,12 @@ class Connection:
                 ended = partial(self._ended, talk)
                 async with dial(self.spec, self._environ, talk.receive, ended) as child:
                     talk.channel = child
-                    agreed = await self._enter(child, era)
+                    try:
+                        agreed = await self._enter(child, era)
+                    except asyncio.CancelledError:
+                        if limit.expired():
+                            self._close(await self._said(child, self._too_slow()))
+                        raise
                     if agreed is not None:
                         limit.reschedule(None)  # the limit was for the start only
                         await self._serve(child, agreed)
@@ -196,7 +198,7 @@ class Connection:
             if isinstance(found, Startover):
                 return None
             if isinstance(found, Refused):
-                raise _Ended(found.reason)
+                raise _Ended(found.reason)  # noqa: TRY301 - joined with the other ends below
             self.modern = is_modern(found.revision)
             if not self.modern:
                 self._eras[self.spec.target] = "legacy"  # the next start needs no probe
@@ -237,6 +239,9 @@ class Connection:
         if self._hung_up:
             await child.gone_within(LAST_WORDS)
         return last_words(what, child.exit_status(), child.stderr, self.spec, self._environ)
+
+    def _too_slow(self) -> str:
+        return f"it did not start within {self.spec.connect_timeout:g} s (connectTimeout)"
 
     def _take(self, catalogue: Catalogue, complaints: tuple[str, ...]) -> None:
         differs = catalogue != self.catalogue
@@ -281,11 +286,11 @@ class Connection:
         if message.method == "ping":
             self.conversation.send(envelope.answer(id, b"{}"))
             return
-        error = envelope.error_object(envelope.METHOD_NOT_FOUND, f"Method not found: {message.method}")
+        error = envelope.error_object(
+            envelope.METHOD_NOT_FOUND, f"Method not found: {message.method}"
+        )
         self.conversation.send(envelope.refusal(id, error))
 
 
 class _Ended(Exception):
     """The connection is over; the text is the reason that a user reads."""
-
-

@@ -1,7 +1,5 @@
 """Talking with one server over a channel: our numbers out, answers and notices in. It never waits."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

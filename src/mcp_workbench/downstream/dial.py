@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 
@@ -19,7 +18,7 @@ PASSED_ON = frozenset(
     SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS
     APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMDATA
     PROGRAMFILES SYSTEMDRIVE SYSTEMROOT USERNAME USERPROFILE WINDIR
-    """.split()
+    """.split()  # noqa: SIM905 - names, read as a list of words
 )
 PASSED_ON_PREFIXES = ("LC_", "XDG_")
 
@@ -45,8 +44,10 @@ def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> Launch:
     cwd = os.path.join(target.folder, target.cwd) if target.cwd else None  # noqa: PTH118 - text in, text out
     if cwd is not None and not os.path.isdir(cwd):  # noqa: PTH112
         raise Unreachable(f"its working folder {cwd} does not exist: correct 'cwd'")
+    from shutil import which  # with its compression modules: not before something is started
+
     path = env.get("PATH", os.defpath)
-    found = shutil.which(target.command, path=path)
+    found = which(target.command, path=path)
     if found is None:
         raise Unreachable(_not_startable(target.command, path))
     return Launch((found, *target.args), env, cwd)
@@ -72,7 +73,9 @@ async def dial(
         raise Unreachable(spec.problem)
     target = expand_target(spec, environ)
     if isinstance(target, HttpEndpoint):
-        raise Unreachable("servers behind a URL can't be reached yet; use one that is started by 'command'")
+        raise Unreachable(
+            "servers behind a URL can't be reached yet; use one that is started by 'command'"
+        )
     launch = launch_of(target, environ)
     try:
         started = running_child(launch, received, ended)

@@ -1,7 +1,5 @@
 """Asking a server for all its tools, page by page."""
 
-from __future__ import annotations
-
 import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
@@ -33,7 +31,9 @@ async def list_tools(
         page = await _page(conversation, _params(cursor, ourselves, modern=modern))
         found, wrong = read_definitions(page.tools)
         complaints += wrong
-        complaints += [f"a second tool named {name!r} was left out" for name in found if name in tools]
+        complaints += [
+            f"a second tool named {name!r} was left out" for name in found if name in tools
+        ]
         tools = tools | {name: found[name] for name in found if name not in tools}
         cursor = page.nextCursor or ""
         if not cursor or cursor in seen:

@@ -6,16 +6,14 @@ import asyncio
 
 import msgspec
 
-from mcp_workbench import __version__
 from mcp_workbench.core.spec import Era
 from mcp_workbench.downstream.conversation import NEVER, Conversation, Loss
 from mcp_workbench.era import negotiate
 from mcp_workbench.era.negotiate import Agreed, Answered, HungUp, Refused, Silence, Startover
+from mcp_workbench.era.ourselves import OURSELVES
 from mcp_workbench.era.revision import is_modern
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
-
-OURSELVES = {"name": "mcp-workbench", "version": __version__}
 
 
 class _Listener:
@@ -58,9 +56,7 @@ async def meet(conversation: Conversation, era: Era) -> Agreed | Startover | Ref
         state, actions = negotiate.step(state, await _next(events, state))
 
 
-async def _next(
-    events: asyncio.Queue[negotiate.Event], state: negotiate.State
-) -> negotiate.Event:
+async def _next(events: asyncio.Queue[negotiate.Event], state: negotiate.State) -> negotiate.Event:
     patience = negotiate.PROBE_PATIENCE if isinstance(state, negotiate.Probing) else None
     try:
         async with asyncio.timeout(patience):

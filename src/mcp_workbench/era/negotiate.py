@@ -1,7 +1,5 @@
 """Meeting a server on a pipe: which era does it speak? Steps as data; the caller performs them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -109,7 +107,7 @@ def step(state: State, event: Event) -> Step:
             return _after_late_probe(state, event)
         case Greeting(), Answered(method="initialize"):
             return _after_greeting(state, event)
-        case (Probing() | Greeting()), HungUp():
+        case ((Probing() | Greeting()), HungUp()):
             return Refused("it ended before it answered"), ()
         case _:
             return state, ()
@@ -155,7 +153,9 @@ class _InitializeResult(msgspec.Struct):
 
 class _DiscoverResult(msgspec.Struct):
     supportedVersions: list[str] = []  # noqa: N815
-    meta: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="_meta")
+    meta: dict[str, msgspec.Raw] = msgspec.field(
+        default_factory=dict[str, msgspec.Raw], name="_meta"
+    )
 
 
 def _modern(event: Answered) -> Agreed | None:

@@ -1,7 +1,5 @@
 """Calls and results between a host and a server of any two eras."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -6,20 +6,17 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench import __version__
 from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.era.ourselves import OURSELVES, STAMPS
 from mcp_workbench.era.revision import (
     CAPABILITIES_KEY,
     MODERN,
     VERSION_KEY,
     legacy_answer,
 )
-from mcp_workbench.era.translate import Members, complete, read_members, stamps
+from mcp_workbench.era.translate import Members, complete, read_members
 from mcp_workbench.surface.menu import STATIC_TTL
 from mcp_workbench.surface.texts import instructions
-
-OURSELVES = {"name": "mcp-workbench", "version": __version__}
-STAMPS = stamps(OURSELVES)
 
 _VERSION_MARK = f'"{VERSION_KEY}"'.encode()
 

@@ -49,7 +49,7 @@ class HostCall(Caller):
         self._desk.reply_own(self._id, texts.error_texts("server_error", text))
 
     def failed(self, error: WorkbenchError) -> None:
-        text = texts.of_tool(error, self.call.tool) if self._flat else error.message
+        text = texts.flat_text(error, self.call.tool) if self._flat else error.message
         self._desk.reply_own(self._id, texts.error_texts(error.code, text, error.hint))
 
     def progressed(self, params: msgspec.Raw) -> None:

@@ -11,8 +11,8 @@ from mcp_workbench.surface.meta_tools import (
     opened_json,
     use_tool_definition,
 )
-from mcp_workbench.workbench import OpenedToolbox, Workbench
 from mcp_workbench.wire.tasks import task_scope
+from mcp_workbench.workbench import OpenedToolbox, Workbench
 
 STATIC_TTL = 60_000  # milliseconds that a modern host may keep what never changes
 # Cached only as private: the tools come from servers, which may tell each of their users apart.

@@ -1,7 +1,5 @@
 """Our own tools, `open_toolbox` and `use_tool`: their definitions, and how their calls are read."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec

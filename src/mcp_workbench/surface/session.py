@@ -1,7 +1,5 @@
 """One host's conversation: its era, its requests, each answered exactly once."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable
@@ -11,11 +9,11 @@ import msgspec
 
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.revision import BATCHES, MODERN, UNSUPPORTED_VERSION
 from mcp_workbench.era.translate import Members, complete, read_members
 from mcp_workbench.surface import texts
 from mcp_workbench.surface.greeting import (
-    STAMPS,
     EnvelopeFault,
     discover_result,
     initialize_result,
@@ -140,7 +138,9 @@ class HostSession:
                 self._cancelled(message.params)
             return
         if not envelope.usable_id(id) or id in self._under_way:
-            problem = "its id is in use" if id in self._under_way else "an id is a string or an integer"
+            problem = (
+                "its id is in use" if id in self._under_way else "an id is a string or an integer"
+            )
             self.refuse(b"", envelope.error_object(envelope.INVALID_REQUEST, problem))
             return
         try:
@@ -251,7 +251,7 @@ class HostSession:
         try:
             opened = await self._workbench.open(name)
         except WorkbenchError as error:
-            self.reply_own(id, texts.error_result(error, flat=self._menu.dynamic))
+            self.reply_own(id, texts.error_result(error))
             return
         if self._menu.opened(name) and not self.modern:
             self.notify("notifications/tools/list_changed")
@@ -273,7 +273,9 @@ class HostSession:
         try:
             await work
         except Exception:
-            error = envelope.error_object(envelope.INTERNAL_ERROR, "the workbench failed; see its log")
+            error = envelope.error_object(
+                envelope.INTERNAL_ERROR, "the workbench failed; see its log"
+            )
             self.refuse(id, error)
             raise
 

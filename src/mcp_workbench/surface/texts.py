@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.errors import CallFailed, NotFound, WorkbenchError
+from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier, generate_tool_name
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
 
@@ -16,16 +16,16 @@ DESCRIPTION_LIMIT = 160  # characters of one toolbox's description in the instru
 CODE_KEY = "mcp-workbench/code"  # in `_meta` of an error result: the reason, for programs
 
 _PROXY_HOW = "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools."
-_DYNAMIC_HOW = (
-    "Use `open_toolbox` to connect to a toolbox; its tools then appear as {toolbox}__{server}__{tool}."
-)
+_DYNAMIC_HOW = "Use `open_toolbox` to connect to a toolbox; its tools then appear as {toolbox}__{server}__{tool}."
 
 
 def instructions(snapshot: Snapshot) -> str:
     """What a host is told at the start, in at most 2,000 characters however much there is."""
     head = _head(snapshot)
     tail = _example(snapshot)
-    room = INSTRUCTIONS_LIMIT - len(head) - len(tail) - 120  # kept for the line that counts the rest
+    room = (
+        INSTRUCTIONS_LIMIT - len(head) - len(tail) - 120
+    )  # kept for the line that counts the rest
     lines: list[str] = []
     boxes = list(snapshot.toolboxes.values())
     for box in boxes:
@@ -44,7 +44,11 @@ def instructions(snapshot: Snapshot) -> str:
 
 def _head(snapshot: Snapshot) -> str:
     how = _PROXY_HOW if snapshot.tool_mode == "proxy" else _DYNAMIC_HOW
-    demo = "" if snapshot.origin else " This is the built-in demo; point WORKBENCH_CONFIG at a file of your own."
+    demo = (
+        ""
+        if snapshot.origin
+        else " This is the built-in demo; point WORKBENCH_CONFIG at a file of your own."
+    )
     return f"MCP Workbench gives access to many MCP servers, grouped in toolboxes. {how}{demo}\n\nToolboxes:"
 
 
@@ -87,9 +91,9 @@ def text_result(text: str) -> bytes:
     return msgspec.json.encode({"content": [{"type": "text", "text": text}]})
 
 
-def error_result(error: WorkbenchError, *, flat: bool = False) -> bytes:
+def error_result(error: WorkbenchError) -> bytes:
     """An error as the model reads it: the contract's text first, hints in a block of their own."""
-    return error_texts(error.code, flat_text(error) if flat else error.message, error.hint)
+    return error_texts(error.code, error.message, error.hint)
 
 
 def error_texts(code: str, *texts: str) -> bytes:
@@ -102,16 +106,12 @@ def error_texts(code: str, *texts: str) -> bytes:
     )
 
 
-def flat_text(error: WorkbenchError) -> str:
-    """The wording of dynamic mode for errors that have no tool in front of them."""
-    return error.message if isinstance(error, CallFailed) else f"Error: {error.message}"
-
-
-def of_tool(error: WorkbenchError, tool: ToolIdentifier) -> str:
-    """The wording of dynamic mode once a toolbox and a server are known."""
-    known = isinstance(error, NotFound) and error.code != "unknown_tool"
-    if known or isinstance(error, CallFailed):
-        return flat_text(error)
+def flat_text(error: WorkbenchError, tool: ToolIdentifier) -> str:
+    """The wording for a call by flat name: the tool stands in front once its server is known."""
+    if isinstance(error, CallFailed):  # has it in front already
+        return error.message
+    if error.code in ("unknown_toolbox", "unknown_server"):
+        return f"Error: {error.message}"
     return f"[{tool}] Error: {error.message}"
 
 

@@ -1,7 +1,5 @@
 """What a host's `tools/call` asks for: reading only, nothing is performed here."""
 
-from __future__ import annotations
-
 import msgspec
 
 from mcp_workbench.core.call import ToolCall

@@ -1,7 +1,5 @@
 """A server as our child: started without a shell, watched, and always ended with its whole group."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """JSON-RPC envelopes: the outside of a message is read and written anew, the inside stays as it came."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -68,7 +66,9 @@ def decode(line: bytes) -> Envelope:
     except RecursionError:
         raise Malformed(PARSE_ERROR, "nested too deeply", _salvaged(line)) from None
     except msgspec.ValidationError as error:
-        raise Malformed(INVALID_REQUEST, f"not a JSON-RPC message: {error}", _salvaged(line)) from None
+        raise Malformed(
+            INVALID_REQUEST, f"not a JSON-RPC message: {error}", _salvaged(line)
+        ) from None
     except msgspec.DecodeError as error:
         return _decode_mended(line, error)
     if message.result and message.error:

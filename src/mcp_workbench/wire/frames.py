@@ -32,7 +32,10 @@ class LineFramer:
 
     def feed(self, data: bytes) -> Sequence[bytes]:
         """The lines that `data` completes, without their ends; blank ones are left out."""
-        end = data.rfind(b"\n")
+        end = data.find(b"\n")
+        if end == len(data) - 1 and not self._held and 0 < end <= self.limit and b"\r" not in data:
+            return (data[:-1],)  # one whole line, as most chunks are
+        end = data.rfind(b"\n", end)
         if end < 0:
             self._hold(data)
             return ()
@@ -45,8 +48,6 @@ class LineFramer:
             self._hold(data[end + 1 :])
         if b"\r" in data:
             lines = [line.replace(b"\r", b" ") for line in lines]  # between tokens, or at the end
-        if len(lines) == 1 and lines[0] and len(lines[0]) <= self.limit:
-            return lines
         self._check(lines)
         return [line for line in lines if line and not line.isspace()]
 

@@ -12,7 +12,9 @@ from typing import Protocol, cast
 
 PIPE_BYTES = 1 << 18  # what pipes are grown to: large results need fewer turns
 READ_BYTES = 1 << 18
-F_SETPIPE_SZ = 1031  # Linux; `fcntl` names it from Python 3.10 on, but only where the headers had it
+F_SETPIPE_SZ = (
+    1031  # Linux; `fcntl` names it from Python 3.10 on, but only where the headers had it
+)
 
 
 class Channel(Protocol):
@@ -27,9 +29,9 @@ class PipeReader(asyncio.Protocol):
     """Hands on what arrives, and says when it ends."""
 
     def __init__(self, received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
-        self._received = received
         self._ended = ended
-        self.data_received = received  # the loop calls the receiver itself: one step less per chunk
+        # The loop calls the receiver itself: one step less per chunk.
+        self.data_received = received  # pyright: ignore[reportAttributeAccessIssue]
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended()
@@ -144,9 +146,7 @@ async def open_reader(
     return transport
 
 
-async def pump_file(
-    fd: int, received: Callable[[bytes], None], ended: Callable[[], None]
-) -> None:
+async def pump_file(fd: int, received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
     """Read something that is no pipe in a thread, chunk by chunk, until it ends."""
     loop = asyncio.get_running_loop()
     while data := await loop.run_in_executor(None, os.read, fd, READ_BYTES):
@@ -160,5 +160,8 @@ def claim_standard_streams() -> tuple[int, int]:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    os.dup2(2, 1)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # started without a stderr
+        os.dup2(0, 1)
     return own_in, own_out
