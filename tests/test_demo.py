@@ -16,6 +16,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
+from mcp_workbench.config.embedded import demo_snapshot
+
 META = "io.modelcontextprotocol/"
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 ERAS = ["legacy", "2026-07-28", "auto"]
@@ -230,6 +232,13 @@ async def test_a_cancelled_call_ends_unanswered_and_delays_nobody() -> None:
 
         assert [message["id"] for message in rest if "id" in message] == [2]
         assert await process.wait() == 0
+
+
+def test_without_a_configuration_both_are_offered() -> None:
+    (toolbox,) = demo_snapshot().toolboxes.values()
+    assert (toolbox.name, list(toolbox.servers)) == ("demo", ["basics", "workshop"])
+    assert "`mcp-workbench check`" in toolbox.description
+    assert len(toolbox.description) <= 160  # what the instructions show of a description
 
 
 @pytest.mark.parametrize("argv", [[], ["nonsense"], ["basics", "workshop"]])

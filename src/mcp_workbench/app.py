@@ -49,6 +49,7 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
     end.on_signals()
     async with Workbench(snapshot) as workbench, task_scope() as requests:
         channel = await stdio.open_writer(own_out)
+        channel.on_pressure(workbench.hold)
         session = HostSession(workbench, channel, requests, opened)
         await _listen(own_in, session, end, requests)
         await end.host_left.wait()

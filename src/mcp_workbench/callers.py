@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.catalogue import read_object
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.conversation import Loss
@@ -91,7 +92,7 @@ class PythonCaller(Caller):
 
     def answered(self, result: msgspec.Raw | bytes) -> None:
         try:
-            self._settle(msgspec.json.decode(result, type=dict[str, Any]))
+            self._settle(read_object(result))
         except msgspec.DecodeError as error:
             self.lost(Loss("protocol_error", f"the server's result has no usable form: {error}"))
 
@@ -105,7 +106,7 @@ class PythonCaller(Caller):
 
     def progressed(self, params: msgspec.Raw) -> None:
         if self._on_progress is not None:
-            notice = msgspec.json.decode(params, type=dict[str, Any])
+            notice = read_object(params)
             notice.pop("progressToken", None)
             self._on_progress(notice)
 

@@ -133,12 +133,15 @@ class Workbench(Lifetime):
             if not getattr(tool, field):
                 raise ValueError(empty_component(field))
         params = {"arguments": msgspec.Raw(msgspec.json.encode(arguments or {}))}
-        if on_progress is not None:
-            params["_meta"] = msgspec.Raw(b'{"progressToken":0}')
-        call = ToolCall(tool, params)
+        meta = {} if on_progress is None else {"progressToken": msgspec.Raw(b"0")}
+        call = ToolCall(tool, params, meta)
         caller = PythonCaller(call, on_progress)
         await self.dispatch(call, caller)
         return await caller.result()
+
+    def hold(self, held: bool) -> None:  # noqa: FBT001 - a callback's one argument
+        """A host reads too slowly: let the servers wait, or go on."""
+        self._pool.hold(held=held)
 
     # Toolboxes
 

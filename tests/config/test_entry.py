@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from config_scenes import one_server, problems, warnings
 
 from mcp_workbench.core.spec import (
     HttpEndpoint,
     StdioCommand,
 )
+from tests.config.scenes import one_server, problems, warnings
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from mcp_workbench.core.spec import (
         ("uri", "'uri' (Goose's spelling) is 'url' here"),
         ("serverUrl", "'serverUrl' (Windsurf's spelling) is 'url' here"),
         ("httpUrl", "'httpUrl' (Gemini CLI's spelling) is 'url' here"),
-        ("nothing", "add the one that is meant"),
+        ("nothing", "add 'command' for a program of this machine, or 'url' for a remote server"),
     ],
 )
 def test_neither_command_nor_url_is_an_error_that_knows_other_spellings(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from config_scenes import CONTRACT, load, problems
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import (
     Snapshot,
 )
+from tests.config.scenes import CONTRACT, load, problems
 
 
 def test_every_problem_is_reported_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -157,6 +157,18 @@ def test_a_file_of_another_user_is_a_warning(tmp_path: Path) -> None:
     os.chown(file, 12345, -1)
 
     assert [w.code for w in load_config(file, {}).warnings] == ["WB-CONF-008"]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="pipes that have a path")
+def test_a_configuration_may_come_through_a_pipe() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b'{"mcpServers": {"s": {"command": "x"}}}')
+    os.close(writer)
+
+    snapshot = load_config(f"/dev/fd/{reader}", {})
+
+    os.close(reader)
+    assert list(snapshot.toolbox("default").servers) == ["s"]
 
 
 def test_the_process_environment_is_used_unless_another_is_given(

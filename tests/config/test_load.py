@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from config_scenes import CONTRACT, load, one_server, problems, warnings
 
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.errors import Problem
@@ -17,6 +16,7 @@ from mcp_workbench.core.spec import (
     StdioCommand,
     ToolFilter,
 )
+from tests.config.scenes import CONTRACT, load, one_server, problems, warnings
 
 
 def test_the_example_of_the_contract_loads(tmp_path: Path) -> None:

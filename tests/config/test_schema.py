@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from config_scenes import CONTRACT
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -18,6 +17,7 @@ from mcp_workbench.config.validate import validate
 from mcp_workbench.core import jsonc
 from mcp_workbench.core.codes import CODES
 from mcp_workbench.core.spec import Limits, ServerSpec
+from tests.config.scenes import CONTRACT
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src/mcp_workbench/config").glob("*.py"))

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from config_scenes import load, problems
 
 from mcp_workbench.core.names import ServerAddress
+from tests.config.scenes import load, problems
 
 NAME_RULE = (
     "Toolbox and server names should contain only alphanumeric characters, hyphens, and underscores"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import anyio
 from mcp.client.client import Client
+from mcp.client.session import MessageHandlerFnT
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
@@ -25,19 +26,19 @@ MODERN = "2026-07-28"
 NEWEST_LEGACY = "2025-11-25"
 MODES = [LEGACY, MODERN, "auto"]
 MARK = "MCP_WORKBENCH_TEST"  # whoever has this variable was started by one certain test
-PATIENCE = 20.0  # seconds; no single scene takes longer
+PATIENCE = 20.0  # seconds until an answer must have come
 
 OLD, NEW = "old", "new"  # the same server behind the workbench, met in either era
 ERA = {OLD: NEWEST_LEGACY, NEW: MODERN}
 
 
-def entry(script: str, **more: Any) -> Json:
+def entry(script: str, *args: str, **more: Any) -> Json:
     """The configuration of a server of this folder."""
-    return {"command": sys.executable, "args": [str(SERVERS / script)], **more}
+    return {"command": sys.executable, "args": [str(SERVERS / script), *args], **more}
 
 
 def both_eras() -> dict[str, Json]:
-    return {OLD: entry("workshop.py", era="legacy"), NEW: entry("workshop.py")}
+    return {OLD: entry("workshop.py", OLD, era="legacy"), NEW: entry("workshop.py", NEW)}
 
 
 @asynccontextmanager
@@ -47,10 +48,11 @@ async def workbench(
     *,
     mode: str,
     tools: str = "proxy",
-    heard: Callable[[Any], Awaitable[None]] | None = None,
+    heard: MessageHandlerFnT | None = None,
+    mark: str = "",
 ) -> AsyncGenerator[Client]:
     """A host of the SDK that talks to the real command; afterwards nothing of it is left."""
-    mark = uuid.uuid4().hex
+    mark = mark or uuid.uuid4().hex
     marked = {name: {**server, "env": {MARK: mark}} for name, server in servers.items()}
     config = folder / "workbench-config.json"
     toolbox = {"description": "Under test", "mcpServers": marked}
@@ -62,11 +64,21 @@ async def workbench(
     )
     with (folder / "stderr").open("w+") as complaints:
         transport = stdio_client(command, errlog=complaints)
-        async with Client(transport, mode=mode, message_handler=heard, cache=None) as host:
-            yield host
-        await all_gone(mark)
-        complaints.seek(0)
-        assert complaints.read() == ""
+        try:
+            async with Client(
+                transport,
+                mode=mode,
+                message_handler=heard,
+                cache=None,
+                read_timeout_seconds=PATIENCE,
+            ) as host:
+                yield host
+        finally:
+            complaints.seek(0)
+            said = complaints.read()
+            print(said)  # shown with a failed test
+    assert_all_gone(mark)
+    assert said == ""
 
 
 @asynccontextmanager
@@ -77,29 +89,33 @@ async def directly(folder: Path, *, mode: str) -> AsyncGenerator[Client]:
     )
     with (folder / "stderr").open("w+") as complaints:
         transport = stdio_client(command, errlog=complaints)
-        async with Client(transport, mode=mode, cache=None) as host:
+        async with Client(transport, mode=mode, cache=None, read_timeout_seconds=PATIENCE) as host:
             yield host
 
 
-def running(mark: str) -> list[str]:
-    """The command lines of the living processes that carry this mark."""
+def running(mark: str) -> dict[int, str]:
+    """The living processes that carry this mark, with their command lines."""
     sought = f"{MARK}={mark}".encode()
-    found: list[str] = []
+    found: dict[int, str] = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if sought in (process / "environ").read_bytes().split(b"\0"):
-                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found[int(process.name)] = command
         except OSError:
             continue  # it has ended, or is somebody else's
     return found
 
 
-async def all_gone(mark: str, seconds: float = 1.0) -> None:
+def assert_all_gone(mark: str, seconds: float = 1.0) -> None:
     """The workbench has ended, so its servers have: what was killed may still be leaving."""
     until = time.monotonic() + seconds
     while (left := running(mark)) and time.monotonic() < until:
-        await anyio.sleep(0.02)
-    assert not left, f"still running: {left}"
+        time.sleep(0.02)
+    for process in left:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    assert left == {}
 
 
 def by_identifier(server: str, tool: str, arguments: Json | None = None) -> tuple[str, Json]:
@@ -128,7 +144,3 @@ def plain(model: Any) -> Json:
     if not meta:
         value.pop("_meta", None)
     return value
-
-
-def has_proc() -> bool:
-    return os.path.isdir("/proc/self")  # noqa: PTH112 - a question to the system

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
@@ -16,7 +16,6 @@ from hosting import (
     NEW,
     NEWEST_LEGACY,
     OLD,
-    PATIENCE,
     Json,
     both_eras,
     by_identifier,
@@ -29,7 +28,21 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
+CALLS: list[tuple[str, Json]] = [
+    ("echo", {"text": "Grüße 🙂 \u2028 \ufeff \\ud83d"}),
+    ("add", {"a": 0.1, "b": 2**60}),
+    ("every_block", {}),
+    ("fail", {"reason": "no paper"}),
+]
+
 both = pytest.mark.parametrize("server", [OLD, NEW])
+
+
+class Direct(NamedTuple):
+    """The measure: definitions, and the results of CALLS."""
+
+    definitions: list[Json]
+    results: list[Json]
 
 
 @pytest.fixture(scope="module", params=MODES)
@@ -42,18 +55,11 @@ async def host(
 
 
 @pytest.fixture(scope="session")
-async def direct(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Client]:
-    """A legacy host at the server itself: what it gets is what everyone should get."""
+async def direct(tmp_path_factory: pytest.TempPathFactory) -> Direct:
+    """What a legacy host gets from the server itself, with nothing between them."""
     async with directly(tmp_path_factory.mktemp("direct"), mode=LEGACY) as host:
-        yield host
-
-
-@pytest.fixture(autouse=True)
-async def bounded() -> AsyncIterator[None]:
-    with anyio.fail_after(PATIENCE):
-        yield
+        results = [plain(await host.call_tool(tool, arguments)) for tool, arguments in CALLS]
+        return Direct(await every_definition(host), results)
 
 
 async def call(host: Client, server: str, tool: str, **arguments: Any) -> CallToolResult:
@@ -78,19 +84,16 @@ async def test_two_tools_stand_for_all_others(host: Client) -> None:
     assert listed.next_cursor is None
 
 
-async def test_an_opened_toolbox_shows_what_its_servers_list(host: Client, direct: Client) -> None:
-    opened: Json = json.loads(
-        text(await host.call_tool("open_toolbox", {"toolbox_name": "lab"}))
-    )
+async def test_an_opened_toolbox_shows_what_its_servers_list(host: Client, direct: Direct) -> None:
+    opened: Json = json.loads(text(await host.call_tool("open_toolbox", {"toolbox_name": "lab"})))
 
-    expected = await every_definition(direct)
     assert opened["toolbox"] == "lab"
     assert opened["servers_connected"] == 2
     assert "unavailable" not in opened
     assert opened["tools"] == [
         {**tool, "toolbox_name": "lab", "source_server": server}
         for server in (OLD, NEW)
-        for tool in expected
+        for tool in direct.definitions
     ]
 
 
@@ -122,21 +125,15 @@ async def test_a_server_is_met_in_its_own_era_and_by_the_workbench(
 
 
 @both
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("echo", {"text": "Grüße 🙂 \u2028 \ufeff \\ud83d"}),
-        ("add", {"a": 0.1, "b": 2**60}),
-        ("every_block", {}),
-        ("fail", {"reason": "no paper"}),
-    ],
-)
+@pytest.mark.parametrize("number", range(len(CALLS)), ids=[tool for tool, _ in CALLS])
 async def test_a_result_is_the_one_that_the_server_gives(
-    host: Client, direct: Client, server: str, tool: str, arguments: Json
+    host: Client, direct: Direct, server: str, number: int
 ) -> None:
-    expected = plain(await direct.call_tool(tool, arguments))
+    tool, arguments = CALLS[number]
 
-    assert plain(await call(host, server, tool, **arguments)) == expected
+    answer = await call(host, server, tool, **arguments)
+
+    assert plain(answer) == direct.results[number]
 
 
 @both
@@ -251,3 +248,19 @@ async def test_an_argument_of_megabytes_arrives_whole(host: Client, server: str)
     long = "ü" * 1_000_000
 
     assert text(await call(host, server, "echo", text=long)) == long
+
+
+@both
+async def test_a_question_to_a_host_that_takes_none_is_refused_and_nothing_hangs(
+    host: Client, server: str
+) -> None:
+    """This host declares no elicitation, so neither does the workbench towards the server."""
+    if server == OLD:  # its own question is refused, and it hands that on
+        with pytest.raises(MCPError, match="elicitation/create"):
+            await call(host, server, "ask")
+    else:
+        answer = await call(host, server, "ask")
+        assert answer.is_error
+        assert "input_required" in plain(answer)["content"][0]["text"]
+
+    assert text(await call(host, server, "echo", text="still here")) == "still here"

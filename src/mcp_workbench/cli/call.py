@@ -41,6 +41,7 @@ def call(
     identifier = _identifier(tool)
     arguments = _input(given) if given is not None else {}
     texts = _add_pairs(pairs, arguments)
+    settings.open_log()
     line = ProgressLine(wanted=settings.talkative)
     wish = Wish(identifier, arguments, None if no_check else texts)
     try:
@@ -150,7 +151,7 @@ def _tell_block(block: Json) -> None:
     text: Any = block.get("text")
     if block.get("type") == "text" and isinstance(text, str):
         # A terminal would obey what a server writes; a file or a pipe takes it as it is.
-        click.echo(plain(text) if sys.stdout.isatty() else text)
+        click.echo(plain(text) if sys.stdout.isatty() else text, color=True)
         return
     resource: Any = block.get("resource")
     inner = cast("Json", resource) if isinstance(resource, dict) else block

@@ -13,7 +13,7 @@ _PIECE = re.compile(
 _VARIABLE = re.compile(r"\$\{\w+")
 _HARMLESS_WORD = re.compile(r"true|false|null|-?\d{1,6}(\.\d{1,3})?")
 _HARMLESS_KEY = re.compile(
-    r"\.(command|cwd|type|transport|description|era|scope|toolFilters(\[\d+\])?)$|^toolMode$"
+    r"\.(type|transport|description|era|scope|toolFilters(\[\d+\])?)$|^toolMode$"
 )
 WIDEST = 76  # characters of a line; more is of no use above a caret
 
@@ -36,7 +36,7 @@ def excerpt(line: str, column: int, path: str) -> Excerpt:
         if piece.start() < column <= piece.end():
             offset, width = len(shown), len(told)
         shown += told
-    first = max(min(len(shown) - len(shown.lstrip()), offset), offset + width - WIDEST)
+    first = max(min(len(shown) - len(shown.lstrip()), offset), offset + width + 1 - WIDEST)
     text = shown[first:].rstrip()
     cut = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
     return Excerpt(cut, offset - first, min(width, WIDEST))

@@ -46,6 +46,13 @@ class Settings:
         """Whether progress and remarks are wanted on stderr."""
         return not (self.json or self.quiet)
 
+    def open_log(self) -> None:
+        """Let the program's own log appear on stderr: warnings, or with `-v` everything."""
+        import logging  # only for commands that start servers
+
+        logging.basicConfig(stream=sys.stderr, format="mcp-workbench: %(message)s")
+        logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else "WARNING")
+
     def snapshot(self, *, careful: bool = False) -> Snapshot:
         """The configuration that these options lead to; the embedded demo where there is none."""
         # Loaded here: `--help` and `version` need none of it.

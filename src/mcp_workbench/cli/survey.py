@@ -18,6 +18,7 @@ def survey(
     settings: Settings, snapshot: Snapshot, addresses: Sequence[ServerAddress]
 ) -> list[ServerReport]:
     """A report of each server, in the order asked for; meanwhile stderr tells how it goes."""
+    settings.open_log()
     progress = SurveyProgress(settings, addresses)
     try:
         return app.run(_survey(snapshot, addresses, progress))

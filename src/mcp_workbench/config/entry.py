@@ -30,6 +30,7 @@ from mcp_workbench.core.spec import (
 )
 
 EARLY = ("type", "transport", "era", "toolFilters")  # they decide what is shown: expanded at once
+HOW = "add 'command' for a program of this machine, or 'url' for a remote server"
 ONE_SIDED = {"command": ("headers",), "url": ("args", "env", "cwd")}  # no use beside this one
 
 
@@ -87,7 +88,7 @@ class EntryReader:
         ways = [key for key in ("command", "url") if key in entry]
         if not ways:
             found = meant(entry, "command", "url")
-            fix = advice(found[0], list(SERVER)) if found else "add the one that is meant"
+            fix = advice(found[0], list(SERVER)) if found else HOW
             self.findings.error(path, "WB-CONF-018", "neither 'command' nor 'url'", fix)
             return None
         if len(ways) == 2:

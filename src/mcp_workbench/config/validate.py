@@ -44,7 +44,7 @@ class _FileReader:
         self.dynamic = False
 
     def file(self, value: Any) -> Snapshot:
-        if not self.findings.is_object(value, (), 'begin the file with {"mcpServers": {'):
+        if not self.findings.is_object(value, (), 'write {"mcpServers": {…}}'):
             return Snapshot({})
         top = self.findings.members(value, TOP, ())
         self.dynamic = top.get("toolMode") == "dynamic"

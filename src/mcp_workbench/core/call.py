@@ -6,8 +6,9 @@ from mcp_workbench.core.names import ToolIdentifier
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """Which tool, and the members of `params` as the host wrote them (its name apart)."""
+    """Which tool, and what the host wrote beside its name: other members of `params`, and `_meta`."""
 
     tool: ToolIdentifier
     params: dict[str, msgspec.Raw]
+    meta: dict[str, msgspec.Raw] = {}
     modern_host: bool = False

@@ -94,9 +94,14 @@ def tool_info_json(definition: Definition, owner: ServerAddress) -> bytes:
     )
 
 
+def read_object(raw: msgspec.Raw | bytes) -> dict[str, Any]:
+    """Any JSON object as Python values; a number beyond a float's range is infinite, not an error."""
+    return msgspec.json.Decoder(dict[str, Any], float_hook=float).decode(raw)
+
+
 def tool_info(definition: Definition, owner: ServerAddress) -> ToolInfo:
     """The same for Python programs."""
-    whole: dict[str, Any] = msgspec.json.decode(definition.raw)
+    whole = read_object(definition.raw)
     description = whole.get("description")
     schema: Any = whole.get("inputSchema")
     return ToolInfo(

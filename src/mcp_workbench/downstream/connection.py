@@ -23,6 +23,7 @@ from mcp_workbench.era.translate import Pair, params_for
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.child import LAST_WORDS, Child
 from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.tasks import task_scope
 
 GATHER = 0.1  # seconds: servers announce one change several times
 REFRESH_PAUSE = 1.0  # seconds between two listings, however often a server announces
@@ -75,6 +76,7 @@ class Connection:
         self._stopping = False
         self._hung_up = False
         self._listed = 0.0  # when the catalogue was last read
+        self._child: Child | None = None
         self._filter: ToolFilter | None = None
         self._visible: dict[str, bytes] = {}
 
@@ -106,11 +108,12 @@ class Connection:
 
     async def refresh(self) -> None:
         """Read the catalogue again now; failing to leaves the one we have."""
+        self._stale = False  # an announcement from here on asks for yet another reading
         try:
             found, complaints = await list_tools(self.conversation, OURSELVES, modern=self.modern)
         except (Unlistable, Lost):
+            self._listed = time.monotonic()  # not again at once
             return
-        self._stale = False
         self._take(found, complaints)
 
     # Calls
@@ -126,12 +129,17 @@ class Connection:
             raise self._busy(call, f"{talk.backlog} bytes wait for it (limits.queueBytes)")
         number = talk.pending.add(waiter, deadline)
         pair = Pair(call.modern_host, self.modern)
-        params = params_for(pair, name, call.params, number, STAMPS)
+        params = params_for(pair, name, call, number, STAMPS)
         talk.send(envelope.request(number, "tools/call", params))
         return number
 
     def _busy(self, call: ToolCall, why: str) -> CallFailed:
         return CallFailed("overloaded", call.tool, f"the server is busy: {why}", may_have_run=False)
+
+    def hold(self, *, held: bool) -> None:
+        """Stop listening to it while a host can't keep up, or go on."""
+        if self._child is not None and self.usable:
+            self._child.hold(held=held)
 
     def expire(self, now: float) -> bool:
         """End the calls whose time is up; is anyone still waiting?"""
@@ -177,7 +185,7 @@ class Connection:
                 talk = self.conversation = Conversation(self._limits.message_bytes, self._noticed)
                 ended = partial(self._ended, talk)
                 async with dial(self.spec, self._environ, talk.receive, ended) as child:
-                    talk.channel = child
+                    talk.channel = self._child = child
                     try:
                         agreed = await self._enter(child, era)
                     except asyncio.CancelledError:
@@ -189,7 +197,7 @@ class Connection:
                         await self._serve(child, agreed)
                         return
                 self._hung_up = False
-                era = self._eras[self.spec.target] = "legacy"
+                era = "legacy"
 
     async def _enter(self, child: Child, era: Era) -> Agreed | None:
         """Meet the server and list its tools; None means that it has to be started anew."""
@@ -198,6 +206,7 @@ class Connection:
             if isinstance(found, Startover):
                 return None
             if isinstance(found, Refused):
+                self._eras.pop(self.spec.target, None)  # what was remembered may be out of date
                 raise _Ended(found.reason)  # noqa: TRY301 - joined with the other ends below
             self.modern = is_modern(found.revision)
             if not self.modern:
@@ -215,24 +224,26 @@ class Connection:
     async def _serve(self, child: Child, agreed: Agreed) -> None:
         since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
         self._settle(Ready(agreed, time.monotonic() - since))
-        while not self._stopping:
-            await self._wake.wait()
-            self._wake.clear()
-            if self._hung_up or self.conversation.failure:
-                failure = self.conversation.failure
-                ended = _Ended(failure.reason if failure else await self._said(child, "it exited"))
-                self._close(str(ended))
-                raise ended
-            if self._stale and not self._stopping:
-                await self._refresh_gently()
+        async with task_scope() as chores:
+            while not self._stopping:
+                await self._wake.wait()
+                self._wake.clear()
+                if self._hung_up or self.conversation.failure:
+                    raise await self._end(child)
+                if self._stale and not chores:
+                    chores.start(self._refresh_gently(), f"list {self.spec.address}")
+
+    async def _end(self, child: Child) -> "_Ended":
+        """Close now, before the child is seen out; the exception says why."""
+        failure = self.conversation.failure
+        ended = _Ended(failure.reason if failure else await self._said(child, "it exited"))
+        self._close(str(ended))
+        return ended
 
     async def _refresh_gently(self) -> None:
-        due = max(GATHER, self._listed + REFRESH_PAUSE - time.monotonic())
-        await asyncio.sleep(due)
-        if not self._hung_up:
+        while self._stale:
+            await asyncio.sleep(max(GATHER, self._listed + REFRESH_PAUSE - time.monotonic()))
             await self.refresh()
-            if self._stale:  # it failed: not again before the next announcement
-                self._stale = False
 
     async def _said(self, child: Child, what: str) -> str:
         """A reason with what is known of the child's end: status and last complaints."""

@@ -10,7 +10,7 @@ import msgspec
 from mcp_workbench.era.translate import token_of
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
-from mcp_workbench.wire.frames import BOM, LineFramer, Oversize
+from mcp_workbench.wire.frames import LineFramer
 from mcp_workbench.wire.pending import PendingTable
 from mcp_workbench.wire.stdio import Channel
 
@@ -68,9 +68,11 @@ class Conversation:
     def __init__(self, message_bytes: int, notice: Callable[[Envelope], None]) -> None:
         self.channel: Channel | None = None
         self.pending: PendingTable[Waiter] = PendingTable()
-        self.failure: Loss | None = None  # set once; the connection is then over
+        self.failure: Loss | None = None  # what the server said ends the connection
+        self._over: Loss | None = None  # nobody will be answered any more
         self.skipped = 0  # lines that were no messages
         self.last_skipped = ""
+        self._message_bytes = message_bytes
         self._framer = LineFramer(message_bytes)
         self._notice = notice
 
@@ -82,11 +84,18 @@ class Conversation:
         if self.channel is not None:
             self.channel.send(frame)
 
+    def begin(self, method: str, params: bytes, waiter: Waiter) -> int:
+        """A request of our own, answered to `waiter` however long it takes."""
+        number = self.pending.add(waiter, NEVER)
+        if self._over is not None:
+            self.lose(self._over)
+        self.send(envelope.request(number, method, params))
+        return number
+
     async def ask(self, method: str, params: bytes, seconds: float) -> Envelope:
         """A request of our own. Raises Lost, or TimeoutError after `seconds`."""
         waiter = FutureWaiter()
-        number = self.pending.add(waiter, NEVER)
-        self.send(envelope.request(number, method, params))
+        number = self.begin(method, params, waiter)
         try:
             async with asyncio.timeout(seconds):
                 return await waiter.future
@@ -104,21 +113,19 @@ class Conversation:
 
     def lose(self, loss: Loss) -> None:
         """The server is gone: everyone who waits is told so."""
+        self._over = loss
         for _, waiter in self.pending.lose():
             waiter.lost(loss)
 
     def receive(self, data: bytes) -> None:
         """Bytes from the server. Nothing that it says may raise: on uvloop that ends the pipe."""
-        try:
-            lines = self._framer.feed(data)
-        except Oversize as error:
-            self._break_off(Loss("too_large", f"{error} (limits.messageBytes)"))
-            return
-        for line in lines:
+        for line in self._framer.feed(data):
             try:
                 self._receive_line(line)
             except Exception:  # a fault of ours costs one message, not the connection
                 log.exception("a server's message failed")
+        if self._framer.take_overflow() is not None:
+            self._break_off()
 
     def _receive_line(self, line: bytes) -> None:
         try:
@@ -131,7 +138,11 @@ class Conversation:
         if message.method:
             self._receive_notice(message)
         elif waiter := self.pending.settle(_number(message.id)):
-            waiter.settled(message)
+            try:
+                waiter.settled(message)
+            except Exception:
+                waiter.lost(Loss("internal", "the workbench failed to hand on the answer"))
+                raise
 
     def _receive_notice(self, message: Envelope) -> None:
         if message.method == "notifications/progress" and message.params:
@@ -153,7 +164,7 @@ class Conversation:
             waiter.lost(Loss("protocol_error", f"the server's answer can't be read: {error}"))
             return
         self.skipped += 1
-        self.last_skipped = line.removeprefix(BOM)[:KEPT].decode("utf-8", "replace")
+        self.last_skipped = line.removeprefix(envelope.BOM)[:KEPT].decode("utf-8", "replace")
 
     def _receive_batch(self, line: bytes) -> None:
         try:
@@ -165,8 +176,9 @@ class Conversation:
             if not envelope.is_batch(member):
                 self._receive_line(member)
 
-    def _break_off(self, loss: Loss) -> None:
-        self.failure = loss
+    def _break_off(self) -> None:
+        reason = f"a message of it is larger than {self._message_bytes} bytes (limits.messageBytes)"
+        self.failure = loss = Loss("too_large", reason)
         self.lose(loss)
         self._notice(Envelope())  # wakes the owner, which ends the connection
 
@@ -176,7 +188,7 @@ def _valid_text(line: bytes) -> bytes:
         line.decode()
     except UnicodeDecodeError:
         return envelope.mend_text(line)
-    return line.removeprefix(BOM)
+    return line.removeprefix(envelope.BOM)
 
 
 def _number(id: msgspec.Raw) -> int:

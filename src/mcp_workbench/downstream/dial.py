@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from mcp_workbench.config.expand import expand_target
+from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
 from mcp_workbench.wire.child import Child, Launch, running_child
 
@@ -69,9 +69,10 @@ async def dial(
     ended: Callable[[], None],
 ) -> AsyncGenerator[Child]:
     """A channel to the server, for as long as the block lasts."""
-    if spec.problem:
-        raise Unreachable(spec.problem)
-    target = expand_target(spec, environ)
+    try:
+        target = expand_target(spec, environ)
+    except Unexpandable as error:
+        raise Unreachable(error.message) from None
     if isinstance(target, HttpEndpoint):
         raise Unreachable(
             "servers behind a URL can't be reached yet; use one that is started by 'command'"

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from mcp_workbench.core.spec import Era
-from mcp_workbench.downstream.conversation import NEVER, Conversation, Loss
+from mcp_workbench.downstream.conversation import Conversation, Loss
 from mcp_workbench.era import negotiate
 from mcp_workbench.era.negotiate import Agreed, Answered, HungUp, Refused, Silence, Startover
 from mcp_workbench.era.ourselves import OURSELVES
@@ -44,9 +44,8 @@ async def meet(conversation: Conversation, era: Era) -> Agreed | Startover | Ref
     state, actions = negotiate.first_step(era)
     while True:
         for action in actions:
-            number = conversation.pending.add(_Listener(action.method, events), NEVER)
             params = negotiate.params_of(action.method, OURSELVES)
-            conversation.send(envelope.request(number, action.method, params))
+            conversation.begin(action.method, params, _Listener(action.method, events))
         if isinstance(state, Agreed):
             if not is_modern(state.revision):
                 conversation.send(envelope.notification("notifications/initialized"))

@@ -67,6 +67,11 @@ class ConnectionPool(Lifetime):
         self._owners.start(begun.run(), f"server {spec.address}")
         return begun
 
+    def hold(self, *, held: bool) -> None:
+        """Stop listening to all servers while a host can't keep up, or go on."""
+        for connection in self._live.values():
+            connection.hold(held=held)
+
     def watch_deadlines(self) -> None:
         """See to it that the clock runs while calls are in flight."""
         if self._clock is None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from mcp_workbench.core.call import ToolCall
 from mcp_workbench.era.revision import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -19,9 +20,9 @@ Members = dict[str, msgspec.Raw]
 read_members = msgspec.json.Decoder(Members).decode
 encode = msgspec.json.encode
 
+BRACE = ord("{")
 # What a request says about its own hop; the next hop has its own.
 _HOP_KEYS = (VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, LOG_LEVEL_KEY)
-_ROUTED = ("name", "arguments", "_meta")
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -52,35 +53,33 @@ def stamps(ourselves: dict[str, str]) -> Stamps:
     )
 
 
-def params_for(pair: Pair, name: bytes, params: Members, number: int, own: Stamps) -> bytes:
-    """The parameters of a call as its server gets them: routed members written anew, the rest as it came.
-
-    `params` are the host's: `arguments`, perhaps `_meta`, perhaps members that we do not know.
-    """
-    arguments = params.get("arguments") or b"{}"
-    parts = [b'{"name":', name, b',"arguments":', arguments]
-    meta = _meta_for(pair, params.get("_meta"), number, own)
-    if meta:
-        parts += (b',"_meta":', encode(meta))
-    for key in params:
-        if key not in _ROUTED:
-            parts += (b",", encode(key), b":", params[key])
+def params_for(pair: Pair, name: bytes, call: ToolCall, number: int, own: Stamps) -> bytes:
+    """The parameters of a call as its server gets them: routed members anew, the rest as it came."""
+    params = call.params
+    parts = [b'{"name":', name, b',"arguments":', params["arguments"]]
+    if call.meta or pair.modern_server:
+        parts += (b',"_meta":', encode(meta_for(pair, call.meta, number, own)))
+    if len(params) > 1:
+        for key in params:
+            if key != "arguments":
+                parts += (b",", encode(key), b":", params[key])
     parts.append(b"}")
     return b"".join(parts)
 
 
-def _meta_for(pair: Pair, meta: msgspec.Raw | None, number: int, own: Stamps) -> Members:
-    members = read_members(meta) if meta else {}
-    if "progressToken" in members:  # the host's token stays here; our number travels
+def meta_for(pair: Pair, meta: Members, number: int, own: Stamps) -> Members:
+    """`_meta` for the server: our hop instead of the host's, and our number as progress token."""
+    members = {key: value for key, value in meta.items() if _travels(key, pair)}
+    if "progressToken" in members:  # the host's token stays here
         members["progressToken"] = msgspec.Raw(b"%d" % number)
-    if pair.modern_host:
-        members = {key: value for key, value in members.items() if _travels(key, pair)}
     if pair.modern_server:
         members.update(own.request)
     return members
 
 
 def _travels(key: str, pair: Pair) -> bool:
+    if not pair.modern_host:
+        return True
     return key not in _HOP_KEYS if pair.modern_server else not key.startswith(META)
 
 
@@ -126,23 +125,23 @@ def without(result: msgspec.Raw, *keys: str) -> bytes:
 
 def complete(result: msgspec.Raw | bytes, own: Stamps) -> bytes:
     """Stamp a result for a modern host. It is spliced, not rebuilt, where it has no `_meta`."""
-    if not _peek(result).meta:
+    peek = _peek(result)
+    if not peek.meta and not peek.resultType:
         body = bytes(result).strip()[1:]
         comma = b"" if body.lstrip()[:1] == b"}" else b","
-        if not _peek(result).resultType:
-            return b"".join((b"{", own.result, comma, body))
+        return b"".join((b"{", own.result, comma, body))
     members = read_members(result)
-    meta = read_members(members["_meta"]) if "_meta" in members else {}
+    meta = read_members(peek.meta) if memoryview(peek.meta or b"n")[0] == BRACE else {}
     meta.setdefault(SERVER_INFO_KEY, own.server_info)
     members["_meta"] = msgspec.Raw(encode(meta))
     members["resultType"] = msgspec.Raw(b'"complete"')
     return encode(members)
 
 
-def with_token(params: msgspec.Raw, token: bytes) -> bytes:
+def with_token(params: msgspec.Raw, token: msgspec.Raw) -> bytes:
     """A progress notice with the host's own token in it, all else as it came."""
     members = read_members(params)
-    members["progressToken"] = msgspec.Raw(token)
+    members["progressToken"] = token
     return encode(members)
 
 

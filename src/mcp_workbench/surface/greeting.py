@@ -14,33 +14,29 @@ from mcp_workbench.era.revision import (
     VERSION_KEY,
     legacy_answer,
 )
-from mcp_workbench.era.translate import Members, complete, read_members
+from mcp_workbench.era.translate import Members, complete
 from mcp_workbench.surface.menu import STATIC_TTL
 from mcp_workbench.surface.texts import instructions
-
-_VERSION_MARK = f'"{VERSION_KEY}"'.encode()
 
 
 class EnvelopeFault(Exception):
     """A modern request lacks what it must say about itself."""
 
 
-def is_stamped(members: Members) -> bool:
+def is_stamped(meta: Members) -> bool:
     """Does the request carry the modern envelope?"""
-    meta = members.get("_meta")
-    return meta is not None and _VERSION_MARK in bytes(meta)
+    return VERSION_KEY in meta
 
 
-def read_stamp(members: Members) -> str:
+def read_stamp(meta: Members) -> str:
     """The revision that a modern request speaks. Raises EnvelopeFault where it says too little."""
     try:
-        meta = read_members(members["_meta"])
         version = msgspec.json.decode(meta[VERSION_KEY], type=str)
         msgspec.json.decode(meta[CAPABILITIES_KEY], type=dict[str, msgspec.Raw])
     except KeyError as missing:
-        raise EnvelopeFault(f"params misses {missing} (every {MODERN} request has it)") from None
+        raise EnvelopeFault(f"_meta misses {missing} (every {MODERN} request has it)") from None
     except msgspec.ValidationError as error:
-        raise EnvelopeFault(f"params._meta has no usable form: {error}") from None
+        raise EnvelopeFault(f"_meta has no usable form: {error}") from None
     return version
 
 

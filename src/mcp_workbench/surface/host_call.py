@@ -27,14 +27,13 @@ class Desk(Protocol):
 class HostCall(Caller):
     """A call whose outcome goes back to a host's request."""
 
-    __slots__ = ("_desk", "_flat", "_id", "_token")
+    __slots__ = ("_desk", "_flat", "_id")
 
-    def __init__(self, desk: Desk, id: bytes, call: ToolCall, *, flat: bool, token: bytes) -> None:
+    def __init__(self, desk: Desk, id: bytes, call: ToolCall, *, flat: bool) -> None:
         super().__init__(call)
         self._desk = desk
         self._id = id
         self._flat = flat
-        self._token = token
 
     def answered(self, result: msgspec.Raw | bytes) -> None:
         self._desk.reply(self._id, result)
@@ -53,5 +52,6 @@ class HostCall(Caller):
         self._desk.reply_own(self._id, texts.error_texts(error.code, text, error.hint))
 
     def progressed(self, params: msgspec.Raw) -> None:
-        if self._token:
-            self._desk.notify("notifications/progress", with_token(params, self._token))
+        token = self.call.meta.get("progressToken")
+        if token is not None:
+            self._desk.notify("notifications/progress", with_token(params, token))

@@ -1,8 +1,10 @@
 """One host's conversation: its era, its requests, each answered exactly once."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -10,38 +12,31 @@ import msgspec
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.revision import BATCHES, MODERN, UNSUPPORTED_VERSION
-from mcp_workbench.era.translate import Members, complete, read_members
+from mcp_workbench.era.revision import BATCHES
+from mcp_workbench.era.translate import Members, complete
 from mcp_workbench.surface import texts
-from mcp_workbench.surface.greeting import (
-    EnvelopeFault,
-    discover_result,
-    initialize_result,
-    is_stamped,
-    offered_revision,
-    read_stamp,
-)
+from mcp_workbench.surface.greeting import discover_result, initialize_result, offered_revision
 from mcp_workbench.surface.host_call import HostCall
 from mcp_workbench.surface.menu import Menu
+from mcp_workbench.surface.reading import (
+    HostEra,
+    Refusal,
+    cancelled_id,
+    read_meta,
+    read_name,
+    read_params,
+)
 from mcp_workbench.surface.wishes import OpenToolbox, UnknownTool, UseTool, Wish, read_wish
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
-from mcp_workbench.wire.frames import LineFramer, Oversize
+from mcp_workbench.wire.frames import LineFramer
 from mcp_workbench.wire.stdio import Channel
 from mcp_workbench.wire.tasks import TaskScope
 from mcp_workbench.workbench import Workbench
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[bytes, Members], None]
-
-
-class Refusal(Exception):
-    """A request is answered with this JSON-RPC error."""
-
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(message)
-        self.error = envelope.error_object(code, message, data)
+Handler = Callable[[bytes, Members, Members], None]  # id, members of params, members of _meta
 
 
 class HostSession:
@@ -59,7 +54,7 @@ class HostSession:
         self._scope = scope  # of the requests that have to wait
         self._framer = LineFramer(workbench.snapshot.limits.message_bytes)
         self._menu = Menu(workbench, opened)
-        self._revision = ""  # fixed by the first request that opens
+        self._era = HostEra()
         self._under_way: dict[bytes, HostCall | None] = {}
         self._errands: dict[bytes, asyncio.Task[Any]] = {}
         self._on_idle: Callable[[], None] | None = None
@@ -72,44 +67,29 @@ class HostSession:
         }
         workbench.on_change(self._tools_changed)
 
-    @property
-    def modern(self) -> bool:
-        return self._revision == MODERN
-
-    def when_idle(self, act: Callable[[], None]) -> None:
-        """Call `act` as soon as no request is under way."""
-        self._on_idle = act
-        self._rest()
-
-    def _rest(self) -> None:
-        if self._on_idle is not None and not self._under_way:
-            self._on_idle()
-
     # In
 
     def receive(self, data: bytes) -> None:
         """Bytes from the host. Nothing in them may raise: on uvloop that ends the pipe."""
-        try:
-            lines = self._framer.feed(data)
-        except Oversize as error:
-            self.refuse(b"", envelope.error_object(envelope.INVALID_REQUEST, str(error)))
-            return
-        for line in lines:
-            try:
-                self._receive_line(line)
-            except Exception:  # a fault of ours costs one request, not the conversation
-                log.exception("a request failed")
-                self._refuse_line(Malformed(envelope.INTERNAL_ERROR, "the workbench failed"))
+        for line in self._framer.feed(data):
+            self._receive_line(line)
+        if (head := self._framer.take_overflow()) is not None:
+            message = "the message is too large (limits.messageBytes)"
+            self._refuse_line(
+                Malformed(envelope.INVALID_REQUEST, message, envelope.salvaged_id(head))
+            )
 
     def _receive_line(self, line: bytes) -> None:
         try:
             if not line.isascii():
                 line.decode()
+                line = line.removeprefix(envelope.BOM)
             message = envelope.decode(line)
         except UnicodeDecodeError:
-            self._refuse_line(Malformed(envelope.PARSE_ERROR, "not UTF-8"))
+            id = envelope.salvaged_id(line)
+            self._refuse_line(Malformed(envelope.PARSE_ERROR, "not UTF-8", id))
         except Malformed as error:
-            if self._revision == BATCHES and envelope.is_batch(line):
+            if self._era.revision == BATCHES and envelope.is_batch(line):
                 self._receive_batch(line)
             else:
                 self._refuse_line(error)
@@ -127,119 +107,93 @@ class HostSession:
                 self._receive_line(member)
 
     def _refuse_line(self, error: Malformed) -> None:
-        self.refuse(error.id, envelope.error_object(error.code, str(error)))
+        self._channel.send(
+            envelope.refusal(error.id, envelope.error_object(error.code, str(error)))
+        )
 
     def _receive_message(self, message: Envelope) -> None:
-        id = bytes(message.id)
-        if not message.method:
+        method = message.method
+        if not method:
             return  # an answer: we have asked nothing
+        id = bytes(message.id)
         if not id:
-            if message.method == "notifications/cancelled":
+            if method == "notifications/cancelled":
                 self._cancelled(message.params)
             return
-        if not envelope.usable_id(id) or id in self._under_way:
+        if id in self._under_way or not envelope.usable_id(id):
             problem = (
-                "its id is in use" if id in self._under_way else "an id is a string or an integer"
+                "id is in use" if id in self._under_way else "id must be a string or an integer"
             )
-            self.refuse(b"", envelope.error_object(envelope.INVALID_REQUEST, problem))
+            self._refuse_line(Malformed(envelope.INVALID_REQUEST, problem))
             return
+        self._under_way[id] = None
         try:
-            members = _members(message.params)
-            self._check_era(message.method, members)
-            self._handler(message.method)(id, members)
+            members = read_params(message.params)
+            meta = read_meta(members)
+            self._era.check(method, members, meta)
+            self._handler(method)(id, members, meta)
         except Refusal as refusal:
-            self._answered(id)
             self.refuse(id, refusal.error)
-
-    # Eras
-
-    def _check_era(self, method: str, members: Members) -> None:
-        """Does this request fit the era of the conversation? The first one fixes it."""
-        stamped = is_stamped(members)
-        if self._revision and not self.modern:
-            if stamped:
-                raise Refusal(
-                    envelope.INVALID_REQUEST,
-                    f"this conversation was opened by initialize ({self._revision})",
-                )
-            return
-        if stamped or self.modern:
-            self._check_stamp(method, members)
-        elif method not in ("initialize", "server/discover", "ping"):
-            raise Refusal(
-                envelope.INVALID_PARAMS,
-                f"open the conversation first: initialize, or a request with _meta for {MODERN}",
-            )
-
-    def _check_stamp(self, method: str, members: Members) -> None:
-        if method == "initialize":
-            data = {"supported": [MODERN], "requested": offered_revision(members)}
-            raise Refusal(UNSUPPORTED_VERSION, "this conversation is modern", data)
-        try:
-            requested = read_stamp(members)
-        except EnvelopeFault as fault:
-            raise Refusal(envelope.INVALID_PARAMS, str(fault)) from None
-        if requested != MODERN:
-            data = {"supported": [MODERN], "requested": requested}
-            raise Refusal(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-        if method != "server/discover":
-            self._revision = MODERN
+        except Exception:  # a fault of ours costs one request, not the conversation
+            log.exception("%s failed", method)
+            self.refuse(id, _OUR_FAULT)
 
     def _handler(self, method: str) -> Handler:
         found = self._methods.get(method)
-        if found is None or (self.modern and method == "ping"):
+        if found is None or (self._era.modern and method == "ping"):
             raise Refusal(envelope.METHOD_NOT_FOUND, f"Method not found: {method}")
         return found
 
-    def _initialize(self, id: bytes, members: Members) -> None:
-        self._revision, result = initialize_result(
-            offered_revision(members), self._workbench.snapshot
-        )
+    # Openings
+
+    def _initialize(self, id: bytes, members: Members, meta: Members) -> None:
+        offered = offered_revision(members)
+        self._era.revision, result = initialize_result(offered, self._workbench.snapshot)
         self.reply(id, result)
 
-    def _discover(self, id: bytes, members: Members) -> None:
+    def _discover(self, id: bytes, members: Members, meta: Members) -> None:
         self.reply(id, discover_result(self._workbench.snapshot))
 
-    def _ping(self, id: bytes, members: Members) -> None:
+    def _ping(self, id: bytes, members: Members, meta: Members) -> None:
         self.reply(id, b"{}")
 
     # Tools
 
-    def _tools_list(self, id: bytes, members: Members) -> None:
-        if "cursor" in members:
+    def _tools_list(self, id: bytes, members: Members, meta: Members) -> None:
+        if "cursor" in members and not envelope.is_null(members["cursor"]):
             raise Refusal(envelope.INVALID_PARAMS, "Unknown cursor: the list has one page")
         if self._menu.is_static:
-            self.reply_own(id, self._menu.static_list(modern=self.modern))
+            self.reply_own(id, self._menu.static_list(modern=self._era.modern))
         else:
             self._run(id, self._live_list(id))
 
     async def _live_list(self, id: bytes) -> None:
-        self.reply_own(id, await self._menu.live_list(modern=self.modern))
+        self.reply_own(id, await self._menu.live_list(modern=self._era.modern))
 
-    def _tools_call(self, id: bytes, members: Members) -> None:
-        name = _name(members)
+    def _tools_call(self, id: bytes, members: Members, meta: Members) -> None:
+        name = read_name(members)
         mode = self._workbench.snapshot.tool_mode
         try:
-            wish = read_wish(mode, name, members, modern_host=self.modern)
+            wish = read_wish(mode, name, members, meta, modern_host=self._era.modern)
         except UnknownTool as error:
             raise Refusal(envelope.INVALID_PARAMS, str(error)) from None
         except InvalidCall as error:
             self.reply_own(id, texts.error_result(error))
             return
-        self._grant(id, wish, members)
+        self._grant(id, wish)
 
-    def _grant(self, id: bytes, wish: Wish, members: Members) -> None:
+    def _grant(self, id: bytes, wish: Wish) -> None:
         match wish:
-            case OpenToolbox(name):
-                self._run(id, self._open_toolbox(id, name))
-            case UseTool(call, flat):
-                host_call = HostCall(self, id, call, flat=flat, token=_token(members))
+            case UseTool():
+                host_call = HostCall(self, id, wish.call, flat=wish.flat)
                 self._under_way[id] = host_call
                 try:
-                    if not self._workbench.begin(call, host_call):
+                    if not self._workbench.begin(wish.call, host_call):
                         self._run(id, self._dispatch(host_call))
                 except WorkbenchError as error:
                     host_call.failed(error)
+            case OpenToolbox():
+                self._run(id, self._open_toolbox(id, wish.name))
 
     async def _dispatch(self, host_call: HostCall) -> None:
         try:
@@ -253,93 +207,72 @@ class HostSession:
         except WorkbenchError as error:
             self.reply_own(id, texts.error_result(error))
             return
-        if self._menu.opened(name) and not self.modern:
+        if self._menu.opened(name) and not self._era.modern:
             self.notify("notifications/tools/list_changed")
         self.reply_own(id, texts.text_result(self._menu.opened_text(opened)))
 
     def _tools_changed(self, server: ServerAddress) -> None:
-        if self._revision and not self.modern and self._menu.shows(server.toolbox):
+        if self._era.legacy and self._menu.shows(server.toolbox):
             self.notify("notifications/tools/list_changed")
 
     # Requests that wait, and those that are taken back
 
-    def _run(self, id: bytes, work: Any) -> None:
-        self._under_way.setdefault(id, None)
+    def _run(self, id: bytes, work: Coroutine[Any, Any, None]) -> None:
         task = self._scope.start(self._guarded(id, work), f"request {id.decode()}")
         self._errands[id] = task
-        task.add_done_callback(lambda _: self._errands.pop(id, None))
+        task.add_done_callback(lambda _: self._forget(id, task))
 
-    async def _guarded(self, id: bytes, work: Any) -> None:
+    def _forget(self, id: bytes, task: asyncio.Task[Any]) -> None:
+        if self._errands.get(id) is task:
+            del self._errands[id]
+
+    async def _guarded(self, id: bytes, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except Exception:
-            error = envelope.error_object(
-                envelope.INTERNAL_ERROR, "the workbench failed; see its log"
-            )
-            self.refuse(id, error)
+            self.refuse(id, _OUR_FAULT)
             raise
 
     def _cancelled(self, params: msgspec.Raw) -> None:
-        try:
-            id = bytes(msgspec.json.decode(params, type=_Cancelled).requestId)
-        except msgspec.DecodeError:
+        id = cancelled_id(params)
+        if id not in self._under_way:
             return
-        host_call = self._under_way.pop(id, None)
-        if (errand := self._errands.get(id)) is not None:
+        host_call = self._under_way.pop(id)
+        if (errand := self._errands.pop(id, None)) is not None:
             errand.cancel()
         if host_call is not None:
             host_call.cancel("cancelled by the host")
+        self._rest()
 
     # Out
 
     def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None:
         """Answer with a result that is right for the host's era already."""
-        self._answered(id)
         self._channel.send(envelope.answer(id, result))
+        self._under_way.pop(id, None)
         if self._on_idle is not None:
             self._rest()
 
     def reply_own(self, id: bytes, result: bytes) -> None:
         """Answer with a result of our own making."""
-        self.reply(id, complete(result, STAMPS) if self.modern else result)
+        self.reply(id, complete(result, STAMPS) if self._era.modern else result)
 
     def refuse(self, id: bytes, error: msgspec.Raw | bytes) -> None:
-        self._answered(id)
         self._channel.send(envelope.refusal(id, error))
+        self._under_way.pop(id, None)
         self._rest()
 
     def notify(self, method: str, params: bytes = b"") -> None:
         self._channel.send(envelope.notification(method, params))
 
-    def _answered(self, id: bytes) -> None:
-        self._under_way.pop(id, None)
+    def when_idle(self, act: Callable[[], None]) -> None:
+        """Call `act` as soon as no request is under way."""
+        self._on_idle = act
+        self._rest()
+
+    def _rest(self) -> None:
+        if self._on_idle is not None and not self._under_way:
+            self._on_idle()
 
 
-class _Cancelled(msgspec.Struct):
-    requestId: msgspec.Raw  # noqa: N815 - the wire's word
-
-
-def _members(params: msgspec.Raw) -> Members:
-    if not params:
-        return {}
-    try:
-        return read_members(params)
-    except msgspec.ValidationError:
-        raise Refusal(envelope.INVALID_PARAMS, "params must be an object") from None
-
-
-def _name(members: Members) -> str:
-    try:
-        return msgspec.json.decode(members.pop("name"), type=str)
-    except (KeyError, msgspec.ValidationError):
-        raise Refusal(envelope.INVALID_PARAMS, "params.name must be a string") from None
-
-
-def _token(members: Members) -> bytes:
-    meta = members.get("_meta")
-    if not meta:
-        return b""
-    try:
-        return bytes(read_members(meta).get("progressToken", b""))
-    except msgspec.ValidationError:
-        raise Refusal(envelope.INVALID_PARAMS, "params._meta must be an object") from None
+_OUR_FAULT = envelope.error_object(envelope.INTERNAL_ERROR, "the workbench failed; see its log")

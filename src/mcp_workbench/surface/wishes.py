@@ -15,6 +15,7 @@ from mcp_workbench.surface.meta_tools import (
     read_open_toolbox,
     read_use_tool,
 )
+from mcp_workbench.wire.envelope import is_null
 
 NO_ARGUMENTS = msgspec.Raw(b"{}")
 
@@ -39,17 +40,19 @@ class UnknownTool(Exception):
 Wish = OpenToolbox | UseTool
 
 
-def read_wish(mode: ToolMode, name: str, members: Members, *, modern_host: bool) -> Wish:
+def read_wish(
+    mode: ToolMode, name: str, members: Members, meta: Members, *, modern_host: bool
+) -> Wish:
     """What is asked for. Raises InvalidCall, or UnknownTool in proxy mode.
 
-    `members` are those of `params`; they become the members of the call to the server.
+    `members` are those of `params` without name and `_meta`; the call takes them over.
     """
     arguments = members.get("arguments")
-    if arguments is None or arguments == msgspec.Raw(b"null"):
+    if arguments is None or is_null(arguments):
         arguments = members["arguments"] = NO_ARGUMENTS
     if name == USE_TOOL:
         tool, members["arguments"] = read_use_tool(arguments)
-        return UseTool(ToolCall(tool, members, modern_host))
+        return UseTool(ToolCall(tool, members, meta, modern_host))
     if name == OPEN_TOOLBOX:
         return OpenToolbox(read_open_toolbox(arguments))
     if name in RETIRED:
@@ -58,7 +61,7 @@ def read_wish(mode: ToolMode, name: str, members: Members, *, modern_host: bool)
         )
     if mode == "proxy":
         raise UnknownTool(f"Unknown tool: {name}")
-    return UseTool(ToolCall(_flat_identifier(name), members, modern_host), flat=True)
+    return UseTool(ToolCall(_flat_identifier(name), members, meta, modern_host), flat=True)
 
 
 def _flat_identifier(name: str) -> ToolIdentifier:

@@ -79,12 +79,22 @@ class Child:
         if not self._silent.is_set():
             asyncio.get_running_loop().call_later(LAST_WORDS, self._ended)
 
-    async def attach(self, fds: tuple[int, int, int], received: Callable[[bytes], None]) -> None:
-        writer = await open_writer(fds[0])
+    async def attach(self, fds: list[int], received: Callable[[bytes], None]) -> None:
+        """Give our ends of its pipes to the loop; each belongs to a transport from then on."""
+        writer = await open_writer(fds.pop(0))
         assert isinstance(writer, PipeWriter)  # noqa: S101 - we made the pipe
         self._writer = writer
-        self._readers.append(await open_reader(fds[2], self.heard, lambda: None))
-        self._readers.append(await open_reader(fds[1], received, self.fell_silent))
+        self._readers.append(await open_reader(fds.pop(1), self.heard, lambda: None))
+        self._readers.append(await open_reader(fds.pop(0), received, self.fell_silent))
+
+    def hold(self, *, held: bool) -> None:
+        """Stop reading what it says, or go on: its pipe fills up, and it waits."""
+        stdout = self._readers[-1] if len(self._readers) == 2 else None
+        if stdout is not None and not stdout.is_closing():
+            if held:
+                stdout.pause_reading()
+            else:
+                stdout.resume_reading()
 
     async def leave(self) -> None:
         """Wait, ask, insist. Whatever interrupts this, the group is gone afterwards."""
@@ -94,10 +104,15 @@ class Child:
                 self._signal(signal.SIGTERM)
                 await self.gone_within(FIRM)
         finally:
-            self._signal(signal.SIGKILL)  # also what a launcher has left behind
+            self.kill()
             self._writer.abort()
             for reader in self._readers:
                 reader.close()
+
+    def kill(self) -> None:
+        """End the whole group at once: also what a launcher has left behind."""
+        if self._process.returncode is None:
+            self._signal(signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):  # a kernel that can't end it: we go on
                 self._process.wait(1)
 
@@ -120,39 +135,53 @@ async def running_child(
     """Start a child and end it with the block. Raises OSError where it can't be started."""
     process, fds = _spawn(launch)
     child = Child(process, ended)
-    watch = _watch_exit(process.pid, child.left)
     try:
-        await child.attach(fds, received)
-        yield child
-    finally:
+        stop_watching = _watch_exit(process.pid, child.left)
         try:
-            await child.leave()
+            await child.attach(fds, received)
+            yield child
         finally:
-            watch()
+            try:
+                await child.leave()
+            finally:
+                stop_watching()
+    except BaseException:
+        child.kill()  # where leaving was cut short, or could not be tried
+        raise
+    finally:
+        _close_all(fds)
 
 
-def _spawn(launch: Launch) -> tuple[subprocess.Popen[bytes], tuple[int, int, int]]:
+def _spawn(launch: Launch) -> tuple[subprocess.Popen[bytes], list[int]]:
     """The process, and our ends of its stdin, stdout and stderr."""
-    pipes = [os.pipe() for _ in range(3)]
-    (in_read, in_write), (out_read, out_write), (err_read, err_write) = pipes
+    ours: list[int] = []
+    theirs: list[int] = []
     try:
+        for _ in range(3):
+            read, write = os.pipe()
+            ours.append(read)
+            theirs.append(write)
+        ours[0], theirs[0] = theirs[0], ours[0]  # it reads the first and writes the others
         process = subprocess.Popen(  # noqa: S603 - the operator's own launch line, no shell
             launch.argv,
-            stdin=in_read,
-            stdout=out_write,
-            stderr=err_write,
+            stdin=theirs[0],
+            stdout=theirs[1],
+            stderr=theirs[2],
             env=launch.env,
             cwd=launch.cwd,
             start_new_session=True,
         )
     except BaseException:
-        for fd in (in_write, out_read, err_read):
-            os.close(fd)
+        _close_all(ours)
         raise
     finally:
-        for fd in (in_read, out_write, err_write):
-            os.close(fd)
-    return process, (in_write, out_read, err_read)
+        _close_all(theirs)
+    return process, ours
+
+
+def _close_all(fds: list[int]) -> None:
+    while fds:
+        os.close(fds.pop())
 
 
 def _watch_exit(pid: int, left: Callable[[], None]) -> Callable[[], None]:

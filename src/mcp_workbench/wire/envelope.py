@@ -6,12 +6,15 @@ from typing import Any
 import msgspec
 
 NOTHING = msgspec.Raw(b"")
+BOM = b"\xef\xbb\xbf"
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
+
+_N = ord("n")
 
 encode = msgspec.json.encode
 
@@ -64,22 +67,22 @@ def decode(line: bytes) -> Envelope:
     try:
         message = _decode(line)
     except RecursionError:
-        raise Malformed(PARSE_ERROR, "nested too deeply", _salvaged(line)) from None
+        raise Malformed(PARSE_ERROR, "nested too deeply", salvaged_id(line)) from None
     except msgspec.ValidationError as error:
         raise Malformed(
-            INVALID_REQUEST, f"not a JSON-RPC message: {error}", _salvaged(line)
+            INVALID_REQUEST, f"not a JSON-RPC message: {error}", salvaged_id(line)
         ) from None
     except msgspec.DecodeError as error:
         return _decode_mended(line, error)
-    if message.result and message.error:
-        raise Malformed(INVALID_REQUEST, "both a result and an error", bytes(message.id))
+    if not message.method and bool(message.result) == bool(message.error):
+        raise Malformed(INVALID_REQUEST, "neither a method nor one outcome", bytes(message.id))
     return message
 
 
 def _decode_mended(line: bytes, error: msgspec.DecodeError) -> Envelope:
     mended = mend_surrogates(line)
     if mended == line:
-        raise Malformed(PARSE_ERROR, f"not JSON: {error}", _salvaged(line))
+        raise Malformed(PARSE_ERROR, f"not JSON: {error}", salvaged_id(line))
     return decode(mended)
 
 
@@ -97,9 +100,15 @@ def mend_text(line: bytes) -> bytes:
     return line.decode("utf-8", "replace").encode()
 
 
-def _salvaged(line: bytes) -> bytes:
+def salvaged_id(line: bytes) -> bytes:
+    """The id of a message that can't be read, where it surely is the envelope's; else empty."""
     found = _ID_FIRST.match(line[:4096]) or _ID_LAST.search(line[-4096:])
     return found[1] if found else b""
+
+
+def is_null(raw: msgspec.Raw) -> bool:
+    """Nothing else in JSON begins with an n; the value itself is not copied."""
+    return memoryview(raw)[0] == _N
 
 
 def is_batch(line: bytes) -> bool:

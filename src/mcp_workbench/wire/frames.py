@@ -4,64 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-BOM = b"\xef\xbb\xbf"
-
-
-class Oversize(Exception):
-    """A line grew past the cap; what was held of it is freed."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"a message is larger than {limit} bytes")
-        self.limit = limit
+HEAD = 4096  # bytes kept of a line that is too long: enough to find out what it was
 
 
 class LineFramer:
     """Cuts a stream into lines. Chunks of an unfinished line are kept apart and joined once."""
 
-    __slots__ = ("_held", "_size", "limit")
+    __slots__ = ("_held", "_limit", "_overflow", "_size", "_skipping")
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        self._limit = limit
         self._held: list[bytes] = []
         self._size = 0
-
-    @property
-    def unfinished(self) -> int:
-        """How many bytes of a line without its end are held."""
-        return self._size
+        self._skipping = False  # inside a line that is too long
+        self._overflow: bytes | None = None
 
     def feed(self, data: bytes) -> Sequence[bytes]:
-        """The lines that `data` completes, without their ends; blank ones are left out."""
-        end = data.find(b"\n")
-        if end == len(data) - 1 and not self._held and 0 < end <= self.limit and b"\r" not in data:
-            return (data[:-1],)  # one whole line, as most chunks are
-        end = data.rfind(b"\n", end)
-        if end < 0:
-            self._hold(data)
-            return ()
-        lines = data[:end].split(b"\n")
-        if self._held:
-            lines[0] = b"".join((*self._held, lines[0]))
-            self._held.clear()
-        self._size = 0
-        if end + 1 < len(data):
-            self._hold(data[end + 1 :])
-        if b"\r" in data:
-            lines = [line.replace(b"\r", b" ") for line in lines]  # between tokens, or at the end
-        self._check(lines)
-        return [line for line in lines if line and not line.isspace()]
+        """The lines that `data` completes, without their ends; blank ones are left out.
+
+        A carriage return becomes a space: in JSON it stands only between tokens, and some readers
+        would take it for the end of a line.
+        """
+        if not self._held and not self._skipping and b"\r" not in data:
+            end = data.find(b"\n")
+            if (
+                0 < end == len(data) - 1 and end <= self._limit
+            ):  # one whole line, as most chunks are
+                line = data[:-1]
+                return () if line.isspace() else (line,)
+        *whole, rest = data.split(b"\n")
+        lines: list[bytes] = []
+        for part in whole:
+            self._hold(part)
+            line = self._finished().replace(b"\r", b" ")
+            if line and not line.isspace():
+                lines.append(line)
+        self._hold(rest)
+        return lines
+
+    def take_overflow(self) -> bytes | None:
+        """The start of a line that went past the cap since this was last asked, if one did."""
+        head, self._overflow = self._overflow, None
+        return head
 
     def _hold(self, chunk: bytes) -> None:
+        if self._skipping or not chunk:
+            return
         self._held.append(chunk)
         self._size += len(chunk)
-        if self._size > self.limit:
-            self._free()
+        if self._size > self._limit:
+            self._overflow = (
+                b"".join(self._held)[:HEAD] if self._size < HEAD else self._held[0][:HEAD]
+            )
+            self._held.clear()
+            self._size = 0
+            self._skipping = True
 
-    def _check(self, lines: list[bytes]) -> None:
-        if any(len(line) > self.limit for line in lines):
-            self._free()
-
-    def _free(self) -> None:
+    def _finished(self) -> bytes:
+        line = self._held[0] if len(self._held) == 1 else b"".join(self._held)
         self._held.clear()
         self._size = 0
-        raise Oversize(self.limit)
+        self._skipping = False
+        return line

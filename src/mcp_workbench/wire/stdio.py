@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 PIPE_BYTES = 1 << 18  # what pipes are grown to: large results need fewer turns
 READ_BYTES = 1 << 18
+PRESSURE_BYTES = 1 << 20  # waiting for a slow reader before those who feed it are held
 F_SETPIPE_SZ = (
     1031  # Linux; `fcntl` names it from Python 3.10 on, but only where the headers had it
 )
@@ -44,7 +45,10 @@ class PipeWriter(asyncio.BaseProtocol):
         self._transport: asyncio.WriteTransport | None = None
         self._waiting: deque[bytes] = deque()
         self._paused = True  # until the transport is there
+        self._closing = False
         self._lost = asyncio.Event()
+        self._pressure: Callable[[bool], None] | None = None
+        self._pressing = False
         self.backlog = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -55,6 +59,7 @@ class PipeWriter(asyncio.BaseProtocol):
         if self._paused or self._transport is None:
             self._waiting.append(frame)
             self.backlog += len(frame)
+            self._press(high=self.backlog > PRESSURE_BYTES)
         else:
             self._transport.write(frame)
 
@@ -67,6 +72,19 @@ class PipeWriter(asyncio.BaseProtocol):
             frame = self._waiting.popleft()
             self.backlog -= len(frame)
             self._transport.write(frame)
+        if not self._waiting:
+            self._press(high=False)
+            if self._closing:
+                self.close()
+
+    def on_pressure(self, act: Callable[[bool], None]) -> None:
+        """Be told when the reader falls far behind, and when it has caught up."""
+        self._pressure = act
+
+    def _press(self, *, high: bool) -> None:
+        if self._pressure is not None and high != self._pressing:
+            self._pressing = high
+            self._pressure(high)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -82,8 +100,9 @@ class PipeWriter(asyncio.BaseProtocol):
         self.abort()
 
     def close(self) -> None:
-        """Let what was handed over leave, then close the pipe."""
-        if self._transport is not None and not self._transport.is_closing():
+        """Let everything leave, then close the pipe."""
+        self._closing = True
+        if self._transport is not None and not self._waiting:
             self._transport.close()
 
     def abort(self) -> None:
@@ -103,6 +122,9 @@ class FileWriter:
         view = memoryview(frame)
         while view:
             view = view[os.write(self._fd, view) :]
+
+    def on_pressure(self, act: Callable[[bool], None]) -> None:
+        """Writing waits here, so nothing piles up."""
 
     async def flushed(self, seconds: float) -> None:
         """What was sent has left already."""

@@ -18,9 +18,12 @@ from mcp_types import (
     AudioContent,
     CallToolRequestParams,
     CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
     EmbeddedResource,
     Icon,
     ImageContent,
+    InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
     ResourceLink,
@@ -79,6 +82,7 @@ tools = [
     _tool("about_the_call"),
     _tool("wait", key="string"),
     _tool("was_cancelled", key="string"),
+    _tool("ask"),
     _tool("learn", name="string"),
     _tool("crash"),
 ]
@@ -160,6 +164,7 @@ async def wait(context: Context, arguments: Arguments) -> CallToolResult:
     try:
         await context.session.report_progress(0, 1)
         await anyio.sleep_forever()
+        return _text("woken")
     finally:
         _cancelled(arguments["key"]).set()
 
@@ -169,6 +174,16 @@ async def was_cancelled(context: Context, arguments: Arguments) -> CallToolResul
         await _cancelled(arguments["key"]).wait()
         return _text("yes")
     return _text("no")
+
+
+async def ask(context: Context, arguments: Arguments) -> CallToolResult | InputRequiredResult:
+    """Asks its caller for a name, in the way of the era."""
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    if context.protocol_version == MODERN:
+        form = ElicitRequestFormParams(message="Who?", requested_schema=schema)
+        return InputRequiredResult(input_requests={"who": ElicitRequest(params=form)})
+    answer = await context.session.elicit_form("Who?", schema)
+    return _text(answer.action)
 
 
 async def learn(context: Context, arguments: Arguments) -> CallToolResult:
@@ -194,7 +209,9 @@ async def list_tools(context: Context, params: PaginatedRequestParams | None) ->
     )
 
 
-async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
+async def call_tool(
+    context: Context, params: CallToolRequestParams
+) -> CallToolResult | InputRequiredResult:
     if params.name not in {tool.name for tool in tools}:
         raise MCPError(-32602, f"Unknown tool: {params.name}")
     handler = globals().get(params.name)

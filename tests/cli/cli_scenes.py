@@ -1,0 +1,66 @@
+"""The command as a person runs it: a real process, bounded in time, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+COMMAND = [sys.executable, "-m", "mcp_workbench"]
+TIMEOUT = 40
+
+Json = dict[str, Any]
+
+
+class Done(NamedTuple):
+    """What a run of the command came to."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def failure(self) -> Json:
+        (line,) = self.err.splitlines()
+        return json.loads(line)
+
+
+def environ(**more: str) -> dict[str, str]:
+    ours = {"WORKBENCH_CONFIG", "NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING"}
+    return {k: v for k, v in os.environ.items() if k not in ours} | {"PYTHONUTF8": "1"} | more
+
+
+def workbench(*argv: str, cwd: Path, stdin: str = "", **variables: str) -> Done:
+    done = subprocess.run(
+        [*COMMAND, *argv],
+        cwd=cwd,
+        env=environ(**variables),
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+    )
+    assert "Traceback" not in done.stderr
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def demo_server(name: str = "basics", **more: Any) -> Json:
+    return {"command": sys.executable, "args": ["-m", "mcp_workbench.demo", name], **more}
+
+
+def write_config(folder: Path, config: Json | str, name: str = "workbench-config.json") -> Path:
+    path = folder / name
+    path.write_text(config if isinstance(config, str) else json.dumps(config, indent=2), "utf-8")
+    path.chmod(0o600)
+    return path
+
+
+def toolbox(name: str = "dev", /, **servers: Json) -> Json:
+    return {"toolboxes": {name: {"mcpServers": servers}}}

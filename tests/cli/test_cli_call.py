@@ -1,0 +1,173 @@
+"""`call` calls one tool, and says in time what is wrong with the arguments."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_scenes import COMMAND, TIMEOUT, demo_server, environ, toolbox, workbench, write_config
+
+
+def test_text_goes_to_stdout_and_nothing_else(tmp_path: Path) -> None:
+    assert workbench("call", "demo/basics/echo", "text=Grüße", cwd=tmp_path) == (0, "Grüße\n", "")
+    assert workbench("call", "demo/basics/add", "a:=2", "b:=3", cwd=tmp_path) == (0, "5\n", "")
+
+
+def test_a_text_stays_a_text_and_may_hold_anything(tmp_path: Path) -> None:
+    done = workbench("call", "demo/basics/echo", "text=a=b:=1", cwd=tmp_path)
+    assert done.out == "a=b:=1\n"
+
+
+def test_input_comes_from_the_line_a_file_or_stdin(tmp_path: Path) -> None:
+    (tmp_path / "in.json").write_text('{"a": 1, "b": 2}')
+    add = ("call", "demo/basics/add", "--input")
+    assert workbench(*add, '{"a": 1, "b": 1}', cwd=tmp_path).out == "2\n"
+    assert workbench(*add, "@in.json", cwd=tmp_path).out == "3\n"
+    assert workbench(*add, "-", "b:=4", cwd=tmp_path, stdin='{"a": 1, "b": 1}').out == "5\n"
+
+
+def test_an_error_of_the_tool_is_status_5(tmp_path: Path) -> None:
+    done = workbench("call", "demo/basics/fail", "reason=no paper", cwd=tmp_path)
+    assert done == (5, "no paper\n", "")
+
+
+def test_json_is_the_whole_result(tmp_path: Path) -> None:
+    done = workbench("call", "demo/workshop/word_count", "text=a b", "--json", cwd=tmp_path)
+    assert done.data["structuredContent"] == {"words": 2, "characters": 3, "lines": 1}
+
+
+def test_progress_is_told_on_stderr(tmp_path: Path) -> None:
+    slow = ("call", "demo/workshop/slow", "seconds:=1.5", "steps:=3")
+    done = workbench(*slow, cwd=tmp_path)
+    assert done.out == "finished 3 steps in 1.5 seconds\n"
+    assert "3/3 step 3 of 3\n" in done.err
+    assert workbench(*slow, "-q", cwd=tmp_path).err == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (
+            ["demo/basics/echo", "txt=x"],
+            "missing argument 'text' for demo/basics/echo\n  got: txt (did you mean 'text'?)\n  echo(text: str)\n",
+        ),
+        (["demo/basics/add"], "missing arguments 'a', 'b' for demo/basics/add\n"),
+        (["demo/basics/now", "zone=x"], "unknown argument 'zone' for demo/basics/now\n"),
+        (
+            ["demo/basics/add", "a=2", "b:=1"],
+            "argument 'a' takes number, not text: write a:=2\n  add(a: number, b: number)\n",
+        ),
+        (["demo//read_file", "path=x"], "Invalid tool identifier: server cannot be empty\n"),
+        (["/b/c"], "Invalid tool identifier: toolbox cannot be empty\n"),
+        (["demo/basics"], "Invalid tool identifier: tool cannot be empty\n"),
+        (["dmeo/b/c"], "Toolbox 'dmeo' not found\n  Did you mean 'demo'?\n"),
+        (["demo/basic/c"], "Server 'basic' not found in toolbox 'demo'\n"),
+        (["demo/basics/eco"], "Tool 'eco' not found in server 'basics' (toolbox 'demo')\n"),
+        (["demo/basics/echo", "text"], "'text' is not an argument\n"),
+        (["demo/basics/add", "a:=x"], "the value of 'a' is not JSON: "),
+        (["demo/basics/add", "--input", "[]"], "--input must be a JSON object\n"),
+        (["demo/basics/add", "--input", "{"], "--input is not JSON: "),
+        (["demo/basics/add", "--input", "@gone"], "can't read gone: No such file or directory\n"),
+    ],
+)
+def test_what_a_person_mistypes_is_told_with_the_remedy(
+    argv: list[str], text: str, tmp_path: Path
+) -> None:
+    done = workbench("call", *argv, cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"error: {text}")
+
+
+def test_no_check_leaves_the_judgement_to_the_server(tmp_path: Path) -> None:
+    done = workbench("call", "--no-check", "demo/basics/add", "a=x", cwd=tmp_path)
+    assert done == (5, "b is required; a must be a number\n", "")
+
+
+def test_a_failure_as_json_is_one_line_on_stderr(tmp_path: Path) -> None:
+    done = workbench("call", "demo/basics/eco", "--json", cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert done.failure == {
+        "code": "WB-CLI-004",
+        "message": "Tool 'eco' not found in server 'basics' (toolbox 'demo')",
+        "file": "",
+        "line": 0,
+        "column": 0,
+        "path": "",
+        "cause": [],
+        "fix": "Did you mean 'echo'?",
+    }
+
+
+def test_an_unreachable_server_is_status_4(tmp_path: Path) -> None:
+    write_config(tmp_path, toolbox(gone={"command": "no-such-command-anywhere"}))
+    for check in ((), ("--no-check",)):
+        done = workbench("call", "dev/gone/x", *check, cwd=tmp_path)
+        assert done.status == 4
+        assert "error: Failed to connect to server 'gone' in toolbox 'dev': " in done.err
+        assert "WB-CONN-101" in done.err
+
+
+def test_what_is_not_text_is_summed_up(tmp_path: Path) -> None:
+    content = [
+        {"type": "text", "text": "hello"},
+        {"type": "image", "mimeType": "image/png", "data": "AAAA" * 10},
+        {"type": "resource", "resource": {"uri": "file:///x", "text": "abc"}},
+        {"type": "hologram"},
+        7,
+    ]
+    server = {"command": "python3", "args": [str(_scripted(tmp_path, {"content": content}))]}
+    write_config(tmp_path, toolbox(odd=server))
+    done = workbench("call", "dev/odd/look", "--no-check", cwd=tmp_path)
+    assert done.out.splitlines() == [
+        "hello",
+        "[image image/png 30 bytes]",
+        "[resource file:///x 3 characters]",
+        "[hologram]",
+        "[]",
+    ]
+
+
+def _scripted(folder: Path, result: dict[str, object]) -> Path:
+    """A legacy server with one tool, `look`, that gives this result."""
+    script = folder / "server.py"
+    script.write_text(
+        f"""\
+import json, sys
+ANSWERS = {{
+    "initialize": {{"protocolVersion": "2025-11-25", "capabilities": {{"tools": {{}}}},
+                   "serverInfo": {{"name": "odd", "version": "1"}}}},
+    "tools/list": {{"tools": [{{"name": "look", "inputSchema": {{"type": "object"}}}}]}},
+    "tools/call": json.loads({json.dumps(json.dumps(result))}),
+}}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        known = message["method"] in ANSWERS
+        told = {{"result": ANSWERS[message["method"]]}} if known else {{"error": {{"code": -32601, "message": "no"}}}}
+        print(json.dumps({{"jsonrpc": "2.0", "id": message["id"]}} | told), flush=True)
+"""
+    )
+    return script
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
+def test_ctrl_c_ends_the_call_with_status_130(tmp_path: Path) -> None:
+    write_config(tmp_path, toolbox(workshop=demo_server("workshop")))
+    with subprocess.Popen(
+        [*COMMAND, "call", "dev/workshop/slow", "seconds:=60", "steps:=100"],
+        cwd=tmp_path,
+        env=environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr
+        assert "/100 step " in process.stderr.readline()  # it runs, and says so
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err

@@ -1,0 +1,120 @@
+"""`check` shows every problem at once, and on wish starts every server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli_scenes import demo_server, toolbox, workbench, write_config
+
+
+def test_a_good_file_is_one_line(tmp_path: Path) -> None:
+    write_config(tmp_path, toolbox(basics=demo_server()))
+    done = workbench("check", cwd=tmp_path)
+    assert done == (0, "✔ workbench-config.json: 1 toolbox, 1 server, proxy mode\n", "")
+
+
+def test_without_a_file_the_demo_is_looked_at(tmp_path: Path) -> None:
+    done = workbench("check", cwd=tmp_path)
+    assert done.status == 0
+    assert "no configuration file, so the demo: 1 toolbox, 2 servers" in done.out
+
+
+def test_every_problem_has_its_place_and_its_fix(tmp_path: Path) -> None:
+    config = """\
+{
+  "toolMode": "dynamix",
+  "toolboxes": {
+    "dev": {"mcpServers": {
+      "figma": {"cmd": "npx"}
+    }}
+  }
+}
+"""
+    write_config(tmp_path, config)
+    done = workbench("check", cwd=tmp_path)
+    assert done.status == 2
+    assert "✘ workbench-config.json: 2 errors, 1 warning" in done.out
+    assert (
+        "  --> workbench-config.json:2:3   toolMode\n"
+        '    2 | "toolMode": "dynamix",\n'
+        "      | ^^^^^^^^^^\n"
+    ) in done.err
+    assert "error: neither 'command' nor 'url'" in done.err
+    assert "workbench-config.json:5:7   toolboxes.dev.mcpServers.figma" in done.err
+    assert "fix: " in done.err
+    assert "WB-CONF-018" in done.err
+
+
+def test_no_value_of_the_file_is_repeated(tmp_path: Path) -> None:
+    config = """\
+{"toolboxes": {"dev": {"mcpServers": {
+  "a b": {"command": "x", "args": ["--key", "hidden1"], "env": {"TOKEN": "hidden2"}},
+  "c": {"apiKey": "hidden3", "url": "https://u:hidden4@example.com/?key=hidden5", "timeout": -1}
+}}}}
+"""
+    write_config(tmp_path, config)
+    write_config(tmp_path, config.replace('"hidden2"', "hidden2"), "no-quotes.json")
+    write_config(tmp_path, config.replace('hidden2"', "hidden2"), "not-closed.json")
+    for file in ("workbench-config.json", "no-quotes.json", "not-closed.json"):
+        for form in ((), ("--json",)):
+            done = workbench("check", "--config", file, *form, cwd=tmp_path)
+            assert done.status == 2
+            assert "hidden" not in done.out + done.err
+
+
+def test_json_is_one_document_with_all_problems(tmp_path: Path) -> None:
+    file = write_config(tmp_path, {"toolMode": 1, "toolboxes": {"a b": {"mcpServers": {}}}})
+    done = workbench("check", "--json", cwd=tmp_path)
+    assert (done.status, done.err) == (2, "")
+    assert done.data["ok"] is False
+    assert done.data["config"] == str(file)
+    first = done.data["problems"][0]
+    assert (first["severity"], first["path"], first["line"]) == ("error", "toolMode", 2)
+
+
+def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+    for done in (
+        workbench("check", "--config", "gone.json", cwd=tmp_path),
+        workbench("--config", "gone.json", "check", cwd=tmp_path),
+        workbench("check", cwd=tmp_path, WORKBENCH_CONFIG="gone.json"),
+    ):
+        assert done.status == 2
+        assert "no such file" in done.err
+        assert "WB-CONF-001" in done.err
+
+
+def test_connect_starts_every_server_and_says_what_is_wrong(tmp_path: Path) -> None:
+    servers = {
+        "good": demo_server("workshop", toolFilters=["*", "!slwo"]),
+        "gone": {"command": "no-such-command-anywhere"},
+    }
+    write_config(tmp_path, toolbox("dev", **servers))
+    done = workbench("check", "--connect", cwd=tmp_path)
+    assert done.status == 4
+    assert "✔ dev/good  2026-07-28     4 tools" in done.out
+    assert "✘ dev/gone  not available" in done.out
+    assert "no-such-command-anywhere" in done.out
+    assert "toolFilters: '!slwo' matches none of the tools of dev/good" in done.err
+    assert "dev/gone: not available (" in done.err  # progress, one line per server
+
+
+def test_connect_as_json(tmp_path: Path) -> None:
+    done = workbench("check", "--connect", "--json", cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert done.data["ok"] is True
+    assert [(s["server"], s["tools"]) for s in done.data["servers"]] == [
+        ("basics", 4),
+        ("workshop", 4),
+    ]
+
+
+def test_names_too_long_for_hosts_are_warned_about_in_dynamic_mode(tmp_path: Path) -> None:
+    config = toolbox("a-long-name-for-a-toolbox", a_server_of_ours=demo_server("workshop"))
+    write_config(tmp_path, config | {"toolMode": "dynamic"})
+    done = workbench("check", "--connect", cwd=tmp_path)
+    assert done.status == 0
+    # 25 + 2 + 16 + 2 characters come before the tool's own name
+    assert "a_server_of_ours__slow' has 49 characters: Claude Code may refuse it" in done.err
+    assert "a_server_of_ours__convert_units' has 58 characters" in done.err
+    assert "Cursor drops the tool" in done.err
+    assert 'or set "toolMode": "proxy"' in done.err

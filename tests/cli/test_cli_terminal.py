@@ -1,0 +1,82 @@
+"""What a person at a terminal sees."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_scenes import COMMAND, TIMEOUT, demo_server, environ, toolbox, workbench, write_config
+
+from mcp_workbench import __version__
+
+if sys.platform == "win32":
+    pytest.skip("there are no pseudo-terminals here", allow_module_level=True)
+
+import pty
+
+
+def on_terminal(*argv: str, cwd: Path, **variables: str) -> tuple[int, str]:
+    """Status and screen of a run with all streams on a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *argv],
+        cwd=cwd,
+        env=environ(TERM="xterm", **variables),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    screen = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            screen += chunk
+    except OSError:  # Linux says so when the last writer has gone
+        pass
+    finally:
+        os.close(ours)
+        process.wait(TIMEOUT)
+    return process.returncode, screen.decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_gets_a_short_screen(tmp_path: Path) -> None:
+    status, screen = on_terminal(cwd=tmp_path)
+    assert status == 0
+    assert screen.startswith(
+        f"MCP Workbench {__version__}   no workbench-config.json here: the demo"
+    )
+    write_config(tmp_path, toolbox(a=demo_server(), b=demo_server()))
+    _, screen = on_terminal(cwd=tmp_path)
+    assert "config workbench-config.json: 1 toolbox, 2 servers" in screen
+    write_config(tmp_path, {"toolboxes": 7})
+    status, screen = on_terminal(cwd=tmp_path)
+    assert status == 0
+    assert "config workbench-config.json: 1 problem, see mcp-workbench check" in screen
+
+
+def test_colour_is_for_terminals_and_for_those_who_want_it(tmp_path: Path) -> None:
+    red = "\x1b[31m"
+    assert red in on_terminal("checkk", cwd=tmp_path)[1]
+    assert "\x1b" not in on_terminal("checkk", "--no-color", cwd=tmp_path)[1]
+    assert "\x1b" not in on_terminal("checkk", cwd=tmp_path, NO_COLOR="1")[1]
+    assert "\x1b" not in workbench("checkk", cwd=tmp_path).err
+    assert red in workbench("checkk", cwd=tmp_path, FORCE_COLOR="1").err
+
+
+def test_a_slow_call_shows_one_line_and_erases_it(tmp_path: Path) -> None:
+    status, screen = on_terminal(
+        "call", "demo/workshop/slow", "seconds:=1.2", "steps:=3", cwd=tmp_path
+    )
+    assert status == 0
+    assert "\x1b[2K3/3 step 3 of 3" in screen
+    assert screen.endswith("\x1b[2Kfinished 3 steps in 1.2 seconds\n")
+
+
+def test_a_terminal_never_obeys_a_tool(tmp_path: Path) -> None:
+    _, screen = on_terminal("call", "demo/basics/echo", "text=a\x1b[2Jb\nc", cwd=tmp_path)
+    assert screen == "a\\x1b[2Jb\nc\n"
+    piped = workbench("call", "demo/basics/echo", "text=a\x1b[2Jb", cwd=tmp_path)
+    assert piped.out == "a\x1b[2Jb\n"

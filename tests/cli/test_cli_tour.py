@@ -1,0 +1,88 @@
+"""The tour: what `make run` shows to a newcomer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_scenes import TIMEOUT, environ, workbench, write_config
+
+
+def test_the_tour_shows_a_real_session(tmp_path: Path) -> None:
+    done = workbench("tour", cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    for told in (
+        "Use\n   │ `open_toolbox` to connect to a toolbox",
+        '→ open_toolbox {"toolbox_name": "demo"}',
+        "← 2 servers connected, 8 tools",
+        '"arguments": {"a": 2, "b": 3}}\n   ← 5\n',
+        "← progress: step 3 of 3\n   ← finished 3 steps in 0.6 seconds",
+        "← error: Toolbox 'dmeo' not found / Did you mean 'demo'?",
+        "tokens (about bytes / 4)",
+        "check --connect",
+    ):
+        assert told in done.out
+    lines = done.out.splitlines()
+    assert len(lines) <= 80
+    assert all(len(line) <= 90 for line in lines if str(tmp_path) not in line)
+
+
+def test_what_it_says_to_paste_is_right(tmp_path: Path) -> None:
+    done = workbench("tour", cwd=tmp_path)
+    entry = json.loads(done.out[done.out.rindex('{"mcpServers"') :])["mcpServers"]["workbench"]
+    assert Path(entry["command"]).is_absolute()
+    assert entry["args"][-3:] == ["serve", "--config", str(tmp_path / "workbench-config.json")]
+    start = done.out.index('{"toolboxes"')
+    example = done.out[start : done.out.index("\n2. Try it")]
+    write_config(tmp_path, example)
+    assert workbench("check", cwd=tmp_path).status == 0
+
+
+def test_it_shows_the_demo_whatever_is_configured(tmp_path: Path) -> None:
+    file = write_config(tmp_path, {"toolboxes": 7})
+    done = workbench("tour", cwd=tmp_path, WORKBENCH_CONFIG=str(file))
+    assert done.status == 0
+    assert "demo (2 servers)" in done.out
+
+
+def tour_with(python: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The tour of an installation whose Python is this program."""
+    script = (
+        "import sys; from mcp_workbench.cli import commands, host; host.POLITE = 0.2; "
+        f"sys.executable = {str(python)!r}; sys.exit(commands.run(['tour']))"
+    )
+    command = [sys.executable, "-c", script]
+    return subprocess.run(
+        command, cwd=cwd, env=environ(), capture_output=True, text=True, timeout=TIMEOUT
+    )
+
+
+def program(folder: Path, text: str) -> Path:
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return path
+
+
+def test_a_tour_that_breaks_off_says_why(tmp_path: Path) -> None:
+    done = tour_with(program(tmp_path, "echo 'no module of that name' >&2; exit 1"), tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the tour broke off: the workbench has ended")
+    assert "\n  no module of that name\n" in done.stderr
+    assert "WB-TOUR-401" in done.stderr
+    missing = tour_with(tmp_path / "gone", tmp_path)
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("error: the tour broke off: ")
+
+
+def test_a_tour_leaves_nobody_behind(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    done = tour_with(program(tmp_path, f"echo $$ > {pid}; echo nonsense; exec sleep 60"), tmp_path)
+    assert done.returncode == 1
+    assert "something that is not JSON-RPC" in done.stderr
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)

@@ -1,0 +1,205 @@
+"""Calls and results between the eras: what changes, and that nothing else does."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_workbench.era.translate import (
+    Members,
+    Pair,
+    Unanswerable,
+    complete,
+    params_for,
+    result_for,
+    stamps,
+    token_of,
+    with_token,
+)
+from tests.makers import raw
+
+OURS = stamps({"name": "w", "version": "1"})
+PREFIX = "io.modelcontextprotocol/"
+LL, LM, ML, MM = Pair(False, False), Pair(False, True), Pair(True, False), Pair(True, True)
+PAIRS = [LL, LM, ML, MM]
+ODD = b'{"content":[{"type":"new","n":1.0}],"x":1E+2,"y":12345678901234567890,"z":null,"s":"\\u00e9"}'
+
+members = st.dictionaries(
+    st.text().filter(lambda key: key not in ("_meta", "resultType", "ttlMs", "cacheScope")),
+    st.none() | st.integers() | st.text() | st.lists(st.booleans()),
+)
+
+
+def call(pair: Pair, **params: Any) -> dict[str, Any]:
+    given_members: Members = {key: raw(value) for key, value in params.items()}
+    return json.loads(params_for(pair, b'"echo"', given_members, 7, OURS))
+
+
+# Requests
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_arguments_travel_byte_for_byte(pair: Pair) -> None:
+    arguments = b'{ "a":1.0,"a":2, "big":12345678901234567890,"e":"\\u00e9" }'
+
+    sent = params_for(pair, b'"t"', {"arguments": msgspec.Raw(arguments)}, 1, OURS)
+
+    assert arguments in sent
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_members_that_we_do_not_know_travel_too(pair: Pair) -> None:
+    assert call(pair, arguments={}, task={"ttl": 5})["task"] == {"ttl": 5}
+
+
+def test_a_call_without_arguments_has_empty_ones() -> None:
+    assert call(LL) == {"name": "echo", "arguments": {}}
+
+
+def test_the_name_is_ours_and_can_not_be_overruled() -> None:
+    sent = params_for(LL, b'"echo"', {"name": raw("evil"), "arguments": raw({})}, 1, OURS)
+
+    assert sent.count(b'"name"') == 1
+    assert json.loads(sent)["name"] == "echo"
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("token", [0, "t", 12345678901234567890, "é\n"])
+def test_the_host_s_progress_token_stays_here(pair: Pair, token: Any) -> None:
+    meta = call(pair, _meta={"progressToken": token, "vendor/x": 1})["_meta"]
+
+    assert meta["progressToken"] == 7
+    assert meta["vendor/x"] == 1
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_no_progress_is_asked_for_where_the_host_did_not(pair: Pair) -> None:
+    assert "progressToken" not in call(pair, arguments={}).get("_meta", {})
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_vendor_keys_and_traces_pass(pair: Pair) -> None:
+    vendor = {"traceparent": "00-1-2-01", "com.example/x": [1, None]}
+
+    meta = call(pair, _meta=vendor)["_meta"]
+
+    assert {key: meta[key] for key in vendor} == vendor
+
+
+HOST_STAMP = {
+    PREFIX + "protocolVersion": "2026-07-28",
+    PREFIX + "clientInfo": {"name": "host"},
+    PREFIX + "clientCapabilities": {"elicitation": {}},
+    PREFIX + "logLevel": "debug",
+}
+
+
+def test_a_legacy_server_sees_nothing_of_the_modern_envelope() -> None:
+    assert "_meta" not in call(ML, arguments={}, _meta=HOST_STAMP)
+    assert call(ML, _meta={**HOST_STAMP, PREFIX + "new": 1, "v": 1})["_meta"] == {"v": 1}
+
+
+@pytest.mark.parametrize("pair", [LM, MM])
+def test_a_modern_server_sees_our_own_envelope(pair: Pair) -> None:
+    meta = call(pair, _meta=HOST_STAMP if pair.modern_host else {})["_meta"]
+
+    assert meta == {
+        PREFIX + "protocolVersion": "2026-07-28",
+        PREFIX + "clientInfo": {"name": "w", "version": "1"},
+        PREFIX + "clientCapabilities": {},
+    }
+
+
+def test_between_legacy_ends_meta_stays_as_it_is() -> None:
+    meta = {PREFIX + "related-task": {"taskId": "a"}, "x": 1}
+
+    assert call(LL, _meta=meta)["_meta"] == meta
+    assert "_meta" not in call(LL, arguments={})
+
+
+# Results
+
+
+@given(st.binary())
+def test_between_legacy_ends_a_result_is_the_very_same_bytes(data: bytes) -> None:
+    assert result_for(LL, msgspec.Raw(data), OURS) == msgspec.Raw(data)
+
+
+@given(members)
+def test_a_modern_host_gets_a_stamped_result_and_all_that_was_in_it(value: dict[str, Any]) -> None:
+    stamped = json.loads(result_for(ML, raw(value), OURS))
+
+    assert stamped.pop("resultType") == "complete"
+    assert stamped.pop("_meta") == {PREFIX + "serverInfo": {"name": "w", "version": "1"}}
+    assert stamped == value
+
+
+@pytest.mark.parametrize("text", [b"{}", b" { } ", b'{"a":1}', b'{ "a":1 }', ODD])
+def test_stamping_splices_and_keeps_every_byte(text: bytes) -> None:
+    stamped = complete(msgspec.Raw(text), OURS)
+
+    assert text.strip()[1:] in bytes(stamped)
+    assert json.loads(stamped)["resultType"] == "complete"
+
+
+def test_a_result_s_own_meta_is_kept_beside_our_stamp() -> None:
+    result = raw({"content": [], "_meta": {"x": 1.0, PREFIX + "serverInfo": {"name": "theirs"}}})
+
+    meta = json.loads(result_for(ML, result, OURS))["_meta"]
+
+    assert meta == {"x": 1.0, PREFIX + "serverInfo": {"name": "theirs"}}
+
+
+@pytest.mark.parametrize("meta", [b"null", b"[]", b"5", b'"x"'])
+def test_a_meta_of_the_wrong_shape_does_not_cost_the_answer(meta: bytes) -> None:
+    result = msgspec.Raw(b'{"content":[],"_meta":' + meta + b"}")
+
+    stamped = json.loads(result_for(ML, result, OURS))
+
+    assert stamped["resultType"] == "complete"
+    assert stamped["content"] == []
+
+
+@given(members)
+def test_a_legacy_host_sees_nothing_of_the_modern_result(value: dict[str, Any]) -> None:
+    modern = {"resultType": "complete", **value, "ttlMs": 5, "cacheScope": "public"}
+
+    assert json.loads(result_for(LM, raw(modern), OURS)) == value
+
+
+def test_between_modern_ends_a_complete_result_is_the_very_same_bytes() -> None:
+    result = msgspec.Raw(b'{"resultType":"complete", "x":1.0}')
+
+    assert bytes(result_for(MM, result, OURS)) == b'{"resultType":"complete", "x":1.0}'
+
+
+def test_a_modern_server_that_forgets_to_say_complete_is_completed() -> None:
+    assert json.loads(result_for(MM, raw({"content": []}), OURS))["resultType"] == "complete"
+
+
+@pytest.mark.parametrize("pair", [LM, MM])
+@pytest.mark.parametrize("kind", ["input_required", "task", "new"])
+def test_a_result_that_is_not_complete_is_not_passed_off_as_one(pair: Pair, kind: str) -> None:
+    with pytest.raises(Unanswerable, match=kind):
+        result_for(pair, raw({"resultType": kind}), OURS)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("odd", [b"5", b"null", b"[1]", b'"text"'])
+def test_a_result_of_the_wrong_shape_is_the_host_s_to_judge(pair: Pair, odd: bytes) -> None:
+    assert bytes(result_for(pair, msgspec.Raw(odd), OURS)) == odd
+
+
+# Progress
+
+
+def test_a_notice_gets_the_host_s_token_and_keeps_the_rest() -> None:
+    notice = msgspec.Raw(b'{"progressToken":7,"progress":1.0,"total":1E+2,"x":[null]}')
+
+    told = with_token(notice, b'"h\\u00e9"')
+
+    assert told == b'{"progressToken":"h\\u00e9","progress":1.0,"total":1E+2,"x":[null]}'
+    assert token_of(notice) == 7

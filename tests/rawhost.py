@@ -1,0 +1,234 @@
+"""A host that starts the real command and speaks bytes to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.makers import PATIENCE
+
+MODERN = "2026-07-28"
+META = "io.modelcontextprotocol/"
+Message = dict[str, Any]
+
+ENVELOPE: Message = {
+    META + "protocolVersion": MODERN,
+    META + "clientInfo": {"name": "rawhost", "version": "1"},
+    META + "clientCapabilities": {},
+}
+
+
+class RawHost:
+    """One conversation. Leaving the block closes our end and sees the command out."""
+
+    def __init__(self, config: Path, *options: str, modern: bool = False, **env: str) -> None:
+        self.modern = modern
+        self.lines: list[bytes] = []  # every line that came, in order
+        self.others: list[Message] = []  # what was read while waiting for something else
+        self._incoming: queue.Queue[bytes | None] = queue.Queue()
+        self._id = 0
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(config), *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **env},
+            bufsize=0,
+        )
+        self._stderr = bytearray()
+        self._threads = [
+            threading.Thread(target=self._read_lines, daemon=True),
+            threading.Thread(target=self._read_stderr, daemon=True),
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+            status = self.ended()
+        finally:
+            self.process.kill()
+            self.process.wait()
+            for thread in self._threads:
+                thread.join(PATIENCE)
+            for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+                if pipe is not None:
+                    pipe.close()
+        if error is None:
+            assert status in (0, 130), f"exit status {status}: {self.stderr}"
+            assert "Traceback" not in self.stderr, self.stderr
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.decode("utf-8", "replace")
+
+    # Opening
+
+    def initialize(self, revision: str = "2025-11-25") -> Message:
+        """Open in the legacy way; the result of `initialize`."""
+        info = {"name": "rawhost", "version": "1"}
+        params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": info}
+        result = self.result("initialize", params)
+        self.notify("notifications/initialized")
+        return result
+
+    # Asking
+
+    def ask(self, method: str, params: Message | None = None, id: Any = None) -> Any:
+        """Send a request; returns its id."""
+        if id is None:
+            self._id += 1
+            id = self._id
+        self.send({"id": id, "method": method, "params": self._stamped(params or {})})
+        return id
+
+    def request(self, method: str, params: Message | None = None, id: Any = None) -> Message:
+        """The whole answer to a request."""
+        return self.answer(self.ask(method, params, id))
+
+    def result(self, method: str, params: Message | None = None) -> Message:
+        answer = self.request(method, params)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def error(self, method: str, params: Message | None = None) -> Message:
+        answer = self.request(method, params)
+        assert "error" in answer, answer
+        return answer["error"]
+
+    def call(self, name: str, arguments: Any = None, **more: Any) -> Message:
+        """The result of `tools/call`."""
+        return self.result("tools/call", _call(name, arguments, more))
+
+    def begin(self, name: str, arguments: Any = None, **more: Any) -> Any:
+        """Send a `tools/call`; returns its id."""
+        return self.ask("tools/call", _call(name, arguments, more))
+
+    def use(self, server: str, tool: str, arguments: Message | None = None, **more: Any) -> Message:
+        return self.call("use_tool", _use(server, tool, arguments), **more)
+
+    def begin_use(
+        self, server: str, tool: str, arguments: Message | None = None, **more: Any
+    ) -> Any:
+        return self.begin("use_tool", _use(server, tool, arguments), **more)
+
+    def open(self, toolbox: str = "dev") -> Message:
+        """The value that `open_toolbox` answers with."""
+        result = self.call("open_toolbox", {"toolbox_name": toolbox})
+        assert "isError" not in result, result
+        return json.loads(result["content"][0]["text"])
+
+    def _stamped(self, params: Message) -> Message:
+        if not self.modern:
+            return params
+        return {**params, "_meta": {**ENVELOPE, **params.get("_meta", {})}}
+
+    # Bytes
+
+    def send(self, message: Message) -> None:
+        self.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    def notify(self, method: str, params: Message | None = None) -> None:
+        self.send({"method": method, "params": params or {}})
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        view = memoryview(data)
+        while view:
+            view = view[self.process.stdin.write(view) or 0 :]
+
+    def answer(self, id: Any) -> Message:
+        """The answer to this request; whatever comes before it goes to `others`."""
+        return self.until(lambda message: "method" not in message and message.get("id") == id)
+
+    def notice(self, method: str) -> Message:
+        """The next notification of this kind, or one that was passed over."""
+        for message in self.others:
+            if message.get("method") == method:
+                self.others.remove(message)
+                return message
+        return self.until(lambda message: message.get("method") == method)
+
+    def until(self, wanted: Any) -> Message:
+        while True:
+            message = self.receive()
+            assert message is not None, f"the command has ended: {self.stderr}"
+            if wanted(message):
+                return message
+            self.others.append(message)
+
+    def receive(self) -> Message | None:
+        """The next message, or None at the end. Everything on stdout must be one."""
+        line = self._incoming.get(timeout=PATIENCE)
+        return None if line is None else parsed(line)
+
+    def rest(self) -> list[Message]:
+        """Everything until the end of the command's output."""
+        return [parsed(line) for line in iter(lambda: self._incoming.get(timeout=PATIENCE), None)]
+
+    def close(self) -> None:
+        """End the command's input."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def ended(self) -> int:
+        return self.process.wait(PATIENCE)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def _read_lines(self) -> None:
+        assert self.process.stdout is not None
+        held = b""
+        while data := self.process.stdout.read(1 << 20):
+            *lines, held = (held + data).split(b"\n") if b"\n" in data else (held + data,)
+            for line in lines:
+                self.lines.append(line)
+                self._incoming.put(line)
+        if held:
+            self._incoming.put(held)
+        self._incoming.put(None)
+
+    def _read_stderr(self) -> None:
+        assert self.process.stderr is not None
+        while data := self.process.stderr.read(1 << 16):
+            self._stderr += data
+
+
+def parsed(line: bytes) -> Message:
+    """A line that must be one JSON-RPC message and nothing else."""
+    message: Message = json.loads(line.decode())
+    assert message["jsonrpc"] == "2.0"
+    if "method" not in message:
+        assert len(message.keys() & {"result", "error"}) == 1
+        assert "id" in message
+    return message
+
+
+def _call(name: str, arguments: Any, more: Message) -> Message:
+    params: Message = {"name": name}
+    if arguments is not None:
+        params["arguments"] = arguments
+    return {**params, **more}
+
+
+def _use(server: str, tool: str, arguments: Message | None) -> Message:
+    wish: Message = {"tool": {"toolbox": "dev", "server": server, "tool": tool}}
+    return wish if arguments is None else {**wish, "arguments": arguments}

@@ -1,0 +1,182 @@
+"""The outside of a message is read and written anew; the inside stays as it came."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Malformed, decode, mend_surrogates, mend_text, usable_id
+
+ids = st.integers() | st.text()
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+def test_the_inside_is_kept_byte_for_byte() -> None:
+    odd = b'{"a":1.0,"b":1E+2,"c":12345678901234567890123,"d":[1, 2],"a":2,"e":"\\u00e9\\/"}'
+
+    message = decode(b'{"jsonrpc":"2.0","id":1,"result":' + odd + b"}")
+
+    assert bytes(message.result) == odd
+    assert envelope.answer(b"7", message.result) == b'{"jsonrpc":"2.0","id":7,"result":' + odd + b"}\n"
+
+
+@given(ids, values)
+def test_an_answer_is_one_line_with_the_id_as_sent(id: Any, value: Any) -> None:
+    raw_id, result = json.dumps(id).encode(), json.dumps(value).encode()
+
+    frame = envelope.answer(raw_id, msgspec.Raw(result))
+
+    assert frame.count(b"\n") == 1
+    assert json.loads(frame) == {"jsonrpc": "2.0", "id": id, "result": value}
+
+
+@given(ids)
+def test_ids_are_read_as_they_were_written(id: Any) -> None:
+    for written in (json.dumps(id), json.dumps(id, ensure_ascii=False)):
+        try:
+            line = b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % written.encode()
+        except UnicodeEncodeError:
+            continue
+        if b"\\ud" in line:
+            continue  # mended, see below
+        assert bytes(decode(line).id) == written.encode()
+        assert usable_id(written.encode())
+
+
+@pytest.mark.parametrize("id", [b"null", b"1.0", b"1.5", b"true", b"[]", b"{}", b"1e3", b""])
+def test_nothing_else_is_an_id(id: bytes) -> None:
+    assert not usable_id(id)
+
+
+def test_kinds_of_messages_are_told_by_their_members() -> None:
+    request = decode(b'{"id":0,"method":"m","params":{}}')
+    notice = decode(b'{"method":"m"}')
+    answer = decode(b'{"id":"a","result":null}')
+    refusal = decode(b'{"id":1,"error":{"code":1,"message":"x"}}')
+
+    assert request.id
+    assert request.method == "m"
+    assert not notice.id
+    assert bytes(answer.result) == b"null"
+    assert not refusal.result
+    assert envelope.read_error(refusal.error).message == "x"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "id"),
+    [
+        (b"hello", envelope.PARSE_ERROR, b""),
+        (b"{", envelope.PARSE_ERROR, b""),
+        (b'{"jsonrpc":"2.0","id":12,"result":{', envelope.PARSE_ERROR, b"12"),
+        (b'{"jsonrpc":"2.0","id":"a\\"b","result":{', envelope.PARSE_ERROR, b'"a\\"b"'),
+        (b'{"result":{,"jsonrpc":"2.0","id":-3}', envelope.PARSE_ERROR, b"-3"),
+        (b'{"result":{"id":3},}', envelope.PARSE_ERROR, b""),
+        (b"[]", envelope.INVALID_REQUEST, b""),
+        (b"5", envelope.INVALID_REQUEST, b""),
+        (b'{"id":5,"method":7}', envelope.INVALID_REQUEST, b"5"),
+        (b'{"id":5,"result":{},"error":{}}', envelope.INVALID_REQUEST, b"5"),
+    ],
+)
+def test_what_is_no_message_says_why_and_saves_its_id(line: bytes, code: int, id: bytes) -> None:
+    with pytest.raises(Malformed) as caught:
+        decode(line)
+
+    assert (caught.value.code, caught.value.id) == (code, id)
+
+
+def test_an_answer_without_result_and_error_is_no_message() -> None:
+    with pytest.raises(Malformed) as caught:
+        decode(b'{"jsonrpc":"2.0","id":5}')
+
+    assert caught.value.id == b"5"
+
+
+def test_deep_nesting_is_refused_with_its_id() -> None:
+    line = b'{"jsonrpc":"2.0","id":9,"result":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+    with pytest.raises(Malformed, match="nested too deeply") as caught:
+        decode(line)
+
+    assert caught.value.id == b"9"
+
+
+def test_nesting_of_usual_depth_passes() -> None:
+    deep = b"[" * 400 + b"]" * 400
+
+    assert bytes(decode(b'{"id":1,"result":' + deep + b"}").result) == deep
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        (rb"cut \ud83d", rb"cut \ufffd"),
+        (rb"\ud83d\ude00", rb"\ud83d\ude00"),
+        (rb"\ude00\ud83d", rb"\ufffd\ufffd"),
+        (rb"\ud83d\ud83d\ude00", rb"\ufffd\ud83d\ude00"),
+        (rb"\\ud83d", rb"\\ud83d"),
+        (rb"\\\ud83d", rb"\\\ufffd"),
+        (rb"\uD83D\uDE00\uDBFF", rb"\uD83D\uDE00\ufffd"),
+        (rb"\u0041\n\ud7ff\ue000", rb"\u0041\n\ud7ff\ue000"),
+    ],
+)
+def test_half_characters_are_mended_and_whole_ones_left(text: bytes, mended: bytes) -> None:
+    assert mend_surrogates(b'"' + text + b'"') == b'"' + mended + b'"'
+
+
+@given(st.text(alphabet=st.characters() | st.characters(categories=["Cs"])))
+def test_any_text_of_python_can_be_read_after_mending(text: str) -> None:
+    line = b'{"id":1,"result":%b}' % json.dumps({"t": text}).encode()
+
+    expected = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+    found = msgspec.json.decode(decode(line).result)["t"]
+    assert found.replace("\ufffd", "") == expected.replace("\ufffd", "")
+
+
+@given(st.binary())
+def test_mended_text_is_valid_and_valid_text_is_not_touched(data: bytes) -> None:
+    mended = mend_text(data)
+
+    mended.decode()
+    assert mend_text(mended) == mended
+
+
+def test_a_batch_is_taken_apart() -> None:
+    assert envelope.is_batch(b' [{"id":1},2]')
+    assert envelope.read_batch(b'[{"id":1}, 2.0]') == [b'{"id":1}', b"2.0"]
+    assert not envelope.is_batch(b"{}")
+    with pytest.raises(Malformed):
+        envelope.read_batch(b"[1,")
+
+
+def test_what_we_build_is_one_json_line() -> None:
+    frames = [
+        envelope.request(3, "tools/call", b'{"a":1.0}'),
+        envelope.notification("n"),
+        envelope.notification("n", b'{"x":[]}'),
+        envelope.refusal(b"", envelope.error_object(-32600, "no", {"a": 1})),
+        envelope.refusal(b'"x"', envelope.error_object(-32600, "no")),
+    ]
+
+    read = [json.loads(frame) for frame in frames]
+
+    assert all(frame.endswith(b"}\n") and frame.count(b"\n") == 1 for frame in frames)
+    assert [message["jsonrpc"] for message in read] == ["2.0"] * 5
+    assert read[0] == {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"a": 1.0}}
+    assert "params" not in read[1]
+    assert read[3]["id"] is None
+    assert read[3]["error"] == {"code": -32600, "message": "no", "data": {"a": 1}}
+    assert "data" not in read[4]["error"]
+
+
+def test_an_error_of_the_wrong_shape_still_has_words() -> None:
+    assert envelope.read_error(msgspec.Raw(b'"boom"')).message != ""
+    assert envelope.read_error(msgspec.Raw(b'{"code":"x"}')).code == envelope.INTERNAL_ERROR
