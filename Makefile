@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NODE   := .node
+# Python would do this at the first start, unless it is told not to; then every start would pay.
+COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-quick check format peers bench constraints clean
@@ -16,6 +18,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@echo "preparing $(VENV) (once) ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) -e . -c constraints.txt
+	@$(COMPILE)
 	@touch $@
 
 # The program with its tests and tools.
@@ -23,6 +26,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@echo "preparing $(VENV) with test tools (once) ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) -e ".[dev]" -c constraints.txt
+	@$(COMPILE)
 	@touch $@ $(VENV)/.run
 
 # Python and Node peers. Node is not installed by us: the tests say so when it is missing.
@@ -57,6 +61,7 @@ peers: $(VENV)/.peers ## real servers from npm and PyPI behind the workbench
 	$(BIN)/python -m pytest -m peers tests/peers
 
 bench: $(VENV)/.dev ## us beside the limit relay and an SDK gateway, in one run
+	@$(COMPILE)
 	$(BIN)/python bench/run.py $(BENCH)
 
 constraints: ## renew constraints.txt from a fresh environment

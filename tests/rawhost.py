@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import queue
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.makers import PATIENCE
+from tests.makers import PATIENCE, eventually
 
 MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
@@ -154,6 +157,16 @@ class RawHost:
         while view:
             view = view[self.process.stdin.write(view) or 0 :]
 
+    def wait_until_read(self) -> None:
+        """Until the command has taken all that was written, so that what follows is another chunk."""
+        assert self.process.stdin is not None
+        pipe = self.process.stdin.fileno()
+
+        def empty() -> bool:
+            return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0] == 0
+
+        eventually(empty, "the command reads its input")
+
     def answer(self, id: Any) -> Message:
         """The answer to this request; whatever comes before it goes to `others`."""
         return self.until(lambda message: "method" not in message and message.get("id") == id)
@@ -196,15 +209,20 @@ class RawHost:
 
     def _read_lines(self) -> None:
         assert self.process.stdout is not None
-        held = b""
+        held: list[bytes] = []
         while data := self.process.stdout.read(1 << 20):
-            *lines, held = (held + data).split(b"\n") if b"\n" in data else (held + data,)
-            for line in lines:
-                self.lines.append(line)
-                self._incoming.put(line)
-        if held:
-            self._incoming.put(held)
+            first, *more = data.split(b"\n")
+            held.append(first)
+            for part in more:
+                self._take(b"".join(held))
+                held = [part]
+        if any(held):
+            self._take(b"".join(held))
         self._incoming.put(None)
+
+    def _take(self, line: bytes) -> None:
+        self.lines.append(line)
+        self._incoming.put(line)
 
     def _read_stderr(self) -> None:
         assert self.process.stderr is not None

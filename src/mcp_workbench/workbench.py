@@ -95,7 +95,7 @@ class Workbench(Lifetime):
         name = connection.visible(spec.tools).get(tool.tool)
         if name is None:
             return False
-        deadline = asyncio.get_running_loop().time() + spec.timeout
+        deadline = time.monotonic() + spec.timeout
         self._pool.watch_deadlines()
         caller.begun(connection, connection.begin(call, name, caller, deadline))
         return True

@@ -34,7 +34,7 @@ def test_help_names_every_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (["checkk"], "error: no such command 'checkk'\n  Did you mean 'check'?\n"),
+        (["checc"], "error: no such command 'checc'\n  Did you mean 'check'?\n"),
         (["xyzzy"], "error: no such command 'xyzzy'\n  fix: mcp-workbench --help"),
         (["check", "--conect"], "error: no such option '--conect'"),
         (
@@ -59,7 +59,7 @@ def test_wrong_usage_is_status_2_and_says_what_to_do(
 
 
 def test_wrong_usage_as_json(tmp_path: Path) -> None:
-    done = workbench("--json", "checkk", cwd=tmp_path)
+    done = workbench("--json", "checc", cwd=tmp_path)
     assert done.status == 2
     assert done.failure["code"] == "WB-CLI-001"
     assert done.failure["fix"] == "Did you mean 'check'?"
@@ -117,16 +117,26 @@ def test_an_argument_that_is_no_text_is_refused(tmp_path: Path) -> None:
     assert done.stderr.startswith(b"error: an argument is not UTF-8 text\n")
 
 
-def test_help_loads_nothing_but_click(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("argv", "unwanted"),
+    [
+        (["--help"], {"msgspec", "asyncio", "uvloop"}),
+        (["check"], {"asyncio", "uvloop"}),
+        (["explain"], {"asyncio", "uvloop"}),
+        (["schema"], {"asyncio", "uvloop"}),
+    ],
+)
+def test_a_command_loads_what_it_needs(argv: list[str], unwanted: set[str], tmp_path: Path) -> None:
     script = (
-        "import sys; from mcp_workbench.cli.commands import run; run(['--help']); "
-        "sys.exit(', '.join({'msgspec', 'asyncio', 'uvloop'} & sys.modules.keys()))"
+        f"import sys; from mcp_workbench.cli.commands import run; run({argv}); "
+        f"sys.exit(', '.join({unwanted} & sys.modules.keys()))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,
+        env=environ(),
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         timeout=TIMEOUT,
     )
     assert done.stderr.strip() == ""

@@ -59,11 +59,11 @@ def test_a_terminal_gets_a_short_screen(tmp_path: Path) -> None:
 
 def test_colour_is_for_terminals_and_for_those_who_want_it(tmp_path: Path) -> None:
     red = "\x1b[31m"
-    assert red in on_terminal("checkk", cwd=tmp_path)[1]
-    assert "\x1b" not in on_terminal("checkk", "--no-color", cwd=tmp_path)[1]
-    assert "\x1b" not in on_terminal("checkk", cwd=tmp_path, NO_COLOR="1")[1]
-    assert "\x1b" not in workbench("checkk", cwd=tmp_path).err
-    assert red in workbench("checkk", cwd=tmp_path, FORCE_COLOR="1").err
+    assert red in on_terminal("checc", cwd=tmp_path)[1]
+    assert "\x1b" not in on_terminal("checc", "--no-color", cwd=tmp_path)[1]
+    assert "\x1b" not in on_terminal("checc", cwd=tmp_path, NO_COLOR="1")[1]
+    assert "\x1b" not in workbench("checc", cwd=tmp_path).err
+    assert red in workbench("checc", cwd=tmp_path, FORCE_COLOR="1").err
 
 
 def test_a_slow_call_shows_one_line_and_erases_it(tmp_path: Path) -> None:

@@ -14,21 +14,23 @@ def test_the_option_comes_first(tmp_path: Path) -> None:
     for name in ("a.json", "b.json", "workbench-config.json"):
         (tmp_path / name).touch()
 
-    assert find_config("a.json", {"WORKBENCH_CONFIG": "b.json"}, tmp_path) == tmp_path / "a.json"
+    assert find_config("a.json", {"WORKBENCH_CONFIG": "b.json"}, tmp_path) == str(
+        tmp_path / "a.json"
+    )
 
 
 def test_then_the_variable(tmp_path: Path) -> None:
     for name in ("b.json", "workbench-config.json"):
         (tmp_path / name).touch()
 
-    assert find_config(None, {"WORKBENCH_CONFIG": "b.json"}, tmp_path) == tmp_path / "b.json"
+    assert find_config(None, {"WORKBENCH_CONFIG": "b.json"}, tmp_path) == str(tmp_path / "b.json")
 
 
 def test_then_the_usual_name_in_the_current_folder(tmp_path: Path) -> None:
     (tmp_path / "workbench-config.json").touch()
 
-    assert (
-        find_config(None, {"WORKBENCH_CONFIG": ""}, tmp_path) == tmp_path / "workbench-config.json"
+    assert find_config(None, {"WORKBENCH_CONFIG": ""}, tmp_path) == str(
+        tmp_path / "workbench-config.json"
     )
 
 
@@ -57,7 +59,7 @@ def test_a_path_that_ends_in_a_loop_is_found_and_told_when_it_is_read(tmp_path: 
     loop = tmp_path / "loop.json"
     loop.symlink_to(loop)
 
-    assert find_config("loop.json", {}, tmp_path) == loop
-    assert find_config("loop.json/x", {}, tmp_path) == loop / "x"
+    assert find_config("loop.json", {}, tmp_path) == str(loop)
+    assert find_config("loop.json/x", {}, tmp_path) == str(loop / "x")
     with pytest.raises(ConfigError, match="can't be read"):
         load_config(loop)

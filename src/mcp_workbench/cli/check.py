@@ -1,5 +1,7 @@
 """`check`: the configuration, all of its problems at once, and on wish its servers."""
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
@@ -8,10 +10,11 @@ from mcp_workbench.cli.overview import counted
 from mcp_workbench.cli.render import Trouble, glyph, nearby, of_problem, plain, say, say_json, table
 from mcp_workbench.cli.report import tell_problems
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options
-from mcp_workbench.cli.survey import survey
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.workbench import ServerReport
+
+if TYPE_CHECKING:
+    from mcp_workbench.workbench import ServerReport
 
 
 class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -69,7 +72,9 @@ def check(settings: Settings, *, connect: bool) -> int:
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
 
 
-def _reports(settings: Settings, snapshot: Snapshot) -> list[ServerReport]:
+def _reports(settings: Settings, snapshot: Snapshot) -> list["ServerReport"]:
+    from mcp_workbench.cli.survey import survey  # the whole program: only for --connect
+
     servers = (s.address for t in snapshot.toolboxes.values() for s in t.servers.values())
     return survey(settings, snapshot, list(servers))
 
@@ -88,7 +93,7 @@ def _tell(
     settings: Settings,
     snapshot: Snapshot,
     problems: tuple[Problem, ...],
-    reports: list[ServerReport] | None,
+    reports: list["ServerReport"] | None,
 ) -> None:
     if problems and not settings.quiet:
         say(tell_problems(problems, snapshot.origin), err=True, color=settings.color)
@@ -99,14 +104,14 @@ def _tell(
     _tell_servers(reports or [])
 
 
-def _tell_servers(reports: list[ServerReport]) -> None:
+def _tell_servers(reports: list["ServerReport"]) -> None:
     for report, line in zip(reports, table(map(_row, reports)), strict=True):
         say(f"{glyph('bad' if report.reason else 'good')} {line}")
         if report.reason:
             say(f"    {plain(report.reason)}")
 
 
-def _row(report: ServerReport) -> tuple[str, ...]:
+def _row(report: "ServerReport") -> tuple[str, ...]:
     took = f"{report.seconds:.1f} s"
     if report.reason:
         return (str(report.address), "not available", "", took, "")
@@ -125,7 +130,7 @@ def _counted(problems: tuple[Problem, ...]) -> str:
 
 
 def _document(
-    snapshot: Snapshot, problems: tuple[Problem, ...], reports: list[ServerReport] | None
+    snapshot: Snapshot, problems: tuple[Problem, ...], reports: list["ServerReport"] | None
 ) -> Checked:
     return Checked(
         snapshot.origin or None,
@@ -141,7 +146,7 @@ def _finding(problem: Problem, file: str) -> Finding:
     return Finding(**msgspec.structs.asdict(of_problem(problem, file)), severity=problem.severity)
 
 
-def _server(report: ServerReport) -> ServerLine:
+def _server(report: "ServerReport") -> ServerLine:
     return ServerLine(
         toolbox=report.address.toolbox,
         server=report.address.server,

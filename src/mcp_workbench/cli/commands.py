@@ -92,7 +92,6 @@ def group(context: click.Context) -> int | None:
 
 def run(argv: list[str]) -> int:
     """Do what the command line says. Whatever goes wrong is told, and is an exit status."""
-    _fill_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", dict[str, str])(errors="backslashreplace")
     try:
@@ -118,15 +117,6 @@ def _run(argv: list[str]) -> int:
         return import_module("mcp_workbench.cli.report").report_usage(error, argv)
     except _workbench_error() as error:  # looked up only when something was raised
         return import_module("mcp_workbench.cli.report").report(error, argv)
-
-
-def _fill_closed_streams() -> None:
-    """Where the shell closed one of the first three files, no pipe of ours may take its place."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
 
 
 def _refuse_odd_bytes(argv: list[str]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from mcp_workbench.core.errors import Problem
 from mcp_workbench.core.names import generate_tool_name
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.workbench import ServerReport
+
+if TYPE_CHECKING:
+    from mcp_workbench.workbench import ServerReport
 
 # The longest flat name that each host takes under an entry called `workbench`, and what it does to
 # longer ones (November 2026).

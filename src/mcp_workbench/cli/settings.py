@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -56,11 +55,9 @@ class Settings:
     def snapshot(self, *, careful: bool = False) -> Snapshot:
         """The configuration that these options lead to; the embedded demo where there is none."""
         # Loaded here: `--help` and `version` need none of it.
-        from mcp_workbench.config.embedded import demo_snapshot
-        from mcp_workbench.config.load import find_config, load_config
+        from mcp_workbench.config.chosen import chosen_snapshot
 
-        path = find_config(self.config, os.environ, Path.cwd())
-        return demo_snapshot() if path is None else load_config(path, careful=careful)
+        return chosen_snapshot(self.config, careful=careful)
 
 
 def _remember(context: click.Context, param: click.Parameter, value: Any) -> None:

@@ -24,16 +24,16 @@ MOST_BYTES = 8 << 20  # of a file that a person wrote; a log or a dump was named
 _WRITE = "write the file there, or name the right one with --config"
 
 
-def find_config(option: str | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+def find_config(option: str | None, environ: Mapping[str, str], cwd: str | Path) -> str | None:
     """The file to use: the option, else the variable, else the usual name. None means the demo."""
     given = option if option is not None else environ.get(VARIABLE) or None
-    path = cwd / (FILE_NAME if given is None else given)
+    path = os.path.join(cwd, FILE_NAME if given is None else given)  # noqa: PTH118
     if _exists(path):
         return path
     if given is None:
         return None
     source = "--config" if option is not None else f"${VARIABLE}"
-    raise _refused(str(path), "WB-CONF-001", f"there is no such file (named by {source})", _WRITE)
+    raise _refused(path, "WB-CONF-001", f"there is no such file (named by {source})", _WRITE)
 
 
 def load_config(
@@ -62,9 +62,9 @@ def _refused(file: str, code: str, message: str, fix: str) -> ConfigError:
     return ConfigError(file, (Problem("", message, fix, code),))
 
 
-def _exists(path: Path) -> bool:
+def _exists(path: str) -> bool:
     try:
-        path.lstat()
+        os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:

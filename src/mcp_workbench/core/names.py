@@ -5,7 +5,7 @@ import msgspec
 SEPARATOR = "__"
 
 
-class ServerAddress(msgspec.Struct, frozen=True, order=True):
+class ServerAddress(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """Where a server stands in the configuration."""
 
     toolbox: str

@@ -29,6 +29,9 @@ GATHER = 0.1  # seconds: servers announce one change several times
 REFRESH_PAUSE = 1.0  # seconds between two listings, however often a server announces
 
 
+_LEGACY_PAIR = Pair(modern_host=False, modern_server=False)
+
+
 class Connecting(msgspec.Struct, frozen=True):
     """Being started and met."""
 
@@ -125,12 +128,14 @@ class Connection:
             raise self._busy(
                 call, f"{len(talk.pending)} calls are in flight (limits.callsPerServer)"
             )
-        if talk.backlog > self._limits.queue_bytes:
-            raise self._busy(call, f"{talk.backlog} bytes wait for it (limits.queueBytes)")
+        if talk.channel.backlog > self._limits.queue_bytes:
+            raise self._busy(call, f"{talk.channel.backlog} bytes wait (limits.queueBytes)")
         number = talk.pending.add(waiter, deadline)
-        pair = Pair(call.modern_host, self.modern)
+        pair = _LEGACY_PAIR
+        if call.modern_host or self.modern:
+            pair = Pair(call.modern_host, self.modern)
         params = params_for(pair, name, call, number, STAMPS)
-        talk.send(envelope.request(number, "tools/call", params))
+        talk.channel.send(envelope.request(number, "tools/call", params))
         return number
 
     def _busy(self, call: ToolCall, why: str) -> CallFailed:
@@ -185,7 +190,7 @@ class Connection:
                 talk = self.conversation = Conversation(self._limits.message_bytes, self._noticed)
                 ended = partial(self._ended, talk)
                 async with dial(self.spec, self._environ, talk.receive, ended) as child:
-                    talk.channel = self._child = child
+                    self._child, talk.channel = child, child.channel
                     try:
                         agreed = await self._enter(child, era)
                     except asyncio.CancelledError:
@@ -295,12 +300,12 @@ class Connection:
         """We declare no capability, so a server may ask for a sign of life and nothing else."""
         id = bytes(message.id)
         if message.method == "ping":
-            self.conversation.send(envelope.answer(id, b"{}"))
+            self.conversation.channel.send(envelope.answer(id, b"{}"))
             return
         error = envelope.error_object(
             envelope.METHOD_NOT_FOUND, f"Method not found: {message.method}"
         )
-        self.conversation.send(envelope.refusal(id, error))
+        self.conversation.channel.send(envelope.refusal(id, error))
 
 
 class _Ended(Exception):

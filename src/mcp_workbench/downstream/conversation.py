@@ -62,11 +62,20 @@ class FutureWaiter:
         """Nobody asked for it."""
 
 
+class _Nowhere:
+    """The channel of a conversation that has not begun."""
+
+    backlog = 0
+
+    def send(self, frame: bytes) -> None:
+        """Nobody is there."""
+
+
 class Conversation:
     """The bytes of one server: what it says is read here, what it is asked is numbered here."""
 
     def __init__(self, message_bytes: int, notice: Callable[[Envelope], None]) -> None:
-        self.channel: Channel | None = None
+        self.channel: Channel = _Nowhere()
         self.pending: PendingTable[Waiter] = PendingTable()
         self.failure: Loss | None = None  # what the server said ends the connection
         self._over: Loss | None = None  # nobody will be answered any more
@@ -76,20 +85,12 @@ class Conversation:
         self._framer = LineFramer(message_bytes)
         self._notice = notice
 
-    @property
-    def backlog(self) -> int:
-        return self.channel.backlog if self.channel is not None else 0
-
-    def send(self, frame: bytes) -> None:
-        if self.channel is not None:
-            self.channel.send(frame)
-
     def begin(self, method: str, params: bytes, waiter: Waiter) -> int:
         """A request of our own, answered to `waiter` however long it takes."""
         number = self.pending.add(waiter, NEVER)
         if self._over is not None:
             self.lose(self._over)
-        self.send(envelope.request(number, method, params))
+        self.channel.send(envelope.request(number, method, params))
         return number
 
     async def ask(self, method: str, params: bytes, seconds: float) -> Envelope:
@@ -109,7 +110,7 @@ class Conversation:
 
     def tell_cancelled(self, number: int, reason: str) -> None:
         params = envelope.encode({"requestId": number, "reason": reason})
-        self.send(envelope.notification("notifications/cancelled", params))
+        self.channel.send(envelope.notification("notifications/cancelled", params))
 
     def lose(self, loss: Loss) -> None:
         """The server is gone: everyone who waits is told so."""

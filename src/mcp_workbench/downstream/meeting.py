@@ -48,7 +48,7 @@ async def meet(conversation: Conversation, era: Era) -> Agreed | Startover | Ref
             conversation.begin(action.method, params, _Listener(action.method, events))
         if isinstance(state, Agreed):
             if not is_modern(state.revision):
-                conversation.send(envelope.notification("notifications/initialized"))
+                conversation.channel.send(envelope.notification("notifications/initialized"))
             return state
         if isinstance(state, Startover | Refused):
             return state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -78,6 +79,8 @@ class ConnectionPool(Lifetime):
             self._clock = asyncio.get_running_loop().call_later(TICK, self._tick)
 
     def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        waiting = [connection.expire(loop.time()) for connection in self._live.values()]
-        self._clock = loop.call_later(TICK, self._tick) if any(waiting) else None
+        now = time.monotonic()
+        waiting = [connection.expire(now) for connection in self._live.values()]
+        self._clock = None
+        if any(waiting):
+            self.watch_deadlines()

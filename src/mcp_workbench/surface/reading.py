@@ -15,6 +15,9 @@ from mcp_workbench.wire import envelope
 _BEFORE_OPENING = ("initialize", "server/discover", "ping")
 
 
+_read_text = msgspec.json.Decoder(str).decode
+
+
 class Refusal(Exception):
     """A request is answered with this JSON-RPC error."""
 
@@ -99,7 +102,7 @@ def read_meta(members: Members) -> Members:
 def read_name(members: Members) -> str:
     """Take `name` out of `members`."""
     try:
-        return msgspec.json.decode(members.pop("name"), type=str)
+        return _read_text(members.pop("name"))
     except (KeyError, msgspec.DecodeError):
         raise Refusal(envelope.INVALID_PARAMS, "params.name must be a string") from None
 

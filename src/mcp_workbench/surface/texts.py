@@ -65,13 +65,17 @@ def _example(snapshot: Snapshot) -> str:
     tool = _some_tool(snapshot)
     if snapshot.tool_mode == "dynamic":
         name = generate_tool_name(tool.toolbox, tool.server, tool.tool)
-        call: dict[str, Any] = {"name": name, "arguments": {"path": "/path/to/file"}}
+        call: dict[str, Any] = {"name": name, "arguments": _arguments(snapshot)}
         return f"Example tool invocation:\n{_pretty(call)}"
     call = {
         "tool": {"toolbox": tool.toolbox, "server": tool.server, "tool": tool.tool},
-        "arguments": {"path": "/path/to/file"},
+        "arguments": _arguments(snapshot),
     }
     return f"Example tool invocation:\n{_pretty(call)}"
+
+
+def _arguments(snapshot: Snapshot) -> dict[str, Any]:
+    return {"path": "/path/to/file"} if snapshot.origin else {"a": 2, "b": 3}
 
 
 def _some_tool(snapshot: Snapshot) -> ToolIdentifier:
@@ -79,7 +83,7 @@ def _some_tool(snapshot: Snapshot) -> ToolIdentifier:
     for box in snapshot.toolboxes.values():
         for server in box.servers:
             if len(box.name) + len(server) <= 100:
-                return ToolIdentifier(box.name, server, "read_file")
+                return ToolIdentifier(box.name, server, "read_file" if snapshot.origin else "add")
     return ToolIdentifier("dev", "filesystem", "read_file")
 
 

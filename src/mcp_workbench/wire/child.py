@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
-from mcp_workbench.wire.stdio import PipeWriter, open_reader, open_writer
+from mcp_workbench.wire.stdio import PipeWriter, open_reader
 
 POLITE = 2.0  # seconds for a child to leave after its stdin has closed; the SDKs' value
 FIRM = 2.0  # seconds after SIGTERM
@@ -30,21 +30,19 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 class Child:
-    """One running child: a channel to its stdin, and what is known of its end."""
+    """One running child: a channel to it, and what is known of its end."""
 
-    def __init__(self, process: subprocess.Popen[bytes], ended: Callable[[], None]) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], stdin: PipeWriter, ended: Callable[[], None]
+    ) -> None:
         self._process = process
+        self.channel = stdin
         self._ended = ended
         self._stderr = bytearray()
         self._silent = asyncio.Event()  # its stdout has ended
         self._gone = asyncio.Event()  # the process has ended; it is not yet reaped
-        self._writer = PipeWriter()
         self._readers: list[asyncio.ReadTransport] = []
         self.pid = process.pid
-
-    @property
-    def backlog(self) -> int:
-        return self._writer.backlog
 
     def exit_status(self) -> int | None:
         """Its exit status, negative for a signal, once it has left. It is not reaped by asking."""
@@ -58,12 +56,6 @@ class Child:
     @property
     def stderr(self) -> str:
         return self._stderr.decode("utf-8", "replace")
-
-    def send(self, frame: bytes) -> None:
-        self._writer.send(frame)
-
-    def close(self) -> None:
-        self._writer.close()
 
     def heard(self, data: bytes) -> None:
         self._stderr += data
@@ -81,9 +73,6 @@ class Child:
 
     async def attach(self, fds: list[int], received: Callable[[bytes], None]) -> None:
         """Give our ends of its pipes to the loop; each belongs to a transport from then on."""
-        writer = await open_writer(fds.pop(0))
-        assert isinstance(writer, PipeWriter)  # noqa: S101 - we made the pipe
-        self._writer = writer
         self._readers.append(await open_reader(fds.pop(1), self.heard, lambda: None))
         self._readers.append(await open_reader(fds.pop(0), received, self.fell_silent))
 
@@ -98,14 +87,14 @@ class Child:
 
     async def leave(self) -> None:
         """Wait, ask, insist. Whatever interrupts this, the group is gone afterwards."""
-        self._writer.close()
+        self.channel.close()
         try:
             if not await self.gone_within(POLITE):
                 self._signal(signal.SIGTERM)
                 await self.gone_within(FIRM)
         finally:
             self.kill()
-            self._writer.abort()
+            self.channel.abort()
             for reader in self._readers:
                 reader.close()
 
@@ -134,7 +123,7 @@ async def running_child(
 ) -> AsyncGenerator[Child]:
     """Start a child and end it with the block. Raises OSError where it can't be started."""
     process, fds = _spawn(launch)
-    child = Child(process, ended)
+    child = Child(process, PipeWriter(fds.pop(0)), ended)
     try:
         stop_watching = _watch_exit(process.pid, child.left)
         try:

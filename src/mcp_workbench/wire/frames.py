@@ -25,13 +25,15 @@ class LineFramer:
         A carriage return becomes a space: in JSON it stands only between tokens, and some readers
         would take it for the end of a line.
         """
-        if not self._held and not self._skipping and b"\r" not in data:
-            end = data.find(b"\n")
-            if (
-                0 < end == len(data) - 1 and end <= self._limit
-            ):  # one whole line, as most chunks are
-                line = data[:-1]
-                return () if line.isspace() else (line,)
+        if self._size or self._skipping or len(data) > self._limit or b"\r" in data:
+            return self._feed_carefully(data)
+        if data.find(b"\n") == len(data) - 1:  # one whole line, or a blank one
+            return () if data.isspace() else (data[:-1],)
+        lines = data.split(b"\n")
+        self._hold(lines.pop())
+        return [line for line in lines if line and not line.isspace()]
+
+    def _feed_carefully(self, data: bytes) -> Sequence[bytes]:
         *whole, rest = data.split(b"\n")
         lines: list[bytes] = []
         for part in whole:
@@ -61,7 +63,7 @@ class LineFramer:
             self._skipping = True
 
     def _finished(self) -> bytes:
-        line = self._held[0] if len(self._held) == 1 else b"".join(self._held)
+        line = b"".join(self._held)
         self._held.clear()
         self._size = 0
         self._skipping = False

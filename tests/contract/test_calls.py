@@ -1,0 +1,404 @@
+"""Calls through the real command: ids, bytes, order, progress, cancelling, limits."""
+
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.makers import config_file, entry, said, texts
+from tests.rawhost import RawHost
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["legacy host", "modern host"])
+def host(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RawHost]:
+    servers = {"a": entry(), "b": entry("modern", era="modern"), "c": entry("crlf", "banner")}
+    with RawHost(config_file(tmp_path_factory.mktemp("calls"), servers), modern=request.param) as h:
+        if not h.modern:
+            h.initialize()
+        yield h
+
+
+@pytest.fixture
+def legacy(tmp_path: Path) -> Iterator[RawHost]:
+    with RawHost(config_file(tmp_path, {"a": entry()})) as host:
+        host.initialize()
+        yield host
+
+
+BOTH = pytest.mark.parametrize("server", ["a", "b"])
+
+
+# Ids
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        b"0",
+        b"-1",
+        b"-0",
+        b"12345678901234567890123456789012345678901234567890",
+        b'""',
+        b'"1"',
+        b'"a b"',
+        b'"\\u00e9\\"\\\\\\/\\n"',
+        b'"\\ud83d\\ude00"',
+        '"é🙂"'.encode(),
+        b'"' + b"x" * 5000 + b'"',
+    ],
+)
+def test_any_id_comes_back_as_it_was_sent(legacy: RawHost, id: bytes) -> None:
+    wish = b'{"tool":{"toolbox":"dev","server":"a","tool":"echo"}}'
+    params = b'{"name":"use_tool","arguments":' + wish + b"}"
+    line = b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":%b}\n' % (id, params)
+
+    for _ in range(2):  # once by the patient way, once by the quick one
+        legacy.write(line)
+        legacy.receive()
+        assert legacy.lines[-1].startswith(b'{"jsonrpc":"2.0","id":%b,"result":' % id)
+
+
+@pytest.mark.parametrize("id", [b"null", b"1.5", b"true", b"{}", b"[1]"])
+def test_what_is_no_id_is_refused(legacy: RawHost, id: bytes) -> None:
+    legacy.write(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}\n' % id)
+
+    answer = legacy.receive()
+
+    assert answer is not None
+    assert answer["id"] is None
+    assert answer["error"]["code"] == -32600
+
+
+def test_an_id_in_use_is_refused_and_the_first_request_goes_on(legacy: RawHost) -> None:
+    first = legacy.begin_use("a", "hold", {"key": "k"})
+    legacy.request("ping")  # order: the hold has been read
+    legacy.ask("ping", id=first)
+
+    assert legacy.answer(None)["error"]["code"] == -32600
+    legacy.use("a", "release", {"key": "k"})
+    assert [m["result"] for m in legacy.others if m.get("id") == first]
+
+
+# Bytes
+
+
+def test_arguments_reach_the_server_byte_for_byte(legacy: RawHost) -> None:
+    odd = b'{"a":1.0,"b":1E+2,"n":12345678901234567890,"a":2,"t":"\\u00e9\\/","u":"\xc3\xa9", "z" : [ null ]}'
+    wish = b'{"tool":{"toolbox":"dev","server":"a","tool":"echo"},"arguments":' + odd + b"}"
+    params = b'{"name":"use_tool","arguments":' + wish + b',"x-extra":{"n":1.0}}'
+
+    legacy.write(b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":' + params + b"}\n")
+    legacy.answer("x")
+    before, _ = said(legacy.use("a", "last_line"))
+
+    assert odd in before.encode("latin-1")
+    assert b'"x-extra":{"n":1.0}' in before.encode("latin-1")
+
+
+def test_a_carriage_return_can_not_smuggle_a_second_message(legacy: RawHost) -> None:
+    """JSON may hold line breaks between tokens, and some readers end a line at each of them."""
+    hidden = b'\r{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{"name":"die"}}\r'
+    wish = b'{"tool":{"toolbox":"dev","server":"a","tool":"echo"},"arguments":{"x":[' + hidden
+    start = b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"use_tool","arguments":'
+
+    legacy.write(start + wish)
+    legacy.wait_until_read()
+    legacy.write(b"]}}}}\n")
+    legacy.answer("x")
+    before, _ = said(legacy.use("a", "last_line"))
+
+    assert "\r" not in before
+
+
+def test_a_lone_surrogate_and_bad_utf8_reach_the_host_as_valid_text(host: RawHost) -> None:
+    for hexed in (
+        b'{"jsonrpc":"2.0","id":@ID@,"result":{"content":[],"t":"cut \\ud83d"}}'.hex(),
+        b'{"jsonrpc":"2.0","id":@ID@,"result":{"content":[],"t":"cut \xff"}}'.hex(),
+    ):
+        assert host.use("a", "line", {"hex": hexed})["t"] == "cut \ufffd"
+
+
+def test_a_batch_of_answers_from_a_server_is_taken_apart(host: RawHost) -> None:
+    line = b'[{"jsonrpc":"2.0","id":@ID@,"result":{"content":[],"ok":1}},5]'
+
+    assert host.use("a", "line", {"hex": line.hex()})["ok"] == 1
+
+
+def test_lines_that_are_no_messages_do_no_harm(host: RawHost) -> None:
+    assert said(host.use("c", "echo", {"a": 1}))["arguments"] == {"a": 1}
+
+
+def test_a_second_answer_to_one_call_is_dropped(host: RawHost) -> None:
+    line = b'{"jsonrpc":"2.0","id":@ID@,"result":{"n":1}}\n{"jsonrpc":"2.0","id":@ID@,"result":{"n":2}}'
+
+    assert host.use("a", "line", {"hex": line.hex()})["n"] == 1
+    assert said(host.use("a", "echo"))["name"] == "echo"
+    assert host.others == []
+
+
+UNREADABLE = [
+    b'{"jsonrpc":"2.0","id":@ID@}',
+    b'{"jsonrpc":"2.0","id":@ID@,"result":{},"error":{}}',
+    b'{"jsonrpc":"2.0","id":@ID@,"result":{',
+    b'{"jsonrpc":"2.0","id":@ID@,"result":' + b"[" * 5000 + b"]" * 5000 + b"}",
+]
+
+
+@pytest.mark.parametrize("line", UNREADABLE, ids=["neither", "both", "broken", "deep"])
+def test_an_answer_that_can_not_be_read_fails_its_call_at_once(host: RawHost, line: bytes) -> None:
+    result = host.use("a", "line", {"hex": line.hex()})
+
+    assert result["isError"] is True
+    assert texts(result)[0].startswith("[dev/a/line] Error: ")
+    assert said(host.use("a", "echo"))["name"] == "echo"  # the connection lives on
+
+
+def test_several_megabytes_pass_untouched_both_ways(host: RawHost) -> None:
+    for server in ("a", "b"):
+        assert said(host.use(server, "big", {"n": 3_000_000})) == "x" * 3_000_000
+        sent = {"text": "é" * 1_000_000}
+        assert said(host.use(server, "echo", sent))["arguments"] == sent
+
+
+# Order and progress
+
+
+@BOTH
+def test_calls_run_side_by_side_and_each_gets_its_own_answer(host: RawHost, server: str) -> None:
+    keys = [f"k{index}" for index in range(50)]
+    held = {key: host.begin_use(server, "hold", {"key": key}) for key in keys}
+    random.Random(7).shuffle(keys)
+
+    for key in keys:
+        host.use(server, "release", {"key": key})
+    answers = {m["id"]: said(m["result"]) for m in host.others}
+    host.others.clear()
+
+    assert answers == {held[key]: f"released {key}" for key in keys}
+
+
+@BOTH
+@pytest.mark.parametrize("token", [0, "t", "é\n", 12345678901234567890])
+def test_progress_comes_in_order_with_the_host_s_own_token(
+    host: RawHost, server: str, token: Any
+) -> None:
+    result = host.use(server, "progress", {"n": 20}, _meta={"progressToken": token})
+    notices = [m["params"] for m in host.others if m["method"] == "notifications/progress"]
+    host.others.clear()
+
+    assert said(result) == 20
+    assert [notice["progress"] for notice in notices] == list(range(20))
+    assert all(notice["progressToken"] == token for notice in notices)
+    assert notices[0]["x-extra"] == {"a": [None]}
+    assert b'"total":1.0' in host.lines[-2].replace(b" ", b"")
+
+
+def test_equal_tokens_of_two_calls_do_not_meet(legacy: RawHost) -> None:
+    ids = [
+        legacy.begin_use("a", "progress", {"n": n}, _meta={"progressToken": f"t{n}"}) for n in (3, 5)
+    ]
+    for id in ids:
+        legacy.answer(id)
+
+    tokens = [m["params"]["progressToken"] for m in legacy.others if "method" in m]
+    assert tokens == ["t3"] * 3 + ["t5"] * 5
+
+
+# Cancelling
+
+
+@BOTH
+def test_a_cancelled_call_is_cancelled_at_the_server_and_never_answered(
+    host: RawHost, server: str
+) -> None:
+    host.use(server, "stats")
+    id = host.begin_use(server, "hold", {"key": "gone"})
+    host.notify("notifications/cancelled", {"requestId": id, "reason": "enough"})
+    seen = said(host.use(server, "stats"))  # read by the server right behind the cancel
+    host.use(server, "release", {"key": "gone"})  # a late answer
+    said(host.use(server, "echo"))
+
+    assert len(seen["cancelled"]) == 1
+    assert host.others == []
+
+
+def test_the_server_is_told_its_own_number(legacy: RawHost) -> None:
+    legacy.use("a", "echo")
+    legacy.ask("tools/call", CALL_HANG, id="mine")
+    legacy.notify("notifications/cancelled", {"requestId": "mine"})
+    before, _ = said(legacy.use("a", "last_line"))
+
+    told = json.loads(before)
+    assert told["method"] == "notifications/cancelled"
+    assert isinstance(told["params"]["requestId"], int)
+
+
+CALL_HANG = {
+    "name": "use_tool",
+    "arguments": {"tool": {"toolbox": "dev", "server": "a", "tool": "hang"}},
+}
+
+
+def test_cancelling_what_is_unknown_or_over_does_nothing(legacy: RawHost) -> None:
+    id = legacy.begin_use("a", "echo")
+    legacy.answer(id)
+    for params in ({"requestId": id}, {"requestId": "nobody"}, {"requestId": None}, {}):
+        legacy.notify("notifications/cancelled", params)
+
+    assert said(legacy.use("a", "stats"))["cancelled"] == []
+
+
+def test_a_call_cancelled_while_its_server_starts_is_never_sent(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with RawHost(config_file(tmp_path, {"a": entry(f"gate={gate}")})) as host:
+        host.initialize()
+        id = host.begin_use("a", "echo")
+        host.notify("notifications/cancelled", {"requestId": id})
+        host.request("ping")
+        gate.open("w").close()
+
+        assert said(host.use("a", "stats"))["methods"].count("tools/call") == 1
+        assert host.others == []
+
+
+# Limits
+
+
+def test_a_call_whose_time_is_up_is_cancelled_and_told(tmp_path: Path) -> None:
+    with RawHost(config_file(tmp_path, {"a": entry(timeout=0.2)})) as host:
+        host.initialize()
+
+        result = host.use("a", "hold", {"key": "k"})
+        seen = said(host.use("a", "stats"))
+        host.use("a", "release", {"key": "k"})
+
+        assert result["isError"] is True
+        assert texts(result)[0].startswith("[dev/a/hold] Error: timed out after 0.2 s")
+        assert len(seen["cancelled"]) == 1
+        assert host.others == []
+
+
+def test_a_result_beyond_the_cap_fails_its_call_and_the_next_one_works(tmp_path: Path) -> None:
+    file = config_file(tmp_path, {"a": entry()}, limits={"messageBytes": 100_000})
+    with RawHost(file) as host:
+        host.initialize()
+        held = host.begin_use("a", "hold", {"key": "k"})
+
+        result = host.use("a", "big", {"n": 200_000})
+
+        assert result["isError"] is True
+        assert texts(result)[0].startswith("[dev/a/big] Error: ")
+        assert "100000 bytes" in texts(result)[0]
+        assert "limits.messageBytes" in texts(result)[0]
+        assert [m for m in host.others if m["id"] == held]
+        assert said(host.use("a", "big", {"n": 50_000})) == "x" * 50_000
+
+
+def test_a_request_beyond_the_cap_is_refused_and_the_next_one_works(tmp_path: Path) -> None:
+    file = config_file(tmp_path, {"a": entry()}, limits={"messageBytes": 100_000})
+    with RawHost(file) as host:
+        host.initialize()
+        many = b'{"jsonrpc":"2.0","id":"before","method":"ping"}\n'
+        huge = b'{"jsonrpc":"2.0","id":"huge","method":"ping","params":{"x":"%b"}}\n'
+
+        host.write(many + huge % (b"y" * 300_000))
+        host.request("ping")
+
+        first, second = host.others
+        assert first["id"] == "before"
+        assert second["id"] == "huge"
+        assert second["error"]["code"] == -32600
+        assert "limits.messageBytes" in second["error"]["message"]
+
+
+def test_too_many_calls_at_once_are_refused_at_once(tmp_path: Path) -> None:
+    file = config_file(tmp_path, {"a": entry()}, limits={"callsPerServer": 2})
+    with RawHost(file) as host:
+        host.initialize()
+        host.use("a", "echo")
+        held = [host.begin_use("a", "hold", {"key": key}) for key in "xy"]
+
+        result = host.use("a", "echo")
+
+        assert result["isError"] is True
+        assert texts(result)[0].startswith("[dev/a/echo] Error: the server is busy")
+        for id in held:
+            host.notify("notifications/cancelled", {"requestId": id})
+        assert said(host.use("a", "echo"))["name"] == "echo"
+
+
+def test_a_server_that_does_not_read_is_busy_and_holds_nobody_else(tmp_path: Path) -> None:
+    file = config_file(tmp_path, {"a": entry(), "b": entry()}, limits={"queueBytes": 1_000_000})
+    with RawHost(file) as host:
+        host.initialize()
+        host.use("a", "stop_reading")
+        ids = [host.begin_use("a", "echo", {"text": "x" * 400_000}) for _ in range(8)]
+
+        assert said(host.use("b", "echo"))["name"] == "echo"
+        answer = host.others[0]
+        assert answer["id"] in ids
+        assert "limits.queueBytes" in texts(answer["result"])[0]
+        host.signal(signal.SIGTERM)  # the calls that wait for it are not waited for
+
+
+# Wrong messages
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"hello\n", -32700),
+        (b"{\n", -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"\n', -32700),
+        (b'{"t":"\xff"}\n', -32700),
+        (b"5\n", -32600),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":7}\n', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}\n', -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}\n', -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}\n', -32602),
+    ],
+)
+def test_a_wrong_message_is_answered_and_the_conversation_goes_on(
+    legacy: RawHost, line: bytes, code: int
+) -> None:
+    legacy.write(line)
+    legacy.request("ping")
+
+    [answer] = legacy.others
+    assert answer["error"]["code"] == code
+    assert answer["id"] == (1 if b'"id":1' in line and not line.startswith(b"[") else None)
+
+
+def test_blank_lines_and_crlf_are_fine(legacy: RawHost) -> None:
+    legacy.write(b'\n\r\n   \n{"jsonrpc":"2.0","id":"x","method":"ping"}\r\n\r\n')
+
+    assert legacy.receive() == {"jsonrpc": "2.0", "id": "x", "result": {}}
+    legacy.request("ping")
+    assert legacy.others == []
+
+
+def test_an_odd_number_in_a_wrong_call_is_answered_too(legacy: RawHost) -> None:
+    wish = b'{"tool":"x","arguments":{"n":1e999}}'
+    params = b'{"name":"use_tool","arguments":' + wish + b"}"
+    legacy.write(b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":' + params + b"}\n")
+
+    result = legacy.answer("x")["result"]
+    assert texts(result)[0] == "Invalid parameters: tool: Expected object, received string"
+
+
+def test_answers_and_notices_of_the_host_are_not_answered(legacy: RawHost) -> None:
+    legacy.send({"id": 5, "result": {}})
+    legacy.notify("notifications/initialized")
+    legacy.notify("notifications/roots/list_changed")
+    legacy.request("ping")
+
+    assert legacy.others == []

@@ -1,0 +1,355 @@
+"""Dynamic mode over the real command: the contract's section "Flat names", sentence by sentence."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.makers import entry, pids_in, said, texts, written
+from tests.rawhost import RawHost
+
+TOOLS = [
+    {
+        "name": "read_file",
+        "title": "Read",
+        "description": "Read a file",
+        "inputSchema": {"type": "object", "required": ["path"]},
+        "annotations": {"readOnlyHint": True},
+        "outputSchema": {"type": "object"},
+        "_meta": {"vendor": 1},
+        "x-new": [1.5, None],
+    },
+    {"name": "store_value", "inputSchema": {}},
+    {"name": "my__special__tool", "description": "", "inputSchema": {"type": "object"}},
+    {"name": "stats", "inputSchema": {"type": "object"}},
+]
+
+
+def config(folder: Path, **more: Any) -> Path:
+    (folder / "tools.json").write_text(json.dumps(TOOLS))
+    given = f"tools={folder / 'tools.json'}"
+    dev = {
+        "filesystem": entry(given, toolFilters=["*", "!stats"]),
+        "memory": entry(given),
+        "dead": entry("exit_start"),
+        **more,
+    }
+    boxes: dict[str, Any] = {
+        "dev": {"description": "Development", "mcpServers": dev},
+        "prod": {"mcpServers": {"memory": entry()}},
+    }
+    return written(folder, {"toolMode": "dynamic", "toolboxes": boxes})
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[RawHost]:
+    with RawHost(config(tmp_path)) as host:
+        host.initialize()
+        yield host
+
+
+@pytest.fixture
+def modern(tmp_path: Path) -> Iterator[RawHost]:
+    with RawHost(config(tmp_path), modern=True) as host:
+        yield host
+
+
+def listed(host: RawHost) -> list[str]:
+    return [tool["name"] for tool in host.result("tools/list")["tools"]]
+
+
+def test_before_anything_is_opened_a_legacy_host_sees_the_meta_tools(host: RawHost) -> None:
+    assert listed(host) == ["open_toolbox", "use_tool"]
+
+
+def test_nothing_is_started_before_it_is_needed(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    with RawHost(config(tmp_path, more=entry(env={"PIDFILE": str(pids)}))) as host:
+        host.initialize()
+        listed(host)
+
+        assert pids_in(pids) == []
+
+
+def test_opening_tells_a_legacy_host_that_its_list_has_changed(host: RawHost) -> None:
+    host.open()
+
+    host.notice("notifications/tools/list_changed")
+    assert "dev__filesystem__read_file" in listed(host)
+
+
+def test_opening_again_changes_nothing_and_says_nothing(host: RawHost) -> None:
+    host.open()
+    host.notice("notifications/tools/list_changed")
+
+    host.open()
+    listed(host)
+
+    assert host.others == []
+
+
+def test_all_registered_names_have_two_separators_and_the_old_form_is_gone(host: RawHost) -> None:
+    host.open()
+
+    flat = [
+        "dev__filesystem__read_file",
+        "dev__filesystem__store_value",
+        "dev__filesystem__my__special__tool",
+        "dev__memory__read_file",
+        "dev__memory__store_value",
+        "dev__memory__my__special__tool",
+        "dev__memory__stats",
+    ]
+    assert listed(host) == ["open_toolbox", "use_tool", *flat]
+
+
+def test_the_answer_to_opening_has_only_names_and_owners(host: RawHost) -> None:
+    value = host.open()
+
+    assert list(value) == ["toolbox", "description", "servers_connected", "tools", "unavailable"]
+    assert value["tools"][0] == {
+        "name": "dev__filesystem__read_file",
+        "toolbox_name": "dev",
+        "source_server": "filesystem",
+    }
+    assert [tool["name"] for tool in value["tools"]] == listed(host)[2:]
+    assert [one["server"] for one in value["unavailable"]] == ["dead"]
+
+
+def test_a_definition_is_the_server_s_own_but_for_name_description_and_meta(host: RawHost) -> None:
+    host.open()
+    tools = {tool["name"]: tool for tool in host.result("tools/list")["tools"]}
+
+    assert tools["dev__filesystem__read_file"] == {
+        **TOOLS[0],
+        "name": "dev__filesystem__read_file",
+        "description": "[dev/filesystem] Read a file",
+        "_meta": {
+            "vendor": 1,
+            "source_server": "filesystem",
+            "toolbox_name": "dev",
+            "original_name": "read_file",
+        },
+    }
+    assert list(tools["dev__filesystem__read_file"]) == list(TOOLS[0])
+
+
+def test_a_missing_description_becomes_the_tool_s_name(host: RawHost) -> None:
+    host.open()
+    tools = {tool["name"]: tool for tool in host.result("tools/list")["tools"]}
+
+    assert tools["dev__memory__store_value"]["description"] == "[dev/memory] store_value"
+
+
+def test_a_registered_tool_can_be_called_and_the_server_hears_its_own_name(host: RawHost) -> None:
+    host.open()
+
+    for name in ("read_file", "store_value", "my__special__tool"):
+        heard = said(host.call(f"dev__filesystem__{name}", {"path": "x", "n": 1}))
+        assert heard == {"name": name, "arguments": {"path": "x", "n": 1}}
+
+
+@pytest.mark.parametrize("arguments", [None, {}])
+def test_a_call_without_arguments_has_empty_ones(host: RawHost, arguments: Any) -> None:
+    assert said(host.call("prod__memory__echo", arguments)) == {"name": "echo", "arguments": {}}
+
+
+def test_null_arguments_are_none(host: RawHost) -> None:
+    result = host.result("tools/call", {"name": "prod__memory__echo", "arguments": None})
+
+    assert said(result)["arguments"] == {}
+
+
+def test_a_flat_name_works_without_opening_and_use_tool_works_too(host: RawHost) -> None:
+    wish = {"tool": {"toolbox": "prod", "server": "memory", "tool": "echo"}, "arguments": {"a": 1}}
+
+    assert said(host.call("prod__memory__echo", {"a": 1})) == said(host.call("use_tool", wish))
+
+
+def test_a_modern_host_sees_every_tool_from_the_start(modern: RawHost) -> None:
+    names = listed(modern)
+
+    assert "open_toolbox" in names
+    assert "dev__memory__my__special__tool" in names
+    assert "prod__memory__echo" in names
+    assert names.index("dev__filesystem__read_file") < names.index("dev__memory__read_file")
+    assert names.index("dev__memory__stats") < names.index("prod__memory__echo")
+
+
+def test_a_modern_list_does_not_change_by_opening(modern: RawHost) -> None:
+    before = modern.result("tools/list")
+    modern.open("prod")
+
+    assert modern.result("tools/list") == before
+    assert modern.others == []
+    assert before["resultType"] == "complete"
+    assert isinstance(before["ttlMs"], int)
+    assert before["cacheScope"] == "private"
+
+
+def test_toolboxes_named_on_the_command_line_are_open_from_the_start(tmp_path: Path) -> None:
+    with RawHost(config(tmp_path), "--toolbox", "prod") as host:
+        host.initialize()
+
+        names = listed(host)
+
+        assert "prod__memory__echo" in names
+        assert not [name for name in names if name.startswith("dev__")]
+        assert texts(host.call("dev__memory__echo", {}))[0] == "Error: Toolbox 'dev' not found"
+
+
+# Wrong calls
+
+
+def refused(result: dict[str, Any]) -> list[str]:
+    assert result["isError"] is True
+    return texts(result)
+
+
+FORMAT = (
+    "Error: Invalid tool name format '{name}'. Expected format: {{toolbox}}__{{server}}__{{tool}} "
+    "(note: double underscores between all components)"
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dev__filesystem_read_file",
+        "dev_filesystem__read_file",
+        "__filesystem__read_file",
+        "dev____read_file",
+        "dev__filesystem__",
+        "invalid",
+    ],
+)
+def test_a_name_of_another_form_is_told_the_form_and_where_to_read_on(
+    host: RawHost, name: str
+) -> None:
+    text, hint = refused(host.call(name, {}))
+
+    assert text == FORMAT.format(name=name)
+    assert "0.5.0" in hint
+    assert "mcp-workbench explain migration" in hint
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("bax__memory__echo", "Error: Toolbox 'bax' not found"),
+        ("dev__disk__echo", "Error: Server 'disk' not found in toolbox 'dev'"),
+        (
+            "dev__memory__format",
+            "[dev/memory/format] Error: Tool 'format' not found in server 'memory' (toolbox 'dev')",
+        ),
+        (
+            "dev__filesystem__stats",
+            "[dev/filesystem/stats] Error: Tool 'stats' not found in server 'filesystem' "
+            "(toolbox 'dev')",
+        ),
+    ],
+)
+def test_wrong_calls_have_the_contract_s_texts(host: RawHost, name: str, text: str) -> None:
+    assert refused(host.call(name, {}))[0] == text
+
+
+def test_hints_stand_in_a_second_block_here_too(host: RawHost) -> None:
+    assert refused(host.call("dve__memory__echo", {}))[1] == "Did you mean 'dev'?"
+    assert len(refused(host.call("dev__filesystem__stats", {}))) == 1
+
+
+def test_a_failed_connection_is_told_with_the_tool_in_front(host: RawHost) -> None:
+    [text] = refused(host.call("dev__dead__echo", {}))
+
+    assert text.startswith(
+        "[dev/dead/echo] Error: Failed to connect to server 'dead' in toolbox 'dev': "
+    )
+    assert "exit status 3" in text
+
+
+@pytest.mark.parametrize("era", ["host", "modern"])
+def test_a_server_s_json_rpc_error_becomes_a_result(
+    request: pytest.FixtureRequest, era: str
+) -> None:
+    host: RawHost = request.getfixturevalue(era)
+    error = '{"code":-32000,"message":"out of paper","data":1}'
+
+    [text] = refused(host.call("prod__memory__error", {"error": error}))
+
+    assert text == "[prod/memory/error] Error: out of paper"
+
+
+@pytest.mark.parametrize("code", [-32021, -32042])
+def test_errors_for_the_host_s_machinery_stay_errors(host: RawHost, code: int) -> None:
+    error = json.dumps({"code": code, "message": "needs the host", "data": {"a": 1}})
+
+    assert host.error(
+        "tools/call", {"name": "prod__memory__error", "arguments": {"error": error}}
+    ) == json.loads(error)
+
+
+def test_a_server_that_dies_is_told_with_the_tool_in_front(host: RawHost) -> None:
+    [text] = refused(host.call("prod__memory__die", {"status": 9, "stderr": "disk on fire\n"}))
+
+    assert text.startswith("[prod/memory/die] Error: ")
+    assert "exit status 9" in text
+    assert "disk on fire" in text
+    assert "may have run" in text
+
+
+# Changes, and what is said about them
+
+
+def test_a_server_s_new_tool_is_announced_once_and_listed(host: RawHost) -> None:
+    host.open("prod")
+    host.notice("notifications/tools/list_changed")
+
+    host.call("prod__memory__flip", {"name": "brand_new"})
+    host.notice("notifications/tools/list_changed")
+
+    assert "prod__memory__brand_new" in listed(host)
+    assert said(host.call("prod__memory__brand_new", {}))["name"] == "brand_new"
+    assert host.others == []  # three announcements of the server were one change
+
+
+def test_an_announcement_without_a_change_is_not_passed_on(host: RawHost) -> None:
+    host.open("prod")
+    host.notice("notifications/tools/list_changed")
+    host.call("prod__memory__announce", {})
+
+    # The list is read again after every announcement; a real change then comes after the empty one.
+    host.call("prod__memory__flip", {"name": "real"})
+    host.notice("notifications/tools/list_changed")
+
+    assert "prod__memory__real" in listed(host)
+    assert host.others == []
+
+
+def test_a_toolbox_that_is_not_shown_announces_nothing(host: RawHost) -> None:
+    host.call("prod__memory__flip", {"name": "brand_new"})
+    host.open("dev")
+    host.notice("notifications/tools/list_changed")
+
+    assert said(host.call("prod__memory__brand_new", {}))["name"] == "brand_new"
+    assert host.others == []
+
+
+def test_a_dynamic_host_is_promised_list_changes_and_a_proxy_host_is_not(
+    host: RawHost, tmp_path: Path
+) -> None:
+    with RawHost(written(tmp_path, {"mcpServers": {}})) as proxy:
+        assert proxy.initialize()["capabilities"] == {"tools": {"listChanged": False}}
+    assert host.initialize()["capabilities"] == {"tools": {"listChanged": True}}
+
+
+def test_instructions_show_a_call_by_flat_name(host: RawHost) -> None:
+    text: str = host.initialize()["instructions"]
+
+    example = json.loads(text[text.rindex("\n{") :])
+    assert example["name"].startswith("dev__filesystem__")
+    assert isinstance(example["arguments"], dict)
+    assert "- dev (3 servers): Development" in text
+    assert "- prod (1 server)" in text
+    assert len(text) <= 2000

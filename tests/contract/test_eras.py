@@ -1,0 +1,292 @@
+"""Any host with any server: openings, stamps, and what each end sees of the other's era."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.makers import config_file, entry, pids_in, said, texts
+from tests.rawhost import ENVELOPE, META, MODERN, RawHost
+
+LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+SERVERS: dict[str, Any] = {
+    **{f"rev{index}": entry(f"rev={revision}", era="auto") for index, revision in enumerate(LEGACY)},
+    "modern": entry("modern", era="auto"),
+    "dual": entry("dual", era="auto"),
+    "pinned_legacy": entry("dual", era="legacy"),
+    "pinned_modern": entry("dual", era="modern"),
+    "dies_on_probe": entry("die_on_probe", era="auto"),
+}
+IS_MODERN = {"modern", "dual", "pinned_modern"}
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["legacy host", "modern host"])
+def host(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RawHost]:
+    file = config_file(tmp_path_factory.mktemp("eras"), SERVERS)
+    with RawHost(file, modern=request.param) as host:
+        if not host.modern:
+            host.initialize()
+        yield host
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return config_file(tmp_path, {"s": entry()})
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_every_pair_lists_and_calls(host: RawHost, server: str) -> None:
+    tools = host.open()["tools"]
+    result = host.use(server, "echo", {"n": 1}, _meta={"vendor/x": 1})
+
+    assert [tool["name"] for tool in tools if tool["source_server"] == server][:2] == ["echo", "hang"]
+    heard = said(result)
+    assert (heard["name"], heard["arguments"]) == ("echo", {"n": 1})
+    assert heard["_meta"]["vendor/x"] == 1
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_server_sees_the_envelope_of_its_own_era(host: RawHost, server: str) -> None:
+    meta = said(host.use(server, "echo", {}, _meta={"a": 1}))["_meta"]
+
+    if server in IS_MODERN:
+        assert meta[META + "protocolVersion"] == MODERN
+        assert meta[META + "clientInfo"]["name"] == "mcp-workbench"
+        assert meta[META + "clientCapabilities"] == {}
+    else:
+        assert meta == {"a": 1}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_host_gets_a_result_of_its_own_era(host: RawHost, server: str) -> None:
+    result = host.use(server, "echo")
+
+    if host.modern:
+        assert result["resultType"] == "complete"
+    else:
+        assert list(result) == ["content"]
+
+
+@pytest.mark.parametrize("server", ["rev3", "modern"])
+@pytest.mark.parametrize("meta", ["null", "[]", '{"x":1}'])
+def test_an_odd_result_reaches_a_host_of_either_era(host: RawHost, server: str, meta: str) -> None:
+    odd = '{"content":[],"n":12345678901234567890,"f":1.0,"_meta":' + meta + "}"
+
+    result = host.use(server, "result", {"result": odd})
+
+    assert (result["content"], result["n"]) == ([], 12345678901234567890)
+    assert b"1.0" in host.lines[-1]
+    if host.modern:
+        assert result["resultType"] == "complete"
+
+
+@pytest.mark.parametrize("kind", ["input_required", "task"])
+def test_a_result_that_is_not_complete_is_an_error_that_says_so(host: RawHost, kind: str) -> None:
+    result = host.use("modern", "result", {"result": json.dumps({"resultType": kind})})
+
+    [text] = texts(result)
+    assert result["isError"] is True
+    assert text.startswith("[dev/modern/result] Error: ")
+    assert kind in text
+
+
+def test_our_own_answers_are_of_the_host_s_era(host: RawHost) -> None:
+    answers = [
+        host.result("tools/list"),
+        host.call("open_toolbox", {"toolbox_name": "dev"}),
+        host.call("use_tool", {}),
+    ]
+
+    for answer in answers:
+        if host.modern:
+            assert answer["resultType"] == "complete"
+            assert answer["_meta"][META + "serverInfo"]["name"] == "mcp-workbench"
+        else:
+            assert not answer.keys() & {"resultType", "ttlMs", "cacheScope"}
+    if host.modern:
+        assert answers[0]["cacheScope"] == "public"
+        assert answers[0]["ttlMs"] > 0
+
+
+# Meeting servers
+
+
+def test_a_server_that_dies_of_the_probe_costs_one_extra_start(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    server = entry("die_on_probe", era="auto", env={"PIDFILE": str(pids)})
+    with RawHost(config_file(tmp_path, {"s": server})) as host:
+        host.initialize()
+        assert said(host.use("s", "echo", {"a": 1}))["arguments"] == {"a": 1}
+        assert len(pids_in(pids)) == 2
+
+        host.use("s", "die")
+        host.use("s", "echo")
+
+        assert len(pids_in(pids)) == 3  # what was found out is remembered
+
+
+@pytest.mark.parametrize("flag", ["quiet_probe", "late_probe"])
+def test_a_server_that_is_silent_to_the_probe_is_greeted_too(tmp_path: Path, flag: str) -> None:
+    with RawHost(config_file(tmp_path, {"s": entry(flag, era="auto")})) as host:
+        host.initialize()
+
+        seen = said(host.use("s", "stats"))
+
+    assert seen["methods"][:2] == ["server/discover", "initialize"]
+    assert seen["era"] == ("modern" if flag == "late_probe" else "legacy")
+
+
+def test_a_modern_server_that_crashed_once_is_met_again_as_modern(tmp_path: Path) -> None:
+    server = entry("modern", f"crash_once={tmp_path / 'mark'}", era="auto")
+    with RawHost(config_file(tmp_path, {"s": server})) as host:
+        host.initialize()
+        host.use("s", "echo")  # may fail: its server has just crashed
+
+        assert said(host.use("s", "echo", {"a": 1}))["arguments"] == {"a": 1}
+
+
+# Openings
+
+
+@pytest.mark.parametrize("revision", LEGACY)
+def test_initialize_takes_every_legacy_revision(config: Path, revision: str) -> None:
+    with RawHost(config) as host:
+        result = host.initialize(revision)
+
+        assert result["protocolVersion"] == revision
+        assert result["serverInfo"] == {"name": "mcp-workbench", "version": "0.11.0"}
+        assert said(host.use("s", "echo"))["arguments"] == {}
+
+
+@pytest.mark.parametrize("revision", ["2099-01-01", MODERN, ""])
+def test_any_other_revision_is_answered_with_the_newest_legacy_one(
+    config: Path, revision: str
+) -> None:
+    with RawHost(config) as host:
+        assert host.initialize(revision)["protocolVersion"] == "2025-11-25"
+
+
+def test_discover_says_what_we_are_and_fixes_nothing(config: Path) -> None:
+    with RawHost(config) as host:
+        found = host.result("server/discover", {"_meta": ENVELOPE})
+
+        assert found["supportedVersions"] == [MODERN]
+        assert found["resultType"] == "complete"
+        assert "tools" in found["capabilities"]
+        assert found["_meta"][META + "serverInfo"] == {"name": "mcp-workbench", "version": "0.11.0"}
+        assert "open_toolbox" in found["instructions"]
+        assert found["cacheScope"] == "public"
+        assert found["ttlMs"] >= 0
+        assert host.initialize()["protocolVersion"] == "2025-11-25"
+        assert "resultType" not in host.result("tools/list")
+
+
+def test_initialize_in_a_modern_conversation_is_told_the_modern_versions(config: Path) -> None:
+    with RawHost(config, modern=True) as host:
+        host.result("tools/list")
+        host.modern = False
+
+        error = host.error("initialize", {"protocolVersion": "2025-11-25"})
+
+        assert error["code"] == -32022
+        assert error["data"] == {"supported": [MODERN], "requested": "2025-11-25"}
+
+
+def test_a_modern_envelope_in_a_legacy_conversation_is_refused(config: Path) -> None:
+    with RawHost(config) as host:
+        host.initialize()
+
+        assert host.error("tools/list", {"_meta": ENVELOPE})["code"] == -32600
+        assert len(host.result("tools/list")["tools"]) == 2
+
+
+def test_a_request_before_any_opening_is_told_both_ways(config: Path) -> None:
+    with RawHost(config) as host:
+        error = host.error("tools/list")
+
+        assert error["code"] == -32602
+        assert "initialize" in error["message"]
+        assert MODERN in error["message"]
+        assert host.initialize()["protocolVersion"] == "2025-11-25"
+
+
+@pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
+def test_a_modern_request_without_a_required_key_names_it(config: Path, missing: str) -> None:
+    with RawHost(config, modern=True) as host:
+        host.result("tools/list")
+        host.modern = False
+        meta = {key: value for key, value in ENVELOPE.items() if key != META + missing}
+
+        error = host.error("tools/list", {"_meta": meta})
+
+        assert error["code"] == -32602
+        assert missing in error["message"]
+
+
+def test_a_modern_version_that_we_do_not_serve_is_told_which_we_do(config: Path) -> None:
+    with RawHost(config) as host:
+        error = host.error(
+            "tools/list", {"_meta": {**ENVELOPE, META + "protocolVersion": "2031-01-01"}}
+        )
+
+        assert error["code"] == -32022
+        assert error["data"] == {"supported": [MODERN], "requested": "2031-01-01"}
+
+
+def test_an_envelope_may_be_spelled_with_any_escapes(config: Path) -> None:
+    """PHP, for one, writes every slash as `\\/`."""
+    with RawHost(config) as host:
+        line = json.dumps(
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}
+        )
+        host.write(line.replace("/", "\\/").encode() + b"\n")
+
+        assert host.answer(1)["result"]["resultType"] == "complete"
+
+
+def test_ping_is_answered_in_legacy_and_unknown_in_modern(config: Path) -> None:
+    with RawHost(config) as host:
+        host.initialize()
+        assert host.result("ping") == {}
+    with RawHost(config, modern=True) as host:
+        host.result("tools/list")
+        assert host.error("ping")["code"] == -32601
+
+
+@pytest.mark.parametrize("method", ["prompts/list", "resources/list", "logging/setLevel", "no/such"])
+def test_a_method_that_we_do_not_offer_is_not_found(config: Path, method: str) -> None:
+    for modern in (False, True):
+        with RawHost(config, modern=modern) as host:
+            if not modern:
+                host.initialize()
+            assert host.error(method)["code"] == -32601
+
+
+def test_a_cursor_that_we_never_gave_is_refused(host: RawHost) -> None:
+    assert host.error("tools/list", {"cursor": "x"})["code"] == -32602
+
+
+def test_a_server_s_questions_are_refused_and_its_pings_answered(host: RawHost) -> None:
+    for method in ("ping", "roots/list"):
+        host.use("rev3", "ask", {"method": method})
+    pong, refusal = said(host.use("rev3", "stats"))["answers"][-2:]
+
+    assert pong == {"jsonrpc": "2.0", "id": "q1", "result": {}}
+    assert refusal["error"]["code"] == -32601
+    assert refusal["id"] == "q1"
+
+
+def test_a_batch_is_taken_apart_where_the_revision_knows_it(config: Path) -> None:
+    batch = b'[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","id":"b","method":"ping"}]\n'
+    with RawHost(config) as host:
+        host.initialize("2025-03-26")
+        host.write(batch)
+        assert host.answer("a")["result"] == host.answer("b")["result"] == {}
+    with RawHost(config) as host:
+        host.initialize("2025-11-25")
+        host.write(batch)
+        assert host.answer(None)["error"]["code"] == -32600

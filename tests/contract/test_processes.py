@@ -1,0 +1,324 @@
+"""The processes behind the command: started when needed, side by side, and never left behind."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.makers import alive, config_file, entry, eventually, pids_in, said, texts
+from tests.rawhost import RawHost
+
+SECRET = "a-secret-that-no-server-may-see"
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Path:
+    return tmp_path / "pids"
+
+
+def noted(pids: Path, *flags: str, **more: Any) -> dict[str, Any]:
+    """An entry whose processes write their numbers into `pids`."""
+    return entry(*flags, env={"PIDFILE": str(pids), **more.pop("env", {})}, **more)
+
+
+def fifo(folder: Path, name: str) -> Path:
+    path = folder / name
+    os.mkfifo(path)
+    return path
+
+
+def opened(gate: Path) -> None:
+    """Let the server start that waits at this gate."""
+    gate.open("w").close()
+
+
+# Starting
+
+
+def test_nothing_starts_before_it_is_needed(tmp_path: Path, pids: Path) -> None:
+    servers = {"a": noted(pids), "b": noted(pids)}
+    with RawHost(config_file(tmp_path, servers)) as host:
+        host.initialize()
+        host.result("tools/list")
+        assert pids_in(pids) == []
+
+        host.use("a", "echo")
+        assert len(pids_in(pids)) == 1  # the one that was called, not its neighbour
+
+        host.open()
+        assert len(pids_in(pids)) == 2
+
+
+def test_all_servers_of_a_toolbox_start_side_by_side(tmp_path: Path, pids: Path) -> None:
+    gates = [fifo(tmp_path, f"gate{index}") for index in range(4)]
+    servers = {f"s{index}": noted(pids, f"gate={gate}") for index, gate in enumerate(gates)}
+    with RawHost(config_file(tmp_path, servers)) as host:
+        host.initialize()
+        id = host.begin("open_toolbox", {"toolbox_name": "dev"})
+
+        eventually(lambda: len(pids_in(pids)) == 4, "all run before any has answered")
+        for gate in gates:
+            opened(gate)
+
+        assert json.loads(texts(host.answer(id)["result"])[0])["servers_connected"] == 4
+
+
+def test_a_slow_starter_holds_nobody_and_is_named(tmp_path: Path) -> None:
+    gate = fifo(tmp_path, "gate")
+    servers = {"slow": entry(f"gate={gate}"), "quick": entry()}
+    file = config_file(tmp_path, servers, limits={"openWait": 0.2})
+    with RawHost(file) as host:
+        host.initialize()
+        host.use("quick", "echo")
+
+        value = host.open()
+        [missing] = value["unavailable"]
+        assert value["servers_connected"] == 1
+        assert missing["server"] == "slow"
+        assert "still starting" in missing["reason"]
+
+        id = host.begin_use("slow", "echo")
+        assert said(host.use("quick", "echo"))["name"] == "echo"
+        opened(gate)
+        assert said(host.answer(id)["result"])["name"] == "echo"
+        assert host.open()["servers_connected"] == 2
+
+
+@pytest.mark.parametrize("flag", ["hang", "hang_list"])
+def test_a_mute_server_holds_nobody_and_is_given_up(
+    tmp_path: Path, pids: Path, flag: str
+) -> None:
+    servers = {"mute": noted(pids, flag, connectTimeout=0.5), "good": entry()}
+    with RawHost(config_file(tmp_path, servers)) as host:
+        host.initialize()
+        id = host.begin_use("mute", "echo")
+        assert said(host.use("good", "echo"))["name"] == "echo"
+
+        [text] = texts(host.answer(id)["result"])
+
+        assert text.startswith("Failed to connect to server 'mute' in toolbox 'dev': ")
+        assert "0.5 s (connectTimeout)" in text
+        eventually(lambda: not alive(pids_in(pids)[0]), "the mute server is ended")
+
+
+@pytest.mark.parametrize("command", ["true", "false"])
+def test_a_command_that_ends_at_once_is_told_at_once(tmp_path: Path, command: str) -> None:
+    with RawHost(config_file(tmp_path, {"s": {"command": command}})) as host:
+        host.initialize()
+
+        [text] = texts(host.use("s", "echo"))
+
+        assert text.startswith("Failed to connect to server 's' in toolbox 'dev': ")
+        assert f"exit status {0 if command == 'true' else 1}" in text
+
+
+def test_a_dead_server_is_started_again_by_the_next_call(tmp_path: Path, pids: Path) -> None:
+    with RawHost(config_file(tmp_path, {"a": noted(pids), "b": noted(pids)})) as host:
+        host.initialize()
+        other = said(host.use("b", "stats"))["pid"]
+        first = said(host.use("a", "stats"))["pid"]
+        held = host.begin_use("a", "hold", {"key": "x"})
+
+        host.use("b", "echo")
+        os.kill(first, signal.SIGKILL)
+        [text] = texts(host.answer(held)["result"])
+
+        assert text.startswith("[dev/a/hold] Error: ")
+        assert "SIGKILL" in text
+        assert "may have run" in text
+        assert said(host.use("a", "stats"))["pid"] != first
+        assert said(host.use("b", "stats"))["pid"] == other
+
+
+def test_half_an_answer_before_the_end_is_no_answer(tmp_path: Path) -> None:
+    with RawHost(config_file(tmp_path, {"a": entry()})) as host:
+        host.initialize()
+
+        result = host.use("a", "half")
+
+        assert result["isError"] is True
+        assert texts(result)[0].startswith("[dev/a/half] Error: it exited")
+
+
+def test_a_server_that_dies_while_it_is_listed_again_fails_its_calls_at_once(
+    tmp_path: Path,
+) -> None:
+    with RawHost(config_file(tmp_path, {"a": entry("die_in_list")})) as host:
+        host.initialize()
+        held = host.begin_use("a", "hold", {"key": "x"})
+        host.use("a", "announce")
+
+        [text] = texts(host.answer(held)["result"])
+
+        assert text.startswith("[dev/a/hold] Error: ")
+        assert "exit status 7" in text
+
+
+def test_a_dead_server_whose_grandchild_holds_the_pipe_is_noticed(
+    tmp_path: Path, pids: Path
+) -> None:
+    with RawHost(config_file(tmp_path, {"a": noted(pids, "grandchild")})) as host:
+        host.initialize()
+        result = host.use("a", "die", {"status": 5})
+
+        assert "exit status 5" in texts(result)[0]
+        eventually(lambda: not any(map(alive, pids_in(pids))), "the whole group is ended")
+
+
+def test_a_flood_on_stderr_stalls_nothing_and_its_end_is_kept(tmp_path: Path) -> None:
+    with RawHost(config_file(tmp_path, {"a": entry("stderr=3000000")})) as host:
+        host.initialize()
+        assert said(host.use("a", "echo"))["name"] == "echo"
+
+        [text] = texts(host.use("a", "die", {"stderr": "\nfamous last words\n"}))
+
+        assert "famous last words" in text
+        assert len(text) < 800
+
+
+# What they are given
+
+
+def test_a_server_gets_an_allowed_environment_and_nothing_else(tmp_path: Path) -> None:
+    own = {"AWS_SECRET_ACCESS_KEY": SECRET, "LC_TEST": "yes", "PYTHONPATH": "/nowhere", "WB_X": "1"}
+    server = entry(env={"GIVEN": "${WB_X:-0}", "LITERAL": "$${WB_X}"})
+    with RawHost(config_file(tmp_path, {"a": server}), **own) as host:
+        host.initialize()
+        seen = said(host.use("a", "env"))["env"]
+
+    assert (seen["GIVEN"], seen["LITERAL"], seen["LC_TEST"]) == ("1", "${WB_X}", "yes")
+    assert seen["PATH"] == os.environ["PATH"]
+    assert not seen.keys() & {"AWS_SECRET_ACCESS_KEY", "PYTHONPATH", "WB_X"}
+    assert SECRET not in json.dumps(seen)
+
+
+def test_a_server_is_alone_in_its_session_and_has_three_descriptors(tmp_path: Path) -> None:
+    servers = {"a": entry(), "b": entry()}
+    with RawHost(config_file(tmp_path, servers)) as host:
+        host.initialize()
+        a, b = (said(host.use(name, "env")) for name in "ab")
+
+        for seen in (a, b):
+            assert seen["pid"] == seen["pgid"] == seen["sid"]
+            assert len(seen["fds"]) == 4  # the fourth looks at the list
+        assert os.getpgid(host.process.pid) != a["pgid"]
+
+
+def test_a_relative_cwd_counts_from_the_file(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    servers = {"a": entry(cwd="inner"), "b": entry(cwd="missing")}
+    with RawHost(config_file(tmp_path, servers)) as host:
+        host.initialize()
+
+        assert said(host.use("a", "env"))["cwd"] == str(tmp_path / "inner")
+        [text] = texts(host.use("b", "echo"))
+        assert str(tmp_path / "missing") in text
+
+
+def test_an_unset_variable_makes_one_server_unavailable(tmp_path: Path) -> None:
+    servers = {"a": entry(env={"TOKEN": "${WB_UNSET_TOKEN}"}), "b": entry()}
+    with RawHost(config_file(tmp_path, servers)) as host:
+        host.initialize()
+        [missing] = host.open()["unavailable"]
+
+    assert missing["server"] == "a"
+    assert missing["reason"].startswith("variable WB_UNSET_TOKEN is not set")
+    assert "toolboxes.dev.mcpServers.a.env.TOKEN" in missing["reason"]
+
+
+def test_a_secret_in_the_last_words_is_masked(tmp_path: Path) -> None:
+    server = entry(env={"API_TOKEN": "${WB_TOKEN}"})
+    with RawHost(config_file(tmp_path, {"a": server}), WB_TOKEN=SECRET) as host:
+        host.initialize()
+        [text] = texts(host.use("a", "die", {"stderr": f"denied: {SECRET}\n"}))
+
+    assert SECRET not in text
+    assert "denied: [secret:" in text
+
+
+# Ending
+
+
+@pytest.mark.parametrize("flags", [(), ("grandchild",), ("no_eof_exit",)])
+def test_the_end_of_input_ends_everything(
+    tmp_path: Path, pids: Path, flags: tuple[str, ...]
+) -> None:
+    servers = {"a": noted(pids, *flags), "b": noted(pids)}
+    with RawHost(config_file(tmp_path, servers)) as host:
+        host.initialize()
+        host.open()
+        started = pids_in(pids)
+
+        host.close()
+        assert host.ended() == 0
+
+    assert len(started) >= 2
+    assert not any(map(alive, started))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_everything_even_calls_under_way(
+    tmp_path: Path, pids: Path, number: signal.Signals
+) -> None:
+    with RawHost(config_file(tmp_path, {"a": noted(pids), "b": noted(pids, "grandchild")})) as host:
+        host.initialize()
+        host.open()
+        host.begin_use("a", "hang")
+        host.use("b", "echo")
+
+        host.signal(number)
+        assert host.ended() == (130 if number == signal.SIGINT else 0)
+
+    assert len(pids_in(pids)) == 3
+    assert not any(map(alive, pids_in(pids)))
+
+
+def test_servers_that_refuse_to_leave_are_ended_together_in_bounded_time(
+    tmp_path: Path, pids: Path
+) -> None:
+    servers = {f"s{index}": noted(pids, "no_eof_exit", "ignore_term") for index in range(6)}
+    with RawHost(config_file(tmp_path, servers)) as host:
+        host.initialize()
+        host.open()
+        host.close()
+
+        # One after the other they would take six times the patience for a single one.
+        assert host.process.wait(8) == 0
+
+    assert len(pids_in(pids)) == 6
+    assert not any(map(alive, pids_in(pids)))
+
+
+def test_a_host_that_leaves_while_servers_start_leaves_nothing(tmp_path: Path, pids: Path) -> None:
+    with RawHost(config_file(tmp_path, {"a": noted(pids, "hang")})) as host:
+        host.initialize()
+        host.begin_use("a", "echo")
+        eventually(lambda: len(pids_in(pids)) == 1, "the server runs")
+        host.signal(signal.SIGTERM)
+
+    assert not any(map(alive, pids_in(pids)))
+
+
+def test_requests_under_way_are_answered_before_the_end(tmp_path: Path) -> None:
+    with RawHost(config_file(tmp_path, {"a": entry()})) as host:
+        host.initialize()
+        ids = [host.begin_use("a", "big", {"n": 1_000_000}) for _ in range(5)]
+        host.close()
+
+        answers = {message["id"]: said(message["result"]) for message in host.rest()}
+
+        assert answers == dict.fromkeys(ids, "x" * 1_000_000)
+
+
+def test_a_stray_print_in_a_server_s_child_never_reaches_the_host(tmp_path: Path) -> None:
+    """Our stdout is not the children's: what they write elsewhere stays elsewhere."""
+    with RawHost(config_file(tmp_path, {"a": entry("garbage")})) as host:
+        host.initialize()
+        host.use("a", "echo")
+        host.close()
+        host.rest()  # every line was a message
+
+        assert not [line for line in host.lines if b"DEBUG" in line]

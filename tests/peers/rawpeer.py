@@ -1,0 +1,233 @@
+"""A peer that speaks raw JSON over a pipe: as a host of the workbench, or of a server itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+LEGACY = "2025-11-25"
+MODERN = "2026-07-28"
+META = "io.modelcontextprotocol/"
+MARK = "MCP_WORKBENCH_TEST"  # whoever has this variable was started by one certain test
+PATIENCE = 20.0  # seconds until an answer must have come
+LEAVING = 5.0  # seconds for a workbench to end with all its servers
+LINE = 64 << 20  # bytes; asyncio's own limit is 64 KiB
+
+OURSELVES = {"name": "raw", "version": "1"}
+STAMP: Json = {
+    f"{META}protocolVersion": MODERN,
+    f"{META}clientInfo": OURSELVES,
+    f"{META}clientCapabilities": {},
+}
+
+
+class Refused(Exception):
+    """The peer answered with a JSON-RPC error."""
+
+    def __init__(self, error: Json) -> None:
+        super().__init__(error["message"])
+        self.code: int = error["code"]
+
+
+class Peer:
+    """A process to talk to, one question at a time. Numbers keep their spelling."""
+
+    def __init__(self, process: asyncio.subprocess.Process, *, modern: bool) -> None:
+        self.process = process
+        self.modern = modern
+        self.notices: list[Json] = []
+        self._last = 0
+
+    async def ask(self, method: str, params: Json | None = None) -> Json:
+        self._last += 1
+        await self._say({"id": self._last, "method": method, "params": self._stamped(params or {})})
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                message = await self._hear()
+                if "method" not in message and message["id"] == ("number", str(self._last)):
+                    break
+                await self._take_aside(message)
+        if "error" in message:
+            raise Refused(as_python(message["error"]))
+        return message["result"]
+
+    async def open(self) -> Json:
+        """Agree on the era; what the peer says of itself."""
+        if self.modern:
+            return await self.ask("server/discover")
+        offer = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": OURSELVES}
+        welcome = await self.ask("initialize", offer)
+        await self._say({"method": "notifications/initialized"})
+        return welcome
+
+    async def tools(self) -> list[Json]:
+        """Every definition, through all pages."""
+        found: list[Json] = []
+        params: Json = {}
+        while True:
+            page = await self.ask("tools/list", params)
+            found += page["tools"]
+            if not page.get("nextCursor"):
+                return found
+            params = {"cursor": page["nextCursor"]}
+
+    async def call(self, tool: str, arguments: Json, *, token: str = "") -> Json:
+        """The result; with a token the progress notices are kept."""
+        meta = {"_meta": {"progressToken": token}} if token else {}
+        return await self.ask("tools/call", {"name": tool, "arguments": arguments, **meta})
+
+    async def call_and_take_back(self, tool: str, arguments: Json) -> int:
+        """Begin a call, and cancel it at once; its number."""
+        self._last += 1
+        params = self._stamped({"name": tool, "arguments": arguments})
+        await self._say({"id": self._last, "method": "tools/call", "params": params})
+        taken_back = {"requestId": self._last, "reason": "changed my mind"}
+        await self._say({"method": "notifications/cancelled", "params": taken_back})
+        return self._last
+
+    def progress(self, token: str) -> list[int]:
+        """How far the call with this token said it was, each time."""
+        params = [as_python(notice["params"]) for notice in self.notices if "params" in notice]
+        return [p["progress"] for p in params if p.get("progressToken") == token]
+
+    def _stamped(self, params: Json) -> Json:
+        if not self.modern:
+            return params
+        return {**params, "_meta": {**params.get("_meta", {}), **STAMP}}
+
+    async def _take_aside(self, message: Json) -> None:
+        if "id" in message and "method" in message:  # it asks us; we have declared nothing
+            error = {"code": -32601, "message": "Method not found"}
+            await self._say({"id": as_python(message["id"]), "error": error})
+        else:
+            self.notices.append(message)
+
+    async def _say(self, message: Json) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        await self.process.stdin.drain()
+
+    async def _hear(self) -> Json:
+        assert self.process.stdout is not None
+        line = await self.process.stdout.readline()
+        assert line, "the peer has hung up"
+        return exact(line)
+
+    async def leave(self) -> float:
+        """Close its input and wait for its end; the seconds that it took."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        since = time.monotonic()
+        self.process.stdin.close()
+        async with asyncio.timeout(LEAVING):
+            await self.process.stdout.read()
+            await self.process.wait()
+        return time.monotonic() - since
+
+
+@asynccontextmanager
+async def running(
+    argv: Sequence[str | Path], folder: Path, *, modern: bool, env: Json | None = None
+) -> AsyncGenerator[Peer]:
+    """A started and opened peer. It is ended with the block if it has not left by itself."""
+    with (folder / "stderr").open("w+b") as complaints:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=complaints,
+            limit=LINE,
+            env={**os.environ, **(env or {})},
+        )
+        try:
+            peer = Peer(process, modern=modern)
+            await peer.open()
+            yield peer
+        finally:
+            complaints.seek(0)
+            print(complaints.read().decode("utf-8", "replace"))  # shown with a failed test
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
+
+
+@asynccontextmanager
+async def workbench(
+    folder: Path, servers: dict[str, Json], *, modern: bool, tools: str, mark: str
+) -> AsyncGenerator[Peer]:
+    """The real command with these servers in a toolbox `peers`; it must end well, and alone."""
+    config = write_config(folder, servers, tools=tools, mark=mark)
+    command = [sys.executable, "-m", "mcp_workbench", "serve", "--config", config]
+    async with running(command, folder, modern=modern, env={MARK: mark}) as host:
+        yield host
+        await host.leave()
+        assert host.process.returncode == 0
+    assert_all_gone(mark)
+
+
+def write_config(folder: Path, servers: dict[str, Json], *, tools: str, mark: str) -> Path:
+    marked = {
+        name: {**server, "env": {**server.get("env", {}), MARK: mark}}
+        for name, server in servers.items()
+    }
+    config = folder / "workbench-config.json"
+    toolboxes = {"peers": {"description": "Real servers", "mcpServers": marked}}
+    config.write_text(json.dumps({"toolMode": tools, "toolboxes": toolboxes}))
+    return config
+
+
+def alive(mark: str) -> dict[int, str]:
+    """The living processes that carry this mark, with their command lines."""
+    sought = f"{MARK}={mark}".encode()
+    found: dict[int, str] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if sought in (process / "environ").read_bytes().split(b"\0"):
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found[int(process.name)] = command
+        except OSError:
+            continue  # it has ended, or is somebody else's
+    return found
+
+
+def assert_all_gone(mark: str, seconds: float = 1.0) -> None:
+    """The workbench has ended, so its servers have: what was killed may still be leaving."""
+    until = time.monotonic() + seconds
+    while (left := alive(mark)) and time.monotonic() < until:
+        time.sleep(0.02)
+    for process in left:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    assert left == {}
+
+
+def exact(text: str | bytes) -> Any:
+    """JSON in which 1, 1.0 and true are three different things."""
+
+    def number(spelled: str) -> tuple[str, str]:
+        return ("number", spelled)
+
+    return json.loads(text, parse_int=number, parse_float=number)
+
+
+def as_python(value: Any) -> Any:
+    """Numbers as Python has them."""
+    match value:
+        case ("number", str(spelled)):
+            return json.loads(spelled)
+        case dict():
+            return {key: as_python(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        case list():
+            return [as_python(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return value
