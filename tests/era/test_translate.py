@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.era.translate import (
     Members,
     Pair,
@@ -33,9 +35,15 @@ members = st.dictionaries(
 )
 
 
-def call(pair: Pair, **params: Any) -> dict[str, Any]:
-    given_members: Members = {key: raw(value) for key, value in params.items()}
-    return json.loads(params_for(pair, b'"echo"', given_members, 7, OURS))
+def sent(pair: Pair, params: Members, meta: Members | None = None) -> bytes:
+    """The parameters of a call of `echo`, our seventh request."""
+    call = ToolCall(ToolIdentifier("a", "b", "echo"), params, meta or {}, pair.modern_host)
+    return params_for(pair, b'"echo"', call, 7, OURS)
+
+
+def called(pair: Pair, meta: dict[str, Any] | None = None, **params: Any) -> dict[str, Any]:
+    given_members = {key: raw(value) for key, value in {"arguments": {}, **params}.items()}
+    return json.loads(sent(pair, given_members, {k: raw(v) for k, v in (meta or {}).items()}))
 
 
 # Requests
@@ -45,31 +53,22 @@ def call(pair: Pair, **params: Any) -> dict[str, Any]:
 def test_arguments_travel_byte_for_byte(pair: Pair) -> None:
     arguments = b'{ "a":1.0,"a":2, "big":12345678901234567890,"e":"\\u00e9" }'
 
-    sent = params_for(pair, b'"t"', {"arguments": msgspec.Raw(arguments)}, 1, OURS)
-
-    assert arguments in sent
+    assert arguments in sent(pair, {"arguments": msgspec.Raw(arguments)})
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_members_that_we_do_not_know_travel_too(pair: Pair) -> None:
-    assert call(pair, arguments={}, task={"ttl": 5})["task"] == {"ttl": 5}
+    assert called(pair, task={"ttl": 5})["task"] == {"ttl": 5}
 
 
-def test_a_call_without_arguments_has_empty_ones() -> None:
-    assert call(LL) == {"name": "echo", "arguments": {}}
-
-
-def test_the_name_is_ours_and_can_not_be_overruled() -> None:
-    sent = params_for(LL, b'"echo"', {"name": raw("evil"), "arguments": raw({})}, 1, OURS)
-
-    assert sent.count(b'"name"') == 1
-    assert json.loads(sent)["name"] == "echo"
+def test_between_legacy_ends_nothing_is_added() -> None:
+    assert sent(LL, {"arguments": raw({})}) == b'{"name":"echo","arguments":{}}'
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("token", [0, "t", 12345678901234567890, "é\n"])
 def test_the_host_s_progress_token_stays_here(pair: Pair, token: Any) -> None:
-    meta = call(pair, _meta={"progressToken": token, "vendor/x": 1})["_meta"]
+    meta = called(pair, {"progressToken": token, "vendor/x": 1})["_meta"]
 
     assert meta["progressToken"] == 7
     assert meta["vendor/x"] == 1
@@ -77,14 +76,14 @@ def test_the_host_s_progress_token_stays_here(pair: Pair, token: Any) -> None:
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_no_progress_is_asked_for_where_the_host_did_not(pair: Pair) -> None:
-    assert "progressToken" not in call(pair, arguments={}).get("_meta", {})
+    assert "progressToken" not in called(pair).get("_meta", {})
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_vendor_keys_and_traces_pass(pair: Pair) -> None:
     vendor = {"traceparent": "00-1-2-01", "com.example/x": [1, None]}
 
-    meta = call(pair, _meta=vendor)["_meta"]
+    meta = called(pair, vendor)["_meta"]
 
     assert {key: meta[key] for key in vendor} == vendor
 
@@ -98,13 +97,13 @@ HOST_STAMP = {
 
 
 def test_a_legacy_server_sees_nothing_of_the_modern_envelope() -> None:
-    assert "_meta" not in call(ML, arguments={}, _meta=HOST_STAMP)
-    assert call(ML, _meta={**HOST_STAMP, PREFIX + "new": 1, "v": 1})["_meta"] == {"v": 1}
+    assert called(ML, HOST_STAMP).get("_meta", {}) == {}
+    assert called(ML, {**HOST_STAMP, PREFIX + "new": 1, "v": 1})["_meta"] == {"v": 1}
 
 
 @pytest.mark.parametrize("pair", [LM, MM])
 def test_a_modern_server_sees_our_own_envelope(pair: Pair) -> None:
-    meta = call(pair, _meta=HOST_STAMP if pair.modern_host else {})["_meta"]
+    meta = called(pair, HOST_STAMP if pair.modern_host else {})["_meta"]
 
     assert meta == {
         PREFIX + "protocolVersion": "2026-07-28",
@@ -116,8 +115,7 @@ def test_a_modern_server_sees_our_own_envelope(pair: Pair) -> None:
 def test_between_legacy_ends_meta_stays_as_it_is() -> None:
     meta = {PREFIX + "related-task": {"taskId": "a"}, "x": 1}
 
-    assert call(LL, _meta=meta)["_meta"] == meta
-    assert "_meta" not in call(LL, arguments={})
+    assert called(LL, meta)["_meta"] == meta
 
 
 # Results
@@ -199,7 +197,7 @@ def test_a_result_of_the_wrong_shape_is_the_host_s_to_judge(pair: Pair, odd: byt
 def test_a_notice_gets_the_host_s_token_and_keeps_the_rest() -> None:
     notice = msgspec.Raw(b'{"progressToken":7,"progress":1.0,"total":1E+2,"x":[null]}')
 
-    told = with_token(notice, b'"h\\u00e9"')
+    told = with_token(notice, msgspec.Raw(b'"h\\u00e9"'))
 
     assert told == b'{"progressToken":"h\\u00e9","progress":1.0,"total":1E+2,"x":[null]}'
     assert token_of(notice) == 7

@@ -1,12 +1,13 @@
 """The same lines come out however the bytes arrive."""
 
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_workbench.wire.frames import LineFramer, Oversize
+from mcp_workbench.wire.frames import LineFramer
 
 pieces = st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b" ", b"{}", b'{"a":1}', b"\xc3\xa9", b"x"]))
 
@@ -14,7 +15,8 @@ pieces = st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b" ", b"{}", b'{"a":1}
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     """`data` in chunks that end at these places."""
     ends = sorted({place % (len(data) + 1) for place in places} | {len(data)})
-    return [data[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+    chunks = [data[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+    return [chunk for chunk in chunks if chunk]  # a loop never delivers nothing
 
 
 def fed(chunks: list[bytes], limit: int = 1 << 20) -> list[bytes]:
@@ -54,44 +56,56 @@ def test_blank_lines_are_left_out(blank: bytes) -> None:
     assert fed([blank, b"{}\n"]) == [b"{}"]
 
 
-def test_an_unfinished_line_is_held_and_counted() -> None:
+def test_an_unfinished_line_is_held() -> None:
     framer = LineFramer(100)
 
     assert list(framer.feed(b"{}\nabc")) == [b"{}"]
-    assert framer.unfinished == 3
     assert list(framer.feed(b"d\n")) == [b"abcd"]
-    assert framer.unfinished == 0
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.lists(st.integers(0, 100)))
 def test_a_line_passes_up_to_the_cap_and_not_beyond(
     size: int, limit: int, places: list[int]
 ) -> None:
-    chunks = cut(b"x" * size + b"\n", places)
+    framer = LineFramer(limit)
 
-    if size <= limit:
-        assert fed(chunks, limit) == [b"x" * size]
-    else:
-        with pytest.raises(Oversize, match=f"larger than {limit} bytes"):
-            fed(chunks, limit)
+    lines = [line for chunk in cut(b"x" * size + b"\n", places) for line in framer.feed(chunk)]
+
+    assert lines == ([b"x" * size] if size <= limit else [])
+    assert (framer.take_overflow() is not None) == (size > limit)
+    assert framer.take_overflow() is None  # told once
 
 
-def test_a_line_without_end_is_freed_at_the_cap() -> None:
+@given(st.lists(st.sampled_from([b"a", b"bb", b"x" * 30]), max_size=8), st.lists(st.integers(0, 300)))
+def test_only_a_line_that_is_too_large_is_lost(lines: list[bytes], places: list[int]) -> None:
     framer = LineFramer(10)
+    data = b"".join(line + b"\n" for line in lines)
 
-    with pytest.raises(Oversize):
-        framer.feed(b"x" * 11)
+    found = [line for chunk in cut(data, places) for line in framer.feed(chunk)]
 
-    assert framer.unfinished == 0
+    assert found == [line for line in lines if len(line) <= 10]
 
 
 def test_the_rest_of_a_line_that_is_too_large_is_no_line() -> None:
     framer = LineFramer(10)
 
-    with pytest.raises(Oversize):
-        framer.feed(b"x" * 11)
-
+    assert list(framer.feed(b'{"id":5,"xxx')) == []
+    assert framer.take_overflow() == b'{"id":5,"xxx'
     assert list(framer.feed(b'","id":1}\n{}\n')) == [b"{}"]
+    assert framer.take_overflow() is None
+
+
+def test_a_line_without_end_is_not_kept_beyond_the_cap() -> None:
+    framer = LineFramer(1 << 20)
+    chunk = b"x" * (1 << 18)
+
+    tracemalloc.start()
+    for _ in range(100):
+        assert list(framer.feed(bytes(chunk) + b"x")) == []
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert held < 2 << 20
 
 
 def test_a_long_line_costs_linear_time() -> None:

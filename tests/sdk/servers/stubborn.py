@@ -11,7 +11,11 @@ from typing import Any
 TOOL = {"name": "stay", "inputSchema": {"type": "object"}}
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
+def say(message: dict[str, Any]) -> None:
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any] | None:
     match request["method"]:
         case "initialize":
             result: dict[str, Any] = {
@@ -21,8 +25,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             }
         case "tools/list":
             result = {"tools": [TOOL]}
-        case "tools/call":
-            result = {"content": [{"type": "text", "text": "staying"}]}
+        case "tools/call":  # says that it has begun, and no more
+            token = request["params"]["_meta"]["progressToken"]
+            params = {"progressToken": token, "progress": 0}
+            say({"method": "notifications/progress", "params": params})
+            return None
         case method:
             return {"error": {"code": -32601, "message": f"Method not found: {method}"}}
     return {"result": result}

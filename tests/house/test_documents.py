@@ -1,0 +1,176 @@
+"""The documents are true: versions, the tree, the code blocks, the commands."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mcp_workbench import __version__
+from mcp_workbench.config.embedded import demo_snapshot
+from mcp_workbench.core.spec import StdioCommand
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "mcp_workbench"
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "AGENTS.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+COMMAND = [sys.executable, "-m", "mcp_workbench"]
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def demo_file(folder: Path) -> Path:
+    """The demo toolbox as a configuration file, for examples that name one."""
+    servers = {
+        name: {"command": spec.target.command, "args": list(spec.target.args)}
+        for name, spec in demo_snapshot().toolboxes["demo"].servers.items()
+        if isinstance(spec.target, StdioCommand)
+    }
+    file = folder / "workbench-config.json"
+    file.write_bytes(msgspec.json.encode({"toolboxes": {"demo": {"mcpServers": servers}}}))
+    return file
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    told = subprocess.run([*COMMAND, "version"], capture_output=True, text=True, check=True).stdout
+
+    assert __version__ == "0.11.0"
+    assert importlib.metadata.version("mcp-workbench-gateway") == __version__
+    assert told == f"mcp-workbench {__version__}\n"
+    assert f"## [{__version__}]" in read("CHANGELOG.md")
+
+
+def test_the_changelog_marks_both_incompatible_changes_with_before_and_after() -> None:
+    sections = {
+        part.split("]")[0]: part
+        for part in read("CHANGELOG.md").split("\n## [")
+        if "incompatible" in part
+    }
+
+    assert {"0.11.0", "0.5.0"} <= set(sections)
+    old_and_new = re.findall(r"\| `\w+__[a-z]+_\w+` \| `\w+__[a-z]+__\w+` \|", sections["0.5.0"])
+    assert len(old_and_new) >= 3
+    assert '"tool_name"' in sections["0.11.0"]
+    assert '{"tool": {"toolbox"' in sections["0.11.0"]
+
+
+def test_the_naming_convention_stands_where_contributors_look() -> None:
+    for name in ("docs/architecture.md", "AGENTS.md"):
+        section = read(name).split("## Tool Naming Convention")[1]
+        assert "dev__filesystem__read_file" in section
+        assert '"toolbox": "dev", "server": "filesystem", "tool": "read_file"' in section
+    assert "AGENTS.md" in read("CLAUDE.md")
+
+
+def test_the_tree_in_the_architecture_is_the_tree() -> None:
+    drawn = read("docs/architecture.md").split("```text\nsrc/mcp_workbench/\n")[1].split("```")[0]
+    names: set[str] = set()
+    folder = ""
+    for line in drawn.splitlines():
+        found = re.match(r"(?P<depth>[│ ]*)[├└]── (?P<name>\S+)", line)
+        assert found, line
+        if not found["depth"]:
+            folder = found["name"] if found["name"].endswith("/") else ""
+            names.add(found["name"])
+        else:
+            names.add(folder + found["name"])
+    detailed = {name.split("/")[0] for name in names if "/" in name.rstrip("/")}
+    real = {file.name for file in SOURCE.glob("*.py")}
+    real |= {f"{item.name}/" for item in SOURCE.iterdir() if (item / "__init__.py").exists()}
+    for room in detailed:
+        real |= {
+            f"{room}/{f.name}" for f in (SOURCE / room).glob("*.py") if f.name != "__init__.py"
+        }
+
+    assert names == real
+
+
+def test_every_link_between_the_documents_leads_somewhere() -> None:
+    missing = [
+        f"{file.name}: {target}"
+        for file in DOCUMENTS
+        for target in re.findall(r"\]\((?!http|#)([^)#]+)", file.read_text("utf-8"))
+        if not (file.parent / target).exists()
+    ]
+
+    assert missing == []
+
+
+def blocks(language: str) -> Iterator[tuple[str, str]]:
+    for file in DOCUMENTS:
+        text = file.read_text("utf-8")
+        for found in re.finditer(rf"^ *```{language}\n(.*?)^ *```", text, re.M | re.S):
+            line = text.count("\n", 0, found.start()) + 1
+            yield f"{file.relative_to(ROOT)}:{line}", found[1]
+
+
+@pytest.mark.parametrize("code", [pytest.param(c, id=w) for w, c in blocks("python")])
+def test_python_in_the_documents_runs_against_the_demo(code: str, tmp_path: Path) -> None:
+    demo_file(tmp_path)
+
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=30
+    )
+
+    assert ran.stderr == ""
+    assert ran.returncode == 0
+
+
+def commands_shown() -> set[str]:
+    """Every `mcp-workbench …` in the documents, in running text and in blocks."""
+    whole = "\n".join(re.sub(r"\s*\n\s*", " ", f.read_text("utf-8")) for f in DOCUMENTS)
+    shown = re.findall(r"`(mcp-workbench(?: [^`]+)?)`", whole)
+    shown += re.findall(r"\$ (mcp-workbench[^\n#]*)", "\n".join(b for _, b in blocks("console")))
+    return {" ".join(command.split()) for command in shown}
+
+
+# What stands for something, and with what a test can fill it.
+FILLED = {
+    "CODE": "WB-CONF-021",
+    " PATH": " workbench-config.json",
+    "home/time/get_current_time timezone=Europe/Paris": "demo/basics/add a:=2 b:=3",
+}
+
+
+@pytest.mark.parametrize("command", sorted(commands_shown() - {"mcp-workbench"}))
+def test_a_command_in_the_documents_runs(command: str, tmp_path: Path) -> None:
+    demo_file(tmp_path)
+    for placeholder, real in FILLED.items():
+        command = command.replace(placeholder, real)
+
+    ran = subprocess.run(
+        [*COMMAND, *shlex.split(command)[1:]],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (ran.returncode, ran.stderr if ran.returncode else "") == (0, "")
+
+
+def test_every_target_in_the_documents_is_one_of_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.M))
+    shown = {
+        t for f in DOCUMENTS for t in re.findall(r"(?:`|\$ )make ([a-z-]+)", f.read_text("utf-8"))
+    }
+
+    assert shown <= targets
+    assert {"run", "test"} <= shown
+
+
+def test_the_pins_are_names_and_versions_only() -> None:
+    for line in read("constraints.txt").splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!_-]+", line), line

@@ -1,0 +1,200 @@
+"""Pipes: what was sent arrives whole and in order, however slow the reader."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mcp_workbench.wire import stdio
+from mcp_workbench.wire.stdio import FileWriter, PipeWriter, is_pipe, open_reader, open_writer
+from tests.makers import open_fds
+
+LIMIT = 15.0
+FRAMES = [b"%d " % index + b"x" * size + b"\n" for index, size in enumerate([1, 5, 70_000, 300_000, 2])]
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    before = open_fds()
+    yield os.pipe()
+    assert open_fds() <= before + 2  # pytest's capture and the loop come and go; a leak repeats
+
+
+class Reader:
+    """Collects what arrives, and can be awaited."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.ended = asyncio.Event()
+
+    async def open(self, fd: int) -> asyncio.ReadTransport:
+        return await open_reader(fd, self.data.extend, self.ended.set)
+
+
+async def test_frames_arrive_whole_and_in_order(pipe: tuple[int, int]) -> None:
+    reader, writer = Reader(), PipeWriter(pipe[1])
+    async with asyncio.timeout(LIMIT):
+        await reader.open(pipe[0])
+        for _ in range(5):
+            for frame in FRAMES:
+                writer.send(frame)
+            await asyncio.sleep(0)
+        await writer.flushed(LIMIT)
+        await reader.ended.wait()
+
+    assert bytes(reader.data) == b"".join(FRAMES) * 5
+
+
+async def test_what_a_full_pipe_can_not_take_is_the_backlog(pipe: tuple[int, int]) -> None:
+    reader, writer = Reader(), PipeWriter(pipe[1])
+    frame = b"y" * 500_000
+
+    async with asyncio.timeout(LIMIT):
+        for _ in range(4):
+            writer.send(frame)
+        await asyncio.sleep(0)
+        assert 1_000_000 < writer.backlog < 2_000_000
+
+        await reader.open(pipe[0])
+        await writer.flushed(LIMIT)
+        await reader.ended.wait()
+
+    assert bytes(reader.data) == frame * 4
+    assert writer.backlog == 0
+
+
+async def test_flushing_loses_nothing_to_a_reader_that_is_late(pipe: tuple[int, int]) -> None:
+    writer = PipeWriter(pipe[1])
+    for frame in FRAMES * 3:
+        writer.send(frame)
+
+    async with asyncio.timeout(LIMIT):
+        flushing = asyncio.get_running_loop().create_task(writer.flushed(LIMIT))
+        await asyncio.sleep(0.01)  # it waits: nobody has read yet
+        reader = Reader()
+        await reader.open(pipe[0])
+        await flushing
+        await reader.ended.wait()
+
+    assert bytes(reader.data) == b"".join(FRAMES) * 3
+
+
+async def test_flushing_gives_up_on_a_reader_that_never_reads(pipe: tuple[int, int]) -> None:
+    writer = PipeWriter(pipe[1])
+    writer.send(b"z" * 1_000_000)
+
+    async with asyncio.timeout(LIMIT):
+        await writer.flushed(0.05)
+
+    os.set_blocking(pipe[0], False)
+    while os.read(pipe[0], 1 << 20):
+        pass  # ends: our side is closed
+    os.close(pipe[0])
+
+
+async def test_writing_to_a_reader_that_is_gone_raises_nothing(pipe: tuple[int, int]) -> None:
+    writer = PipeWriter(pipe[1])
+    os.close(pipe[0])
+
+    async with asyncio.timeout(LIMIT):
+        for _ in range(20):
+            writer.send(b"x" * 100_000)
+            await asyncio.sleep(0)
+        await writer.flushed(1)
+
+
+async def test_a_reader_that_leaves_in_the_middle_raises_nothing(pipe: tuple[int, int]) -> None:
+    writer = PipeWriter(pipe[1])
+    async with asyncio.timeout(LIMIT):
+        for _ in range(10):
+            writer.send(b"x" * 100_000)
+        await asyncio.sleep(0)
+        os.close(pipe[0])
+        for _ in range(10):
+            writer.send(b"x" * 100_000)
+            await asyncio.sleep(0)
+        await writer.flushed(1)
+
+
+async def test_pressure_is_told_once_when_it_rises_and_once_when_it_is_gone(
+    pipe: tuple[int, int],
+) -> None:
+    told: list[bool] = []
+    reader, writer = Reader(), PipeWriter(pipe[1])
+    writer.on_pressure(told.append)
+
+    async with asyncio.timeout(LIMIT):
+        writer.send(b"small\n")
+        await asyncio.sleep(0)
+        assert told == []
+        for _ in range(6):
+            writer.send(b"x" * 500_000)
+        await asyncio.sleep(0)
+        assert told == [True]
+
+        await reader.open(pipe[0])
+        await writer.flushed(LIMIT)
+
+    assert told == [True, False]
+
+
+async def test_the_end_of_a_pipe_is_told_after_its_last_bytes(pipe: tuple[int, int]) -> None:
+    order: list[object] = []
+    ended = asyncio.Event()
+
+    def end() -> None:
+        order.append("end")
+        ended.set()
+
+    os.write(pipe[1], b"last words")
+    os.close(pipe[1])
+    async with asyncio.timeout(LIMIT):
+        await open_reader(pipe[0], order.append, end)
+        await ended.wait()
+
+    assert order == [b"last words", "end"]
+
+
+async def test_a_file_is_no_pipe_and_is_read_and_written_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a\n" * 300_000)
+    got, ended = bytearray(), asyncio.Event()
+    source, target = os.open(path, os.O_RDONLY), os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY)
+
+    assert not is_pipe(source)
+    writer = open_writer(target)
+    assert isinstance(writer, FileWriter)
+    async with asyncio.timeout(LIMIT):
+        await stdio.pump_file(source, got.extend, ended.set)
+        writer.send(b"one\n")
+        writer.send(b"two\n")
+        await writer.flushed(1)
+
+    os.close(source)
+    assert ended.is_set()
+    assert bytes(got) == path.read_bytes()
+    assert (tmp_path / "out").read_bytes() == b"one\ntwo\n"
+
+
+CLAIM = """
+import os, sys
+from mcp_workbench.wire.stdio import claim_standard_streams
+own_in, own_out = claim_standard_streams()
+print("stray")
+os.write(1, b"also stray\\n")
+assert os.read(0, 10) == b""
+os.write(own_out, os.read(own_in, 100))
+"""
+
+
+def test_after_claiming_a_stray_print_goes_to_stderr_and_stdin_is_empty() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CLAIM], input=b"wire", capture_output=True, timeout=LIMIT, check=True
+    )
+
+    assert done.stdout == b"wire"
+    assert sorted(done.stderr.split(b"\n")) == [b"", b"also stray", b"stray"]
