@@ -34,8 +34,7 @@ $(VENV)/.peers: $(VENV)/.dev tests/peers/package.json
 	@echo "preparing peers (once) ..." >&2
 	@$(PIP) -e ".[dev,peers]" -c constraints.txt
 	@if command -v npm >/dev/null; then mkdir -p $(NODE) && cp tests/peers/package.json $(NODE)/ && \
-	  cd $(NODE) && npm install --silent --no-audit --no-fund --no-package-lock; fi
-	@touch $@
+	  (cd $(NODE) && npm install --silent --no-audit --no-fund --no-package-lock) && touch $@; fi
 
 run: $(VENV)/.run ## the main job on the embedded default: a guided session with the demo toolbox
 	@$(BIN)/mcp-workbench tour

@@ -31,7 +31,9 @@ def argv(*flags: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", str(FIXTURE), *flags)
 
 
-def spec(server: str, *flags: str, toolbox: str = "dev", env: Any = (), **wishes: Any) -> ServerSpec:
+def spec(
+    server: str, *flags: str, toolbox: str = "dev", env: Any = (), **wishes: Any
+) -> ServerSpec:
     """A server that is the fixture with these flags; legacy unless they or `era` say otherwise."""
     command, *args = argv(*flags)
     wishes.setdefault("era", "legacy")
@@ -39,7 +41,9 @@ def spec(server: str, *flags: str, toolbox: str = "dev", env: Any = (), **wishes
     return ServerSpec(ServerAddress(toolbox, server), target, **wishes)
 
 
-def snapshot(*specs: ServerSpec, mode: ToolMode = "proxy", limits: Limits | None = None) -> Snapshot:
+def snapshot(
+    *specs: ServerSpec, mode: ToolMode = "proxy", limits: Limits | None = None
+) -> Snapshot:
     """A configuration with these servers, each in the toolbox that it names."""
     boxes: dict[str, dict[str, ServerSpec]] = {}
     for one in specs:

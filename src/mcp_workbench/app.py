@@ -51,7 +51,7 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
         channel = stdio.open_writer(own_out)
         channel.on_pressure(workbench.hold)
         session = HostSession(workbench, channel, requests, opened)
-        await _listen(own_in, session, end, requests)
+        _listen(own_in, session, end, requests)
         await end.host_left.wait()
         await _drain(session, end)
     await channel.flushed(FLUSH)
@@ -81,9 +81,9 @@ class _End:
         self.host_left.set()
 
 
-async def _listen(fd: int, session: HostSession, end: _End, scope: TaskScope) -> None:
+def _listen(fd: int, session: HostSession, end: _End, scope: TaskScope) -> None:
     if stdio.is_pipe(fd):
-        await stdio.open_reader(fd, session.receive, end.host_left.set)
+        stdio.PipeReader(fd, session.receive, end.host_left.set)
     else:
         scope.start(stdio.pump_file(fd, session.receive, end.host_left.set), "standard input")
 

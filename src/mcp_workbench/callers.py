@@ -14,7 +14,7 @@ from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.conversation import Loss
 from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.translate import Pair, Unanswerable, result_for
+from mcp_workbench.era.translate import PAIRS, Unanswerable, result_for
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 
@@ -46,7 +46,7 @@ class Caller:
             self.answered(answer.result)
             return
         try:
-            result = result_for(Pair(self.call.modern_host, modern_server), answer.result, STAMPS)
+            result = result_for(PAIRS[self.call.modern_host, modern_server], answer.result, STAMPS)
         except Unanswerable as error:
             self.lost(Loss("protocol_error", str(error)))
             return

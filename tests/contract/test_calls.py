@@ -106,7 +106,9 @@ def test_a_carriage_return_can_not_smuggle_a_second_message(legacy: RawHost) -> 
     """JSON may hold line breaks between tokens, and some readers end a line at each of them."""
     hidden = b'\r{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{"name":"die"}}\r'
     wish = b'{"tool":{"toolbox":"dev","server":"a","tool":"echo"},"arguments":{"x":[' + hidden
-    start = b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"use_tool","arguments":'
+    start = (
+        b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"use_tool","arguments":'
+    )
 
     legacy.write(start + wish)
     legacy.wait_until_read()
@@ -202,7 +204,8 @@ def test_progress_comes_in_order_with_the_host_s_own_token(
 
 def test_equal_tokens_of_two_calls_do_not_meet(legacy: RawHost) -> None:
     ids = [
-        legacy.begin_use("a", "progress", {"n": n}, _meta={"progressToken": f"t{n}"}) for n in (3, 5)
+        legacy.begin_use("a", "progress", {"n": n}, _meta={"progressToken": f"t{n}"})
+        for n in (3, 5)
     ]
     for id in ids:
         legacy.answer(id)

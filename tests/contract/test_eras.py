@@ -12,7 +12,9 @@ from tests.rawhost import ENVELOPE, META, MODERN, RawHost
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 SERVERS: dict[str, Any] = {
-    **{f"rev{index}": entry(f"rev={revision}", era="auto") for index, revision in enumerate(LEGACY)},
+    **{
+        f"rev{index}": entry(f"rev={revision}", era="auto") for index, revision in enumerate(LEGACY)
+    },
     "modern": entry("modern", era="auto"),
     "dual": entry("dual", era="auto"),
     "pinned_legacy": entry("dual", era="legacy"),
@@ -43,7 +45,10 @@ def test_every_pair_lists_and_calls(host: RawHost, server: str) -> None:
     tools = host.open()["tools"]
     result = host.use(server, "echo", {"n": 1}, _meta={"vendor/x": 1})
 
-    assert [tool["name"] for tool in tools if tool["source_server"] == server][:2] == ["echo", "hang"]
+    assert [tool["name"] for tool in tools if tool["source_server"] == server][:2] == [
+        "echo",
+        "hang",
+    ]
     heard = said(result)
     assert (heard["name"], heard["arguments"]) == ("echo", {"n": 1})
     assert heard["_meta"]["vendor/x"] == 1
@@ -257,7 +262,9 @@ def test_ping_is_answered_in_legacy_and_unknown_in_modern(config: Path) -> None:
         assert host.error("ping")["code"] == -32601
 
 
-@pytest.mark.parametrize("method", ["prompts/list", "resources/list", "logging/setLevel", "no/such"])
+@pytest.mark.parametrize(
+    "method", ["prompts/list", "resources/list", "logging/setLevel", "no/such"]
+)
 def test_a_method_that_we_do_not_offer_is_not_found(config: Path, method: str) -> None:
     for modern in (False, True):
         with RawHost(config, modern=modern) as host:
@@ -281,7 +288,9 @@ def test_a_server_s_questions_are_refused_and_its_pings_answered(host: RawHost) 
 
 
 def test_a_batch_is_taken_apart_where_the_revision_knows_it(config: Path) -> None:
-    batch = b'[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","id":"b","method":"ping"}]\n'
+    batch = (
+        b'[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","id":"b","method":"ping"}]\n'
+    )
     with RawHost(config) as host:
         host.initialize("2025-03-26")
         host.write(batch)

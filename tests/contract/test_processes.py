@@ -88,9 +88,7 @@ def test_a_slow_starter_holds_nobody_and_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["hang", "hang_list"])
-def test_a_mute_server_holds_nobody_and_is_given_up(
-    tmp_path: Path, pids: Path, flag: str
-) -> None:
+def test_a_mute_server_holds_nobody_and_is_given_up(tmp_path: Path, pids: Path, flag: str) -> None:
     servers = {"mute": noted(pids, flag, connectTimeout=0.5), "good": entry()}
     with RawHost(config_file(tmp_path, servers)) as host:
         host.initialize()

@@ -39,7 +39,9 @@ from mcp_workbench.core.names import ToolIdentifier
         ),
     ],
 )
-def test_the_seed_s_examples_are_worded_exactly(error: WorkbenchError, text: str, code: str) -> None:
+def test_the_seed_s_examples_are_worded_exactly(
+    error: WorkbenchError, text: str, code: str
+) -> None:
     assert str(error) == text
     assert error.message == text
     assert error.code == code

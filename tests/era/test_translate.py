@@ -27,7 +27,9 @@ OURS = stamps({"name": "w", "version": "1"})
 PREFIX = "io.modelcontextprotocol/"
 LL, LM, ML, MM = Pair(False, False), Pair(False, True), Pair(True, False), Pair(True, True)
 PAIRS = [LL, LM, ML, MM]
-ODD = b'{"content":[{"type":"new","n":1.0}],"x":1E+2,"y":12345678901234567890,"z":null,"s":"\\u00e9"}'
+ODD = (
+    b'{"content":[{"type":"new","n":1.0}],"x":1E+2,"y":12345678901234567890,"z":null,"s":"\\u00e9"}'
+)
 
 members = st.dictionaries(
     st.text().filter(lambda key: key not in ("_meta", "resultType", "ttlMs", "cacheScope")),

@@ -136,17 +136,15 @@ async def test_an_entry_pinned_to_an_era_does_not_speak_for_another_with_the_sam
             assert (about.structured_content or {})["era"] == ERA[server]
 
 
-async def abandon(
-    host: Client, server: str, tool: str, arguments: Json, begun: anyio.Event
-) -> None:
+async def abandon(host: Client, wish: tuple[str, Json], begun: anyio.Event) -> None:
     """Call, and wait for an answer that will not come before the host leaves."""
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         begun.set()
 
-    name, wish = by_identifier(server, tool, arguments)
+    name, arguments = wish
     with pytest.raises(MCPError, match="Connection closed"):
-        await host.call_tool(name, wish, progress_callback=note)
+        await host.call_tool(name, arguments, progress_callback=note)
 
 
 @hosts
@@ -154,7 +152,7 @@ async def test_a_host_may_leave_in_the_middle_of_a_call(tmp_path: Path, mode: st
     async with anyio.create_task_group() as calls:
         async with workbench(tmp_path, both_eras(), mode=mode) as host:
             begun = anyio.Event()
-            calls.start_soon(abandon, host, NEW, "wait", {"key": "never"}, begun)
+            calls.start_soon(abandon, host, by_identifier(NEW, "wait", {"key": "never"}), begun)
             with anyio.fail_after(PATIENCE):
                 await begun.wait()
             since = time.monotonic()
@@ -190,7 +188,7 @@ async def test_a_server_that_refuses_to_leave_is_gone_even_if_a_call_was_under_w
     async with anyio.create_task_group() as calls:
         async with workbench(tmp_path, STUBBORN, mode=LEGACY) as host:
             begun = anyio.Event()
-            calls.start_soon(abandon, host, "stubborn", "stay", {}, begun)
+            calls.start_soon(abandon, host, by_identifier("stubborn", "stay"), begun)
             with anyio.fail_after(PATIENCE):
                 await begun.wait()
             since = time.monotonic()

@@ -13,7 +13,11 @@ from mcp_workbench.wire.envelope import Malformed, decode, mend_surrogates, mend
 
 ids = st.integers() | st.text()
 values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=10,
 )
@@ -25,7 +29,9 @@ def test_the_inside_is_kept_byte_for_byte() -> None:
     message = decode(b'{"jsonrpc":"2.0","id":1,"result":' + odd + b"}")
 
     assert bytes(message.result) == odd
-    assert envelope.answer(b"7", message.result) == b'{"jsonrpc":"2.0","id":7,"result":' + odd + b"}\n"
+    assert (
+        envelope.answer(b"7", message.result) == b'{"jsonrpc":"2.0","id":7,"result":' + odd + b"}\n"
+    )
 
 
 @given(ids, values)

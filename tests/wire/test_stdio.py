@@ -14,7 +14,9 @@ from mcp_workbench.wire.stdio import FileWriter, PipeWriter, is_pipe, open_reade
 from tests.makers import open_fds
 
 LIMIT = 15.0
-FRAMES = [b"%d " % index + b"x" * size + b"\n" for index, size in enumerate([1, 5, 70_000, 300_000, 2])]
+FRAMES = [
+    b"%d " % index + b"x" * size + b"\n" for index, size in enumerate([1, 5, 70_000, 300_000, 2])
+]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.era.negotiate import Agreed, Refused, Startover
 from mcp_workbench.era.ourselves import OURSELVES, STAMPS
 from mcp_workbench.era.revision import is_modern
-from mcp_workbench.era.translate import Pair, params_for
+from mcp_workbench.era.translate import PAIRS, params_for
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.child import LAST_WORDS, Child
 from mcp_workbench.wire.envelope import Envelope
@@ -27,9 +27,6 @@ from mcp_workbench.wire.tasks import task_scope
 
 GATHER = 0.1  # seconds: servers announce one change several times
 REFRESH_PAUSE = 1.0  # seconds between two listings, however often a server announces
-
-
-_LEGACY_PAIR = Pair(modern_host=False, modern_server=False)
 
 
 class Connecting(msgspec.Struct, frozen=True):
@@ -64,6 +61,8 @@ class Connection:
     ) -> None:
         self.spec = spec
         self.state: Connecting | Ready | Closed = Connecting(time.monotonic())
+        self.usable = False  # takes calls
+        self.over = False  # or ending: a new connection is needed
         self.catalogue = Catalogue()
         self.complaints: tuple[str, ...] = ()
         self.modern = False
@@ -80,18 +79,11 @@ class Connection:
         self._hung_up = False
         self._listed = 0.0  # when the catalogue was last read
         self._child: Child | None = None
+        self._held = False
         self._filter: ToolFilter | None = None
         self._visible: dict[str, bytes] = {}
 
     # What anyone may ask
-
-    @property
-    def usable(self) -> bool:
-        return isinstance(self.state, Ready)
-
-    @property
-    def over(self) -> bool:
-        return isinstance(self.state, Closed) or self._stopping
 
     async def ready(self) -> None:
         """Wait until it takes calls or is over: read `state` to know which."""
@@ -124,16 +116,14 @@ class Connection:
     def begin(self, call: ToolCall, name: bytes, waiter: Waiter, deadline: float) -> int:
         """Send a call now; it is settled, or lost, later. Returns its number."""
         talk = self.conversation
-        if len(talk.pending) >= self._limits.calls_per_server:
+        if talk.pending.count >= self._limits.calls_per_server:
             raise self._busy(
-                call, f"{len(talk.pending)} calls are in flight (limits.callsPerServer)"
+                call, f"{talk.pending.count} calls are in flight (limits.callsPerServer)"
             )
         if talk.channel.backlog > self._limits.queue_bytes:
             raise self._busy(call, f"{talk.channel.backlog} bytes wait (limits.queueBytes)")
         number = talk.pending.add(waiter, deadline)
-        pair = _LEGACY_PAIR
-        if call.modern_host or self.modern:
-            pair = Pair(call.modern_host, self.modern)
+        pair = PAIRS[call.modern_host, self.modern]
         params = params_for(pair, name, call, number, STAMPS)
         talk.channel.send(envelope.request(number, "tools/call", params))
         return number
@@ -143,7 +133,8 @@ class Connection:
 
     def hold(self, *, held: bool) -> None:
         """Stop listening to it while a host can't keep up, or go on."""
-        if self._child is not None and self.usable:
+        self._held = held
+        if self._child is not None and self.usable:  # one that is being met is heard out
             self._child.hold(held=held)
 
     def expire(self, now: float) -> bool:
@@ -152,7 +143,7 @@ class Connection:
         for number, waiter in pending.overdue(now):
             self.conversation.tell_cancelled(number, "timeout")
             waiter.lost(Loss("timeout", f"timed out after {self.spec.timeout:g} s"))
-        return len(pending) > 0
+        return pending.count > 0
 
     # Its life
 
@@ -176,7 +167,7 @@ class Connection:
 
     def stop(self) -> None:
         """Ask it to end: at once while connecting, politely when ready."""
-        self._stopping = True
+        self._stopping = self.over = True
         self._wake.set()
         if self._task is not None and isinstance(self.state, Connecting):
             self._task.cancel()
@@ -229,6 +220,7 @@ class Connection:
     async def _serve(self, child: Child, agreed: Agreed) -> None:
         since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
         self._settle(Ready(agreed, time.monotonic() - since))
+        child.hold(held=self._held)
         async with task_scope() as chores:
             while not self._stopping:
                 await self._wake.wait()
@@ -254,7 +246,7 @@ class Connection:
         """A reason with what is known of the child's end: status and last complaints."""
         if self._hung_up:
             await child.gone_within(LAST_WORDS)
-        return last_words(what, child.exit_status(), child.stderr, self.spec, self._environ)
+        return last_words(what, child.exit_status(), child.complaints, self.spec, self._environ)
 
     def _too_slow(self) -> str:
         return f"it did not start within {self.spec.connect_timeout:g} s (connectTimeout)"
@@ -271,6 +263,8 @@ class Connection:
     def _settle(self, state: Ready | Closed) -> None:
         if not isinstance(self.state, Closed):
             self.state = state
+        self.usable = isinstance(self.state, Ready)
+        self.over = not self.usable
         self._decided.set()
 
     def _close(self, reason: str) -> None:

@@ -30,6 +30,7 @@ class ConnectionPool(Lifetime):
         self._live: dict[ServerAddress, Connection] = {}
         self._eras: dict[object, Era] = {}
         self._owners: TaskScope | None = None
+        self._held = False
         self._clock: asyncio.TimerHandle | None = None
 
     def _life(self) -> AbstractAsyncContextManager[None]:
@@ -64,12 +65,14 @@ class ConnectionPool(Lifetime):
             self._eras,
             lambda connection: self._changed(connection.spec.address),
         )
+        begun.hold(held=self._held)
         self._live[spec.address] = begun
         self._owners.start(begun.run(), f"server {spec.address}")
         return begun
 
     def hold(self, *, held: bool) -> None:
         """Stop listening to all servers while a host can't keep up, or go on."""
+        self._held = held
         for connection in self._live.values():
             connection.hold(held=held)
 

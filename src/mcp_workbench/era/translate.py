@@ -32,6 +32,9 @@ class Pair(msgspec.Struct, frozen=True):
     modern_server: bool
 
 
+PAIRS = {(host, server): Pair(host, server) for host in (False, True) for server in (False, True)}
+
+
 class Stamps(msgspec.Struct, frozen=True):
     """What we write on messages of the modern era, made once."""
 
@@ -56,6 +59,8 @@ def stamps(ourselves: dict[str, str]) -> Stamps:
 def params_for(pair: Pair, name: bytes, call: ToolCall, number: int, own: Stamps) -> bytes:
     """The parameters of a call as its server gets them: routed members anew, the rest as it came."""
     params = call.params
+    if not call.meta and not pair.modern_server and len(params) == 1:
+        return b'{"name":%b,"arguments":%b}' % (name, params["arguments"])
     parts = [b'{"name":', name, b',"arguments":', params["arguments"]]
     if call.meta or pair.modern_server:
         parts += (b',"_meta":', encode(meta_for(pair, call.meta, number, own)))

@@ -27,29 +27,29 @@ class Desk(Protocol):
 class HostCall(Caller):
     """A call whose outcome goes back to a host's request."""
 
-    __slots__ = ("_desk", "_flat", "_id")
+    __slots__ = ("_desk", "_flat", "id")
 
     def __init__(self, desk: Desk, id: bytes, call: ToolCall, *, flat: bool) -> None:
         super().__init__(call)
         self._desk = desk
-        self._id = id
+        self.id = id
         self._flat = flat
 
     def answered(self, result: msgspec.Raw | bytes) -> None:
-        self._desk.reply(self._id, result)
+        self._desk.reply(self.id, result)
 
     def refused(self, error: msgspec.Raw) -> None:
         """A server's own error passes as it is; under a flat name it becomes words for the model."""
         told = envelope.read_error(error) if self._flat else None
         if told is None or told.code in FOR_THE_HOST:
-            self._desk.refuse(self._id, error)
+            self._desk.refuse(self.id, error)
             return
         text = f"[{self.call.tool}] Error: {told.message}"
-        self._desk.reply_own(self._id, texts.error_texts("server_error", text))
+        self._desk.reply_own(self.id, texts.error_texts("server_error", text))
 
     def failed(self, error: WorkbenchError) -> None:
         text = texts.flat_text(error, self.call.tool) if self._flat else error.message
-        self._desk.reply_own(self._id, texts.error_texts(error.code, text, error.hint))
+        self._desk.reply_own(self.id, texts.error_texts(error.code, text, error.hint))
 
     def progressed(self, params: msgspec.Raw) -> None:
         token = self.call.meta.get("progressToken")

@@ -1,6 +1,6 @@
 """Our own tools, `open_toolbox` and `use_tool`: their definitions, and how their calls are read."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -35,12 +35,30 @@ class _UseTool(msgspec.Struct, forbid_unknown_fields=True):
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+class PlainCall(msgspec.Struct, forbid_unknown_fields=True):
+    """The `params` of a right call of `use_tool`, as nearly all of them are."""
+
+    name: Literal["use_tool"]
+    arguments: _UseTool
+    meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
+
+
 class _OpenToolbox(msgspec.Struct):
     toolbox_name: NonEmpty
 
 
+_read_plain_call = msgspec.json.Decoder(PlainCall).decode
 _read_use_tool = msgspec.json.Decoder(_UseTool).decode
 _read_open_toolbox = msgspec.json.Decoder(_OpenToolbox).decode
+
+
+def read_plain_call(params: msgspec.Raw) -> PlainCall | None:
+    """A call of `use_tool` with nothing wrong or unusual in it, read in one go; else None."""
+    try:
+        plain = _read_plain_call(params)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return plain if memoryview(plain.arguments.arguments)[0] == OPENING_BRACE else None
 
 
 def read_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw]:

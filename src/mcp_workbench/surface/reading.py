@@ -88,10 +88,8 @@ def read_params(params: msgspec.Raw) -> Members:
         raise Refusal(envelope.INVALID_PARAMS, "params must be an object") from None
 
 
-def read_meta(members: Members) -> Members:
-    """Take `_meta` out of `members`."""
-    meta = members.pop("_meta", None)
-    if meta is None or envelope.is_null(meta):
+def read_meta(meta: msgspec.Raw | None) -> Members:
+    if not meta or envelope.is_null(meta):
         return {}
     try:
         return read_members(meta)

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.revision import BATCHES
 from mcp_workbench.era.translate import Members, complete
@@ -18,6 +19,7 @@ from mcp_workbench.surface import texts
 from mcp_workbench.surface.greeting import discover_result, initialize_result, offered_revision
 from mcp_workbench.surface.host_call import HostCall
 from mcp_workbench.surface.menu import Menu
+from mcp_workbench.surface.meta_tools import read_plain_call
 from mcp_workbench.surface.reading import (
     HostEra,
     Refusal,
@@ -26,7 +28,7 @@ from mcp_workbench.surface.reading import (
     read_name,
     read_params,
 )
-from mcp_workbench.surface.wishes import OpenToolbox, UnknownTool, UseTool, Wish, read_wish
+from mcp_workbench.surface.wishes import OpenToolbox, UnknownTool, UseTool, read_wish
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
 from mcp_workbench.wire.frames import LineFramer
@@ -126,10 +128,11 @@ class HostSession:
             )
             self._refuse_line(Malformed(envelope.INVALID_REQUEST, problem))
             return
-        self._under_way[id] = None
         try:
+            if method == "tools/call" and self._call_plainly(id, message.params):
+                return
             members = read_params(message.params)
-            meta = read_meta(members)
+            meta = read_meta(members.pop("_meta", None))
             self._era.check(method, members, meta)
             self._handler(method)(id, members, meta)
         except Refusal as refusal:
@@ -170,6 +173,19 @@ class HostSession:
     async def _live_list(self, id: bytes) -> None:
         self.reply_own(id, await self._menu.live_list(modern=self._era.modern))
 
+    def _call_plainly(self, id: bytes, params: msgspec.Raw) -> bool:
+        """The road of nearly every call: one reading decides. Anything unusual is False."""
+        plain = read_plain_call(params)
+        if plain is None:
+            return False
+        meta = read_meta(plain.meta)
+        self._era.check("tools/call", {}, meta)
+        wish = plain.arguments
+        tool = ToolIdentifier(wish.tool.toolbox, wish.tool.server, wish.tool.tool)
+        call = ToolCall(tool, {"arguments": wish.arguments}, meta, self._era.modern)
+        self._use(HostCall(self, id, call, flat=False))
+        return True
+
     def _tools_call(self, id: bytes, members: Members, meta: Members) -> None:
         name = read_name(members)
         mode = self._workbench.snapshot.tool_mode
@@ -180,20 +196,19 @@ class HostSession:
         except InvalidCall as error:
             self.reply_own(id, texts.error_result(error))
             return
-        self._grant(id, wish)
-
-    def _grant(self, id: bytes, wish: Wish) -> None:
         match wish:
             case UseTool():
-                host_call = HostCall(self, id, wish.call, flat=wish.flat)
-                self._under_way[id] = host_call
-                try:
-                    if not self._workbench.begin(wish.call, host_call):
-                        self._run(id, self._dispatch(host_call))
-                except WorkbenchError as error:
-                    host_call.failed(error)
+                self._use(HostCall(self, id, wish.call, flat=wish.flat))
             case OpenToolbox():
                 self._run(id, self._open_toolbox(id, wish.name))
+
+    def _use(self, host_call: HostCall) -> None:
+        self._under_way[host_call.id] = host_call
+        try:
+            if not self._workbench.begin(host_call.call, host_call):
+                self._run(host_call.id, self._dispatch(host_call))
+        except WorkbenchError as error:
+            host_call.failed(error)
 
     async def _dispatch(self, host_call: HostCall) -> None:
         try:
@@ -218,6 +233,7 @@ class HostSession:
     # Requests that wait, and those that are taken back
 
     def _run(self, id: bytes, work: Coroutine[Any, Any, None]) -> None:
+        self._under_way.setdefault(id, None)
         task = self._scope.start(self._guarded(id, work), f"request {id.decode()}")
         self._errands[id] = task
         task.add_done_callback(lambda _: self._forget(id, task))

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
-from mcp_workbench.wire.stdio import PipeWriter, open_reader
+from mcp_workbench.wire.stdio import PipeReader, PipeWriter
 
 POLITE = 2.0  # seconds for a child to leave after its stdin has closed; the SDKs' value
 FIRM = 2.0  # seconds after SIGTERM
@@ -29,20 +29,33 @@ class Launch(msgspec.Struct, frozen=True):
         return f"Launch({self.argv[0]!r})"  # the rest may hold secrets
 
 
+class Pipes(msgspec.Struct, frozen=True):
+    """Our ends of a child's standard streams."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
 class Child:
     """One running child: a channel to it, and what is known of its end."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], stdin: PipeWriter, ended: Callable[[], None]
+        self,
+        process: subprocess.Popen[bytes],
+        pipes: Pipes,
+        received: Callable[[bytes], None],
+        ended: Callable[[], None],
     ) -> None:
         self._process = process
-        self.channel = stdin
         self._ended = ended
-        self._stderr = bytearray()
-        self._silent = asyncio.Event()  # its stdout has ended
+        self._complaints = bytearray()
+        self._silent = False  # its stdout has ended
         self._gone = asyncio.Event()  # the process has ended; it is not yet reaped
-        self._readers: list[asyncio.ReadTransport] = []
         self.pid = process.pid
+        self.channel = PipeWriter(pipes.stdin)
+        self._stderr = PipeReader(pipes.stderr, self._complained, lambda: None)
+        self._stdout = PipeReader(pipes.stdout, received, self._fell_silent)
 
     def exit_status(self) -> int | None:
         """Its exit status, negative for a signal, once it has left. It is not reaped by asking."""
@@ -54,36 +67,28 @@ class Child:
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     @property
-    def stderr(self) -> str:
-        return self._stderr.decode("utf-8", "replace")
+    def complaints(self) -> str:
+        """The end of what it wrote to stderr."""
+        return self._complaints.decode("utf-8", "replace")
 
-    def heard(self, data: bytes) -> None:
-        self._stderr += data
-        del self._stderr[:-STDERR_BYTES]
+    def _complained(self, data: bytes) -> None:
+        self._complaints += data
+        del self._complaints[:-STDERR_BYTES]
 
-    def fell_silent(self) -> None:
-        self._silent.set()
+    def _fell_silent(self) -> None:
+        self._silent = True
         self._ended()
 
     def left(self) -> None:
         """The process is over. Its pipe may still hold answers, or be held open by a grandchild."""
         self._gone.set()
-        if not self._silent.is_set():
+        self.hold(held=False)  # what it has still said is heard
+        if not self._silent:
             asyncio.get_running_loop().call_later(LAST_WORDS, self._ended)
 
-    async def attach(self, fds: list[int], received: Callable[[bytes], None]) -> None:
-        """Give our ends of its pipes to the loop; each belongs to a transport from then on."""
-        self._readers.append(await open_reader(fds.pop(1), self.heard, lambda: None))
-        self._readers.append(await open_reader(fds.pop(0), received, self.fell_silent))
-
     def hold(self, *, held: bool) -> None:
-        """Stop reading what it says, or go on: its pipe fills up, and it waits."""
-        stdout = self._readers[-1] if len(self._readers) == 2 else None
-        if stdout is not None and not stdout.is_closing():
-            if held:
-                stdout.pause_reading()
-            else:
-                stdout.resume_reading()
+        """Stop reading what it says, or go on."""
+        self._stdout.hold(held=held)
 
     async def leave(self) -> None:
         """Wait, ask, insist. Whatever interrupts this, the group is gone afterwards."""
@@ -95,8 +100,8 @@ class Child:
         finally:
             self.kill()
             self.channel.abort()
-            for reader in self._readers:
-                reader.close()
+            self._stdout.close()
+            self._stderr.close()
 
     def kill(self) -> None:
         """End the whole group at once: also what a launcher has left behind."""
@@ -122,27 +127,20 @@ async def running_child(
     launch: Launch, received: Callable[[bytes], None], ended: Callable[[], None]
 ) -> AsyncGenerator[Child]:
     """Start a child and end it with the block. Raises OSError where it can't be started."""
-    process, fds = _spawn(launch)
-    child = Child(process, PipeWriter(fds.pop(0)), ended)
+    child = Child(*_spawn(launch), received, ended)
+    stop_watching: Callable[[], None] | None = None
     try:
-        stop_watching = _watch_exit(process.pid, child.left)
-        try:
-            await child.attach(fds, received)
-            yield child
-        finally:
-            try:
-                await child.leave()
-            finally:
-                stop_watching()
-    except BaseException:
-        child.kill()  # where leaving was cut short, or could not be tried
-        raise
+        stop_watching = _watch_exit(child.pid, child.left)
+        yield child
     finally:
-        _close_all(fds)
+        try:
+            await child.leave()
+        finally:
+            if stop_watching is not None:
+                stop_watching()
 
 
-def _spawn(launch: Launch) -> tuple[subprocess.Popen[bytes], list[int]]:
-    """The process, and our ends of its stdin, stdout and stderr."""
+def _spawn(launch: Launch) -> tuple[subprocess.Popen[bytes], Pipes]:
     ours: list[int] = []
     theirs: list[int] = []
     try:
@@ -161,16 +159,13 @@ def _spawn(launch: Launch) -> tuple[subprocess.Popen[bytes], list[int]]:
             start_new_session=True,
         )
     except BaseException:
-        _close_all(ours)
+        for fd in ours:
+            os.close(fd)
         raise
     finally:
-        _close_all(theirs)
-    return process, ours
-
-
-def _close_all(fds: list[int]) -> None:
-    while fds:
-        os.close(fds.pop())
+        for fd in theirs:
+            os.close(fd)
+    return process, Pipes(*ours)
 
 
 def _watch_exit(pid: int, left: Callable[[], None]) -> Callable[[], None]:

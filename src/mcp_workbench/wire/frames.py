@@ -27,7 +27,7 @@ class LineFramer:
         """
         if self._size or self._skipping or len(data) > self._limit or b"\r" in data:
             return self._feed_carefully(data)
-        if data.find(b"\n") == len(data) - 1:  # one whole line, or a blank one
+        if 0 <= data.find(b"\n") == len(data) - 1:  # one whole line, or a blank one
             return () if data.isspace() else (data[:-1],)
         lines = data.split(b"\n")
         self._hold(lines.pop())
@@ -55,9 +55,7 @@ class LineFramer:
         self._held.append(chunk)
         self._size += len(chunk)
         if self._size > self._limit:
-            self._overflow = (
-                b"".join(self._held)[:HEAD] if self._size < HEAD else self._held[0][:HEAD]
-            )
+            self._overflow = b"".join(part[:HEAD] for part in self._held[:HEAD])[:HEAD]
             self._held.clear()
             self._size = 0
             self._skipping = True

@@ -16,7 +16,8 @@ class PendingTable(Generic[W]):
         self._last = 0
         self._waiting: dict[int, tuple[W, float]] = {}
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
         return len(self._waiting)
 
     def add(self, waiter: W, deadline: float) -> int:

@@ -8,10 +8,12 @@ import stat
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from typing import Protocol
 
 PIPE_BYTES = 1 << 18  # what pipes are grown to: large results need fewer turns
-READ_BYTES = 1 << 18
+READ_BYTES = 1 << 16
+AT_ONCE = 256  # frames in one write; systems allow about a thousand
 PRESSURE_BYTES = 1 << 20  # waiting for a slow reader before those who feed it are held
 F_SETPIPE_SZ = (
     1031  # Linux; `fcntl` names it from Python 3.10 on, but only where the headers had it
@@ -26,23 +28,57 @@ class Channel(Protocol):
     def send(self, frame: bytes) -> None: ...
 
 
-class PipeReader(asyncio.Protocol):
-    """Hands on what arrives, and says when it ends."""
+class PipeReader:
+    """Hands on what arrives in a pipe, and says once when it ends."""
 
-    def __init__(self, received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+    def __init__(
+        self, fd: int, received: Callable[[bytes], None], ended: Callable[[], None]
+    ) -> None:
+        os.set_blocking(fd, False)
+        grow_pipe(fd)
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self._received = received
         self._ended = ended
-        # The loop calls the receiver itself: one step less per chunk.
-        self.data_received = received  # pyright: ignore[reportAttributeAccessIssue]
+        self._most = READ_BYTES
+        self._loop.add_reader(fd, self._readable)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._ended()
+    def hold(self, *, held: bool) -> None:
+        """Stop reading, or go on: the pipe fills up, and who writes into it waits."""
+        if self._fd < 0:
+            return
+        if held:
+            self._loop.remove_reader(self._fd)
+        else:
+            self._loop.add_reader(self._fd, self._readable)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._fd, self._most)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            # A full read is the middle of something large; else a small buffer is quicker to have.
+            self._most = PIPE_BYTES if len(data) == self._most else READ_BYTES
+            self._received(data)
+        else:
+            self.close()
+            self._ended()
 
 
 class PipeWriter:
     """Frames into a pipe. The first of a turn leaves at once, the others of that turn together.
 
-    The loop's own transports write at the end of a turn; that a frame need not wait for the rest of
-    our work on it is a tenth of a call's latency. What a full pipe can't take waits here.
+    A transport of the loop would write at the end of the turn only; so a frame need not wait for the
+    rest of our work on it. What a full pipe can't take waits here.
     """
 
     def __init__(self, fd: int) -> None:
@@ -60,15 +96,17 @@ class PipeWriter:
         self.backlog = 0
 
     def send(self, frame: bytes) -> None:
+        if self._fd < 0:
+            return
+        self._waiting.append(frame)
+        self.backlog += len(frame)
         if self._joining or self._blocked:
-            self._waiting.append(frame)
-            self.backlog += len(frame)
             if self.backlog > PRESSURE_BYTES:
                 self._press(high=True)
             return
+        self._write((frame,))
         self._joining = True
         self._loop.call_soon(self._end_turn)
-        self._write(frame)
 
     def on_pressure(self, act: Callable[[bool], None]) -> None:
         """Be told when the reader falls far behind, and when it has caught up."""
@@ -105,34 +143,34 @@ class PipeWriter:
 
     def _flush(self) -> None:
         while self._waiting and self._fd >= 0:
-            joined = b"".join(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
-            self._waiting.clear()
-            self.backlog = 0
-            if not self._write(joined):
+            if not self._write(tuple(islice(self._waiting, AT_ONCE))):
                 return
         self._press(high=False)
         if self._closing:
             self.abort()
 
-    def _write(self, data: bytes | memoryview) -> bool:
-        """Did all of it leave? The rest is first in line when the pipe has room again."""
-        if self._fd < 0:
-            return False
+    def _write(self, frames: tuple[bytes | memoryview, ...]) -> bool:
+        """Write what is first in line. Could the pipe take all of it?"""
         try:
-            sent = os.write(self._fd, data)
+            sent = os.writev(self._fd, frames)
         except BlockingIOError:
             sent = 0
         except OSError:  # nobody reads any more; who that is shows elsewhere
             self.abort()
             return False
-        if sent == len(data):
-            return True
-        self._waiting.appendleft(memoryview(data)[sent:])
-        self.backlog += len(data) - sent
+        self.backlog -= sent
+        for frame in frames:
+            if sent < len(frame):
+                self._waiting[0] = memoryview(frame)[sent:]
+                self._block()
+                return False
+            sent -= len(self._waiting.popleft())
+        return True
+
+    def _block(self) -> None:
         if not self._blocked:
             self._blocked = True
             self._loop.add_writer(self._fd, self._roomy)
-        return False
 
     def _roomy(self) -> None:
         self._unblock()
@@ -188,18 +226,6 @@ def is_pipe(fd: int) -> bool:
 
 def open_writer(fd: int) -> PipeWriter | FileWriter:
     return PipeWriter(fd) if is_pipe(fd) else FileWriter(fd)
-
-
-async def open_reader(
-    fd: int, received: Callable[[bytes], None], ended: Callable[[], None]
-) -> asyncio.ReadTransport:
-    """Start reading a pipe. Data may arrive before this returns: have everything else ready."""
-    grow_pipe(fd)
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(
-        lambda: PipeReader(received, ended), os.fdopen(fd, "rb", 0)
-    )
-    return transport
 
 
 async def pump_file(fd: int, received: Callable[[bytes], None], ended: Callable[[], None]) -> None:

@@ -39,10 +39,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin:
         request = json.loads(line)
-        if "id" in request:
-            print(
-                json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer(request)}), flush=True
-            )
+        if "id" in request and (said := answer(request)):
+            say({"id": request["id"], **said})
     time.sleep(600)
 
 

@@ -1,0 +1,161 @@
+"""The careful reading of a wrong call: every problem at once, in order, with its path."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mcp_workbench.core.errors import InvalidCall
+from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.surface.meta_tools import (
+    open_toolbox_definition,
+    read_open_toolbox,
+    read_use_tool,
+    use_tool_definition,
+)
+from tests.makers import raw, snapshot
+
+GOOD = {"toolbox": "dev", "server": "fs", "tool": "read"}
+
+
+def problems(value: Any) -> str:
+    with pytest.raises(InvalidCall) as caught:
+        read_use_tool(raw(value))
+    text = str(caught.value)
+    assert text.startswith("Invalid parameters: ")
+    return text.removeprefix("Invalid parameters: ")
+
+
+def test_a_right_call_is_read() -> None:
+    tool, arguments = read_use_tool(raw({"tool": GOOD, "arguments": {"a": 1.5}}))
+
+    assert tool == ToolIdentifier("dev", "fs", "read")
+    assert bytes(arguments) == b'{"a":1.5}'
+
+
+def test_arguments_are_optional() -> None:
+    assert bytes(read_use_tool(raw({"tool": GOOD}))[1]) == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({}, "tool: Required"),
+        ({"tool": {}}, "tool.toolbox: Required; tool.server: Required; tool.tool: Required"),
+        ({"tool": {**GOOD, "server": ""}}, "tool.server: Server name cannot be empty"),
+        ({"tool": {**GOOD, "toolbox": ""}}, "tool.toolbox: Toolbox name cannot be empty"),
+        ({"tool": {**GOOD, "tool": ""}}, "tool.tool: Tool name cannot be empty"),
+        ({"tool": {**GOOD, "tool": 5}}, "tool.tool: Expected string, received number"),
+        ({"tool": {**GOOD, "tool": None}}, "tool.tool: Expected string, received null"),
+        ({"tool": {**GOOD, "tool": True}}, "tool.tool: Expected string, received boolean"),
+        ({"tool": {**GOOD, "tool": []}}, "tool.tool: Expected string, received array"),
+        ({"tool": {**GOOD, "tool": {}}}, "tool.tool: Expected string, received object"),
+        ({"tool": []}, "tool: Expected object, received array"),
+        ({"tool": None}, "tool: Expected object, received null"),
+        ({"tool": GOOD, "arguments": []}, "arguments: Expected object, received array"),
+        ({"tool": GOOD, "arguments": None}, "arguments: Expected object, received null"),
+        ({"tool": GOOD, "arguments": "{}"}, "arguments: Expected object, received string"),
+        ({"tool": GOOD, "extraField": 1}, 'Unrecognized key: "extraField"'),
+        ({"tool": {**GOOD, "extra": 1}}, 'tool: Unrecognized key: "extra"'),
+        (
+            {
+                "extra": 1,
+                "tool": {"more": 1, "tool": "", "toolbox": 3},
+                "arguments": 5,
+                "tool_name": "x",
+            },
+            "tool.toolbox: Expected string, received number; tool.server: Required; "
+            "tool.tool: Tool name cannot be empty; arguments: Expected object, received number; "
+            'tool: Unrecognized key: "more"; Unrecognized key: "extra"; Unrecognized key: "tool_name"',
+        ),
+        ([], "Expected object, received array"),
+        ("x", "Expected object, received string"),
+        (5, "Expected object, received number"),
+    ],
+)
+def test_every_problem_is_told_once_in_the_order_of_the_schema(value: Any, text: str) -> None:
+    assert problems(value) == text
+
+
+@pytest.mark.parametrize("value", [{"tool": "dev__fs__read"}, {"tool_name": "x"}])
+def test_retired_inputs_get_the_new_form(value: Any) -> None:
+    with pytest.raises(InvalidCall) as caught:
+        read_use_tool(raw(value))
+
+    assert '"tool": {"toolbox"' in caught.value.hint
+    assert "mcp-workbench explain migration" in caught.value.hint
+
+
+def test_other_mistakes_get_no_hint_about_retired_inputs() -> None:
+    with pytest.raises(InvalidCall) as caught:
+        read_use_tool(raw({"tool": {}}))
+
+    assert caught.value.hint == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({}, "toolbox_name: Required"),
+        ({"toolbox_name": ""}, "toolbox_name: Toolbox name cannot be empty"),
+        ({"toolbox_name": 5}, "toolbox_name: Expected string, received number"),
+        ([], "Expected object, received array"),
+    ],
+)
+def test_opening_is_read_with_the_same_care(value: Any, text: str) -> None:
+    with pytest.raises(InvalidCall, match="^Invalid parameters: ") as caught:
+        read_open_toolbox(raw(value))
+
+    assert str(caught.value) == f"Invalid parameters: {text}"
+
+
+def test_opening_ignores_other_keys() -> None:
+    assert read_open_toolbox(raw({"toolbox_name": "dev", "detail": 5})) == "dev"
+
+
+names = st.sampled_from(["", "x", "dev"]) | st.integers() | st.none() | st.lists(st.none())
+identifiers = st.dictionaries(st.sampled_from(["toolbox", "server", "tool", "extra"]), names)
+wishes = st.dictionaries(
+    st.sampled_from(["tool", "arguments", "tool_name", "x", "toolbox_name"]),
+    identifiers | names,
+)
+
+
+@given(wishes)
+@example({"tool": GOOD, "arguments": {"toolbox": 1}})
+def test_what_the_schema_allows_is_accepted_and_nothing_else(value: dict[str, Any]) -> None:
+    validator = jsonschema.Draft202012Validator(use_tool_definition()["inputSchema"])
+
+    if validator.is_valid(value):
+        assert read_use_tool(raw(value))[0] == ToolIdentifier(**value["tool"])
+    else:
+        assert problems(value)
+
+
+@given(wishes)
+def test_the_same_holds_for_opening(value: dict[str, Any]) -> None:
+    schema = open_toolbox_definition(snapshot())["inputSchema"]
+
+    if jsonschema.Draft202012Validator(schema).is_valid(value):
+        assert read_open_toolbox(raw(value)) == value["toolbox_name"]
+    else:
+        with pytest.raises(InvalidCall):
+            read_open_toolbox(raw(value))
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" * 500, "0.1" + "0" * 500])
+def test_no_number_is_too_odd_to_be_told_about(number: str) -> None:
+    text = '{"tool":"x","arguments":{"n":%s}}' % number
+
+    with pytest.raises(InvalidCall, match="tool: Expected object, received string"):
+        read_use_tool(text.encode())
+
+
+def test_an_empty_name_is_empty_however_it_is_spelled() -> None:
+    spaced = json.dumps({"tool": {**GOOD, "tool": ""}}, indent=2).encode()
+
+    with pytest.raises(InvalidCall, match="tool.tool: Tool name cannot be empty"):
+        read_use_tool(spaced)

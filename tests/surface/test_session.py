@@ -1,0 +1,206 @@
+"""One host's conversation in memory: whatever comes in, every answer is valid and comes once."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mcp_workbench.core.spec import Limits, Snapshot
+from mcp_workbench.surface.session import HostSession
+from mcp_workbench.wire.tasks import task_scope
+from mcp_workbench.workbench import Workbench
+from tests.makers import said, snapshot, spec
+
+LIMIT = 20.0
+
+
+class Host:
+    """A channel that keeps what is sent to it."""
+
+    backlog = 0
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.more = asyncio.Event()
+
+    def send(self, frame: bytes) -> None:
+        assert frame.endswith(b"\n")
+        assert frame.count(b"\n") == 1
+        self.frames.append(frame)
+        self.more.set()
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return [json.loads(frame) for frame in self.frames]
+
+    async def answer(self, id: Any) -> dict[str, Any]:
+        while True:
+            self.more.clear()
+            for message in self.messages:
+                if message.get("id") == id and "method" not in message:
+                    return message
+            await self.more.wait()
+
+
+@asynccontextmanager
+async def session(
+    configuration: Snapshot, opened: tuple[str, ...] = ()
+) -> AsyncGenerator[tuple[HostSession, Host]]:
+    host = Host()
+    async with (
+        asyncio.timeout(LIMIT),
+        Workbench(configuration) as workbench,
+        task_scope() as requests,
+    ):
+        yield HostSession(workbench, host, requests, opened), host
+
+
+def line(**message: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+INITIALIZE = line(
+    id=0, method="initialize", params={"protocolVersion": "2025-11-25", "capabilities": {}}
+)
+
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "arguments", "_meta", "tool", "cursor", "requestId", "x"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+methods = st.sampled_from(
+    [
+        "initialize",
+        "tools/list",
+        "tools/call",
+        "server/discover",
+        "ping",
+        "notifications/cancelled",
+        "x",
+    ]
+)
+messages = st.fixed_dictionaries(
+    {"method": methods | values}, optional={"id": values, "params": values, "result": values}
+)
+garbage = st.binary(max_size=30) | messages.map(lambda message: line(**message))
+
+
+@settings(deadline=None)
+@given(st.lists(garbage, max_size=8), st.booleans())
+@example(
+    [line(id="x", method="tools/call", params={"name": "use_tool", "arguments": {"tool": "x"}})],
+    True,
+)
+@example([b'{"jsonrpc":"2.0","id":"x","method":"tools/list","params":{"_meta":null}}\n'], True)
+def test_whatever_comes_in_nothing_raises_and_every_answer_is_valid(
+    incoming: list[bytes], opened: bool
+) -> None:
+    async def talk() -> None:
+        async with session(snapshot()) as (talking, host):
+            if opened:
+                talking.receive(INITIALIZE)
+            for data in incoming:
+                talking.receive(data)
+            talking.receive(b"\n" + line(id="the last one", method="ping"))
+            await host.answer("the last one")
+            for message in host.messages:
+                assert message["jsonrpc"] == "2.0"
+                if "method" not in message:
+                    assert len(message.keys() & {"result", "error"}) == 1
+                    assert message["id"] is None or isinstance(message["id"], int | str)
+                if "error" in message:
+                    assert message["error"]["code"] != -32603
+
+    asyncio.run(talk())
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 400), max_size=10))
+def test_chunks_change_nothing(places: list[int]) -> None:
+    ping = b"".join(line(id=n, method="ping") for n in range(1, 5))
+    data = INITIALIZE + ping
+
+    async def talk() -> list[bytes]:
+        async with session(snapshot()) as (talking, host):
+            ends = sorted({place % len(data) for place in places} | {len(data)})
+            for start, end in zip([0, *ends], ends, strict=False):
+                if start < end:
+                    talking.receive(data[start:end])
+            return host.frames
+
+    frames = asyncio.run(talk())
+    assert [json.loads(frame)["id"] for frame in frames] == [0, 1, 2, 3, 4]
+
+
+async def test_a_session_is_idle_when_nothing_is_under_way() -> None:
+    rests: list[str] = []
+    async with session(snapshot(spec("a"))) as (talking, host):
+        talking.receive(INITIALIZE)
+        wish = {"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}}
+        talking.receive(
+            line(id=1, method="tools/call", params={"name": "use_tool", "arguments": wish})
+        )
+        talking.when_idle(lambda: rests.append("idle"))
+        assert rests == []
+
+        await host.answer(1)
+        assert rests != []
+
+
+async def test_cancelling_the_last_request_makes_it_idle_too() -> None:
+    rests: list[str] = []
+    async with session(snapshot(spec("a", "hang"))) as (talking, host):
+        talking.receive(INITIALIZE)
+        talking.receive(
+            line(
+                id=1,
+                method="tools/call",
+                params={"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}},
+            )
+        )
+        talking.when_idle(lambda: rests.append("idle"))
+        talking.receive(line(method="notifications/cancelled", params={"requestId": 1}))
+
+        assert rests == ["idle"]
+        talking.receive(line(id=2, method="ping"))
+        assert [message["id"] for message in host.messages] == [0, 2]
+
+
+async def test_an_id_is_free_again_after_its_cancel() -> None:
+    call = {
+        "name": "use_tool",
+        "arguments": {"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}},
+    }
+    async with session(snapshot(spec("a"))) as (talking, host):
+        talking.receive(INITIALIZE)
+        talking.receive(line(id="x", method="tools/call", params=call))
+        talking.receive(line(method="notifications/cancelled", params={"requestId": "x"}))
+        talking.receive(line(id="x", method="tools/call", params=call))
+
+        answer = await host.answer("x")
+
+        assert said(answer["result"])["name"] == "echo"
+        assert len(host.messages) == 2
+
+
+async def test_a_line_beyond_the_cap_costs_one_request() -> None:
+    async with session(snapshot(limits=Limits(message_bytes=200))) as (talking, host):
+        talking.receive(INITIALIZE)
+        huge = line(id="huge", method="ping", params={"x": "y" * 500})
+        talking.receive(line(id=1, method="ping") + huge[:150])
+        talking.receive(huge[150:] + line(id=2, method="ping"))
+
+        answers = {message["id"]: message for message in host.messages}
+        assert set(answers) == {0, 1, 2, "huge"}
+        assert [id for id in answers if "error" in answers[id]] == ["huge"]

