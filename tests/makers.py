@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -105,7 +105,7 @@ def alive(pid: int) -> bool:
 
 
 def open_fds() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def eventually(true: Callable[[], bool], what: str) -> None:
@@ -114,3 +114,9 @@ def eventually(true: Callable[[], bool], what: str) -> None:
     while not true():
         assert time.monotonic() < until, f"never: {what}"
         time.sleep(0.005)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """The same without stopping the loop; the bound is the caller's."""
+    while not true():  # noqa: ASYNC110 - a file or another process sends no event
+        await asyncio.sleep(0.005)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,7 +33,13 @@ ENVELOPE: Message = {
 class RawHost:
     """One conversation. Leaving the block closes our end and sees the command out."""
 
-    def __init__(self, config: Path, *options: str, modern: bool = False, **env: str) -> None:
+    def __init__(
+        self,
+        config: Path,
+        *options: str,
+        modern: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.modern = modern
         self.lines: list[bytes] = []  # every line that came, in order
         self.others: list[Message] = []  # what was read while waiting for something else
@@ -43,7 +50,7 @@ class RawHost:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **env},
+            env={**os.environ, **(env or {})},
             bufsize=0,
         )
         self._stderr = bytearray()
@@ -179,7 +186,7 @@ class RawHost:
                 return message
         return self.until(lambda message: message.get("method") == method)
 
-    def until(self, wanted: Any) -> Message:
+    def until(self, wanted: Callable[[Message], bool]) -> Message:
         while True:
             message = self.receive()
             assert message is not None, f"the command has ended: {self.stderr}"

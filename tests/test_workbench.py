@@ -23,7 +23,7 @@ from mcp_workbench import (
 )
 from mcp_workbench.core.errors import CallFailed, NotFound, ServerError, ServerUnavailable
 from mcp_workbench.core.spec import Limits, tool_filter
-from tests.makers import alive, config_file, entry, pids_in, said, snapshot, spec, tool
+from tests.makers import alive, config_file, entry, pids_in, said, snapshot, spec, tool, until
 
 LIMIT = 20.0
 
@@ -106,7 +106,7 @@ async def test_a_failed_connection_raises_with_the_reason() -> None:
 async def test_a_server_s_error_raises_with_code_message_and_data() -> None:
     error = '{"code":-31999,"message":"odd","data":{"n":1}}'
     async with asyncio.timeout(LIMIT), Workbench(snapshot(spec("a"))) as wb:
-        with pytest.raises(ServerError, match="^odd$") as caught:
+        with pytest.raises(ServerError, match=r"^odd$") as caught:
             await wb.use_tool(tool("a", "error"), {"error": error})
 
     assert caught.value.number == -31999
@@ -165,11 +165,14 @@ async def test_many_calls_of_many_servers_are_told_apart() -> None:
 async def test_concurrent_openings_and_calls_share_one_process(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     one = spec("a", env={"PIDFILE": str(pids)})
-    async with asyncio.timeout(LIMIT), Workbench(snapshot(one)) as wb:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(10):
-                group.create_task(wb.open_toolbox("dev"))
-                group.create_task(wb.use_tool(tool("a", "echo")))
+    async with (
+        asyncio.timeout(LIMIT),
+        Workbench(snapshot(one)) as wb,
+        asyncio.TaskGroup() as group,
+    ):
+        for _ in range(10):
+            group.create_task(wb.open_toolbox("dev"))
+            group.create_task(wb.use_tool(tool("a", "echo")))
 
     assert len(pids_in(pids)) == 1
     assert not any(map(alive, pids_in(pids)))
@@ -195,8 +198,7 @@ async def test_an_opener_that_leaves_does_not_stop_the_start(tmp_path: Path) -> 
     slow = spec("a", f"gate={gate}", env={"PIDFILE": str(pids)})
     async with asyncio.timeout(LIMIT), Workbench(snapshot(slow)) as wb:
         opening = asyncio.ensure_future(wb.open_toolbox("dev"))
-        while not pids_in(pids):
-            await asyncio.sleep(0.005)
+        await until(lambda: bool(pids_in(pids)))
         opening.cancel()
         await asyncio.wait([opening])
         await asyncio.to_thread(lambda: gate.open("w").close())

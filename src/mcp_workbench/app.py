@@ -18,7 +18,7 @@ from mcp_workbench.workbench import Workbench
 
 T = TypeVar("T")
 
-DRAIN = 3.0  # seconds for requests under way after our input has ended
+DRAIN = 3.0  # seconds for requests under way after our input has ended; SIGTERM cuts it short
 FLUSH = 1.0  # seconds for the last answers to leave
 INTERRUPTED = 130  # exit status after SIGINT
 

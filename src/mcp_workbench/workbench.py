@@ -27,8 +27,9 @@ from mcp_workbench.core.errors import (
 )
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
-from mcp_workbench.downstream.connection import Closed, Connection, Ready
+from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.pool import ConnectionPool
+from mcp_workbench.downstream.states import Closed, Ready
 from mcp_workbench.wire.tasks import Lifetime, task_scope
 
 FRESH = 1.0  # seconds; an unknown tool is looked for again in an older list

@@ -10,7 +10,7 @@ import pytest
 from tests.makers import entry, pids_in, said, texts, written
 from tests.rawhost import RawHost
 
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {
         "name": "read_file",
         "title": "Read",
@@ -246,8 +246,7 @@ def test_a_name_of_another_form_is_told_the_form_and_where_to_read_on(
         ),
         (
             "dev__filesystem__stats",
-            "[dev/filesystem/stats] Error: Tool 'stats' not found in server 'filesystem' "
-            "(toolbox 'dev')",
+            "[dev/filesystem/stats] Error: Tool 'stats' not found in server 'filesystem' (toolbox 'dev')",
         ),
     ],
 )

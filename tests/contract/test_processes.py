@@ -183,7 +183,7 @@ def test_a_flood_on_stderr_stalls_nothing_and_its_end_is_kept(tmp_path: Path) ->
 def test_a_server_gets_an_allowed_environment_and_nothing_else(tmp_path: Path) -> None:
     own = {"AWS_SECRET_ACCESS_KEY": SECRET, "LC_TEST": "yes", "PYTHONPATH": "/nowhere", "WB_X": "1"}
     server = entry(env={"GIVEN": "${WB_X:-0}", "LITERAL": "$${WB_X}"})
-    with RawHost(config_file(tmp_path, {"a": server}), **own) as host:
+    with RawHost(config_file(tmp_path, {"a": server}), env=own) as host:
         host.initialize()
         seen = said(host.use("a", "env"))["env"]
 
@@ -229,7 +229,7 @@ def test_an_unset_variable_makes_one_server_unavailable(tmp_path: Path) -> None:
 
 def test_a_secret_in_the_last_words_is_masked(tmp_path: Path) -> None:
     server = entry(env={"API_TOKEN": "${WB_TOKEN}"})
-    with RawHost(config_file(tmp_path, {"a": server}), WB_TOKEN=SECRET) as host:
+    with RawHost(config_file(tmp_path, {"a": server}), env={"WB_TOKEN": SECRET}) as host:
         host.initialize()
         [text] = texts(host.use("a", "die", {"stderr": f"denied: {SECRET}\n"}))
 

@@ -245,7 +245,7 @@ def test_an_unknown_toolbox_can_not_be_opened(host: RawHost) -> None:
     ("arguments", "hint"),
     [
         (wish(toolbox="dve"), "Did you mean 'dev'?"),
-        (wish(server="memroy"), "Did you mean 'memory'?"),
+        (wish(server="mmory"), "Did you mean 'memory'?"),
         (wish(tool="ecko"), "Did you mean 'echo'?"),
     ],
 )
@@ -275,8 +275,11 @@ def test_a_filtered_tool_is_not_found_and_no_hint_names_it(host: RawHost, name: 
         (wish(server=""), "tool.server: Server name cannot be empty"),
         (
             wish("", "", ""),
-            "tool.toolbox: Toolbox name cannot be empty; tool.server: Server name cannot be empty; "
-            "tool.tool: Tool name cannot be empty",
+            (
+                "tool.toolbox: Toolbox name cannot be empty; "
+                "tool.server: Server name cannot be empty; "
+                "tool.tool: Tool name cannot be empty"
+            ),
         ),
         ({**wish(), "extraField": "not allowed"}, 'Unrecognized key: "extraField"'),
         (
@@ -299,7 +302,8 @@ def test_parameters_come_before_the_toolbox(host: RawHost) -> None:
 def test_a_call_without_any_arguments_misses_them(host: RawHost, name: str) -> None:
     field = {"open_toolbox": "toolbox_name", "use_tool": "tool"}[name]
 
-    for arguments in (None, {}):
+    absent: list[Any] = [None, {}]
+    for arguments in absent:
         assert refused(host.call(name, arguments)) == (f"Invalid parameters: {field}: Required", "")
 
 

@@ -65,7 +65,7 @@ def test_the_nearest_name_is_suggested_and_a_far_one_is_not() -> None:
     assert did_you_mean("box", ["bax", "tools"]) == "Did you mean 'bax'?"
     assert did_you_mean("zzz", ["bax", "tools"]) == ""
     assert no_toolbox("dve", ["prod", "dev"]).hint == "Did you mean 'dev'?"
-    assert no_server("filesytem", "dev", ["filesystem"]).hint == "Did you mean 'filesystem'?"
+    assert no_server("filesystm", "dev", ["filesystem"]).hint == "Did you mean 'filesystem'?"
 
 
 def test_a_server_s_error_keeps_code_and_bytes() -> None:

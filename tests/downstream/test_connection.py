@@ -14,7 +14,7 @@ from mcp_workbench.downstream.connection import Closed, Connection, Ready
 from mcp_workbench.downstream.conversation import Lost
 from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.wire.envelope import Envelope
-from tests.makers import alive, eventually, pids_in, spec
+from tests.makers import alive, eventually, pids_in, spec, until
 
 LIMIT = 20.0
 
@@ -227,8 +227,7 @@ async def test_stopping_while_it_starts_ends_it_at_once(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     async with pool() as opened:
         connection = opened.connection(spec("s", "hang", env={"PIDFILE": str(pids)}))
-        while not pids_in(pids):
-            await asyncio.sleep(0.005)
+        await until(lambda: bool(pids_in(pids)))
 
         connection.stop()
         await connection.ready()

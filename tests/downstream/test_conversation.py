@@ -12,23 +12,22 @@ from mcp_workbench.downstream.conversation import NEVER, Conversation, Loss
 from mcp_workbench.wire.envelope import Envelope
 
 ids = st.integers(-1, 6) | st.sampled_from(["1", "", None, 1.0, True, 2**70])
-bodies = st.sampled_from(
-    [
-        {},
-        {"result": {}},
-        {"result": None},
-        {"error": {"code": 1, "message": "m"}},
-        {"error": None},
-        {"result": {}, "error": {}},
-        {"method": "notifications/progress", "params": {"progressToken": 1}},
-        {"method": "notifications/progress", "params": {"progressToken": [1]}},
-        {"method": "notifications/progress"},
-        {"method": "notifications/tools/list_changed"},
-        {"method": "ping"},
-        {"method": 5},
-        {"result": {}, "jsonrpc": "1.0", "extra": [1]},
-    ]
-)
+BODIES: list[dict[str, Any]] = [
+    {},
+    {"result": {}},
+    {"result": None},
+    {"error": {"code": 1, "message": "m"}},
+    {"error": None},
+    {"result": {}, "error": {}},
+    {"method": "notifications/progress", "params": {"progressToken": 1}},
+    {"method": "notifications/progress", "params": {"progressToken": [1]}},
+    {"method": "notifications/progress"},
+    {"method": "notifications/tools/list_changed"},
+    {"method": "ping"},
+    {"method": 5},
+    {"result": {}, "jsonrpc": "1.0", "extra": [1]},
+]
+bodies = st.sampled_from(BODIES)
 
 
 def message(id: Any, body: dict[str, Any]) -> bytes:
@@ -103,7 +102,7 @@ def test_an_answer_finds_who_asked() -> None:
     one, conversation = answered(b'{"jsonrpc":"2.0","id":1,"result":{"n":1.0}}\n')
 
     assert [bytes(answer.result) for answer in one.answers] == [b'{"n":1.0}']
-    assert len(conversation.pending) == 0
+    assert conversation.pending.count == 0
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_an_answer_with_another_id_is_nobody_s(id: bytes) -> None:
     one, conversation = answered(b'{"jsonrpc":"2.0","id":%b,"result":{}}\n' % id)
 
     assert one.answers == one.losses == []
-    assert len(conversation.pending) == 1
+    assert conversation.pending.count == 1
 
 
 @pytest.mark.parametrize(

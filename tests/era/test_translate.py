@@ -44,7 +44,8 @@ def sent(pair: Pair, params: Members, meta: Members | None = None) -> bytes:
 
 
 def called(pair: Pair, meta: dict[str, Any] | None = None, **params: Any) -> dict[str, Any]:
-    given_members = {key: raw(value) for key, value in {"arguments": {}, **params}.items()}
+    params.setdefault("arguments", {})
+    given_members = {key: raw(value) for key, value in params.items()}
     return json.loads(sent(pair, given_members, {k: raw(v) for k, v in (meta or {}).items()}))
 
 
@@ -90,7 +91,7 @@ def test_vendor_keys_and_traces_pass(pair: Pair) -> None:
     assert {key: meta[key] for key in vendor} == vendor
 
 
-HOST_STAMP = {
+HOST_STAMP: dict[str, Any] = {
     PREFIX + "protocolVersion": "2026-07-28",
     PREFIX + "clientInfo": {"name": "host"},
     PREFIX + "clientCapabilities": {"elicitation": {}},

@@ -163,7 +163,7 @@ async def test_a_host_may_leave_in_the_middle_of_a_call(tmp_path: Path, mode: st
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
 @hosts
 async def test_servers_live_as_long_as_the_host_and_no_longer(tmp_path: Path, mode: str) -> None:
-    mark = f"lifetime {mode}"
+    mark = f"{tmp_path} {mode}"
     async with workbench(tmp_path, both_eras(), mode=mode, mark=mark) as host:
         assert len(running(mark)) == 1  # nothing has been asked for yet
         await open_lab(host)

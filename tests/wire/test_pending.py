@@ -42,7 +42,7 @@ def test_exactly_those_whose_time_has_passed_are_taken_out(
     late = [waiter for _, waiter in table.overdue(now)]
 
     assert late == [deadline for deadline in deadlines if deadline <= now]
-    assert len(table) == len(deadlines) - len(late)
+    assert table.count == len(deadlines) - len(late)
     assert table.overdue(now) == []
 
 
@@ -52,5 +52,5 @@ def test_losing_the_connection_takes_out_everyone_in_order() -> None:
         table.add(who, 1.0)
 
     assert table.lose() == [(1, "a"), (2, "b")]
-    assert len(table) == 0
+    assert table.count == 0
     assert table.add("c", 1.0) == 3

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.wire import stdio
-from mcp_workbench.wire.stdio import FileWriter, PipeWriter, is_pipe, open_reader, open_writer
+from mcp_workbench.wire.stdio import FileWriter, PipeReader, PipeWriter, is_pipe, open_writer
 from tests.makers import open_fds
 
 LIMIT = 15.0
@@ -33,14 +33,14 @@ class Reader:
         self.data = bytearray()
         self.ended = asyncio.Event()
 
-    async def open(self, fd: int) -> asyncio.ReadTransport:
-        return await open_reader(fd, self.data.extend, self.ended.set)
+    def open(self, fd: int) -> PipeReader:
+        return PipeReader(fd, self.data.extend, self.ended.set)
 
 
 async def test_frames_arrive_whole_and_in_order(pipe: tuple[int, int]) -> None:
     reader, writer = Reader(), PipeWriter(pipe[1])
     async with asyncio.timeout(LIMIT):
-        await reader.open(pipe[0])
+        reader.open(pipe[0])
         for _ in range(5):
             for frame in FRAMES:
                 writer.send(frame)
@@ -61,7 +61,7 @@ async def test_what_a_full_pipe_can_not_take_is_the_backlog(pipe: tuple[int, int
         await asyncio.sleep(0)
         assert 1_000_000 < writer.backlog < 2_000_000
 
-        await reader.open(pipe[0])
+        reader.open(pipe[0])
         await writer.flushed(LIMIT)
         await reader.ended.wait()
 
@@ -78,7 +78,7 @@ async def test_flushing_loses_nothing_to_a_reader_that_is_late(pipe: tuple[int, 
         flushing = asyncio.get_running_loop().create_task(writer.flushed(LIMIT))
         await asyncio.sleep(0.01)  # it waits: nobody has read yet
         reader = Reader()
-        await reader.open(pipe[0])
+        reader.open(pipe[0])
         await flushing
         await reader.ended.wait()
 
@@ -138,7 +138,7 @@ async def test_pressure_is_told_once_when_it_rises_and_once_when_it_is_gone(
         await asyncio.sleep(0)
         assert told == [True]
 
-        await reader.open(pipe[0])
+        reader.open(pipe[0])
         await writer.flushed(LIMIT)
 
     assert told == [True, False]
@@ -155,17 +155,49 @@ async def test_the_end_of_a_pipe_is_told_after_its_last_bytes(pipe: tuple[int, i
     os.write(pipe[1], b"last words")
     os.close(pipe[1])
     async with asyncio.timeout(LIMIT):
-        await open_reader(pipe[0], order.append, end)
+        PipeReader(pipe[0], order.append, end)
         await ended.wait()
 
     assert order == [b"last words", "end"]
 
 
+async def test_a_reader_that_is_held_leaves_everything_in_the_pipe(pipe: tuple[int, int]) -> None:
+    reader, other = Reader(), Reader()
+    side = os.pipe()
+    async with asyncio.timeout(LIMIT):
+        held, free = reader.open(pipe[0]), other.open(side[0])
+        held.hold(held=True)
+        for write in (pipe[1], side[1]):
+            os.write(write, b"data")
+            os.close(write)
+        await other.ended.wait()  # by now the first one would have been heard, too
+        assert (reader.data, reader.ended.is_set()) == (b"", False)
+
+        held.hold(held=False)
+        await reader.ended.wait()
+
+    assert (reader.data, other.data) == (b"data", b"data")
+    held.close()  # closing again, and holding what is closed, does nothing
+    free.hold(held=True)
+
+
+async def test_a_closed_reader_hears_nothing_more(pipe: tuple[int, int]) -> None:
+    reader = Reader()
+
+    reader.open(pipe[0]).close()
+
+    with pytest.raises(BrokenPipeError):
+        os.write(pipe[1], b"x")
+    os.close(pipe[1])
+    assert not reader.ended.is_set()
+
+
 async def test_a_file_is_no_pipe_and_is_read_and_written_all_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"a\n" * 300_000)
+    text = b"a\n" * 300_000
+    (tmp_path / "in").write_bytes(text)
     got, ended = bytearray(), asyncio.Event()
-    source, target = os.open(path, os.O_RDONLY), os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY)
+    source = os.open(tmp_path / "in", os.O_RDONLY)
+    target = os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY)
 
     assert not is_pipe(source)
     writer = open_writer(target)
@@ -178,7 +210,7 @@ async def test_a_file_is_no_pipe_and_is_read_and_written_all_the_same(tmp_path: 
 
     os.close(source)
     assert ended.is_set()
-    assert bytes(got) == path.read_bytes()
+    assert bytes(got) == text
     assert (tmp_path / "out").read_bytes() == b"one\ntwo\n"
 
 

@@ -68,11 +68,14 @@ async def test_a_failing_task_is_logged_and_its_neighbours_live_on(
 async def test_an_error_of_the_block_itself_comes_out_plain() -> None:
     ended: list[str] = []
 
-    with pytest.raises(KeyError, match="mine"):
+    async def failing_block() -> None:
         async with asyncio.timeout(LIMIT), task_scope() as scope:
             scope.start(for_ever(ended, "a"), "a")
             await asyncio.sleep(0)
             raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await failing_block()
 
     assert ended == ["a"]
 
@@ -138,13 +141,15 @@ async def test_a_lifetime_is_one_generator_entered_and_left() -> None:
             finally:
                 steps.append("out")
 
-    with pytest.raises(RuntimeError, match="inside"):
+    async def failing_block() -> None:
         async with Thing() as thing:
-            assert isinstance(thing, Thing)
-            assert steps == ["in"]
+            steps.append(type(thing).__name__)
             raise RuntimeError("inside")
 
-    assert steps == ["in", "out"]
+    with pytest.raises(RuntimeError, match="inside"):
+        await failing_block()
+
+    assert steps == ["in", "Thing", "out"]
 
 
 async def test_an_empty_scope_ends_at_once() -> None:

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import msgspec
-
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.errors import CallFailed
@@ -16,6 +14,7 @@ from mcp_workbench.downstream.dial import Unreachable, dial
 from mcp_workbench.downstream.last_words import last_words
 from mcp_workbench.downstream.listing import Unlistable, list_tools
 from mcp_workbench.downstream.meeting import meet
+from mcp_workbench.downstream.states import Closed, Connecting, Ready
 from mcp_workbench.era.negotiate import Agreed, Refused, Startover
 from mcp_workbench.era.ourselves import OURSELVES, STAMPS
 from mcp_workbench.era.revision import is_modern
@@ -27,25 +26,6 @@ from mcp_workbench.wire.tasks import task_scope
 
 GATHER = 0.1  # seconds: servers announce one change several times
 REFRESH_PAUSE = 1.0  # seconds between two listings, however often a server announces
-
-
-class Connecting(msgspec.Struct, frozen=True):
-    """Being started and met."""
-
-    since: float
-
-
-class Ready(msgspec.Struct, frozen=True):
-    """Takes calls."""
-
-    agreed: Agreed
-    seconds: float  # how long that took
-
-
-class Closed(msgspec.Struct, frozen=True):
-    """Over; a new connection has to be begun."""
-
-    reason: str
 
 
 class Connection:
@@ -205,7 +185,7 @@ class Connection:
                 self._eras.pop(self.spec.target, None)  # what was remembered may be out of date
                 raise _Ended(found.reason)  # noqa: TRY301 - joined with the other ends below
             self.modern = is_modern(found.revision)
-            if not self.modern:
+            if not self.modern and self.spec.era == "auto":
                 self._eras[self.spec.target] = "legacy"  # the next start needs no probe
             catalogue, complaints = await list_tools(
                 self.conversation, OURSELVES, modern=self.modern

@@ -168,7 +168,7 @@ class HostSession:
         if self._menu.is_static:
             self.reply_own(id, self._menu.static_list(modern=self._era.modern))
         else:
-            self._run(id, self._live_list(id))
+            self._run(id, self._live_list, id)
 
     async def _live_list(self, id: bytes) -> None:
         self.reply_own(id, await self._menu.live_list(modern=self._era.modern))
@@ -200,13 +200,13 @@ class HostSession:
             case UseTool():
                 self._use(HostCall(self, id, wish.call, flat=wish.flat))
             case OpenToolbox():
-                self._run(id, self._open_toolbox(id, wish.name))
+                self._run(id, self._open_toolbox, id, wish.name)
 
     def _use(self, host_call: HostCall) -> None:
         self._under_way[host_call.id] = host_call
         try:
             if not self._workbench.begin(host_call.call, host_call):
-                self._run(host_call.id, self._dispatch(host_call))
+                self._run(host_call.id, self._dispatch, host_call)
         except WorkbenchError as error:
             host_call.failed(error)
 
@@ -232,9 +232,9 @@ class HostSession:
 
     # Requests that wait, and those that are taken back
 
-    def _run(self, id: bytes, work: Coroutine[Any, Any, None]) -> None:
+    def _run(self, id: bytes, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         self._under_way.setdefault(id, None)
-        task = self._scope.start(self._guarded(id, work), f"request {id.decode()}")
+        task = self._scope.start(self._guarded(id, work, *args), f"request {id.decode()}")
         self._errands[id] = task
         task.add_done_callback(lambda _: self._forget(id, task))
 
@@ -242,9 +242,11 @@ class HostSession:
         if self._errands.get(id) is task:
             del self._errands[id]
 
-    async def _guarded(self, id: bytes, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(
+        self, id: bytes, work: Callable[..., Coroutine[Any, Any, None]], *args: Any
+    ) -> None:
         try:
-            await work
+            await work(*args)  # made here: a request may be taken back before its first step
         except Exception:
             self.refuse(id, _OUR_FAULT)
             raise

@@ -12,8 +12,9 @@ import msgspec
 
 from mcp_workbench.wire.stdio import PipeReader, PipeWriter
 
-POLITE = 2.0  # seconds for a child to leave after its stdin has closed; the SDKs' value
-FIRM = 2.0  # seconds after SIGTERM
+# Hosts that stop us send SIGTERM after two seconds and SIGKILL after four: ours must be gone by then.
+POLITE = 1.0  # seconds for a child to leave after its stdin has closed
+FIRM = 0.3  # seconds after SIGTERM
 LAST_WORDS = 0.25  # seconds that the pipe of a dead child is still read: answers may lie there
 STDERR_BYTES = 8192  # what is kept of its complaints
 
