@@ -40,11 +40,11 @@ INITIALIZE = {
 # Beside the standard library, serving needs the codec, the loop and ourselves. The codec takes
 # typing_extensions where they are installed; cython_runtime is a part of the loop.
 ALLOWED = {"mcp_workbench", "msgspec", "uvloop", "typing_extensions", "cython_runtime"}
-# Of the standard library, what is slow to load and not needed to serve.
+# Of the standard library, what is slow to load and not needed to serve (the codec takes decimal and uuid).
 TOO_SLOW = {
-    "argparse", "csv", "dataclasses", "decimal", "difflib", "email", "html", "http", "importlib_metadata",
+    "argparse", "csv", "dataclasses", "difflib", "email", "html", "http", "importlib_metadata",
     "json", "multiprocessing", "pdb", "pkgutil", "pydoc", "sqlite3", "statistics", "tempfile", "tomllib",
-    "unittest", "urllib", "uuid", "xml", "zipfile",
+    "unittest", "urllib", "xml", "zipfile",
 }  # fmt: skip
 
 

@@ -38,10 +38,6 @@ FORCE = 3.5
 
 STUBBORN = {"stubborn": entry("stubborn.py", era="legacy")}
 
-NOT_LISTENING = pytest.mark.xfail(
-    reason="the workbench opens no subscriptions/listen at modern servers yet"
-)
-
 
 class Ear:
     """Waits for notices."""
@@ -64,7 +60,7 @@ async def open_lab(host: Client) -> list[str]:
     return [tool["name"] for tool in json.loads(text(opened))["tools"]]
 
 
-@pytest.mark.parametrize("server", [OLD, pytest.param(NEW, marks=NOT_LISTENING)])
+@pytest.mark.parametrize("server", [OLD, NEW])
 async def test_a_legacy_host_hears_of_a_tool_that_its_server_has_learned(
     tmp_path: Path, server: str
 ) -> None:

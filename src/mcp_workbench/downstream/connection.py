@@ -12,7 +12,7 @@ from mcp_workbench.core.spec import Era, Limits, ServerSpec, ToolFilter
 from mcp_workbench.downstream.conversation import Conversation, Loss, Lost, Waiter
 from mcp_workbench.downstream.dial import Unreachable, dial
 from mcp_workbench.downstream.last_words import last_words
-from mcp_workbench.downstream.listing import Unlistable, list_tools
+from mcp_workbench.downstream.listing import Unlistable, list_tools, listen
 from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.downstream.states import Closed, Connecting, Ready
 from mcp_workbench.era.negotiate import Agreed, Refused, Startover
@@ -123,7 +123,7 @@ class Connection:
         for number, waiter in pending.overdue(now):
             self.conversation.tell_cancelled(number, "timeout")
             waiter.lost(Loss("timeout", f"timed out after {self.spec.timeout:g} s"))
-        return pending.count > 0
+        return pending.timed
 
     # Its life
 
@@ -187,6 +187,8 @@ class Connection:
             self.modern = is_modern(found.revision)
             if not self.modern and self.spec.era == "auto":
                 self._eras[self.spec.target] = "legacy"  # the next start needs no probe
+            if found.listen:
+                listen(self.conversation, OURSELVES)
             catalogue, complaints = await list_tools(
                 self.conversation, OURSELVES, modern=self.modern
             )

@@ -11,12 +11,11 @@ from mcp_workbench.era.translate import token_of
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
 from mcp_workbench.wire.frames import LineFramer
-from mcp_workbench.wire.pending import PendingTable
+from mcp_workbench.wire.pending import NEVER, PendingTable
 from mcp_workbench.wire.stdio import Channel
 
 log = logging.getLogger(__name__)
 
-NEVER = float("inf")
 KEPT = 200  # characters of the last line that was no message
 
 

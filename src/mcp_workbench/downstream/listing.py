@@ -1,11 +1,12 @@
-"""Asking a server for all its tools, page by page."""
+"""Asking a server for all its tools, page by page, and to be told when they change."""
 
 import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
-from mcp_workbench.downstream.conversation import Conversation
+from mcp_workbench.downstream.conversation import Conversation, Loss
 from mcp_workbench.era.revision import CAPABILITIES_KEY, CLIENT_INFO_KEY, MODERN, VERSION_KEY
 from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Envelope
 
 LIST_SECONDS = 30.0
 PAGES = 100  # a server that never ends its list is cut here
@@ -42,10 +43,28 @@ async def list_tools(
     return Catalogue(tools), tuple(complaints)
 
 
+def listen(conversation: Conversation, ourselves: dict[str, str]) -> None:
+    """Ask a modern server to announce changes of its list; they arrive like a legacy server's."""
+    params = {"_meta": _stamp(ourselves), "notifications": {"toolsListChanged": True}}
+    conversation.begin("subscriptions/listen", envelope.encode(params), _Listener())
+
+
+class _Listener:
+    """Listening has no answer worth waiting for: it ends with the connection, or with the server's leave."""
+
+    def settled(self, answer: Envelope) -> None: ...
+    def lost(self, loss: Loss) -> None: ...
+    def progressed(self, params: msgspec.Raw) -> None: ...
+
+
+def _stamp(ourselves: dict[str, str]) -> dict[str, object]:
+    return {VERSION_KEY: MODERN, CLIENT_INFO_KEY: ourselves, CAPABILITIES_KEY: {}}
+
+
 def _params(cursor: str, ourselves: dict[str, str], *, modern: bool) -> bytes:
     params: dict[str, object] = {"cursor": cursor} if cursor else {}
     if modern:
-        params["_meta"] = {VERSION_KEY: MODERN, CLIENT_INFO_KEY: ourselves, CAPABILITIES_KEY: {}}
+        params["_meta"] = _stamp(ourselves)
     return envelope.encode(params)
 
 

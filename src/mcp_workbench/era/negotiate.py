@@ -64,6 +64,7 @@ class Agreed(msgspec.Struct, frozen=True):
     revision: str
     name: str = ""
     version: str = ""
+    listen: bool = False  # it announces changes to those who listen, and to nobody else
 
 
 class Startover(msgspec.Struct, frozen=True):
@@ -151,7 +152,16 @@ class _InitializeResult(msgspec.Struct):
     serverInfo: _Info = _Info()  # noqa: N815
 
 
+class _ListCapability(msgspec.Struct, frozen=True):
+    listChanged: bool = False  # noqa: N815
+
+
+class _Capabilities(msgspec.Struct, frozen=True):
+    tools: _ListCapability = _ListCapability()
+
+
 class _DiscoverResult(msgspec.Struct):
+    capabilities: _Capabilities = _Capabilities()
     supportedVersions: list[str] = []  # noqa: N815
     meta: dict[str, msgspec.Raw] = msgspec.field(
         default_factory=dict[str, msgspec.Raw], name="_meta"
@@ -168,7 +178,9 @@ def _modern(event: Answered) -> Agreed | None:
         info = msgspec.json.decode(raw, type=_Info)
     except msgspec.DecodeError:
         return None
-    return Agreed(MODERN, info.name, info.version) if MODERN in found.supportedVersions else None
+    if MODERN not in found.supportedVersions:
+        return None
+    return Agreed(MODERN, info.name, info.version, listen=found.capabilities.tools.listChanged)
 
 
 def params_of(method: str, ourselves: dict[str, str]) -> bytes:

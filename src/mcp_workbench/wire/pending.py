@@ -6,6 +6,8 @@ from typing import Generic, TypeVar
 
 W = TypeVar("W")
 
+NEVER = float("inf")  # a deadline that does not come
+
 
 class PendingTable(Generic[W]):
     """Requests on one connection that have no answer yet."""
@@ -34,6 +36,11 @@ class PendingTable(Generic[W]):
         """Who waited for this number; nobody waits for it any more."""
         entry = self._waiting.pop(number, None)
         return None if entry is None else entry[0]
+
+    @property
+    def timed(self) -> bool:
+        """Does anyone wait who will not wait for ever?"""
+        return any(deadline < NEVER for _, deadline in self._waiting.values())
 
     def overdue(self, now: float) -> list[tuple[int, W]]:
         """Take out those whose time has passed."""
