@@ -128,7 +128,7 @@ async def test_a_result_that_is_no_object_raises(result: str) -> None:
 async def test_the_end_of_the_server_and_the_end_of_time_raise_with_the_tool_in_front() -> None:
     servers = spec("a"), spec("b", timeout=0.1)
     async with asyncio.timeout(LIMIT), Workbench(snapshot(*servers)) as wb:
-        with pytest.raises(CallFailed, match=r"^\[dev/a/die\] Error: it exited") as died:
+        with pytest.raises(CallFailed, match=r"^\[dev/a/die\] Error: the server exited") as died:
             await wb.use_tool(tool("a", "die"))
         with pytest.raises(
             CallFailed, match=r"^\[dev/b/hang\] Error: timed out after 0.1 s"

@@ -48,7 +48,7 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
     end = _End()
     end.on_signals()
     async with Workbench(snapshot) as workbench, task_scope() as requests:
-        channel = stdio.open_writer(own_out)
+        channel = stdio.open_writer(own_out, end.host_left.set)
         channel.on_pressure(workbench.hold)
         session = HostSession(workbench, channel, requests, opened)
         _listen(own_in, session, end, requests)

@@ -138,7 +138,7 @@ def test_half_an_answer_before_the_end_is_no_answer(tmp_path: Path) -> None:
         result = host.use("a", "half")
 
         assert result["isError"] is True
-        assert texts(result)[0].startswith("[dev/a/half] Error: it exited")
+        assert texts(result)[0].startswith("[dev/a/half] Error: the server exited")
 
 
 def test_a_server_that_dies_while_it_is_listed_again_fails_its_calls_at_once(

@@ -215,7 +215,7 @@ class Connection:
     async def _end(self, child: Child) -> "_Ended":
         """Close now, before the child is seen out; the exception says why."""
         failure = self.conversation.failure
-        ended = _Ended(failure.reason if failure else await self._said(child, "it exited"))
+        ended = _Ended(failure.reason if failure else await self._said(child, "the server exited"))
         self._close(str(ended))
         return ended
 

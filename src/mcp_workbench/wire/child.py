@@ -54,7 +54,7 @@ class Child:
         self._silent = False  # its stdout has ended
         self._gone = asyncio.Event()  # the process has ended; it is not yet reaped
         self.pid = process.pid
-        self.channel = PipeWriter(pipes.stdin)
+        self.channel = PipeWriter(pipes.stdin, ended)
         self._stderr = PipeReader(pipes.stderr, self._complained, lambda: None)
         self._stdout = PipeReader(pipes.stdout, received, self._fell_silent)
 

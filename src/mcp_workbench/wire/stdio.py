@@ -81,10 +81,11 @@ class PipeWriter:
     rest of our work on it. What a full pipe can't take waits here.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, lost: Callable[[], None]) -> None:
         os.set_blocking(fd, False)
         grow_pipe(fd)
         self._fd = fd
+        self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[bytes | memoryview] = deque()
         self._joining = False  # a frame of this turn has left: the others wait for its end
@@ -155,8 +156,9 @@ class PipeWriter:
             sent = os.writev(self._fd, frames)
         except BlockingIOError:
             sent = 0
-        except OSError:  # nobody reads any more; who that is shows elsewhere
+        except OSError:  # nobody reads any more
             self.abort()
+            self._loop.call_soon(self._lost)
             return False
         self.backlog -= sent
         for frame in frames:
@@ -224,8 +226,9 @@ def is_pipe(fd: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-def open_writer(fd: int) -> PipeWriter | FileWriter:
-    return PipeWriter(fd) if is_pipe(fd) else FileWriter(fd)
+def open_writer(fd: int, lost: Callable[[], None]) -> PipeWriter | FileWriter:
+    """A channel into `fd`. `lost` is called when nobody reads any more."""
+    return PipeWriter(fd, lost) if is_pipe(fd) else FileWriter(fd)
 
 
 async def pump_file(fd: int, received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
