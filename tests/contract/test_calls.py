@@ -382,7 +382,10 @@ def test_a_wrong_message_is_answered_and_the_conversation_goes_on(
 
 
 def test_blank_lines_and_crlf_are_fine(legacy: RawHost) -> None:
-    legacy.write(b'\n\r\n   \n{"jsonrpc":"2.0","id":"x","method":"ping"}\r\n\r\n')
+    for blank in (b"\n", b"\r\n", b"   \n", b"\n\r\n \n"):
+        legacy.write(blank)
+        legacy.wait_until_read()
+    legacy.write(b'{"jsonrpc":"2.0","id":"x","method":"ping"}\r\n\r\n')
 
     assert legacy.receive() == {"jsonrpc": "2.0", "id": "x", "result": {}}
     legacy.request("ping")

@@ -38,7 +38,7 @@ class Reader:
 
 
 async def test_frames_arrive_whole_and_in_order(pipe: tuple[int, int]) -> None:
-    reader, writer = Reader(), PipeWriter(pipe[1])
+    reader, writer = Reader(), PipeWriter(pipe[1], lambda: None)
     async with asyncio.timeout(LIMIT):
         reader.open(pipe[0])
         for _ in range(5):
@@ -52,7 +52,7 @@ async def test_frames_arrive_whole_and_in_order(pipe: tuple[int, int]) -> None:
 
 
 async def test_what_a_full_pipe_can_not_take_is_the_backlog(pipe: tuple[int, int]) -> None:
-    reader, writer = Reader(), PipeWriter(pipe[1])
+    reader, writer = Reader(), PipeWriter(pipe[1], lambda: None)
     frame = b"y" * 500_000
 
     async with asyncio.timeout(LIMIT):
@@ -70,7 +70,7 @@ async def test_what_a_full_pipe_can_not_take_is_the_backlog(pipe: tuple[int, int
 
 
 async def test_flushing_loses_nothing_to_a_reader_that_is_late(pipe: tuple[int, int]) -> None:
-    writer = PipeWriter(pipe[1])
+    writer = PipeWriter(pipe[1], lambda: None)
     for frame in FRAMES * 3:
         writer.send(frame)
 
@@ -86,7 +86,7 @@ async def test_flushing_loses_nothing_to_a_reader_that_is_late(pipe: tuple[int, 
 
 
 async def test_flushing_gives_up_on_a_reader_that_never_reads(pipe: tuple[int, int]) -> None:
-    writer = PipeWriter(pipe[1])
+    writer = PipeWriter(pipe[1], lambda: None)
     writer.send(b"z" * 1_000_000)
 
     async with asyncio.timeout(LIMIT):
@@ -99,7 +99,7 @@ async def test_flushing_gives_up_on_a_reader_that_never_reads(pipe: tuple[int, i
 
 
 async def test_writing_to_a_reader_that_is_gone_raises_nothing(pipe: tuple[int, int]) -> None:
-    writer = PipeWriter(pipe[1])
+    writer = PipeWriter(pipe[1], lambda: None)
     os.close(pipe[0])
 
     async with asyncio.timeout(LIMIT):
@@ -110,7 +110,7 @@ async def test_writing_to_a_reader_that_is_gone_raises_nothing(pipe: tuple[int, 
 
 
 async def test_a_reader_that_leaves_in_the_middle_raises_nothing(pipe: tuple[int, int]) -> None:
-    writer = PipeWriter(pipe[1])
+    writer = PipeWriter(pipe[1], lambda: None)
     async with asyncio.timeout(LIMIT):
         for _ in range(10):
             writer.send(b"x" * 100_000)
@@ -126,7 +126,7 @@ async def test_pressure_is_told_once_when_it_rises_and_once_when_it_is_gone(
     pipe: tuple[int, int],
 ) -> None:
     told: list[bool] = []
-    reader, writer = Reader(), PipeWriter(pipe[1])
+    reader, writer = Reader(), PipeWriter(pipe[1], lambda: None)
     writer.on_pressure(told.append)
 
     async with asyncio.timeout(LIMIT):
@@ -200,7 +200,7 @@ async def test_a_file_is_no_pipe_and_is_read_and_written_all_the_same(tmp_path: 
     target = os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY)
 
     assert not is_pipe(source)
-    writer = open_writer(target)
+    writer = open_writer(target, lambda: None)
     assert isinstance(writer, FileWriter)
     async with asyncio.timeout(LIMIT):
         await stdio.pump_file(source, got.extend, ended.set)
