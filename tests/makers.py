@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ PATIENCE = 20.0  # seconds; the bound of every open wait, far above what a slow 
 
 def argv(*flags: str) -> tuple[str, ...]:
     """The command line of the fixture server."""
-    return (sys.executable, "-I", "-S", str(FIXTURE), *flags)
+    return (sys.executable, "-E", "-S", str(FIXTURE), *flags)
 
 
 def spec(
@@ -88,6 +89,11 @@ def raw(value: Any) -> msgspec.Raw:
 
 
 # Processes
+
+
+def unmeasured() -> dict[str, str]:
+    """Our environment for a child whose imports are counted: no coverage tool loads its own there."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COV")}
 
 
 def pids_in(file: Path) -> list[int]:

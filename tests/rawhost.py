@@ -41,6 +41,7 @@ class RawHost:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.modern = modern
+        self.statuses: tuple[int, ...] = (0, 130)  # with which the command may end
         self.lines: list[bytes] = []  # every line that came, in order
         self.others: list[Message] = []  # what was read while waiting for something else
         self._incoming: queue.Queue[bytes | None] = queue.Queue()
@@ -54,6 +55,8 @@ class RawHost:
             bufsize=0,
         )
         self._stderr = bytearray()
+        self._reading = threading.Event()
+        self._reading.set()
         self._threads = [
             threading.Thread(target=self._read_lines, daemon=True),
             threading.Thread(target=self._read_stderr, daemon=True),
@@ -71,6 +74,7 @@ class RawHost:
         trace: TracebackType | None,
     ) -> None:
         try:
+            self.go_on_reading()
             self.close()
             status = self.ended()
         finally:
@@ -82,7 +86,7 @@ class RawHost:
                 if pipe is not None:
                     pipe.close()
         if error is None:
-            assert status in (0, 130), f"exit status {status}: {self.stderr}"
+            assert status in self.statuses, f"exit status {status}: {self.stderr}"
             assert "Traceback" not in self.stderr, self.stderr
 
     @property
@@ -215,9 +219,8 @@ class RawHost:
         self.process.send_signal(number)
 
     def _read_lines(self) -> None:
-        assert self.process.stdout is not None
         held: list[bytes] = []
-        while data := self.process.stdout.read(1 << 20):
+        while data := self._patiently_read():
             first, *more = data.split(b"\n")
             held.append(first)
             for part in more:
@@ -226,6 +229,18 @@ class RawHost:
         if any(held):
             self._take(b"".join(held))
         self._incoming.put(None)
+
+    def _patiently_read(self) -> bytes:
+        assert self.process.stdout is not None
+        self._reading.wait()
+        return self.process.stdout.read(1 << 20)
+
+    def stop_reading(self) -> None:
+        """Leave what the command says in its pipe; a read that has begun still ends."""
+        self._reading.clear()
+
+    def go_on_reading(self) -> None:
+        self._reading.set()
 
     def _take(self, line: bytes) -> None:
         self.lines.append(line)

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,18 @@ from mcp_workbench import (
 )
 from mcp_workbench.core.errors import CallFailed, NotFound, ServerError, ServerUnavailable
 from mcp_workbench.core.spec import Limits, tool_filter
-from tests.makers import alive, config_file, entry, pids_in, said, snapshot, spec, tool, until
+from tests.makers import (
+    alive,
+    config_file,
+    entry,
+    pids_in,
+    said,
+    snapshot,
+    spec,
+    tool,
+    unmeasured,
+    until,
+)
 
 LIMIT = 20.0
 
@@ -239,9 +251,45 @@ async def test_listeners_hear_which_server_has_changed() -> None:
         assert await heard.get() == "dev/b"
 
 
+async def test_a_server_that_keeps_changing_is_read_once_a_second() -> None:
+    times: list[float] = []
+    heard = asyncio.Event()
+
+    def changed(address: object) -> None:
+        times.append(time.monotonic())
+        heard.set()
+
+    async with asyncio.timeout(LIMIT), Workbench(snapshot(spec("a"))) as wb:
+        wb.on_change(changed)
+        for name in ("one", "two"):
+            heard.clear()
+            await wb.use_tool(tool("a", "flip"), {"name": name})
+            await heard.wait()
+
+    assert len(times) == 2
+    assert times[1] - times[0] > 0.9
+
+
 async def test_without_async_with_the_error_says_so() -> None:
     with pytest.raises(RuntimeError, match="async with"):
         await Workbench(snapshot(spec("a"))).use_tool(tool("a", "echo"))
+
+
+async def test_a_survey_reports_what_there_is_and_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "tools").write_text('[{"name":"a"},{"name":"b"},{"name":"secret"},5]')
+    shown = tool_filter(("*", "!secret", "!nothing"))
+    good = spec("good", f"tools={tmp_path / 'tools'}", tools=shown)
+    both = snapshot(good, spec("bad", "stderr_exit"))
+    async with asyncio.timeout(LIMIT), Workbench(both) as wb:
+        fine, broken = [
+            await wb.survey(one.address) for one in both.toolboxes["dev"].servers.values()
+        ]
+
+    assert (fine.reason, fine.revision, fine.server_name) == ("", "2025-11-25", "fixture")
+    assert [info.name for info in fine.tools] == ["a", "b"]
+    assert (fine.hidden, fine.idle_filters, len(fine.complaints)) == (1, ("!nothing",), 1)
+    assert "DATABASE_URL" in broken.reason
+    assert broken.tools == ()
 
 
 def test_the_inputs_are_typed_values() -> None:
@@ -276,4 +324,4 @@ def test_importing_us_loads_nothing_else_and_names_come_on_first_use() -> None:
         "assert not any(m in sys.modules for m in ('asyncio', 'subprocess', 'json', 'click', 'mcp'))"
     )
 
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=LIMIT)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=LIMIT, env=unmeasured())

@@ -189,6 +189,18 @@ def test_a_modern_list_does_not_change_by_opening(modern: RawHost) -> None:
     assert before["cacheScope"] == "private"
 
 
+def test_a_toolbox_without_a_single_server_is_left_out_of_the_list(tmp_path: Path) -> None:
+    boxes: dict[str, Any] = {
+        "bad": {"mcpServers": {"dead": entry("exit_start")}},
+        "good": {"mcpServers": {"alive": entry()}},
+    }
+    with RawHost(written(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes}), modern=True) as h:
+        names = listed(h)
+
+        assert "good__alive__echo" in names
+        assert not [name for name in names if name.startswith("bad")]
+
+
 def test_toolboxes_named_on_the_command_line_are_open_from_the_start(tmp_path: Path) -> None:
     with RawHost(config(tmp_path), "--toolbox", "prod") as host:
         host.initialize()

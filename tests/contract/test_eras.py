@@ -154,6 +154,17 @@ def test_a_modern_server_that_crashed_once_is_met_again_as_modern(tmp_path: Path
         assert said(host.use("s", "echo", {"a": 1}))["arguments"] == {"a": 1}
 
 
+def test_a_server_that_has_changed_its_era_is_met_anew(tmp_path: Path) -> None:
+    server = entry(f"later_modern={tmp_path / 'mark'}", era="auto")
+    with RawHost(config_file(tmp_path, {"s": server})) as host:
+        host.initialize()
+        assert said(host.use("s", "stats"))["era"] == "legacy"
+        host.use("s", "die")
+        host.use("s", "echo")  # greeted as it was known: this one may fail
+
+        assert said(host.use("s", "stats"))["era"] == "modern"
+
+
 # Openings
 
 
@@ -232,6 +243,26 @@ def test_a_modern_request_without_a_required_key_names_it(config: Path, missing:
         assert missing in error["message"]
 
 
+@pytest.mark.parametrize(
+    "meta",
+    [
+        5,
+        [],
+        {**ENVELOPE, META + "protocolVersion": 5},
+        {**ENVELOPE, META + "clientCapabilities": []},
+    ],
+)
+def test_an_envelope_of_the_wrong_shape_is_refused(config: Path, meta: Any) -> None:
+    with RawHost(config) as host:
+        assert host.error("tools/list", {"_meta": meta})["code"] == -32602
+        assert host.initialize()["protocolVersion"] == "2025-11-25"
+
+
+def test_an_offer_of_the_wrong_shape_is_answered_with_the_newest_revision(config: Path) -> None:
+    with RawHost(config) as host:
+        assert host.result("initialize", {"protocolVersion": 5})["protocolVersion"] == "2025-11-25"
+
+
 def test_a_modern_version_that_we_do_not_serve_is_told_which_we_do(config: Path) -> None:
     with RawHost(config) as host:
         error = host.error(
@@ -295,6 +326,8 @@ def test_a_batch_is_taken_apart_where_the_revision_knows_it(config: Path) -> Non
         host.initialize("2025-03-26")
         host.write(batch)
         assert host.answer("a")["result"] == host.answer("b")["result"] == {}
+        host.write(b'[{"jsonrpc":"2.0","id":"a","method":"ping"},\n')
+        assert host.answer(None)["error"]["code"] == -32700
     with RawHost(config) as host:
         host.initialize("2025-11-25")
         host.write(batch)

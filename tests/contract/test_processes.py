@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.makers import alive, config_file, entry, eventually, pids_in, said, texts
+from tests.makers import PATIENCE, alive, config_file, entry, eventually, pids_in, said, texts
 from tests.rawhost import RawHost
 
 SECRET = "a-secret-that-no-server-may-see"
@@ -290,6 +292,58 @@ def test_servers_that_refuse_to_leave_are_ended_together_in_bounded_time(
     assert not any(map(alive, pids_in(pids)))
 
 
+def test_whoever_insists_is_obeyed_and_nothing_is_left(tmp_path: Path, pids: Path) -> None:
+    with RawHost(config_file(tmp_path, {"a": noted(pids, "no_eof_exit", "ignore_term")})) as host:
+        host.initialize()
+        host.open()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+            host.signal(number)
+        assert host.ended() in (0, 130)
+
+    assert not any(map(alive, pids_in(pids)))
+
+
+def test_servers_that_obey_the_end_of_their_input_survive_us_by_nothing(
+    tmp_path: Path, pids: Path
+) -> None:
+    with RawHost(config_file(tmp_path, {"a": noted(pids), "b": noted(pids)})) as host:
+        host.initialize()
+        host.open()
+        host.statuses = (-signal.SIGKILL,)
+
+        host.signal(signal.SIGKILL)
+        host.ended()
+
+        eventually(lambda: not any(map(alive, pids_in(pids))), "our servers have noticed")
+
+
+def test_a_host_that_stops_listening_is_taken_for_gone(tmp_path: Path, pids: Path) -> None:
+    file = config_file(tmp_path, {"a": noted(pids)})
+    command = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as run:
+        assert run.stdin is not None
+        assert run.stdout is not None
+        run.stdin.write(PING)
+        assert run.stdout.readline() == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+        run.stdout.close()
+        run.stdin.write(PING)
+
+        assert run.wait(PATIENCE) == 0  # although its input is still open
+
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+
+
+def test_files_may_stand_in_for_pipes(tmp_path: Path) -> None:
+    file = config_file(tmp_path, {"a": entry()})
+    (tmp_path / "in").write_bytes(PING * 3)
+    command = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(file)]
+    with (tmp_path / "in").open("rb") as given, (tmp_path / "out").open("wb") as taken:
+        subprocess.run(command, stdin=given, stdout=taken, check=True, timeout=PATIENCE)
+
+    assert (tmp_path / "out").read_bytes() == b'{"jsonrpc":"2.0","id":1,"result":{}}\n' * 3
+
+
 def test_a_host_that_leaves_while_servers_start_leaves_nothing(tmp_path: Path, pids: Path) -> None:
     with RawHost(config_file(tmp_path, {"a": noted(pids, "hang")})) as host:
         host.initialize()
@@ -309,6 +363,23 @@ def test_requests_under_way_are_answered_before_the_end(tmp_path: Path) -> None:
         answers = {message["id"]: said(message["result"]) for message in host.rest()}
 
         assert answers == dict.fromkeys(ids, "x" * 1_000_000)
+
+
+def test_answers_that_the_host_reads_late_are_not_lost_at_the_end(
+    tmp_path: Path, pids: Path
+) -> None:
+    with RawHost(config_file(tmp_path, {"a": noted(pids)})) as host:
+        host.initialize()
+        host.use("a", "echo")
+        host.stop_reading()
+        ids = [host.begin_use("a", "big", {"n": 400_000}) for _ in range(2)]
+        host.close()
+        eventually(lambda: not any(map(alive, pids_in(pids))), "only the last answers are left")
+        host.go_on_reading()
+
+        answers = {message["id"]: said(message["result"]) for message in host.rest()}
+
+        assert answers == dict.fromkeys(ids, "x" * 400_000)
 
 
 def test_a_stray_print_in_a_server_s_child_never_reaches_the_host(tmp_path: Path) -> None:

@@ -288,7 +288,9 @@ def test_a_filtered_tool_is_not_found_and_no_hint_names_it(host: RawHost, name: 
         ),
     ],
 )
-def test_wrong_parameters_are_told_as_in_the_seed(host: RawHost, arguments: Any, text: str) -> None:
+def test_wrong_parameters_are_told_with_their_paths(
+    host: RawHost, arguments: Any, text: str
+) -> None:
     assert refused(host.call("use_tool", arguments)) == (f"Invalid parameters: {text}", "")
 
 

@@ -39,7 +39,7 @@ from mcp_workbench.core.names import ToolIdentifier
         ),
     ],
 )
-def test_the_seed_s_examples_are_worded_exactly(
+def test_the_contract_s_examples_are_worded_exactly(
     error: WorkbenchError, text: str, code: str
 ) -> None:
     assert str(error) == text

@@ -1,4 +1,6 @@
-"""Flat names, as the contract and its seed documents give them."""
+"""Flat names, as the contract gives them."""
+
+import inspect
 
 import pytest
 from hypothesis import given
@@ -50,7 +52,7 @@ def test_what_parses_generates_the_same_name_again(name: str) -> None:
         ("dev", "odd", "émoji 🙂/x.y", "dev__odd__émoji 🙂/x.y"),
     ],
 )
-def test_the_examples_of_the_seeds_go_both_ways(
+def test_the_contract_s_examples_go_both_ways(
     toolbox: str, server: str, tool: str, flat: str
 ) -> None:
     assert generate_tool_name(toolbox, server, tool) == flat
@@ -75,6 +77,16 @@ def test_the_examples_of_the_seeds_go_both_ways(
 )
 def test_anything_else_is_no_flat_name(name: str) -> None:
     assert parse_tool_name(name) is None
+
+
+def test_parsing_knows_one_separator_and_no_special_cases() -> None:
+    """One split, one test for emptiness."""
+    source = inspect.getsource(parse_tool_name)
+
+    assert source.count("split(") == source.count(" if ") == 1
+    assert "for " not in source.partition('"""')[2].rpartition('"""')[2]
+    assert "'_'" not in source
+    assert '"_"' not in source
 
 
 def test_an_identifier_works_by_position_and_by_name() -> None:

@@ -1,22 +1,26 @@
 """One live server: met, listed, refreshed, lost. With the real fixture behind a real pipe."""
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolFilter
 from mcp_workbench.downstream.connection import Closed, Connection, Ready
-from mcp_workbench.downstream.conversation import Lost
+from mcp_workbench.downstream.conversation import FutureWaiter, Lost
 from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.wire.envelope import Envelope
 from tests.makers import alive, eventually, pids_in, spec, until
 
 LIMIT = 20.0
+LISTEN = "subscriptions/listen"
 
 
 @asynccontextmanager
@@ -31,8 +35,8 @@ async def pool(
 
 
 @asynccontextmanager
-async def ready(one: ServerSpec) -> AsyncGenerator[Connection]:
-    async with pool() as opened:
+async def ready(one: ServerSpec, limits: Limits | None = None) -> AsyncGenerator[Connection]:
+    async with pool(limits=limits) as opened:
         connection = opened.connection(one)
         await connection.ready()
         assert connection.usable, connection.state
@@ -42,6 +46,18 @@ async def ready(one: ServerSpec) -> AsyncGenerator[Connection]:
 async def ask(connection: Connection, tool: str, arguments: bytes = b"{}") -> Envelope:
     params = b'{"name":"%b","arguments":%b}' % (tool.encode(), arguments)
     return await connection.conversation.ask("tools/call", params, LIMIT)
+
+
+async def call(connection: Connection, tool: str, arguments: bytes = b"{}") -> Envelope:
+    """Call a tool as hosts do."""
+    waiter = FutureWaiter()
+    wish = ToolCall(ToolIdentifier("dev", "s", tool), {"arguments": msgspec.Raw(arguments)})
+    connection.begin(wish, b'"%b"' % tool.encode(), waiter, float("inf"))
+    return await waiter.future
+
+
+def text(answer: Envelope) -> str:
+    return json.loads(bytes(answer.result))["content"][0]["text"]
 
 
 def reason(connection: Connection) -> str:
@@ -69,10 +85,30 @@ async def test_a_server_of_any_era_is_met_and_listed(flags: tuple[str, ...], rev
         assert connection.modern == (revision == "2026-07-28")
 
 
+@pytest.mark.parametrize(
+    ("flags", "opening"),
+    [
+        ((), ["server/discover", "initialize", "notifications/initialized", "tools/list"]),
+        (("modern",), ["server/discover", "tools/list"]),
+        (("modern", "listen"), ["server/discover", LISTEN, "tools/list"]),
+    ],
+)
+async def test_an_opening_says_what_its_era_wants_and_no_more(
+    flags: tuple[str, ...], opening: list[str]
+) -> None:
+    async with ready(spec("s", *flags, era="auto")) as connection:
+        seen = json.loads(text(await call(connection, "stats")))["methods"]
+
+        assert seen == [*opening, "tools/call"]
+
+
 @pytest.mark.parametrize("flag", ["paged", "loop_cursor"])
 async def test_every_page_is_read_and_a_repeated_cursor_ends_the_list(flag: str) -> None:
     async with ready(spec("s", flag)) as connection, ready(spec("t")) as plain:
+        pages = json.loads(text(await ask(connection, "stats")))["lists"]
+
         assert connection.catalogue.names == plain.catalogue.names
+        assert pages == (2 if flag == "loop_cursor" else len(plain.catalogue.names))
 
 
 async def test_a_server_without_tools_is_fine() -> None:
@@ -116,6 +152,30 @@ async def test_an_announced_change_is_read_once_and_told() -> None:
         assert changes.empty()
 
 
+async def test_a_modern_server_is_listened_to() -> None:
+    changes: asyncio.Queue[ServerAddress] = asyncio.Queue()
+    async with pool(changes.put_nowait) as opened:
+        connection = opened.connection(spec("s", "modern", "listen", era="auto"))
+        await connection.ready()
+        assert json.loads(text(await call(connection, "stats")))["methods"].count(LISTEN) == 1
+
+        await call(connection, "flip", b'{"name":"extra"}')
+        await changes.get()
+
+        assert "extra" in connection.catalogue.tools
+
+
+async def test_a_modern_server_that_announces_nothing_is_not_listened_to() -> None:
+    async with ready(spec("s", "modern", era="auto")) as connection:
+        assert LISTEN not in json.loads(text(await call(connection, "stats")))["methods"]
+
+
+async def test_listening_is_no_call_in_flight() -> None:
+    one = spec("s", "modern", "listen", era="auto")
+    async with ready(one, Limits(calls_per_server=1)) as connection:
+        assert '"echo"' in text(await call(connection, "echo"))
+
+
 async def test_a_change_announced_while_the_list_is_read_is_not_forgotten() -> None:
     changes: asyncio.Queue[ServerAddress] = asyncio.Queue()
     async with pool(changes.put_nowait) as opened:
@@ -154,6 +214,8 @@ async def test_a_list_that_can_not_be_read_again_leaves_the_one_we_have() -> Non
         (("exit_start",), ["exit status 3"]),
         (("stderr_exit",), ["exit status 3", "line one | Error: no DATABASE_URL"]),
         (("rev=1999-12-31",), ["1999-12-31"]),
+        (("list_error",), ["refused to list its tools", "no tools today (-32000)"]),
+        (("list_odd",), ["no usable form"]),
     ],
 )
 async def test_why_a_server_could_not_be_met_is_a_state(

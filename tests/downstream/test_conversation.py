@@ -140,6 +140,15 @@ def test_lines_that_are_no_messages_are_counted_and_the_last_one_kept() -> None:
     assert heard == []
 
 
+def test_a_batch_that_is_broken_or_nested_does_no_harm() -> None:
+    one, conversation = answered(
+        b'[{"jsonrpc":"2.0","id":1,\n[[{"jsonrpc":"2.0","id":1,"result":{}}]]\n[]\n'
+    )
+
+    assert one.answers == one.losses == []
+    assert conversation.skipped >= 1
+
+
 def test_a_byte_order_mark_at_the_start_is_tolerated() -> None:
     one, _ = answered(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}\r\n')
 

@@ -1,6 +1,7 @@
 """Meeting a server, step by step: the decisions, without any server."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,29 @@ def test_any_error_to_the_probe_leads_to_initialize(code: int, revision: str) ->
 )
 def test_an_odd_answer_to_the_probe_leads_to_initialize(odd: Answered) -> None:
     assert met("auto", odd)[1] == [DISCOVER, INITIALIZE]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "listen"),
+    [
+        ({"tools": {"listChanged": True}}, True),
+        ({"tools": {"listChanged": False}}, False),
+        ({"tools": {}}, False),
+        ({}, False),
+        ({"tools": None}, False),
+        ({"tools": True}, False),
+        ({"tools": {"listChanged": "yes"}}, False),
+        (None, False),
+    ],
+)
+def test_what_a_modern_server_can_do_decides_on_listening_and_on_nothing_else(
+    capabilities: Any, listen: bool
+) -> None:
+    result = {"supportedVersions": [MODERN], "capabilities": capabilities}
+
+    state, _ = met("auto", Answered(DISCOVER, json.dumps(result).encode()))
+
+    assert state == Agreed(MODERN, listen=listen)
 
 
 def test_silence_leads_to_both_questions_and_the_first_answer_wins() -> None:

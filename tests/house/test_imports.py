@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.makers import unmeasured
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "mcp_workbench"
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -58,6 +60,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         input=json.dumps(INITIALIZE).encode() + b"\n",
         capture_output=True,
         timeout=30,
+        env=unmeasured(),
     )
     assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "mcp-workbench"
     told = next(line for line in done.stderr.decode().splitlines() if line.startswith("MODULES "))

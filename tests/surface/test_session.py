@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -141,6 +142,40 @@ def test_chunks_change_nothing(places: list[int]) -> None:
 
     frames = asyncio.run(talk())
     assert [json.loads(frame)["id"] for frame in frames] == [0, 1, 2, 3, 4]
+
+
+class Faulty(Workbench):
+    """One of our own faults, planted."""
+
+    def begin(self, call: Any, caller: Any) -> bool:
+        raise ZeroDivisionError("planted")
+
+    async def open(self, name: str) -> Any:
+        raise ZeroDivisionError("planted")
+
+
+async def test_a_fault_of_ours_costs_one_request_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    host = Host()
+    async with asyncio.timeout(LIMIT), Faulty(snapshot()) as workbench, task_scope() as requests:
+        talking = HostSession(workbench, host, requests)
+        talking.receive(INITIALIZE)
+        wish = {"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}}
+        for id, name, arguments in (
+            (1, "use_tool", wish),
+            (2, "open_toolbox", {"toolbox_name": "dev"}),
+        ):
+            params = {"name": name, "arguments": arguments}
+            talking.receive(line(id=id, method="tools/call", params=params))
+            assert (await host.answer(id))["error"]["code"] == -32603
+        talking.receive(line(id=3, method="ping"))
+        assert (await host.answer(3))["result"] == {}
+
+    assert caplog.text.count("planted") >= 2
+    assert b"planted" not in b"".join(
+        host.frames
+    )  # how we failed is nobody's business but the log's
 
 
 async def test_a_session_is_idle_when_nothing_is_under_way() -> None:

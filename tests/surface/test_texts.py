@@ -77,7 +77,7 @@ def test_each_toolbox_has_its_description_and_number_of_servers() -> None:
     assert "- ops (1 server)" in text.splitlines()
 
 
-def test_proxy_mode_has_the_seed_s_sentence_and_a_complete_call() -> None:
+def test_proxy_mode_says_what_to_call_and_shows_a_complete_call() -> None:
     text = instructions(configured(box("dev")))
 
     assert "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools." in text

@@ -95,6 +95,20 @@ async def said(child: Child, text: str) -> None:
     await until(lambda: text in child.complaints)  # its pipe is read apart, and sends us no event
 
 
+async def test_what_a_held_child_said_before_its_end_is_heard() -> None:
+    heard = Heard()
+    code = "import os; os.read(0, 1); os.write(1, b'answer\\n')"
+    async with (
+        asyncio.timeout(LIMIT),
+        running_child(python(code), heard.received, heard.end) as child,
+    ):
+        child.hold(held=True)
+        child.channel.send(b"x")
+        await heard.lines.wait()
+        assert await child.gone_within(LIMIT)
+        assert bytes(heard.data) == b"answer\n"
+
+
 async def test_a_signal_is_a_negative_status() -> None:
     heard = Heard()
     async with (

@@ -123,7 +123,7 @@ class Connection:
         for number, waiter in pending.overdue(now):
             self.conversation.tell_cancelled(number, "timeout")
             waiter.lost(Loss("timeout", f"timed out after {self.spec.timeout:g} s"))
-        return pending.timed
+        return pending.count > 0
 
     # Its life
 

@@ -3,10 +3,9 @@
 import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
-from mcp_workbench.downstream.conversation import Conversation, Loss
+from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.era.revision import CAPABILITIES_KEY, CLIENT_INFO_KEY, MODERN, VERSION_KEY
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope
 
 LIST_SECONDS = 30.0
 PAGES = 100  # a server that never ends its list is cut here
@@ -46,15 +45,9 @@ async def list_tools(
 def listen(conversation: Conversation, ourselves: dict[str, str]) -> None:
     """Ask a modern server to announce changes of its list; they arrive like a legacy server's."""
     params = {"_meta": _stamp(ourselves), "notifications": {"toolsListChanged": True}}
-    conversation.begin("subscriptions/listen", envelope.encode(params), _Listener())
-
-
-class _Listener:
-    """Listening has no answer worth waiting for: it ends with the connection, or with the server's leave."""
-
-    def settled(self, answer: Envelope) -> None: ...
-    def lost(self, loss: Loss) -> None: ...
-    def progressed(self, params: msgspec.Raw) -> None: ...
+    number = conversation.pending.reserve()  # answered when the server ends it, if ever
+    request = envelope.request(number, "subscriptions/listen", envelope.encode(params))
+    conversation.channel.send(request)
 
 
 def _stamp(ourselves: dict[str, str]) -> dict[str, object]:

@@ -161,7 +161,7 @@ class _Capabilities(msgspec.Struct, frozen=True):
 
 
 class _DiscoverResult(msgspec.Struct):
-    capabilities: _Capabilities = _Capabilities()
+    capabilities: msgspec.Raw = msgspec.Raw(b"{}")
     supportedVersions: list[str] = []  # noqa: N815
     meta: dict[str, msgspec.Raw] = msgspec.field(
         default_factory=dict[str, msgspec.Raw], name="_meta"
@@ -180,7 +180,15 @@ def _modern(event: Answered) -> Agreed | None:
         return None
     if MODERN not in found.supportedVersions:
         return None
-    return Agreed(MODERN, info.name, info.version, listen=found.capabilities.tools.listChanged)
+    return Agreed(MODERN, info.name, info.version, listen=_announces(found.capabilities))
+
+
+def _announces(capabilities: msgspec.Raw) -> bool:
+    """Does it say that it announces changes of its tools? An odd way to say so is a no."""
+    try:
+        return msgspec.json.decode(capabilities, type=_Capabilities).tools.listChanged
+    except msgspec.DecodeError:
+        return False
 
 
 def params_of(method: str, ourselves: dict[str, str]) -> bytes:

@@ -22,6 +22,11 @@ class PendingTable(Generic[W]):
     def count(self) -> int:
         return len(self._waiting)
 
+    def reserve(self) -> int:
+        """A fresh number for a request whose answer nobody waits for."""
+        self._last += 1
+        return self._last
+
     def add(self, waiter: W, deadline: float) -> int:
         """A fresh number for a request that `waiter` waits for until `deadline`."""
         self._last = number = self._last + 1
@@ -36,11 +41,6 @@ class PendingTable(Generic[W]):
         """Who waited for this number; nobody waits for it any more."""
         entry = self._waiting.pop(number, None)
         return None if entry is None else entry[0]
-
-    @property
-    def timed(self) -> bool:
-        """Does anyone wait who will not wait for ever?"""
-        return any(deadline < NEVER for _, deadline in self._waiting.values())
 
     def overdue(self, now: float) -> list[tuple[int, W]]:
         """Take out those whose time has passed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Protocol
 
 PIPE_BYTES = 1 << 18  # what pipes are grown to: large results need fewer turns
 READ_BYTES = 1 << 16
+JOIN_BYTES = 1024  # a chunk from here on may hold many messages
 AT_ONCE = 256  # frames in one write; systems allow about a thousand
 PRESSURE_BYTES = 1 << 20  # waiting for a slow reader before those who feed it are held
 F_SETPIPE_SZ = (
@@ -26,6 +28,27 @@ class Channel(Protocol):
     @property
     def backlog(self) -> int: ...
     def send(self, frame: bytes) -> None: ...
+
+
+class _Turn(threading.local):
+    """What is sent while a large chunk is worked through leaves together, at its end.
+
+    A small chunk holds one message, whose frame leaves at once: its reader works while we keep our
+    books. A thread has one loop, so it has one turn.
+    """
+
+    def __init__(self) -> None:
+        self.joining = False
+        self.writers: list[PipeWriter] = []
+
+    def end(self) -> None:
+        self.joining = False
+        writers, self.writers = self.writers, []
+        for writer in writers:
+            writer.flush()
+
+
+_turn = _Turn()
 
 
 class PipeReader:
@@ -68,18 +91,24 @@ class PipeReader:
         if data:
             # A full read is the middle of something large; else a small buffer is quicker to have.
             self._most = PIPE_BYTES if len(data) == self._most else READ_BYTES
-            self._received(data)
+            if len(data) < JOIN_BYTES:
+                self._received(data)
+            else:
+                self._receive_many(data)
         else:
             self.close()
             self._ended()
 
+    def _receive_many(self, data: bytes) -> None:
+        _turn.joining = True
+        try:
+            self._received(data)
+        finally:
+            _turn.end()
+
 
 class PipeWriter:
-    """Frames into a pipe. The first of a turn leaves at once, the others of that turn together.
-
-    A transport of the loop would write at the end of the turn only; so a frame need not wait for the
-    rest of our work on it. What a full pipe can't take waits here.
-    """
+    """Frames into a pipe, at once or at the end of the turn. What a full pipe can't take waits here."""
 
     def __init__(self, fd: int, lost: Callable[[], None]) -> None:
         os.set_blocking(fd, False)
@@ -88,7 +117,6 @@ class PipeWriter:
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[bytes | memoryview] = deque()
-        self._joining = False  # a frame of this turn has left: the others wait for its end
         self._blocked = False  # the pipe is full
         self._closing = False
         self._closed = asyncio.Event()
@@ -99,15 +127,26 @@ class PipeWriter:
     def send(self, frame: bytes) -> None:
         if self._fd < 0:
             return
+        if not self._waiting:
+            if _turn.joining:
+                _turn.writers.append(self)
+            else:
+                self._send_now(frame)
+                return
         self._waiting.append(frame)
         self.backlog += len(frame)
-        if self._joining or self._blocked:
-            if self.backlog > PRESSURE_BYTES:
-                self._press(high=True)
-            return
-        self._write((frame,))
-        self._joining = True
-        self._loop.call_soon(self._end_turn)
+        if self._blocked and self.backlog > PRESSURE_BYTES:
+            self._press(high=True)
+
+    def _send_now(self, frame: bytes) -> None:
+        try:
+            sent = os.write(self._fd, frame)
+        except OSError:  # full, or gone
+            sent = 0
+        if sent < len(frame):
+            self._waiting.append(memoryview(frame)[sent:])
+            self.backlog += len(frame) - sent
+            self.flush()
 
     def on_pressure(self, act: Callable[[bool], None]) -> None:
         """Be told when the reader falls far behind, and when it has caught up."""
@@ -137,21 +176,18 @@ class PipeWriter:
                 await self._closed.wait()
         self.abort()
 
-    def _end_turn(self) -> None:
-        self._joining = False
-        if not self._blocked:
-            self._flush()
-
-    def _flush(self) -> None:
-        while self._waiting and self._fd >= 0:
-            if not self._write(tuple(islice(self._waiting, AT_ONCE))):
-                return
+    def flush(self) -> None:
+        """Write what waits, as far as the pipe takes it."""
+        while self._waiting and not self._blocked and self._fd >= 0:
+            self._write(tuple(islice(self._waiting, AT_ONCE)))
+        if self._waiting:
+            return
         self._press(high=False)
         if self._closing:
             self.abort()
 
-    def _write(self, frames: tuple[bytes | memoryview, ...]) -> bool:
-        """Write what is first in line. Could the pipe take all of it?"""
+    def _write(self, frames: tuple[bytes | memoryview, ...]) -> None:
+        """Write these, which are first in line; what the pipe can't take stays there."""
         try:
             sent = os.writev(self._fd, frames)
         except BlockingIOError:
@@ -159,15 +195,14 @@ class PipeWriter:
         except OSError:  # nobody reads any more
             self.abort()
             self._loop.call_soon(self._lost)
-            return False
+            return
         self.backlog -= sent
         for frame in frames:
             if sent < len(frame):
                 self._waiting[0] = memoryview(frame)[sent:]
                 self._block()
-                return False
+                return
             sent -= len(self._waiting.popleft())
-        return True
 
     def _block(self) -> None:
         if not self._blocked:
@@ -176,7 +211,7 @@ class PipeWriter:
 
     def _roomy(self) -> None:
         self._unblock()
-        self._flush()
+        self.flush()
 
     def _unblock(self) -> None:
         if self._blocked:
