@@ -22,12 +22,11 @@ from mcp_workbench.wire.envelope import Envelope
 class Caller:
     """One call under way. A subclass says what becomes of its outcome."""
 
-    __slots__ = ("call", "connection", "number")
+    connection: Connection | None = None
+    number = 0
 
     def __init__(self, call: ToolCall) -> None:
         self.call = call
-        self.connection: Connection | None = None
-        self.number = 0
 
     def begun(self, connection: Connection, number: int) -> None:
         self.connection, self.number = connection, number
@@ -73,8 +72,6 @@ class Caller:
 
 class PythonCaller(Caller):
     """A Python program that awaits the result."""
-
-    __slots__ = ("_future", "_on_progress")
 
     def __init__(
         self, call: ToolCall, on_progress: Callable[[dict[str, Any]], None] | None

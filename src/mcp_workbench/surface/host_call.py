@@ -27,8 +27,6 @@ class Desk(Protocol):
 class HostCall(Caller):
     """A call whose outcome goes back to a host's request."""
 
-    __slots__ = ("_desk", "_flat", "id")
-
     def __init__(self, desk: Desk, id: bytes, call: ToolCall, *, flat: bool) -> None:
         super().__init__(call)
         self._desk = desk

@@ -178,8 +178,10 @@ class HostSession:
         plain = read_plain_call(params)
         if plain is None:
             return False
-        meta = read_meta(plain.meta)
-        self._era.check("tools/call", {}, meta)
+        meta: Members = {}
+        if plain.meta or not self._era.legacy:
+            meta = read_meta(plain.meta)
+            self._era.check("tools/call", {}, meta)
         wish = plain.arguments
         tool = ToolIdentifier(wish.tool.toolbox, wish.tool.server, wish.tool.tool)
         call = ToolCall(tool, {"arguments": wish.arguments}, meta, self._era.modern)

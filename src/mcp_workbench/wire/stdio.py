@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Protocol
+from typing import ClassVar, Protocol
+from weakref import WeakKeyDictionary
 
 PIPE_BYTES = 1 << 18  # what pipes are grown to: large results need fewer turns
 READ_BYTES = 1 << 16
@@ -30,25 +30,28 @@ class Channel(Protocol):
     def send(self, frame: bytes) -> None: ...
 
 
-class _Turn(threading.local):
+class _Turn:
     """What is sent while a large chunk is worked through leaves together, at its end.
 
     A small chunk holds one message, whose frame leaves at once: its reader works while we keep our
-    books. A thread has one loop, so it has one turn.
+    books. All pipes of a loop share its turn.
     """
+
+    _of: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turn]] = WeakKeyDictionary()
 
     def __init__(self) -> None:
         self.joining = False
         self.writers: list[PipeWriter] = []
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> _Turn:
+        return cls._of.setdefault(loop, cls())
 
     def end(self) -> None:
         self.joining = False
         writers, self.writers = self.writers, []
         for writer in writers:
             writer.flush()
-
-
-_turn = _Turn()
 
 
 class PipeReader:
@@ -61,6 +64,7 @@ class PipeReader:
         grow_pipe(fd)
         self._fd = fd
         self._loop = asyncio.get_running_loop()
+        self._turn = _Turn.of(self._loop)
         self._received = received
         self._ended = ended
         self._most = READ_BYTES
@@ -100,11 +104,11 @@ class PipeReader:
             self._ended()
 
     def _receive_many(self, data: bytes) -> None:
-        _turn.joining = True
+        self._turn.joining = True
         try:
             self._received(data)
         finally:
-            _turn.end()
+            self._turn.end()
 
 
 class PipeWriter:
@@ -116,6 +120,7 @@ class PipeWriter:
         self._fd = fd
         self._lost = lost
         self._loop = asyncio.get_running_loop()
+        self._turn = _Turn.of(self._loop)
         self._waiting: deque[bytes | memoryview] = deque()
         self._blocked = False  # the pipe is full
         self._closing = False
@@ -128,8 +133,8 @@ class PipeWriter:
         if self._fd < 0:
             return
         if not self._waiting:
-            if _turn.joining:
-                _turn.writers.append(self)
+            if self._turn.joining:
+                self._turn.writers.append(self)
             else:
                 self._send_now(frame)
                 return
