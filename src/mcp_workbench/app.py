@@ -11,7 +11,9 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
+from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire import stdio
 from mcp_workbench.wire.tasks import TaskScope, task_scope
 from mcp_workbench.workbench import Workbench
@@ -50,8 +52,9 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
     async with Workbench(snapshot) as workbench, task_scope() as requests:
         channel = stdio.open_writer(own_out, end.host_left.set)
         channel.on_pressure(workbench.hold)
-        session = HostSession(workbench, channel, requests, opened)
-        _listen(own_in, session, end, requests)
+        session = HostSession(workbench, channel, requests, Menu(workbench, opened))
+        front = StdioFront(session, channel, snapshot.limits.message_bytes)
+        _listen(own_in, front, end, requests)
         await end.host_left.wait()
         await _drain(session, end)
     await channel.flushed(FLUSH)
@@ -81,11 +84,11 @@ class _End:
         self.host_left.set()
 
 
-def _listen(fd: int, session: HostSession, end: _End, scope: TaskScope) -> None:
+def _listen(fd: int, front: StdioFront, end: _End, scope: TaskScope) -> None:
     if stdio.is_pipe(fd):
-        stdio.PipeReader(fd, session.receive, end.host_left.set)
+        stdio.PipeReader(fd, front.receive, end.host_left.set)
     else:
-        scope.start(stdio.pump_file(fd, session.receive, end.host_left.set), "standard input")
+        scope.start(stdio.pump_file(fd, front.receive, end.host_left.set), "standard input")
 
 
 async def _drain(session: HostSession, end: _End) -> None:

@@ -217,12 +217,13 @@ class Workbench(Lifetime):
 
     # Changes
 
-    def on_change(self, listener: Callable[[ServerAddress], None]) -> None:
-        """Be told when a connected server's tools have changed."""
+    def on_change(self, listener: Callable[[ServerAddress], None]) -> Callable[[], None]:
+        """Be told when a connected server's tools have changed; call what is returned to end that."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def _catalogue_changed(self, address: ServerAddress) -> None:
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(address)
 
 

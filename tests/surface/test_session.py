@@ -11,8 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_workbench.core.spec import Limits, Snapshot
+from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
-from mcp_workbench.wire.tasks import task_scope
+from mcp_workbench.surface.stdio_front import StdioFront
+from mcp_workbench.wire.tasks import TaskScope, task_scope
 from mcp_workbench.workbench import Workbench
 from tests.makers import said, snapshot, spec
 
@@ -28,7 +30,7 @@ class Host:
         self.frames: list[bytes] = []
         self.more = asyncio.Event()
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, about: bytes = b"") -> None:
         assert frame.endswith(b"\n")
         assert frame.count(b"\n") == 1
         self.frames.append(frame)
@@ -47,17 +49,29 @@ class Host:
             await self.more.wait()
 
 
+class Talking:
+    """A session behind the front that reads its bytes."""
+
+    def __init__(
+        self, workbench: Workbench, host: Host, requests: TaskScope, opened: tuple[str, ...] = ()
+    ) -> None:
+        session = HostSession(workbench, host, requests, Menu(workbench, opened))
+        self.when_idle = session.when_idle
+        limit = workbench.snapshot.limits.message_bytes
+        self.receive = StdioFront(session, host, limit).receive
+
+
 @asynccontextmanager
 async def session(
     configuration: Snapshot, opened: tuple[str, ...] = ()
-) -> AsyncGenerator[tuple[HostSession, Host]]:
+) -> AsyncGenerator[tuple[Talking, Host]]:
     host = Host()
     async with (
         asyncio.timeout(LIMIT),
         Workbench(configuration) as workbench,
         task_scope() as requests,
     ):
-        yield HostSession(workbench, host, requests, opened), host
+        yield Talking(workbench, host, requests, opened), host
 
 
 def line(**message: Any) -> bytes:
@@ -159,7 +173,7 @@ async def test_a_fault_of_ours_costs_one_request_and_is_logged(
 ) -> None:
     host = Host()
     async with asyncio.timeout(LIMIT), Faulty(snapshot()) as workbench, task_scope() as requests:
-        talking = HostSession(workbench, host, requests)
+        talking = Talking(workbench, host, requests)
         talking.receive(INITIALIZE)
         wish = {"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}}
         for id, name, arguments in (

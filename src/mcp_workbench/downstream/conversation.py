@@ -66,7 +66,7 @@ class _Nowhere:
 
     backlog = 0
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, about: bytes = b"") -> None:
         """Nobody is there."""
 
 

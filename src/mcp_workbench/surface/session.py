@@ -13,7 +13,6 @@ from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.revision import BATCHES
 from mcp_workbench.era.translate import Members, complete
 from mcp_workbench.surface import texts
 from mcp_workbench.surface.greeting import discover_result, initialize_result, offered_revision
@@ -30,8 +29,7 @@ from mcp_workbench.surface.reading import (
 )
 from mcp_workbench.surface.wishes import OpenToolbox, UnknownTool, UseTool, read_wish
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope, Malformed
-from mcp_workbench.wire.frames import LineFramer
+from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.stdio import Channel
 from mcp_workbench.wire.tasks import TaskScope
 from mcp_workbench.workbench import Workbench
@@ -42,21 +40,16 @@ Handler = Callable[[bytes, Members, Members], None]  # id, members of params, me
 
 
 class HostSession:
-    """A host on a channel. `receive` takes its bytes; nothing in it waits."""
+    """A host on a channel. `receive` takes its messages; nothing in it waits."""
 
     def __init__(
-        self,
-        workbench: Workbench,
-        channel: Channel,
-        scope: TaskScope,
-        opened: tuple[str, ...] = (),
+        self, workbench: Workbench, channel: Channel, scope: TaskScope, menu: Menu
     ) -> None:
+        self.era = HostEra()
         self._workbench = workbench
         self._channel = channel
         self._scope = scope  # of the requests that have to wait
-        self._framer = LineFramer(workbench.snapshot.limits.message_bytes)
-        self._menu = Menu(workbench, opened)
-        self._era = HostEra()
+        self._menu = menu
         self._under_way: dict[bytes, HostCall | None] = {}
         self._errands: dict[bytes, asyncio.Task[Any]] = {}
         self._on_idle: Callable[[], None] | None = None
@@ -67,73 +60,33 @@ class HostSession:
             "server/discover": self._discover,
             "ping": self._ping,
         }
-        workbench.on_change(self._tools_changed)
+        self._stop_hearing = workbench.on_change(self._tools_changed)
 
     # In
 
-    def receive(self, data: bytes) -> None:
-        """Bytes from the host. Nothing in them may raise: on uvloop that ends the pipe."""
-        for line in self._framer.feed(data):
-            self._receive_line(line)
-        if (head := self._framer.take_overflow()) is not None:
-            message = "the message is too large (limits.messageBytes)"
-            self._refuse_line(
-                Malformed(envelope.INVALID_REQUEST, message, envelope.salvaged_id(head))
-            )
-
-    def _receive_line(self, line: bytes) -> None:
-        try:
-            if not line.isascii():
-                line.decode()
-                line = line.removeprefix(envelope.BOM)
-            message = envelope.decode(line)
-        except UnicodeDecodeError:
-            id = envelope.salvaged_id(line)
-            self._refuse_line(Malformed(envelope.PARSE_ERROR, "not UTF-8", id))
-        except Malformed as error:
-            if self._era.revision == BATCHES and envelope.is_batch(line):
-                self._receive_batch(line)
-            else:
-                self._refuse_line(error)
-        else:
-            self._receive_message(message)
-
-    def _receive_batch(self, line: bytes) -> None:
-        try:
-            members = envelope.read_batch(line)
-        except Malformed as error:
-            self._refuse_line(error)
-            return
-        for member in members:
-            if not envelope.is_batch(member):
-                self._receive_line(member)
-
-    def _refuse_line(self, error: Malformed) -> None:
-        self._channel.send(
-            envelope.refusal(error.id, envelope.error_object(error.code, str(error)))
-        )
-
-    def _receive_message(self, message: Envelope) -> None:
+    def receive(self, message: Envelope) -> None:
+        """One message of the host. Nothing in it may raise: on a pipe that would end the reading."""
         method = message.method
         if not method:
             return  # an answer: we have asked nothing
         id = bytes(message.id)
         if not id:
             if method == "notifications/cancelled":
-                self._cancelled(message.params)
+                self.cancel(cancelled_id(message.params), "cancelled by the host")
             return
         if id in self._under_way or not envelope.usable_id(id):
             problem = (
                 "id is in use" if id in self._under_way else "id must be a string or an integer"
             )
-            self._refuse_line(Malformed(envelope.INVALID_REQUEST, problem))
+            error = envelope.error_object(envelope.INVALID_REQUEST, problem)
+            self._channel.send(envelope.refusal(b"", error), id)
             return
         try:
             if method == "tools/call" and self._call_plainly(id, message.params):
                 return
             members = read_params(message.params)
             meta = read_meta(members.pop("_meta", None))
-            self._era.check(method, members, meta)
+            self.era.check(method, members, meta)
             self._handler(method)(id, members, meta)
         except Refusal as refusal:
             self.refuse(id, refusal.error)
@@ -143,7 +96,7 @@ class HostSession:
 
     def _handler(self, method: str) -> Handler:
         found = self._methods.get(method)
-        if found is None or (self._era.modern and method == "ping"):
+        if found is None or (self.era.modern and method == "ping"):
             raise Refusal(envelope.METHOD_NOT_FOUND, f"Method not found: {method}")
         return found
 
@@ -151,7 +104,7 @@ class HostSession:
 
     def _initialize(self, id: bytes, members: Members, meta: Members) -> None:
         offered = offered_revision(members)
-        self._era.revision, result = initialize_result(offered, self._workbench.snapshot)
+        self.era.revision, result = initialize_result(offered, self._workbench.snapshot)
         self.reply(id, result)
 
     def _discover(self, id: bytes, members: Members, meta: Members) -> None:
@@ -166,12 +119,12 @@ class HostSession:
         if "cursor" in members and not envelope.is_null(members["cursor"]):
             raise Refusal(envelope.INVALID_PARAMS, "Unknown cursor: the list has one page")
         if self._menu.is_static:
-            self.reply_own(id, self._menu.static_list(modern=self._era.modern))
+            self.reply_own(id, self._menu.static_list(modern=self.era.modern))
         else:
             self._run(id, self._live_list, id)
 
     async def _live_list(self, id: bytes) -> None:
-        self.reply_own(id, await self._menu.live_list(modern=self._era.modern))
+        self.reply_own(id, await self._menu.live_list(modern=self.era.modern))
 
     def _call_plainly(self, id: bytes, params: msgspec.Raw) -> bool:
         """The road of nearly every call: one reading decides. Anything unusual is False."""
@@ -179,12 +132,12 @@ class HostSession:
         if plain is None:
             return False
         meta: Members = {}
-        if plain.meta or not self._era.legacy:
+        if plain.meta or not self.era.legacy:
             meta = read_meta(plain.meta)
-            self._era.check("tools/call", {}, meta)
+            self.era.check("tools/call", {}, meta)
         wish = plain.arguments
         tool = ToolIdentifier(wish.tool.toolbox, wish.tool.server, wish.tool.tool)
-        call = ToolCall(tool, {"arguments": wish.arguments}, meta, self._era.modern)
+        call = ToolCall(tool, {"arguments": wish.arguments}, meta, self.era.modern)
         self._use(HostCall(self, id, call, flat=False))
         return True
 
@@ -192,7 +145,7 @@ class HostSession:
         name = read_name(members)
         mode = self._workbench.snapshot.tool_mode
         try:
-            wish = read_wish(mode, name, members, meta, modern_host=self._era.modern)
+            wish = read_wish(mode, name, members, meta, modern_host=self.era.modern)
         except UnknownTool as error:
             raise Refusal(envelope.INVALID_PARAMS, str(error)) from None
         except InvalidCall as error:
@@ -224,12 +177,12 @@ class HostSession:
         except WorkbenchError as error:
             self.reply_own(id, texts.error_result(error))
             return
-        if self._menu.opened(name) and not self._era.modern:
+        if self._menu.opened(name) and not self.era.modern:
             self.notify("notifications/tools/list_changed")
         self.reply_own(id, texts.text_result(self._menu.opened_text(opened)))
 
     def _tools_changed(self, server: ServerAddress) -> None:
-        if self._era.legacy and self._menu.shows(server.toolbox):
+        if self.era.legacy and self._menu.shows(server.toolbox):
             self.notify("notifications/tools/list_changed")
 
     # Requests that wait, and those that are taken back
@@ -253,37 +206,44 @@ class HostSession:
             self.refuse(id, _OUR_FAULT)
             raise
 
-    def _cancelled(self, params: msgspec.Raw) -> None:
-        id = cancelled_id(params)
+    def cancel(self, id: bytes, reason: str) -> None:
+        """Take a request back: its server is told, and it is not answered."""
         if id not in self._under_way:
             return
         host_call = self._under_way.pop(id)
         if (errand := self._errands.pop(id, None)) is not None:
             errand.cancel()
         if host_call is not None:
-            host_call.cancel("cancelled by the host")
+            host_call.cancel(reason)
         self._rest()
 
     # Out
 
     def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None:
         """Answer with a result that is right for the host's era already."""
-        self._channel.send(envelope.answer(id, result))
+        self._channel.send(envelope.answer(id, result), id)
         self._under_way.pop(id, None)
         if self._on_idle is not None:
             self._rest()
 
     def reply_own(self, id: bytes, result: bytes) -> None:
         """Answer with a result of our own making."""
-        self.reply(id, complete(result, STAMPS) if self._era.modern else result)
+        self.reply(id, complete(result, STAMPS) if self.era.modern else result)
 
     def refuse(self, id: bytes, error: msgspec.Raw | bytes) -> None:
-        self._channel.send(envelope.refusal(id, error))
+        self._channel.send(envelope.refusal(id, error), id)
         self._under_way.pop(id, None)
         self._rest()
 
-    def notify(self, method: str, params: bytes = b"") -> None:
-        self._channel.send(envelope.notification(method, params))
+    def notify(self, method: str, params: bytes = b"", about: bytes = b"") -> None:
+        """Tell the host something; `about` is the request that it belongs to, if any."""
+        self._channel.send(envelope.notification(method, params), about)
+
+    def close(self) -> None:
+        """The host is gone: what it asked for is taken back."""
+        self._stop_hearing()
+        for id in list(self._under_way):
+            self.cancel(id, "the host is gone")
 
     def when_idle(self, act: Callable[[], None]) -> None:
         """Call `act` as soon as no request is under way."""

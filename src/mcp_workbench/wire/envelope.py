@@ -79,6 +79,17 @@ def decode(line: bytes) -> Envelope:
     return message
 
 
+def decode_text(line: bytes) -> Envelope:
+    """Read one message of a host, whose UTF-8 is not mended but refused. A mark at its start is fine."""
+    if not line.isascii():
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            raise Malformed(PARSE_ERROR, "not UTF-8", salvaged_id(line)) from None
+        line = line.removeprefix(BOM)
+    return decode(line)
+
+
 def _decode_mended(line: bytes, error: msgspec.DecodeError) -> Envelope:
     mended = mend_surrogates(line)
     if mended == line:

@@ -23,11 +23,14 @@ F_SETPIPE_SZ = (
 
 
 class Channel(Protocol):
-    """Takes frames. `send` never waits; what can't leave yet is the backlog."""
+    """Takes frames. `send` never waits; what can't leave yet is the backlog.
+
+    `about` is the id of the request that the frame belongs to; a channel with one stream ignores it.
+    """
 
     @property
     def backlog(self) -> int: ...
-    def send(self, frame: bytes) -> None: ...
+    def send(self, frame: bytes, about: bytes = b"") -> None: ...
 
 
 class _Turn:
@@ -129,7 +132,7 @@ class PipeWriter:
         self._pressing = False
         self.backlog = 0
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, about: bytes = b"") -> None:
         if self._fd < 0:
             return
         if not self._waiting:
@@ -237,7 +240,7 @@ class FileWriter:
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, about: bytes = b"") -> None:
         view = memoryview(frame)
         while view:
             view = view[os.write(self._fd, view) :]
