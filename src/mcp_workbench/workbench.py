@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -75,6 +76,12 @@ class Workbench(Lifetime):
             snapshot.limits, os.environ if environ is None else environ, self._catalogue_changed
         )
         self._listeners: list[Callable[[ServerAddress], None]] = []
+
+    def view(self, toolboxes: tuple[str, ...]) -> "Workbench":
+        """The same workbench, its servers shared, with these toolboxes only."""
+        narrowed = copy(self)
+        narrowed.snapshot = self.snapshot.narrowed(toolboxes)
+        return narrowed
 
     def _life(self) -> AbstractAsyncContextManager[None]:
         return self._open()

@@ -11,7 +11,7 @@ from mcp_workbench.core.errors import CallFailed
 from mcp_workbench.core.spec import Era, Limits, ServerSpec, ToolFilter
 from mcp_workbench.downstream.conversation import Conversation, Loss, Lost, Waiter
 from mcp_workbench.downstream.dial import Unreachable, dial
-from mcp_workbench.downstream.last_words import last_words
+from mcp_workbench.downstream.link import Link
 from mcp_workbench.downstream.listing import Unlistable, list_tools, listen
 from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.downstream.states import Closed, Connecting, Ready
@@ -20,7 +20,6 @@ from mcp_workbench.era.ourselves import OURSELVES, STAMPS
 from mcp_workbench.era.revision import is_modern
 from mcp_workbench.era.translate import PAIRS, params_for
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.child import LAST_WORDS, Child
 from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.tasks import task_scope
 
@@ -58,7 +57,7 @@ class Connection:
         self._stopping = False
         self._hung_up = False
         self._listed = 0.0  # when the catalogue was last read
-        self._child: Child | None = None
+        self._link: Link | None = None
         self._held = False
         self._filter: ToolFilter | None = None
         self._visible: dict[str, bytes] = {}
@@ -114,8 +113,8 @@ class Connection:
     def hold(self, *, held: bool) -> None:
         """Stop listening to it while a host can't keep up, or go on."""
         self._held = held
-        if self._child is not None and self.usable:  # one that is being met is heard out
-            self._child.hold(held=held)
+        if self._link is not None and self.usable:  # one that is being met is heard out
+            self._link.hold(held=held)
 
     def expire(self, now: float) -> bool:
         """End the calls whose time is up; is anyone still waiting?"""
@@ -160,22 +159,22 @@ class Connection:
             while True:
                 talk = self.conversation = Conversation(self._limits.message_bytes, self._noticed)
                 ended = partial(self._ended, talk)
-                async with dial(self.spec, self._environ, talk.receive, ended) as child:
-                    self._child, talk.channel = child, child.channel
+                async with dial(self.spec, self._environ, talk.receive, ended) as link:
+                    self._link, talk.channel = link, link.channel
                     try:
-                        agreed = await self._enter(child, era)
+                        agreed = await self._enter(link, era)
                     except asyncio.CancelledError:
                         if limit.expired():
-                            self._close(await self._said(child, self._too_slow()))
+                            self._close(await self._said(link, self._too_slow()))
                         raise
                     if agreed is not None:
                         limit.reschedule(None)  # the limit was for the start only
-                        await self._serve(child, agreed)
+                        await self._serve(link, agreed)
                         return
                 self._hung_up = False
                 era = "legacy"
 
-    async def _enter(self, child: Child, era: Era) -> Agreed | None:
+    async def _enter(self, link: Link, era: Era) -> Agreed | None:
         """Meet the server and list its tools; None means that it has to be started anew."""
         try:
             found = await meet(self.conversation, era)
@@ -185,6 +184,7 @@ class Connection:
                 self._eras.pop(self.spec.target, None)  # what was remembered may be out of date
                 raise _Ended(found.reason)  # noqa: TRY301 - joined with the other ends below
             self.modern = is_modern(found.revision)
+            link.agreed(found.revision)
             if not self.modern and self.spec.era == "auto":
                 self._eras[self.spec.target] = "legacy"  # the next start needs no probe
             if found.listen:
@@ -193,29 +193,29 @@ class Connection:
                 self.conversation, OURSELVES, modern=self.modern
             )
         except (_Ended, Unlistable, Lost) as error:
-            ended = _Ended(await self._said(child, str(error)))
-            self._close(str(ended))  # before the child is seen out, which may take its time
+            ended = _Ended(await self._said(link, str(error)))
+            self._close(str(ended))  # before the server is seen out, which may take its time
             raise ended from None
         self._take(catalogue, complaints)
         return found
 
-    async def _serve(self, child: Child, agreed: Agreed) -> None:
+    async def _serve(self, link: Link, agreed: Agreed) -> None:
         since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
         self._settle(Ready(agreed, time.monotonic() - since))
-        child.hold(held=self._held)
+        link.hold(held=self._held)
         async with task_scope() as chores:
             while not self._stopping:
                 await self._wake.wait()
                 self._wake.clear()
                 if self._hung_up or self.conversation.failure:
-                    raise await self._end(child)
+                    raise await self._end(link)
                 if self._stale and not chores:
                     chores.start(self._refresh_gently(), f"list {self.spec.address}")
 
-    async def _end(self, child: Child) -> "_Ended":
-        """Close now, before the child is seen out; the exception says why."""
+    async def _end(self, link: Link) -> "_Ended":
+        """Close now, before the server is seen out; the exception says why."""
         failure = self.conversation.failure
-        ended = _Ended(failure.reason if failure else await self._said(child, "the server exited"))
+        ended = _Ended(failure.reason if failure else await self._said(link, "the server exited"))
         self._close(str(ended))
         return ended
 
@@ -224,11 +224,8 @@ class Connection:
             await asyncio.sleep(max(GATHER, self._listed + REFRESH_PAUSE - time.monotonic()))
             await self.refresh()
 
-    async def _said(self, child: Child, what: str) -> str:
-        """A reason with what is known of the child's end: status and last complaints."""
-        if self._hung_up:
-            await child.gone_within(LAST_WORDS)
-        return last_words(what, child.exit_status(), child.complaints, self.spec, self._environ)
+    async def _said(self, link: Link, what: str) -> str:
+        return await link.last_words(what, ended=self._hung_up)
 
     def _too_slow(self) -> str:
         return f"it did not start within {self.spec.connect_timeout:g} s (connectTimeout)"

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
-from mcp_workbench.wire.child import Child, Launch, running_child
+from mcp_workbench.downstream.link import Link, StdioLink
+from mcp_workbench.wire.child import Launch, running_child
 
 # What programs need to start, and nothing else: the rest of our environment is not theirs.
 PASSED_ON = frozenset(
@@ -67,7 +68,7 @@ async def dial(
     environ: Mapping[str, str],
     received: Callable[[bytes], None],
     ended: Callable[[], None],
-) -> AsyncGenerator[Child]:
+) -> AsyncGenerator[Link]:
     """A channel to the server, for as long as the block lasts."""
     try:
         target = expand_target(spec, environ)
@@ -81,6 +82,6 @@ async def dial(
     try:
         started = running_child(launch, received, ended)
         async with started as child:
-            yield child
+            yield StdioLink(child, spec, environ)
     except OSError as error:
         raise Unreachable(f"{launch.argv[0]} can't be started: {error.strerror or error}") from None
