@@ -4,11 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NODE   := .node
+SUITE  := .node-conformance
 # Python would do this at the first start, unless it is told not to; then every start would pay.
 COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick check format peers bench constraints clean
+.PHONY: help run test test-quick check format peers conformance bench constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +37,13 @@ $(VENV)/.peers: $(VENV)/.dev tests/peers/package.json
 	@if command -v npm >/dev/null; then mkdir -p $(NODE) && cp tests/peers/package.json $(NODE)/ && \
 	  (cd $(NODE) && npm install --silent --no-audit --no-fund --no-package-lock) && touch $@; fi
 
+# The official suite and a Node that can run it, in exact versions.
+$(SUITE)/.ready: tests/conformance/package.json
+	@echo "preparing $(SUITE) (once) ..." >&2
+	@mkdir -p $(SUITE) && cp tests/conformance/package.json $(SUITE)/
+	@cd $(SUITE) && npm install --silent --no-audit --no-fund --no-package-lock
+	@touch $@
+
 run: $(VENV)/.run ## the main job on the embedded default: a guided session with the demo toolbox
 	@$(BIN)/mcp-workbench tour
 
@@ -59,6 +67,9 @@ format: $(VENV)/.dev ## let ruff write
 peers: $(VENV)/.peers ## real servers from npm and PyPI behind the workbench
 	$(BIN)/python -m pytest -m peers tests/peers
 
+conformance: $(VENV)/.dev $(SUITE)/.ready ## the official suite through the workbench, in all pairs of eras
+	$(BIN)/python -m tests.conformance.run $(CONFORMANCE)
+
 bench: $(VENV)/.dev ## us beside the limit relay and an SDK gateway, in one run
 	@$(COMPILE)
 	$(BIN)/python bench/run.py $(BENCH)
@@ -71,4 +82,4 @@ constraints: ## renew constraints.txt from a fresh environment
 	rm -rf .venv-constraints
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(NODE) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(NODE) $(SUITE) .pytest_cache .ruff_cache .hypothesis

@@ -8,14 +8,16 @@ import logging
 import signal
 import sys
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
-from mcp_workbench.wire import stdio
-from mcp_workbench.wire.tasks import TaskScope, task_scope
+from mcp_workbench.wire import own_streams
+from mcp_workbench.wire.stdio import PipeReader
+from mcp_workbench.wire.tasks import task_scope
 from mcp_workbench.workbench import Workbench
 
 T = TypeVar("T")
@@ -46,22 +48,24 @@ def serve(snapshot: Snapshot, *, opened: tuple[str, ...] = (), verbose: bool = F
 
 
 async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
-    own_in, own_out = stdio.claim_standard_streams()
-    end = _End()
+    own_in, own_out = own_streams.claim_standard_streams()
+    end = Ending()
     end.on_signals()
     async with Workbench(snapshot) as workbench, task_scope() as requests:
-        channel = stdio.open_writer(own_out, end.host_left.set)
+        unread = end.host_left.set if own_streams.is_pipe(own_out) else partial(end.now, 1)
+        channel = own_streams.open_writer(own_out, unread)
         channel.on_pressure(workbench.hold)
-        session = HostSession(workbench, channel, requests, Menu(workbench, opened))
+        menu = Menu(workbench, opened)
+        session = HostSession(workbench, channel, requests, menu, asked="by all servers")
         front = StdioFront(session, channel, snapshot.limits.message_bytes)
-        _listen(own_in, front, end, requests)
+        _listen(own_in, front, end)
         await end.host_left.wait()
         await _drain(session, end)
     await channel.flushed(FLUSH)
     return end.status
 
 
-class _End:
+class Ending:
     """Why and how urgently we end: the host left, or somebody asked us to."""
 
     def __init__(self) -> None:
@@ -84,14 +88,14 @@ class _End:
         self.host_left.set()
 
 
-def _listen(fd: int, front: StdioFront, end: _End, scope: TaskScope) -> None:
-    if stdio.is_pipe(fd):
-        stdio.PipeReader(fd, front.receive, end.host_left.set)
+def _listen(fd: int, front: StdioFront, end: Ending) -> None:
+    if own_streams.is_pipe(fd):
+        PipeReader(fd, front.receive, end.host_left.set)
     else:
-        scope.start(stdio.pump_file(fd, front.receive, end.host_left.set), "standard input")
+        own_streams.pump_file(fd, front.receive, end.host_left.set)
 
 
-async def _drain(session: HostSession, end: _End) -> None:
+async def _drain(session: HostSession, end: Ending) -> None:
     """A host that only closed our input may still read: what is under way gets a moment to end."""
     session.when_idle(end.at_once.set)
     with contextlib.suppress(TimeoutError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,14 +13,15 @@ from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import read_object
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
 from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.downstream.conversation import Loss
+from mcp_workbench.downstream.conversation import Loss, Waiter
 from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.translate import PAIRS, Unanswerable, result_for
+from mcp_workbench.era.translate import PAIRS, Unanswerable, asks_for_input, result_for
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.pending import NEVER
 
 
-class Caller:
+class Caller(Waiter):
     """One call under way. A subclass says what becomes of its outcome."""
 
     connection: Connection | None = None
@@ -44,6 +46,9 @@ class Caller:
         if not modern_server and not self.call.modern_host:
             self.answered(answer.result)
             return
+        if modern_server and asks_for_input(answer.result):
+            self.questioned(answer.result)
+            return
         try:
             result = result_for(PAIRS[self.call.modern_host, modern_server], answer.result, STAMPS)
         except Unanswerable as error:
@@ -55,7 +60,22 @@ class Caller:
         tool = self.call.tool
         self.failed(CallFailed(loss.code, tool, loss.reason, may_have_run=loss.may_have_run))
 
+    def pause(self) -> None:
+        """A person is being asked: the call's clock stops."""
+        if self.connection is not None:
+            self.connection.conversation.pending.postpone(self.number, NEVER)
+
+    def proceed(self) -> None:
+        """The clock starts anew."""
+        if self.connection is not None:
+            deadline = time.monotonic() + self.connection.spec.timeout
+            self.connection.conversation.pending.postpone(self.number, deadline)
+
     # What a subclass decides
+
+    def questioned(self, result: msgspec.Raw) -> None:
+        """A modern server wants to know something first."""
+        self.lost(Loss("protocol_error", "the server asks for input, and nobody can be asked"))
 
     def answered(self, result: msgspec.Raw | bytes) -> None:
         raise NotImplementedError

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from typing import Any
@@ -29,7 +29,9 @@ from mcp_workbench.core.errors import (
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.pool import ConnectionPool
+from mcp_workbench.downstream.standing import Heard, Standing
 from mcp_workbench.downstream.states import Closed, Ready
 from mcp_workbench.wire.tasks import Lifetime, task_scope
 
@@ -42,6 +44,7 @@ class OpenedServer(msgspec.Struct, frozen=True):
 
     address: ServerAddress
     tools: tuple[Definition, ...]
+    modern: bool = False
 
 
 class OpenedToolbox(msgspec.Struct, frozen=True):
@@ -76,6 +79,20 @@ class Workbench(Lifetime):
             snapshot.limits, os.environ if environ is None else environ, self._catalogue_changed
         )
         self._listeners: list[Callable[[ServerAddress], None]] = []
+        self._host: Host | None = None
+
+    def for_host(self, host: Host, *, alone: bool) -> "Workbench":
+        """The same workbench as this host has it: `alone`, every server's questions are its own."""
+        if alone:
+            self._pool.sole_host = host
+        mine = copy(self)
+        mine._host = host  # noqa: SLF001 - a copy of ourselves
+        return mine
+
+    def release(self) -> None:
+        """The host is gone: servers that belong to it alone are ended."""
+        if self._host is not None:
+            self._pool.release(self._host)
 
     def view(self, toolboxes: tuple[str, ...]) -> "Workbench":
         """The same workbench, its servers shared, with these toolboxes only."""
@@ -97,7 +114,7 @@ class Workbench(Lifetime):
         """Send the call now if its server is ready and knows the tool; otherwise do nothing."""
         tool = call.tool
         spec = self.snapshot.toolbox(tool.toolbox).server(tool.server)
-        connection = self._pool.connection(spec)
+        connection = self._pool.connection(spec, self._host)
         if not connection.usable:
             return False
         name = connection.visible(spec.tools).get(tool.tool)
@@ -112,7 +129,7 @@ class Workbench(Lifetime):
         """Wait until the call's server is ready and its tool known, or raise what is wrong."""
         tool = call.tool
         spec = self.snapshot.toolbox(tool.toolbox).server(tool.server)
-        connection = await self._connected(spec)
+        connection = await self.connected(spec)
         if tool.tool in connection.visible(spec.tools):
             return
         if not connection.fresh(FRESH):
@@ -169,7 +186,9 @@ class Workbench(Lifetime):
         """The same with definitions as received. Raises only where no server could be reached."""
         toolbox = self.snapshot.toolbox(name)
         # All are begun before the first wait, so that they start at once.
-        begun = [(spec, self._pool.connection(spec)) for spec in toolbox.servers.values()]
+        begun = [
+            (spec, self._pool.connection(spec, self._host)) for spec in toolbox.servers.values()
+        ]
         await self._wait_for([connection for _, connection in begun])
         servers: list[OpenedServer] = []
         unavailable: list[Unavailable] = []
@@ -177,7 +196,7 @@ class Workbench(Lifetime):
             if connection.usable:
                 shown = connection.visible(spec.tools)
                 tools = tuple(connection.catalogue.tools[tool] for tool in shown)
-                servers.append(OpenedServer(spec.address, tools))
+                servers.append(OpenedServer(spec.address, tools, connection.modern))
             else:
                 unavailable.append(Unavailable(spec.address.server, _why_not(connection)))
         if unavailable and not servers:
@@ -191,8 +210,30 @@ class Workbench(Lifetime):
             if tasks:
                 await asyncio.wait(tasks, timeout=self.snapshot.limits.open_wait)
 
-    async def _connected(self, spec: ServerSpec) -> Connection:
-        connection = self._pool.connection(spec)
+    async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
+        """Those of these servers that can be reached in time; all are begun at once."""
+        begun = [self._pool.connection(spec, self._host) for spec in specs]
+        await self._wait_for(begun)
+        return [connection for connection in begun if connection.usable]
+
+    def live(self, specs: Iterable[ServerSpec]) -> list[Connection]:
+        """Those of these servers that are connected already."""
+        found = (self._pool.met(spec, self._host) for spec in specs)
+        return [connection for connection in found if connection is not None]
+
+    @property
+    def all_live(self) -> list[Connection]:
+        return self._pool.all_met()
+
+    @property
+    def standing(self) -> Standing:
+        return self._pool.standing
+
+    def watch_deadlines(self) -> None:
+        self._pool.watch_deadlines()
+
+    async def connected(self, spec: ServerSpec) -> Connection:
+        connection = self._pool.connection(spec, self._host)
         await connection.ready()
         if isinstance(connection.state, Closed):
             raise not_connected(spec.address.server, spec.address.toolbox, connection.state.reason)
@@ -203,7 +244,7 @@ class Workbench(Lifetime):
         spec = self.snapshot.toolbox(address.toolbox).server(address.server)
         since = time.monotonic()
         try:
-            connection = await self._connected(spec)
+            connection = await self.connected(spec)
         except ServerUnavailable as error:
             return ServerReport(address, error.reason, seconds=time.monotonic() - since)
         state = connection.state
@@ -228,6 +269,10 @@ class Workbench(Lifetime):
         """Be told when a connected server's tools have changed; call what is returned to end that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def on_heard(self, hearer: Callable[[Heard], None]) -> Callable[[], None]:
+        """Be told what servers say unasked, beside changes of tools; what is returned ends that."""
+        return self.standing.on_heard(id(self._host), hearer)
 
     def _catalogue_changed(self, address: ServerAddress) -> None:
         for listener in tuple(self._listeners):

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_scenes import COMMAND, TIMEOUT, environ, workbench
+from cli_scenes import COMMAND, TIMEOUT, environ, workbench, write_config
 
 from mcp_workbench import __version__
 
@@ -80,6 +80,16 @@ def test_stdin_that_is_no_terminal_is_served(argv: list[str], tmp_path: Path) ->
     done = workbench(*argv, cwd=tmp_path, stdin=json.dumps(HELLO | {"params": HELLO_PARAMS}) + "\n")
     assert done.status == 0
     assert done.data["result"]["serverInfo"]["version"] == __version__
+
+
+def test_serving_is_silent_about_doubts_unless_asked(tmp_path: Path) -> None:
+    write_config(tmp_path, {"mcpServers": {"a": {"command": "true", "cmd": "true"}}})
+    quiet = workbench("serve", cwd=tmp_path)
+    assert quiet == (0, "", "")
+    told = workbench("serve", "-v", cwd=tmp_path)
+    assert (told.status, told.out) == (0, "")
+    assert "warning: unknown key, it has no effect" in told.err
+    assert "'cmd' (Goose's spelling) is 'command' here" in told.err
 
 
 def test_signs_fall_back_to_words_where_the_encoding_has_none(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_workbench.cli.excerpt import WIDEST, excerpt
@@ -53,6 +53,7 @@ def test_an_excerpt_of_a_long_line_holds_what_it_points_at() -> None:
 
 
 @given(SECRETS, st.integers(1, 60))
+@example("sk${7q", 1)  # begins like a variable
 def test_an_excerpt_never_shows_a_secret(secret: str, column: int) -> None:
     quoted = json.dumps(secret, ensure_ascii=False)
     for value in (quoted, quoted[:-1], f"[{quoted}, 1]", f"{{{quoted[:-1]}"):

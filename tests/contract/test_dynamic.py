@@ -351,8 +351,8 @@ def test_a_dynamic_host_is_promised_list_changes_and_a_proxy_host_is_not(
     host: RawHost, tmp_path: Path
 ) -> None:
     with RawHost(written(tmp_path, {"mcpServers": {}})) as proxy:
-        assert proxy.initialize()["capabilities"] == {"tools": {"listChanged": False}}
-    assert host.initialize()["capabilities"] == {"tools": {"listChanged": True}}
+        assert proxy.initialize()["capabilities"]["tools"] == {"listChanged": False}
+    assert host.initialize()["capabilities"]["tools"] == {"listChanged": True}
 
 
 def test_instructions_show_a_call_by_flat_name(host: RawHost) -> None:

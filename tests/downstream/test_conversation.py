@@ -65,7 +65,7 @@ class Pipe:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, about: bytes = b"") -> None:
         self.sent.append(json.loads(frame))
 
 

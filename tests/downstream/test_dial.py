@@ -8,6 +8,7 @@ import pytest
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
+from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.dial import Unreachable, child_environment, dial, launch_of
 
 OWN = {
@@ -98,10 +99,14 @@ def test_a_cwd_that_does_not_exist_names_it(tmp_path: Path) -> None:
         launch_of(StdioCommand(sys.executable, cwd="missing", folder=str(tmp_path)), OWN)
 
 
+def nobody() -> Conversation:
+    return Conversation(1000, lambda message: None)
+
+
 async def reason(spec: ServerSpec) -> str:
     """Why this server can't be dialled."""
     with pytest.raises(Unreachable) as caught:
-        async with dial(spec, dict(os.environ), lambda data: None, lambda: None):
+        async with dial(spec, dict(os.environ), nobody(), lambda: None):
             raise AssertionError("it was started")
     return str(caught.value)
 
@@ -135,7 +140,8 @@ async def test_a_program_that_the_system_refuses_is_told(tmp_path: Path) -> None
     assert "can't be started" in told
 
 
-async def test_a_server_behind_a_url_says_that_it_can_not_be_reached_yet() -> None:
-    spec = ServerSpec(ServerAddress("a", "b"), HttpEndpoint("https://example.com/mcp"))
+@pytest.mark.parametrize("url", ["ftp://example.com", "nonsense", "http://", "http://x:y/"])
+async def test_a_url_that_can_not_be_used_is_told(url: str) -> None:
+    spec = ServerSpec(ServerAddress("a", "b"), HttpEndpoint(url))
 
-    assert "URL" in await reason(spec)
+    assert "correct 'url'" in await reason(spec)

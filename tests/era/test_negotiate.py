@@ -65,13 +65,24 @@ def test_a_modern_server_is_agreed_with_after_one_question() -> None:
     assert met("auto", discovered("2027-01-01", MODERN)) == (Agreed(MODERN, "s", "2"), [DISCOVER])
 
 
-@pytest.mark.parametrize("code", [-32601, -32602, -32600, -32000, -32022, 1, -1])
+@pytest.mark.parametrize("code", [-32601, -32602, -32600, -32000, 1, -1])
 @pytest.mark.parametrize("revision", LEGACY)
 def test_any_error_to_the_probe_leads_to_initialize(code: int, revision: str) -> None:
     state, asked = met("auto", refused(DISCOVER, code), greeted(revision))
 
     assert state == Agreed(revision, "s", "2")
     assert asked == [DISCOVER, INITIALIZE]
+
+
+def test_a_server_that_names_its_versions_is_asked_once_more() -> None:
+    refusal = refused(DISCOVER, -32022)
+
+    assert met("auto", refusal, discovered(MODERN))[1] == [DISCOVER, DISCOVER]
+    assert met("auto", refusal, refusal, greeted("2025-11-25"))[1] == [
+        DISCOVER,
+        DISCOVER,
+        INITIALIZE,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +112,8 @@ def test_what_a_modern_server_can_do_decides_on_listening_and_on_nothing_else(
 
     state, _ = met("auto", Answered(DISCOVER, json.dumps(result).encode()))
 
-    assert state == Agreed(MODERN, listen=listen)
+    assert isinstance(state, Agreed)
+    assert (state.revision, state.listen) == (MODERN, listen)
 
 
 def test_silence_leads_to_both_questions_and_the_first_answer_wins() -> None:
@@ -174,8 +186,8 @@ def test_what_is_decided_stays_decided(end: State, event: negotiate.Event) -> No
 def test_our_openings_say_what_each_era_requires() -> None:
     ourselves = {"name": "w", "version": "1"}
 
-    legacy = json.loads(negotiate.params_of(INITIALIZE, ourselves))
-    modern = json.loads(negotiate.params_of(DISCOVER, ourselves))
+    legacy = json.loads(negotiate.params_of(INITIALIZE, ourselves, {}))
+    modern = json.loads(negotiate.params_of(DISCOVER, ourselves, {}))
 
     assert legacy == {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": ourselves}
     assert modern["_meta"] == {

@@ -106,13 +106,18 @@ def test_a_legacy_server_sees_nothing_of_the_modern_envelope() -> None:
 
 @pytest.mark.parametrize("pair", [LM, MM])
 def test_a_modern_server_sees_our_own_envelope(pair: Pair) -> None:
-    meta = called(pair, HOST_STAMP if pair.modern_host else {})["_meta"]
+    meta = called(pair, HOST_STAMP if pair.modern_host else {PREFIX + "logLevel": "debug"})["_meta"]
 
     assert meta == {
         PREFIX + "protocolVersion": "2026-07-28",
         PREFIX + "clientInfo": {"name": "w", "version": "1"},
         PREFIX + "clientCapabilities": {},
+        PREFIX + "logLevel": "debug",
     }
+
+
+def test_a_legacy_host_s_log_level_is_a_modern_server_s_business_alone() -> None:
+    assert called(LL, {PREFIX + "logLevel": "debug", "x": 1})["_meta"] == {"x": 1}
 
 
 def test_between_legacy_ends_meta_stays_as_it_is() -> None:
@@ -166,6 +171,7 @@ def test_a_meta_of_the_wrong_shape_does_not_cost_the_answer(meta: bytes) -> None
 
 @given(members)
 def test_a_legacy_host_sees_nothing_of_the_modern_result(value: dict[str, Any]) -> None:
+    value.pop("structuredContent", None)  # has a rule of its own
     modern = {"resultType": "complete", **value, "ttlMs": 5, "cacheScope": "public"}
 
     assert json.loads(result_for(LM, raw(modern), OURS)) == value

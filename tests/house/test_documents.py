@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import shlex
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +73,60 @@ def test_the_naming_convention_stands_where_contributors_look() -> None:
         assert "dev__filesystem__read_file" in section
         assert '"toolbox": "dev", "server": "filesystem", "tool": "read_file"' in section
     assert "AGENTS.md" in read("CLAUDE.md")
+
+
+def test_the_readme_names_tools_by_their_parts() -> None:
+    text = read("README.md")
+
+    assert '{"tool": {"toolbox": "dev", "server": "filesystem", "tool": "read_file"}' in text
+    assert "tool_name" not in text
+    flat = re.findall(r"\w+__\w+__\w+", text)
+    assert flat == ["dev__filesystem__read_file"]  # where dynamic mode is explained
+    assert text.index(flat[0]) > text.index("**Dynamic mode**")
+
+
+def test_migration_leads_from_each_of_the_three_places() -> None:
+    _, *roads = read("docs/migration.md").split("\n## ")
+
+    assert [road.splitlines()[0] for road in roads] == [
+        "From 0.4 names",
+        "From flat names",
+        "From the TypeScript workbench",
+    ]
+    for road in roads:
+        assert re.findall(r"^\d\. ", road, re.M)[:3] == ["1. ", "2. ", "3. "]
+
+
+def test_the_search_in_the_migration_finds_the_old_names_and_no_others(tmp_path: Path) -> None:
+    [search] = re.findall(r"`(grep [^`]+)`", read("docs/migration.md"))
+    old = ["dev__filesystem_read_file", "(prod__memory_store_value)", '"my-box__a_b"']
+    new = ["dev__filesystem__read_file", '"test__server__my__special__tool"', "plain_name"]
+    (tmp_path / "notes.txt").write_text("\n".join(old + new))
+
+    found = subprocess.run(shlex.split(search), cwd=tmp_path, capture_output=True, text=True)
+
+    assert [line.split(":", 1)[1] for line in found.stdout.splitlines()] == old
+
+
+def test_the_wheel_brings_all_that_the_command_needs(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+
+    told = subprocess.run(
+        [*COMMAND, "explain", "migration"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=30,
+    )
+
+    assert wheel.name.startswith(f"mcp_workbench_gateway-{__version__}-")
+    assert (tmp_path / "installed" / "mcp_workbench" / "py.typed").exists()
+    assert told.stdout.strip() == read("docs/migration.md").strip()
 
 
 def test_the_tree_in_the_architecture_is_the_tree() -> None:

@@ -152,6 +152,7 @@ def test_a_broad_except_stands_only_at_the_borders() -> None:
 
     assert found <= {
         "wire/child.py",  # a child is ended whatever happens
+        "wire/http_connection.py",  # a fault while answering costs one request
         "wire/stdio.py",  # a descriptor is closed whatever happens
         "downstream/connection.py",  # any failure becomes a state
         "downstream/conversation.py",  # nothing that a server says may raise

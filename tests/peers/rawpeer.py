@@ -61,6 +61,20 @@ class Peer:
             raise Refused(as_python(message["error"]))
         return message["result"]
 
+    async def begin(self, method: str, params: Json) -> None:
+        """Send a request whose answer nobody waits for."""
+        self._last += 1
+        await self._say({"id": self._last, "method": method, "params": self._stamped(params)})
+
+    async def notice(self, method: str) -> Json:
+        """The first notification of this kind, which may have come already."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                for notice in self.notices:
+                    if notice.get("method") == method:
+                        return notice
+                await self._take_aside(await self._hear())
+
     async def open(self) -> Json:
         """Agree on the era; what the peer says of itself."""
         if self.modern:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,10 +33,12 @@ hosts = pytest.mark.parametrize(
 
 @hosts
 @pytest.mark.parametrize("tools", ["proxy", "dynamic"])
+@pytest.mark.parametrize("road", ["pipe", "http"])
 def test_a_host_in_typescript_finds_and_uses_tools(
-    tmp_path: Path, workplace: Path, tools: str, script: str, mode: str, revision: str
+    tmp_path: Path, workplace: Path, road: str, tools: str, script: str, mode: str, revision: str
 ) -> None:
-    seen = visit(tmp_path, workplace, tools, [script, tools, mode])
+    visited = visit if road == "pipe" else visit_by_http
+    seen = visited(tmp_path, workplace, tools, [script, tools, mode])
 
     assert seen["revision"] == revision
     assert seen["server"]["name"] == "mcp-workbench"
@@ -67,20 +70,48 @@ def check_lists(seen: Json, *, dynamic: bool, modern: bool) -> None:
 def visit(folder: Path, workplace: Path, tools: str, argv: list[str]) -> Json:
     """What the host has seen; afterwards nothing of it or of the workbench is left."""
     mark = f"{folder} {argv}"
+    command = serve(folder, workplace, tools, mark)
+    seen = host(workplace, [*argv, *command], mark)
+    assert_all_gone(mark)
+    return seen
+
+
+def visit_by_http(folder: Path, workplace: Path, tools: str, argv: list[str]) -> Json:
+    """The same over a port of this machine."""
+    mark = f"{folder} {argv}"
+    command = [*serve(folder, workplace, tools, mark), "--http", "0"]
+    env = {**os.environ, MARK: mark}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            found = re.search(r"http://\S+", process.stderr.readline())
+            assert found
+            seen = host(workplace, [*argv, found[0]], mark)
+        finally:
+            process.terminate()
+            assert process.wait(SECONDS) == 0
+    assert_all_gone(mark)
+    return seen
+
+
+def serve(folder: Path, workplace: Path, tools: str, mark: str) -> list[str]:
+    """The command of a workbench with two servers."""
     everyone = crew(workplace, make_world(folder))
     servers = {name: everyone[name] for name in ("everything", "typescript")}
     config = write_config(folder, servers, tools=tools, mark=mark)
+    return [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(config)]
+
+
+def host(workplace: Path, argv: list[str], mark: str) -> Json:
     script, *wishes = argv
-    command = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(config)]
     done = subprocess.run(
-        ["node", str(workplace / script), *wishes, *command],
+        ["node", str(workplace / script), *wishes],
         env={**os.environ, MARK: mark},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=SECONDS,
     )
-    assert_all_gone(mark)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return json.loads(done.stdout)

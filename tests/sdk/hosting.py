@@ -50,6 +50,7 @@ async def workbench(
     tools: str = "proxy",
     heard: MessageHandlerFnT | None = None,
     mark: str = "",
+    **callbacks: Any,
 ) -> AsyncGenerator[Client]:
     """A host of the SDK that talks to the real command; afterwards nothing of it is left."""
     mark = mark or uuid.uuid4().hex
@@ -71,6 +72,7 @@ async def workbench(
                 message_handler=heard,
                 cache=None,
                 read_timeout_seconds=PATIENCE,
+                **callbacks,
             ) as host:
                 yield host
         finally:

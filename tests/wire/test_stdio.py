@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.wire import stdio
-from mcp_workbench.wire.stdio import FileWriter, PipeReader, PipeWriter, is_pipe, open_writer
+from mcp_workbench.wire import own_streams
+from mcp_workbench.wire.own_streams import FileWriter, is_pipe, open_writer
+from mcp_workbench.wire.stdio import PipeReader, PipeWriter
 from tests.makers import open_fds
 
 LIMIT = 15.0
@@ -203,7 +204,8 @@ async def test_a_file_is_no_pipe_and_is_read_and_written_all_the_same(tmp_path: 
     writer = open_writer(target, lambda: None)
     assert isinstance(writer, FileWriter)
     async with asyncio.timeout(LIMIT):
-        await stdio.pump_file(source, got.extend, ended.set)
+        own_streams.pump_file(source, got.extend, ended.set)
+        await ended.wait()
         writer.send(b"one\n")
         writer.send(b"two\n")
         await writer.flushed(1)
@@ -216,7 +218,7 @@ async def test_a_file_is_no_pipe_and_is_read_and_written_all_the_same(tmp_path: 
 
 CLAIM = """
 import os, sys
-from mcp_workbench.wire.stdio import claim_standard_streams
+from mcp_workbench.wire.own_streams import claim_standard_streams
 own_in, own_out = claim_standard_streams()
 print("stray")
 os.write(1, b"also stray\\n")

@@ -7,9 +7,9 @@ from typing import Any, cast
 import click
 import msgspec
 
-from mcp_workbench import app
 from mcp_workbench.cli.progress import ProgressLine, progress_text
 from mcp_workbench.cli.render import plain, say, say_json
+from mcp_workbench.cli.running import run
 from mcp_workbench.cli.settings import DONE, TOOL_ERROR, Settings, global_options
 from mcp_workbench.cli.signature import misfits, signature
 from mcp_workbench.core.errors import InvalidCall, empty_component, not_connected
@@ -45,7 +45,7 @@ def call(
     line = ProgressLine(wanted=settings.talkative)
     wish = Wish(identifier, arguments, None if no_check else texts)
     try:
-        result = app.run(_called(settings.snapshot(), wish, line))
+        result = run(_called(settings.snapshot(), wish, line))
     finally:
         line.clear()
     if settings.json:

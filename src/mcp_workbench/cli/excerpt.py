@@ -10,7 +10,7 @@ from typing import NamedTuple
 _PIECE = re.compile(
     r'(?P<string>"(?:[^"\\]|\\.)*"?)(?P<key>(?=\s*:))?|(?P<word>[^\s,:\[\]{}"]+)|[\s,:\[\]{}]'
 )
-_VARIABLE = re.compile(r"\$\{\w+")
+_VARIABLE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?=:-|\})")
 _HARMLESS_WORD = re.compile(r"true|false|null|-?\d{1,6}(\.\d{1,3})?")
 _HARMLESS_KEY = re.compile(
     r"\.(type|transport|description|era|scope|toolFilters(\[\d+\])?)$|^toolMode$"

@@ -7,22 +7,31 @@ import sys
 
 ServeWish = tuple[str | None, tuple[str, ...]]  # what --config says, and every --toolbox
 
+INTERRUPTED = 130  # exit status; here because `settings` loads too much
+
 
 def main() -> None:
+    try:
+        sys.exit(_run(sys.argv[1:]))
+    except KeyboardInterrupt:  # while something was still being loaded
+        sys.exit(INTERRUPTED)
+
+
+def _run(argv: list[str]) -> int:
     fill_closed_streams()
-    argv = sys.argv[1:]
     wish = plain_serve(argv)
     status = None if wish is None else _serve(*wish)
-    sys.exit(_command(argv) if status is None else status)
+    return _command(argv) if status is None else status
 
 
 def fill_closed_streams() -> None:
     """Where the shell closed one of the first three files, no pipe of ours may take its place."""
-    for number in range(3):
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+            setattr(sys, name, open(number, "w" if number else "r"))  # noqa: PTH123, SIM115
 
 
 def plain_serve(argv: list[str]) -> ServeWish | None:

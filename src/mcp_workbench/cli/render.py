@@ -17,6 +17,7 @@ _GLYPHS = {
     "doubtful": ("!", "warn", "yellow"),
     "bad": ("✘", "fail", "red"),
 }
+_LONGEST = 10_000  # characters of a line that is taken apart; no person wrote a longer one
 _PLAIN = {"≈": "~", "…": "...", "·": "-", "→": "->", "←": "<-", "│": "|", "─": "-"}
 
 
@@ -66,7 +67,7 @@ def _fix(fix: str) -> str:
 
 
 def _pointed(trouble: Trouble, source: Sequence[str]) -> list[str]:
-    if not 1 <= trouble.line <= len(source):
+    if not 1 <= trouble.line <= len(source) or len(source[trouble.line - 1]) > _LONGEST:
         return []
     shown = excerpt(source[trouble.line - 1], trouble.column, trouble.path)
     caret = click.style("^" * shown.width, fg="red", bold=True)
@@ -82,9 +83,12 @@ def source_of(file: str) -> list[str]:
 
 
 def nearby(file: str) -> str:
-    """The path as seen from here, where it is below."""
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+    """The path as seen from here, where it is below, and as a terminal may see it."""
+    try:
+        below = Path(file).relative_to(Path.cwd())
+    except (ValueError, FileNotFoundError):  # it is elsewhere, or there is no "here" any more
+        return plain(file)
+    return plain(str(below))
 
 
 def plain(text: str) -> str:

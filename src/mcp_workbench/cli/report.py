@@ -32,6 +32,7 @@ _CODES = {
     "tour_failed": "WB-TOUR-401",
 }
 CALL_FAILED = "WB-CALL-201"
+EXCERPTS = 100  # problems whose line is shown; whoever has more needs a list
 
 
 def report(error: WorkbenchError, argv: list[str]) -> int:
@@ -82,4 +83,5 @@ def _tell(trouble: Trouble, argv: list[str], problems: tuple[Problem, ...] = ())
 def tell_problems(problems: tuple[Problem, ...], file: str) -> str:
     """Every problem of a file, each with its place."""
     source = source_of(file)
-    return "\n".join(told(of_problem(p, file), p.severity, source) for p in problems)
+    shown = [told(of_problem(p, file), p.severity, source) for p in problems[:EXCERPTS]]
+    return "\n".join(shown + [told(of_problem(p, file), p.severity) for p in problems[EXCERPTS:]])

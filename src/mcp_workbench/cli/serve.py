@@ -6,19 +6,60 @@ import click
 
 from mcp_workbench.cli.settings import Settings, global_options
 
+LOOPBACK = "127.0.0.1"
+MOST_PORTS = 65535
+
+
+def read_address(
+    context: click.Context, param: click.Parameter, value: str | None
+) -> tuple[str, int] | None:
+    """`7411`, `localhost:7411`, `[::1]:7411`."""
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) <= MOST_PORTS):
+        told = f"'{value}' is not [HOST:]PORT, such as 7411 or 127.0.0.1:7411"
+        raise click.BadParameter(told, context, param)
+    if ":" in host and not (host[0] == "[" and host[-1] == "]"):
+        told = f"'{value}': write an IPv6 address as [::1]:7411"
+        raise click.BadParameter(told, context, param)
+    return host.strip("[]") or LOOPBACK, int(port)
+
 
 @click.command(short_help="Be an MCP server on stdin and stdout.")
 @click.option(
     "--toolbox", "toolboxes", metavar="NAME", multiple=True, help="Only this one; may be repeated."
 )
+@click.option(
+    "--http",
+    "address",
+    metavar="[HOST:]PORT",
+    callback=read_address,
+    help="Serve hosts on this port instead, at /mcp and /mcp/TOOLBOX.",
+)
 @global_options
 @click.pass_obj
-def serve(settings: Settings, *, toolboxes: tuple[str, ...]) -> int:
+def serve(
+    settings: Settings, *, toolboxes: tuple[str, ...], address: tuple[str, int] | None
+) -> int:
     """Be an MCP server on stdin and stdout: this is what a host starts.
 
     It ends when its input ends. Without a configuration it serves the demo toolbox.
+
+    With --http it serves any number of hosts on a port of this machine until Ctrl-C. Another
+    address than this machine's own needs a token and a host name (docs/configuration.md).
     """
+    snapshot = settings.snapshot().narrowed(toolboxes)
+    if settings.verbose and snapshot.warnings:
+        # Without -v not a word: hosts show whatever stands on stderr as an error.
+        from mcp_workbench.cli.render import say
+        from mcp_workbench.cli.report import tell_problems
+
+        say(tell_problems(snapshot.warnings, snapshot.origin), err=True, color=settings.color)
+    if address is not None:
+        from mcp_workbench import http_app  # a parser of HTTP and more: not for stdio
+
+        return http_app.serve_http(snapshot, *address, verbose=settings.verbose)
     from mcp_workbench import app  # the whole program: not for `--help`
 
-    snapshot = settings.snapshot().narrowed(toolboxes)
     return app.serve(snapshot, opened=toolboxes, verbose=settings.verbose)

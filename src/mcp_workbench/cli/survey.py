@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from mcp_workbench import app
 from mcp_workbench.cli.progress import PATIENCE, ProgressLine
 from mcp_workbench.cli.render import say
+from mcp_workbench.cli.running import run
 from mcp_workbench.cli.settings import Settings
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Snapshot
@@ -21,7 +21,7 @@ def survey(
     settings.open_log()
     progress = SurveyProgress(settings, addresses)
     try:
-        return app.run(_survey(snapshot, addresses, progress))
+        return run(_survey(snapshot, addresses, progress))
     finally:
         progress.line.clear()
 

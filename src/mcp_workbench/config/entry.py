@@ -17,7 +17,8 @@ from mcp_workbench.config.expand import (
 )
 from mcp_workbench.config.findings import Finding, Findings, Object
 from mcp_workbench.config.foreign import advice, meant
-from mcp_workbench.config.schema import SERVER, TRANSPORTS, kind_of
+from mcp_workbench.config.kinds import kind_of
+from mcp_workbench.config.schema import SERVER, TRANSPORTS
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import (
     CALL_TIMEOUT,
@@ -61,6 +62,7 @@ class EntryReader:
             float(right.get("timeout", CALL_TIMEOUT)),
             dotted(path),
             "; ".join(unset(lack.inside[2:], dotted(lack.path)) for lack in unset_here),
+            right.get("scope", "shared"),
         )
 
     def expanded_early(self, entry: Object, path: Path) -> tuple[Object, list[Finding]]:

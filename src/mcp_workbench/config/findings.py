@@ -6,7 +6,8 @@ import msgspec
 
 from mcp_workbench.config.expand import Path
 from mcp_workbench.config.foreign import TRANSPORTS, advice
-from mcp_workbench.config.schema import SECONDS, Key, kind_of, number
+from mcp_workbench.config.kinds import SECONDS, kind_of, number
+from mcp_workbench.config.schema import Key
 from mcp_workbench.core.errors import did_you_mean
 
 Object = dict[str, Any]

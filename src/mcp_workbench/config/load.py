@@ -87,7 +87,7 @@ def _read(file: str) -> tuple[bytes, list[Finding]]:
         fix = "see that this user may read it"
         raise _refused(file, "WB-CONF-002", f"can't be read: {reason}", fix) from None
     if len(raw) > MOST_BYTES:
-        message = f"is larger than {MOST_BYTES >> 20} MiB"
+        message = f"the file is larger than {MOST_BYTES >> 20} MiB"
         raise _refused(file, "WB-CONF-005", message, "name the configuration file itself")
     if not raw.strip():
         fix = 'begin with {"mcpServers": {}}'
@@ -120,7 +120,8 @@ def _decoded(file: str, raw: bytes) -> tuple[Any, bool]:
         return jsonc.parse(raw.decode()), False
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        problem = Problem("", "is not UTF-8 text", "save it as UTF-8", "WB-CONF-003", line, 1)
+        message = "the file is not UTF-8 text"
+        problem = Problem("", message, "save it as UTF-8", "WB-CONF-003", line, 1)
     except jsonc.SyntaxProblem as error:
         fix = "correct the text there; comments and trailing commas are allowed"
         problem = Problem("", error.message, fix, "WB-CONF-007", error.line, error.column)

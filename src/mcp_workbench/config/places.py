@@ -16,10 +16,11 @@ def placed(findings: list[Finding], text: str) -> list[Problem]:
         root = jsonc.read(text)
     except jsonc.SyntaxProblem:  # too deep for the scanner: the paths have to do
         return [_problem(finding) for finding in findings]
+    lines = jsonc.Lines(text)
     found = [(_offset(text, root, finding), finding) for finding in findings]
-    found += _doubled(text, root)
+    found += _doubled(lines, root)
     found.sort(key=lambda pair: pair[0])
-    return [_problem(finding, *jsonc.place(text, offset)) for offset, finding in found]
+    return [_problem(finding, *lines.place(offset)) for offset, finding in found]
 
 
 def _offset(text: str, root: jsonc.Node, finding: Finding) -> int:
@@ -28,9 +29,9 @@ def _offset(text: str, root: jsonc.Node, finding: Finding) -> int:
     return child.start if inside < 0 else inside
 
 
-def _doubled(text: str, root: jsonc.Node) -> Iterator[tuple[int, Finding]]:
+def _doubled(lines: jsonc.Lines, root: jsonc.Node) -> Iterator[tuple[int, Finding]]:
     for twice in jsonc.duplicates(root):
-        line, column = jsonc.place(text, twice.first)
+        line, column = lines.place(twice.first)
         message = f"stands twice; this one counts, the one at {line}:{column} does not"
         yield (
             twice.second,

@@ -10,14 +10,16 @@ from mcp_workbench.config.entry import EntryReader
 from mcp_workbench.config.expand import Path
 from mcp_workbench.config.findings import Finding, Findings, Object
 from mcp_workbench.config.foreign import advice, meant
-from mcp_workbench.config.schema import AMBIGUOUS, LIMITS, NAME, TOOLBOX, TOP
+from mcp_workbench.config.schema import AMBIGUOUS, HTTP, LIMITS, NAME, TOOLBOX, TOP
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import (
     CALLS_PER_SERVER,
     MESSAGE_BYTES,
     OPEN_WAIT,
     QUEUE_BYTES,
+    HttpWish,
     Limits,
+    Naming,
     ServerSpec,
     Snapshot,
     ToolboxSpec,
@@ -49,7 +51,22 @@ class _FileReader:
         top = self.findings.members(value, TOP, ())
         self.dynamic = top.get("toolMode") == "dynamic"
         limits = self.findings.members(top.get("limits", {}), LIMITS, ("limits",))
-        return Snapshot(self.toolboxes(value, top), top.get("toolMode", "proxy"), _limits(limits))
+        http = self.findings.members(top.get("http", {}), HTTP, ("http",))
+        return Snapshot(
+            self.toolboxes(value, top),
+            top.get("toolMode", "proxy"),
+            _limits(limits),
+            http=_http(http),
+            naming=self.naming(top),
+        )
+
+    def naming(self, top: Object) -> Naming:
+        bare = top.get("naming") == "bare"
+        if bare and not self.dynamic:
+            fix = 'set "toolMode": "dynamic", or leave "naming" out'
+            told = "bare names are for dynamic mode only"
+            self.findings.error(("naming",), "WB-CONF-028", told, fix)
+        return "bare" if bare else "full"
 
     def name(self, name: str, path: Path, what: str) -> None:
         if not re.fullmatch(NAME, name):
@@ -120,4 +137,12 @@ def _limits(right: Object) -> Limits:
         int(right.get("callsPerServer", CALLS_PER_SERVER)),
         int(right.get("queueBytes", QUEUE_BYTES)),
         float(right.get("openWait", OPEN_WAIT)),
+    )
+
+
+def _http(right: Object) -> HttpWish:
+    return HttpWish(
+        right.get("token", ""),
+        tuple(right.get("allowedHosts", ())),
+        tuple(right.get("allowedOrigins", ())),
     )

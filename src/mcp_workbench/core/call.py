@@ -12,3 +12,4 @@ class ToolCall(msgspec.Struct, frozen=True):
     params: dict[str, msgspec.Raw]
     meta: dict[str, msgspec.Raw] = {}
     modern_host: bool = False
+    capabilities: msgspec.Raw = msgspec.Raw(b"{}")  # what the host may be asked for, to be declared

@@ -139,6 +139,24 @@ CODES = {
         "else, such as ${env:NAME} or ${input:id}, stays in the text as it is.",
         "Write ${NAME}, or $${ where a literal ${ is meant.",
     ),
+    "WB-CONF-028": Explanation(
+        "Bare names need dynamic mode",
+        "`naming: bare` shows the tools of an endpoint under their servers' own names, without any tool "
+        "of ours. Proxy mode has nothing else to show than tools of ours.",
+        'Set "toolMode": "dynamic", or leave "naming" out.',
+    ),
+    "WB-CONF-030": Explanation(
+        "The port would stand open to other machines",
+        "`serve --http` was asked to listen on an address that other machines can reach. That needs "
+        "a bearer token, so that not everybody may call, and the names under which it is reached, so "
+        "that a web page can't call it through a name of its own.",
+        "Set MCP_WORKBENCH_HTTP_TOKEN or http.token, and http.allowedHosts; or listen on 127.0.0.1.",
+    ),
+    "WB-CONF-031": Explanation(
+        "The token for the port can't be used",
+        "It is empty, or has a character that an HTTP header can't carry.",
+        "Use 32 or more random letters and digits.",
+    ),
     "WB-CLI-001": Explanation(
         "The command line is not understood",
         "A command or option is not known, an argument is missing, or one does not fit the tool.",

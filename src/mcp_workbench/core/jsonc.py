@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,13 +44,18 @@ class Place(NamedTuple):
     column: int
 
 
-class Node(msgspec.Struct, frozen=True):
+class Node(msgspec.Struct, frozen=True, dict=True):
     """A value and its span: `text[start:end]` is how the file writes it."""
 
     value: Any
     start: int
     end: int
     children: tuple[Child, ...] = ()
+
+    @cached_property
+    def members(self) -> dict[str | int, Child]:
+        """The children by key; of two with one key the last one, which counts."""
+        return {child.key: child for child in self.children}
 
 
 class Child(msgspec.Struct, frozen=True):
@@ -81,17 +88,28 @@ def find(root: Node, path: Path) -> Child:
     """What stands at this path, or else the nearest thing around it that exists."""
     found = Child("", root.start, root)
     for key in path:
-        inner = [child for child in found.node.children if child.key == key]
-        if not inner:
+        inner = found.node.members.get(key)
+        if inner is None:
             break
-        found = inner[-1]
+        found = inner
     return found
 
 
+class Lines:
+    """Where the lines of a text begin, to place many offsets. A byte order mark takes no column."""
+
+    def __init__(self, text: str) -> None:
+        first = len(BOM) if text.startswith(BOM) else 0
+        self._starts = [first, *(end.end() for end in re.finditer("\n", text))]
+
+    def place(self, offset: int) -> Place:
+        line = max(bisect_right(self._starts, offset), 1)
+        return Place(line, max(offset - self._starts[line - 1], 0) + 1)
+
+
 def place(text: str, offset: int) -> Place:
-    """Line and column of an offset. A byte order mark takes no column."""
-    start = max(text.rfind("\n", 0, offset) + 1, text.startswith(BOM))
-    return Place(text.count("\n", 0, offset) + 1, max(offset - start, 0) + 1)
+    """Line and column of one offset."""
+    return Lines(text).place(offset)
 
 
 def locate(text: str, path: Path) -> Place:

@@ -11,6 +11,8 @@ from mcp_workbench.core.errors import Problem, no_server, no_toolbox
 from mcp_workbench.core.names import ServerAddress
 
 Era = Literal["auto", "legacy", "modern"]
+Scope = Literal["shared", "session"]  # one connection for all hosts, or one for each
+Naming = Literal["full", "bare"]  # flat names, or the servers' own: for an endpoint of one purpose
 ToolMode = Literal["proxy", "dynamic"]
 Pairs = tuple[tuple[str, str], ...]
 
@@ -90,6 +92,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     timeout: float = CALL_TIMEOUT
     place: str = ""  # its path in the file, for messages
     problem: str = ""  # why it can't be used although the rest of the file is fine
+    scope: Scope = "shared"
 
 
 class ToolboxSpec(msgspec.Struct, frozen=True):
@@ -115,6 +118,17 @@ class Limits(msgspec.Struct, frozen=True):
     open_wait: float = OPEN_WAIT
 
 
+class HttpWish(msgspec.Struct, frozen=True):
+    """How hosts may come over HTTP. The token is as written: `${VAR}` is not yet replaced."""
+
+    token: str = ""
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "HttpWish()"  # the token is a secret
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """One whole accepted configuration."""
 
@@ -123,6 +137,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     origin: str = ""  # the file it came from; empty for the embedded demo
     warnings: tuple[Problem, ...] = ()
+    naming: Naming = "full"
+    http: HttpWish = HttpWish()
 
     def toolbox(self, name: str) -> ToolboxSpec:
         spec = self.toolboxes.get(name)

@@ -11,9 +11,14 @@ from mcp_workbench.core.errors import CallFailed
 from mcp_workbench.core.spec import Era, Limits, ServerSpec, ToolFilter
 from mcp_workbench.downstream.conversation import Conversation, Loss, Lost, Waiter
 from mcp_workbench.downstream.dial import Unreachable, dial
+from mcp_workbench.downstream.hosts import Host
+from mcp_workbench.downstream.last_words import masked
 from mcp_workbench.downstream.link import Link
-from mcp_workbench.downstream.listing import Unlistable, list_tools, listen
+from mcp_workbench.downstream.listing import Unlistable, changes, list_tools, listen
 from mcp_workbench.downstream.meeting import meet
+from mcp_workbench.downstream.offers import Offers
+from mcp_workbench.downstream.questions import OpenQuestions
+from mcp_workbench.downstream.standing import Place, Standing
 from mcp_workbench.downstream.states import Closed, Connecting, Ready
 from mcp_workbench.era.negotiate import Agreed, Refused, Startover
 from mcp_workbench.era.ourselves import OURSELVES, STAMPS
@@ -30,18 +35,21 @@ REFRESH_PAUSE = 1.0  # seconds between two listings, however often a server anno
 class Connection:
     """A server's life. Everyone may wait for it and call it; only `run` enters and leaves it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a connection is made of
         self,
         spec: ServerSpec,
         limits: Limits,
         environ: Mapping[str, str],
         eras: dict[object, Era],
         changed: Callable[["Connection"], None],
+        host: Host | None = None,
+        offers: Offers | None = None,
     ) -> None:
         self.spec = spec
         self.state: Connecting | Ready | Closed = Connecting(time.monotonic())
         self.usable = False  # takes calls
         self.over = False  # or ending: a new connection is needed
+        self.lessee: Host | None = None  # who has it for now, among those who take turns
         self.catalogue = Catalogue()
         self.complaints: tuple[str, ...] = ()
         self.modern = False
@@ -50,6 +58,8 @@ class Connection:
         self._environ = environ
         self._eras = eras  # what was found out about each target, for as long as we live
         self._changed = changed
+        self.questions = OpenQuestions(spec.address, host)
+        self.offers = offers or Offers(Place(spec.address), Standing(), lambda heard: None)
         self._task: asyncio.Task[object] | None = None
         self._decided = asyncio.Event()  # no longer Connecting
         self._wake = asyncio.Event()  # something for `run` to do
@@ -63,6 +73,15 @@ class Connection:
         self._visible: dict[str, bytes] = {}
 
     # What anyone may ask
+
+    @property
+    def idle(self) -> bool:
+        return self.usable and self.conversation.pending.count == 0
+
+    def make_room(self) -> bool:
+        """Have the call that waits longest give way, if nobody waits for it."""
+        waiter = self.conversation.pending.oldest(lambda waiter: waiter.suspended)
+        return waiter is not None and waiter.give_way()
 
     async def ready(self) -> None:
         """Wait until it takes calls or is over: read `state` to know which."""
@@ -159,7 +178,7 @@ class Connection:
             while True:
                 talk = self.conversation = Conversation(self._limits.message_bytes, self._noticed)
                 ended = partial(self._ended, talk)
-                async with dial(self.spec, self._environ, talk.receive, ended) as link:
+                async with dial(self.spec, self._environ, talk, ended) as link:
                     self._link, talk.channel = link, link.channel
                     try:
                         agreed = await self._enter(link, era)
@@ -177,7 +196,7 @@ class Connection:
     async def _enter(self, link: Link, era: Era) -> Agreed | None:
         """Meet the server and list its tools; None means that it has to be started anew."""
         try:
-            found = await meet(self.conversation, era)
+            found = await meet(self.conversation, era, self.questions.declare())
             if isinstance(found, Startover):
                 return None
             if isinstance(found, Refused):
@@ -188,7 +207,7 @@ class Connection:
             if not self.modern and self.spec.era == "auto":
                 self._eras[self.spec.target] = "legacy"  # the next start needs no probe
             if found.listen:
-                listen(self.conversation, OURSELVES)
+                listen(self.conversation, OURSELVES, changes(found.declared))
             catalogue, complaints = await list_tools(
                 self.conversation, OURSELVES, modern=self.modern
             )
@@ -201,6 +220,7 @@ class Connection:
 
     async def _serve(self, link: Link, agreed: Agreed) -> None:
         since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
+        self.offers.opened(self.conversation, agreed)
         self._settle(Ready(agreed, time.monotonic() - since))
         link.hold(held=self._held)
         async with task_scope() as chores:
@@ -209,7 +229,7 @@ class Connection:
                 self._wake.clear()
                 if self._hung_up or self.conversation.failure:
                     raise await self._end(link)
-                if self._stale and not chores:
+                if (self._stale or self.offers.stale) and not chores:
                     chores.start(self._refresh_gently(), f"list {self.spec.address}")
 
     async def _end(self, link: Link) -> "_Ended":
@@ -220,9 +240,11 @@ class Connection:
         return ended
 
     async def _refresh_gently(self) -> None:
-        while self._stale:
+        while self._stale or self.offers.stale:
             await asyncio.sleep(max(GATHER, self._listed + REFRESH_PAUSE - time.monotonic()))
-            await self.refresh()
+            if self._stale:
+                await self.refresh()
+            await self.offers.refresh()
 
     async def _said(self, link: Link, what: str) -> str:
         return await link.last_words(what, ended=self._hung_up)
@@ -232,7 +254,8 @@ class Connection:
 
     def _take(self, catalogue: Catalogue, complaints: tuple[str, ...]) -> None:
         differs = catalogue != self.catalogue
-        self.catalogue, self.complaints = catalogue, complaints
+        of_the_road = () if self._link is None else self._link.complaints
+        self.catalogue, self.complaints = catalogue, (*complaints, *of_the_road)
         self._listed = time.monotonic()
         if differs:
             self._filter = None
@@ -247,7 +270,9 @@ class Connection:
         self._decided.set()
 
     def _close(self, reason: str) -> None:
+        reason = masked(reason, self.spec, self._environ)
         self._settle(Closed(reason))
+        self.questions.withdraw_all()
         self.conversation.lose(Loss("server_exited", f"{reason}; the call may have run"))
 
     # What the server says unasked
@@ -262,23 +287,14 @@ class Connection:
 
     def _noticed(self, message: Envelope) -> None:
         if message.id and message.method:
-            self._asked(message)
+            self.questions.asked(self.conversation, message)
+        elif message.method == "notifications/cancelled":
+            self.questions.cancelled(message.params)
         elif message.method == "notifications/tools/list_changed":
             self._stale = True
             self._wake.set()
-        elif not message.method:
+        elif not message.method or self.offers.noticed(message):
             self._wake.set()
-
-    def _asked(self, message: Envelope) -> None:
-        """We declare no capability, so a server may ask for a sign of life and nothing else."""
-        id = bytes(message.id)
-        if message.method == "ping":
-            self.conversation.channel.send(envelope.answer(id, b"{}"))
-            return
-        error = envelope.error_object(
-            envelope.METHOD_NOT_FOUND, f"Method not found: {message.method}"
-        )
-        self.conversation.channel.send(envelope.refusal(id, error))
 
 
 class _Ended(Exception):

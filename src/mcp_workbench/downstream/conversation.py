@@ -42,8 +42,14 @@ class Waiter(Protocol):
     def lost(self, loss: Loss) -> None: ...
     def progressed(self, params: msgspec.Raw) -> None: ...
 
+    suspended = False  # it waits for its host, which is being asked something
 
-class FutureWaiter:
+    def give_way(self) -> bool:
+        """Give up waiting, if nobody is there to be told."""
+        return False
+
+
+class FutureWaiter(Waiter):
     """Lets a task await an answer."""
 
     def __init__(self) -> None:
@@ -80,7 +86,7 @@ class Conversation:
         self._over: Loss | None = None  # nobody will be answered any more
         self.skipped = 0  # lines that were no messages
         self.last_skipped = ""
-        self._message_bytes = message_bytes
+        self.message_bytes = message_bytes
         self._framer = LineFramer(message_bytes)
         self._notice = notice
 
@@ -110,6 +116,12 @@ class Conversation:
     def tell_cancelled(self, number: int, reason: str) -> None:
         params = envelope.encode({"requestId": number, "reason": reason})
         self.channel.send(envelope.notification("notifications/cancelled", params))
+
+    def fail(self, number: int, loss: Loss) -> None:
+        """One request has no answer; the others may well have."""
+        waiter = self.pending.settle(number)
+        if waiter is not None:
+            waiter.lost(loss)
 
     def lose(self, loss: Loss) -> None:
         """The server is gone: everyone who waits is told so."""
@@ -177,7 +189,7 @@ class Conversation:
                 self._receive_line(member)
 
     def _break_off(self) -> None:
-        reason = f"a message of it is larger than {self._message_bytes} bytes (limits.messageBytes)"
+        reason = f"a message of it is larger than {self.message_bytes} bytes (limits.messageBytes)"
         self.failure = loss = Loss("too_large", reason)
         self.lose(loss)
         self._notice(Envelope())  # wakes the owner, which ends the connection

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
+from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.link import Link, StdioLink
 from mcp_workbench.wire.child import Launch, running_child
 
@@ -66,7 +67,7 @@ def _not_startable(command: str, path: str) -> str:
 async def dial(
     spec: ServerSpec,
     environ: Mapping[str, str],
-    received: Callable[[bytes], None],
+    talk: Conversation,
     ended: Callable[[], None],
 ) -> AsyncGenerator[Link]:
     """A channel to the server, for as long as the block lasts."""
@@ -75,13 +76,34 @@ async def dial(
     except Unexpandable as error:
         raise Unreachable(error.message) from None
     if isinstance(target, HttpEndpoint):
-        raise Unreachable(
-            "servers behind a URL can't be reached yet; use one that is started by 'command'"
-        )
+        async with _dial_http(target, spec, environ, talk, ended) as link:
+            yield link
+        return
     launch = launch_of(target, environ)
     try:
-        started = running_child(launch, received, ended)
+        started = running_child(launch, talk.receive, ended)
         async with started as child:
             yield StdioLink(child, spec, environ)
     except OSError as error:
         raise Unreachable(f"{launch.argv[0]} can't be started: {error.strerror or error}") from None
+
+
+@asynccontextmanager
+async def _dial_http(
+    target: HttpEndpoint,
+    spec: ServerSpec,
+    environ: Mapping[str, str],
+    talk: Conversation,
+    ended: Callable[[], None],
+) -> AsyncGenerator[Link]:
+    # A parser of HTTP, TLS and URLs: not before a server behind a URL is used.
+    from mcp_workbench.downstream.http_headers import BadHeader
+    from mcp_workbench.downstream.http_link import http_link
+    from mcp_workbench.wire.addresses import BadAddress
+    from mcp_workbench.wire.http_answer import Broken
+
+    try:
+        async with http_link(target, spec, environ, talk, ended) as link:
+            yield link
+    except (BadAddress, BadHeader, Broken) as error:
+        raise Unreachable(str(error)) from None

@@ -29,13 +29,17 @@ def _told(status: int) -> str:
         return f"ended by signal {-status}"
 
 
-def _tail(stderr: str, spec: ServerSpec, environ: Mapping[str, str]) -> str:
+def masked(reason: str, spec: ServerSpec, environ: Mapping[str, str]) -> str:
+    """A reason as anybody may read it: without secrets, and without control characters."""
     # Only wanted when something has failed, so it is not loaded before.
     from mcp_workbench.config.expand import secrets_of
     from mcp_workbench.core.redact import redact
 
-    clean = redact(stderr, secrets_of(spec, environ))
-    lines = [line.strip() for line in clean.splitlines() if line.strip()][-LINES:]
-    text = " | ".join(lines)
-    visible = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
-    return visible if len(visible) <= CHARACTERS else "…" + visible[-CHARACTERS:]
+    clean = redact(reason, secrets_of(spec, environ))
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in clean)
+
+
+def _tail(stderr: str, spec: ServerSpec, environ: Mapping[str, str]) -> str:
+    lines = [masked(line.strip(), spec, environ) for line in stderr.splitlines()]
+    text = " | ".join([line for line in lines if line][-LINES:])
+    return text if len(text) <= CHARACTERS else "…" + text[-CHARACTERS:]

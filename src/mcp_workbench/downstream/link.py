@@ -17,6 +17,11 @@ class Link(Protocol):
     @property
     def channel(self) -> Channel: ...
 
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """What is wrong with tools that this road can't carry."""
+        ...
+
     def agreed(self, revision: str) -> None:
         """Be told which revision is spoken from here on."""
         ...
@@ -41,6 +46,10 @@ class StdioLink:
     @property
     def channel(self) -> Channel:
         return self._child.channel
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        return ()  # a pipe carries everything
 
     def agreed(self, revision: str) -> None:
         """A pipe is the same in every revision."""

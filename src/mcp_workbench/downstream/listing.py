@@ -4,6 +4,7 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
 from mcp_workbench.downstream.conversation import Conversation
+from mcp_workbench.era.declared import Declared
 from mcp_workbench.era.revision import CAPABILITIES_KEY, CLIENT_INFO_KEY, MODERN, VERSION_KEY
 from mcp_workbench.wire import envelope
 
@@ -28,7 +29,7 @@ async def list_tools(
     complaints: list[str] = []
     cursor, seen = "", set[str]()
     for _ in range(PAGES):
-        page = await _page(conversation, _params(cursor, ourselves, modern=modern))
+        page = await _page(conversation, list_params(cursor, ourselves, modern=modern))
         found, wrong = read_definitions(page.tools)
         complaints += wrong
         complaints += [
@@ -42,19 +43,32 @@ async def list_tools(
     return Catalogue(tools), tuple(complaints)
 
 
-def listen(conversation: Conversation, ourselves: dict[str, str]) -> None:
-    """Ask a modern server to announce changes of its list; they arrive like a legacy server's."""
-    params = {"_meta": _stamp(ourselves), "notifications": {"toolsListChanged": True}}
+def listen(
+    conversation: Conversation, ourselves: dict[str, str], notifications: dict[str, object]
+) -> int:
+    """Ask a modern server to announce changes; they arrive like a legacy server's."""
+    params = {"_meta": _stamp(ourselves), "notifications": notifications}
     number = conversation.pending.reserve()  # answered when the server ends it, if ever
     request = envelope.request(number, "subscriptions/listen", envelope.encode(params))
     conversation.channel.send(request)
+    return number
+
+
+def changes(declared: Declared) -> dict[str, object]:
+    """The changes of lists that a server announces, as one asks to hear of them."""
+    offered = {
+        "toolsListChanged": declared.tools_changed,
+        "promptsListChanged": declared.prompts_changed,
+        "resourcesListChanged": declared.resources_changed,
+    }
+    return {name: True for name, said in offered.items() if said}
 
 
 def _stamp(ourselves: dict[str, str]) -> dict[str, object]:
     return {VERSION_KEY: MODERN, CLIENT_INFO_KEY: ourselves, CAPABILITIES_KEY: {}}
 
 
-def _params(cursor: str, ourselves: dict[str, str], *, modern: bool) -> bytes:
+def list_params(cursor: str, ourselves: dict[str, str], *, modern: bool) -> bytes:
     params: dict[str, object] = {"cursor": cursor} if cursor else {}
     if modern:
         params["_meta"] = _stamp(ourselves)

@@ -7,16 +7,17 @@ import asyncio
 import msgspec
 
 from mcp_workbench.core.spec import Era
-from mcp_workbench.downstream.conversation import Conversation, Loss
+from mcp_workbench.downstream.conversation import Conversation, Loss, Waiter
 from mcp_workbench.era import negotiate
 from mcp_workbench.era.negotiate import Agreed, Answered, HungUp, Refused, Silence, Startover
 from mcp_workbench.era.ourselves import OURSELVES
 from mcp_workbench.era.revision import is_modern
+from mcp_workbench.era.translate import Members
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 
 
-class _Listener:
+class _Listener(Waiter):
     """Turns the answer to one opening request into an event of the meeting."""
 
     def __init__(self, method: str, events: asyncio.Queue[negotiate.Event]) -> None:
@@ -38,13 +39,15 @@ class _Listener:
         """Openings have none."""
 
 
-async def meet(conversation: Conversation, era: Era) -> Agreed | Startover | Refused:
+async def meet(
+    conversation: Conversation, era: Era, capabilities: Members
+) -> Agreed | Startover | Refused:
     """Find out what the server speaks. Its start may take as long as the caller allows."""
     events: asyncio.Queue[negotiate.Event] = asyncio.Queue()
     state, actions = negotiate.first_step(era)
     while True:
         for action in actions:
-            params = negotiate.params_of(action.method, OURSELVES)
+            params = negotiate.params_of(action.method, OURSELVES, capabilities)
             conversation.begin(action.method, params, _Listener(action.method, events))
         if isinstance(state, Agreed):
             if not is_modern(state.revision):

@@ -10,6 +10,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Era, Limits, ServerSpec
 from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.hosts import Host
+from mcp_workbench.downstream.leases import Key, Leases
+from mcp_workbench.downstream.offers import Offers
+from mcp_workbench.downstream.standing import Place, Standing
 from mcp_workbench.wire.tasks import Lifetime, TaskScope, task_scope
 
 TICK = 0.1  # seconds between two looks at the deadlines, while anyone waits
@@ -27,7 +31,10 @@ class ConnectionPool(Lifetime):
         self._limits = limits
         self._environ = environ
         self._changed = changed
-        self._live: dict[ServerAddress, Connection] = {}
+        self.standing = Standing()
+        self.sole_host: Host | None = None  # where there is but one, every question is its
+        self._live: dict[Key, Connection] = {}
+        self._leases = Leases(self._live)
         self._eras: dict[object, Era] = {}
         self._owners: TaskScope | None = None
         self._held = False
@@ -45,17 +52,35 @@ class ConnectionPool(Lifetime):
                 if self._clock is not None:
                     self._clock.cancel()
 
-    def connection(self, spec: ServerSpec) -> Connection:
+    def connection(self, spec: ServerSpec, host: Host | None = None) -> Connection:
         """The connection for `spec`, begun if there is none. Never waits, so never races."""
-        found = self._live.get(spec.address)
-        return self._begin(spec) if found is None or found.over else found
+        key = self._key(spec, host)
+        found = self._live.get(key)
+        return self._begin(spec, host, key) if found is None or found.over else found
+
+    def release(self, host: Host) -> None:
+        """End the connections that belong to this host alone."""
+        self._leases.end(host)
+        for key in [key for key in self._live if isinstance(key, tuple) and key[1] == id(host)]:
+            self._live.pop(key).stop()
 
     def live(self, address: ServerAddress) -> Connection | None:
         """The connection at this address, if there is one that is not over."""
         found = self._live.get(address)
         return None if found is None or found.over else found
 
-    def _begin(self, spec: ServerSpec) -> Connection:
+    def met(self, spec: ServerSpec, host: Host | None = None) -> Connection | None:
+        """The connection for `spec` if there is one that takes calls; none is begun."""
+        if spec.scope == "session" and host is not None and host.takes_turns:
+            found = self._live.get(host.leases.get(spec.address, spec.address))
+        else:
+            found = self._live.get(self._key(spec, host))
+        return found if found is not None and found.usable else None
+
+    def all_met(self) -> list[Connection]:
+        return [connection for connection in self._live.values() if connection.usable]
+
+    def _begin(self, spec: ServerSpec, host: Host | None, key: Key) -> Connection:
         if self._owners is None:
             raise RuntimeError("the workbench is not open: use `async with`")
         begun = Connection(
@@ -64,11 +89,22 @@ class ConnectionPool(Lifetime):
             self._environ,
             self._eras,
             lambda connection: self._changed(connection.spec.address),
+            self.sole_host if spec.scope == "shared" else host,
+            Offers(_place(key), self.standing, self.standing.pass_on),
         )
         begun.hold(held=self._held)
-        self._live[spec.address] = begun
+        if host is not None and host.takes_turns:
+            begun.lessee = host
+        self._live[key] = begun
         self._owners.start(begun.run(), f"server {spec.address}")
         return begun
+
+    def _key(self, spec: ServerSpec, host: Host | None) -> Key:
+        if spec.scope == "shared":
+            return spec.address
+        if host is None or not host.takes_turns:
+            return (spec.address, id(host))
+        return self._leases.key(spec, host)
 
     def hold(self, *, held: bool) -> None:
         """Stop listening to all servers while a host can't keep up, or go on."""
@@ -87,3 +123,7 @@ class ConnectionPool(Lifetime):
         self._clock = None
         if any(waiting):
             self.watch_deadlines()
+
+
+def _place(key: Key) -> Place:
+    return Place(*key) if isinstance(key, tuple) else Place(key)

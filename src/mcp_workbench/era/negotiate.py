@@ -1,10 +1,12 @@
 """Meeting a server on a pipe: which era does it speak? Steps as data; the caller performs them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from mcp_workbench.core.spec import Era
+from mcp_workbench.era.declared import Declared, read_declared
 from mcp_workbench.era.revision import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -50,6 +52,7 @@ class Probing(msgspec.Struct, frozen=True):
     """We asked in the modern way and wait."""
 
     fallback: bool  # may we greet in the legacy way?
+    again: bool = False  # it named the versions that it speaks, and was asked once more
 
 
 class Greeting(msgspec.Struct, frozen=True):
@@ -64,7 +67,12 @@ class Agreed(msgspec.Struct, frozen=True):
     revision: str
     name: str = ""
     version: str = ""
-    listen: bool = False  # it announces changes to those who listen, and to nobody else
+    declared: Declared = Declared()
+
+    @property
+    def listen(self) -> bool:
+        """Does it announce changes to those who listen, and to nobody else?"""
+        return self.revision == MODERN and self.declared.announces
 
 
 class Startover(msgspec.Struct, frozen=True):
@@ -118,6 +126,8 @@ def _after_probe(state: Probing, event: Answered) -> Step:
     found = _modern(event)
     if found is not None:
         return found, ()
+    if event.code == UNSUPPORTED_VERSION and not state.again:  # only a modern server says so
+        return Probing(state.fallback, again=True), (Ask(DISCOVER),)
     if state.fallback:
         return Greeting(), (Ask(INITIALIZE),)
     return Refused(f"it does not speak {MODERN} ({event.message or 'no common version'})"), ()
@@ -139,7 +149,9 @@ def _after_greeting(state: Greeting, event: Answered) -> Step:
         return Refused(f"its answer to initialize has no usable form: {error}"), ()
     if found.protocolVersion not in LEGACY:
         return Refused(f"it speaks {found.protocolVersion}, which the workbench does not"), ()
-    return Agreed(found.protocolVersion, found.serverInfo.name, found.serverInfo.version), ()
+    declared = read_declared(found.capabilities)
+    info = found.serverInfo
+    return Agreed(found.protocolVersion, info.name, info.version, declared), ()
 
 
 class _Info(msgspec.Struct, frozen=True):
@@ -150,14 +162,7 @@ class _Info(msgspec.Struct, frozen=True):
 class _InitializeResult(msgspec.Struct):
     protocolVersion: str  # noqa: N815 - the wire's word
     serverInfo: _Info = _Info()  # noqa: N815
-
-
-class _ListCapability(msgspec.Struct, frozen=True):
-    listChanged: bool = False  # noqa: N815
-
-
-class _Capabilities(msgspec.Struct, frozen=True):
-    tools: _ListCapability = _ListCapability()
+    capabilities: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class _DiscoverResult(msgspec.Struct):
@@ -180,27 +185,21 @@ def _modern(event: Answered) -> Agreed | None:
         return None
     if MODERN not in found.supportedVersions:
         return None
-    return Agreed(MODERN, info.name, info.version, listen=_announces(found.capabilities))
+    return Agreed(MODERN, info.name, info.version, read_declared(found.capabilities))
 
 
-def _announces(capabilities: msgspec.Raw) -> bool:
-    """Does it say that it announces changes of its tools? An odd way to say so is a no."""
-    try:
-        return msgspec.json.decode(capabilities, type=_Capabilities).tools.listChanged
-    except msgspec.DecodeError:
-        return False
-
-
-def params_of(method: str, ourselves: dict[str, str]) -> bytes:
-    """The parameters of our two opening requests."""
-    nothing: dict[str, Any] = {}
+def params_of(
+    method: str, ourselves: dict[str, str], capabilities: Mapping[str, msgspec.Raw]
+) -> bytes:
+    """The parameters of our two opening requests. A legacy server learns what it may ask for."""
     if method == INITIALIZE:
         return msgspec.json.encode(
             {
                 "protocolVersion": NEWEST_LEGACY,
-                "capabilities": nothing,
+                "capabilities": dict(capabilities),
                 "clientInfo": ourselves,
             }
         )
+    nothing: dict[str, Any] = {}
     meta = {VERSION_KEY: MODERN, CLIENT_INFO_KEY: ourselves, CAPABILITIES_KEY: nothing}
     return msgspec.json.encode({"_meta": meta})

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.call import ToolCall
+from mcp_workbench.era.older import legacy_result
 from mcp_workbench.era.revision import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -22,7 +23,7 @@ encode = msgspec.json.encode
 
 BRACE = ord("{")
 # What a request says about its own hop; the next hop has its own.
-_HOP_KEYS = (VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, LOG_LEVEL_KEY)
+_HOP_KEYS = (VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY)
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -63,7 +64,11 @@ def params_for(pair: Pair, name: bytes, call: ToolCall, number: int, own: Stamps
         return b'{"name":%b,"arguments":%b}' % (name, params["arguments"])
     parts = [b'{"name":', name, b',"arguments":', params["arguments"]]
     if call.meta or pair.modern_server:
-        parts += (b',"_meta":', encode(meta_for(pair, call.meta, number, own)))
+        meta = meta_for(pair, call.meta, number, own)
+        if pair.modern_server:
+            meta[CAPABILITIES_KEY] = call.capabilities
+        if meta:
+            parts += (b',"_meta":', encode(meta))
     if len(params) > 1:
         for key in params:
             if key != "arguments":
@@ -83,8 +88,8 @@ def meta_for(pair: Pair, meta: Members, number: int, own: Stamps) -> Members:
 
 
 def _travels(key: str, pair: Pair) -> bool:
-    if not pair.modern_host:
-        return True
+    if not pair.modern_host:  # its level stands in our session, and is a modern server's business
+        return pair.modern_server or key != LOG_LEVEL_KEY
     return key not in _HOP_KEYS if pair.modern_server else not key.startswith(META)
 
 
@@ -111,21 +116,24 @@ def result_for(pair: Pair, result: msgspec.Raw, own: Stamps) -> msgspec.Raw | by
     if pair.modern_server:
         _require_complete(peek)
         if not pair.modern_host:
-            return without(result, "resultType", "ttlMs", "cacheScope")
+            return legacy_result(result)
         if peek.resultType:
             return result
     return complete(result, own)
+
+
+def asks_for_input(result: msgspec.Raw) -> bool:
+    """Is this modern result a question?"""
+    try:
+        return bytes(_peek(result).resultType) == b'"input_required"'
+    except msgspec.DecodeError:
+        return False
 
 
 def _require_complete(peek: _ResultPeek) -> None:
     kind = bytes(peek.resultType)
     if kind not in (b"", b'"complete"'):
         raise Unanswerable(f"the server's result is {kind.decode()}, which is not carried")
-
-
-def without(result: msgspec.Raw, *keys: str) -> bytes:
-    members = read_members(result)
-    return encode({key: value for key, value in members.items() if key not in keys})
 
 
 def complete(result: msgspec.Raw | bytes, own: Stamps) -> bytes:

@@ -8,6 +8,7 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ServerAddress, generate_tool_name
+from mcp_workbench.era.older import legacy_definition
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.surface.meta_tools import opened_text
 from mcp_workbench.workbench import OpenedToolbox
@@ -22,6 +23,18 @@ def flat_definition(definition: Definition, owner: ServerAddress) -> bytes:
     members["description"] = _raw(f"[{owner}] {_description(members) or definition.name}")
     members["_meta"] = _raw({**_meta(members), **_origin(definition, owner)})
     return encode(members)
+
+
+def for_legacy_hosts(opened: OpenedToolbox) -> OpenedToolbox:
+    """The same toolbox with definitions of modern servers as legacy hosts can read them."""
+    replace = msgspec.structs.replace
+    servers = tuple(
+        replace(s, tools=tuple(replace(t, raw=legacy_definition(t.raw)) for t in s.tools))
+        if s.modern
+        else s
+        for s in opened.servers
+    )
+    return replace(opened, servers=servers)
 
 
 def flat_definitions(opened: OpenedToolbox) -> list[bytes]:

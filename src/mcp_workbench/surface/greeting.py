@@ -47,12 +47,23 @@ def offered_revision(members: Members) -> str:
         return ""
 
 
+def _capabilities(snapshot: Snapshot) -> dict[str, Any]:
+    """What servers may offer, whether those behind us do or not: that is known when they are met."""
+    return {
+        "tools": {"listChanged": snapshot.tool_mode == "dynamic"},
+        "prompts": {"listChanged": True},
+        "resources": {"listChanged": True, "subscribe": True},
+        "completions": {},
+        "logging": {},
+    }
+
+
 def initialize_result(offered: str, snapshot: Snapshot) -> tuple[str, bytes]:
     """The revision agreed on, and the answer that says so."""
     revision = legacy_answer(offered)
     result = {
         "protocolVersion": revision,
-        "capabilities": {"tools": {"listChanged": snapshot.tool_mode == "dynamic"}},
+        "capabilities": _capabilities(snapshot),
         "serverInfo": OURSELVES,
         "instructions": instructions(snapshot),
     }
@@ -62,8 +73,8 @@ def initialize_result(offered: str, snapshot: Snapshot) -> tuple[str, bytes]:
 def discover_result(snapshot: Snapshot) -> bytes:
     result: dict[str, Any] = {
         "supportedVersions": [MODERN],
-        "capabilities": {"tools": {}},
-        "instructions": instructions(snapshot),
+        "capabilities": _capabilities(snapshot),
+        "instructions": instructions(snapshot, modern=True),
         "ttlMs": STATIC_TTL,
         "cacheScope": "public",
     }

@@ -2,42 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from mcp_workbench.callers import Caller
 from mcp_workbench.core.call import ToolCall
-from mcp_workbench.core.errors import WorkbenchError
+from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.era.revision import FOR_THE_HOST
 from mcp_workbench.era.translate import with_token
 from mcp_workbench.surface import texts
 from mcp_workbench.wire import envelope
 
+if TYPE_CHECKING:
+    from mcp_workbench.surface.asking import Sender
+
 
 class Desk(Protocol):
     """Where answers go: each request is answered there once, or not at all when cancelled."""
 
+    @property
+    def sender(self) -> Sender: ...
     def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None: ...
     def reply_own(self, id: bytes, result: bytes) -> None: ...
     def refuse(self, id: bytes, error: msgspec.Raw | bytes) -> None: ...
     def notify(self, method: str, params: bytes = b"", about: bytes = b"") -> None: ...
+    def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None: ...
+    def abandon(self, host_call: HostCall) -> None: ...
 
 
 class HostCall(Caller):
     """A call whose outcome goes back to a host's request."""
+
+    rounds = 0  # of questions
+    suspended = False  # its request was answered with a question, and the next one has not come
 
     def __init__(self, desk: Desk, id: bytes, call: ToolCall, *, flat: bool) -> None:
         super().__init__(call)
         self._desk = desk
         self.id = id
         self._flat = flat
+        self._kept: Callable[[], None] | None = None
+        self.withdrawals: list[Callable[[], None]] = []  # of questions that are open for it
+
+    @property
+    def sender(self) -> Sender:
+        return self._desk.sender
+
+    @property
+    def asker(self) -> object:
+        """On whose behalf the call is made."""
+        return self._desk
 
     def answered(self, result: msgspec.Raw | bytes) -> None:
-        self._desk.reply(self.id, result)
+        if self.suspended:
+            self._kept = lambda: self._desk.reply(self.id, result)
+        else:
+            self._desk.reply(self.id, result)
 
     def refused(self, error: msgspec.Raw) -> None:
         """A server's own error passes as it is; under a flat name it becomes words for the model."""
+        if self.suspended:
+            self._kept = lambda: self.refused(error)
+            return
         told = envelope.read_error(error) if self._flat else None
         if told is None or told.code in FOR_THE_HOST:
             self._desk.refuse(self.id, error)
@@ -46,10 +74,60 @@ class HostCall(Caller):
         self._desk.reply_own(self.id, texts.error_texts("server_error", text))
 
     def failed(self, error: WorkbenchError) -> None:
+        if self.suspended:
+            self._kept = lambda: self.failed(error)
+            return
         text = texts.flat_text(error, self.call.tool) if self._flat else error.message
         self._desk.reply_own(self.id, texts.error_texts(error.code, text, error.hint))
 
+    def give_up(self, code: str, reason: str) -> None:
+        self.failed(CallFailed(code, self.call.tool, reason, may_have_run=True))
+
     def progressed(self, params: msgspec.Raw) -> None:
         token = self.call.meta.get("progressToken")
-        if token is not None:
+        if token is not None and not self.suspended:
             self._desk.notify("notifications/progress", with_token(params, token), self.id)
+
+    # Questions
+
+    def repeat(self) -> bool:
+        """Send it again in a way of its own; False where a session knows the way."""
+        return False
+
+    def questioned(self, result: msgspec.Raw) -> None:
+        self._desk.questioned(self, result)
+
+    def cancel(self, reason: str) -> None:
+        self.withdraw()
+        super().cancel(reason)
+
+    def withdraw(self) -> None:
+        """Take back the questions that are open for this call."""
+        withdrawals, self.withdrawals = self.withdrawals, []
+        for withdraw in withdrawals:
+            withdraw()
+
+    def suspend(self) -> bool:
+        """Wait for the host to come back; False where there is nobody to wait for."""
+        if self.suspended or not self.id:
+            return False
+        self.suspended = True
+        self.pause()
+        return True
+
+    def give_way(self) -> bool:
+        """A held call whose host has not come back leaves its place to others."""
+        if self.suspended:
+            self._desk.abandon(self)
+        return self.suspended
+
+    def reply_questions(self, result: bytes) -> None:
+        self._desk.reply(self.id, result)
+
+    def resume(self, desk: Desk, id: bytes) -> None:
+        """The host is back, with a new request; what was kept for it is told at once."""
+        self._desk, self.id, self.suspended = desk, id, False
+        self.proceed()
+        if self._kept is not None:
+            kept, self._kept = self._kept, None
+            kept()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from mcp_workbench.core.errors import ServerUnavailable
-from mcp_workbench.surface.flat_tools import flat_definitions, opened_flat
+from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
+from mcp_workbench.surface.flat_tools import flat_definitions, for_legacy_hosts, opened_flat
 from mcp_workbench.surface.meta_tools import (
     open_toolbox_definition,
     opened_json,
@@ -20,6 +21,16 @@ _LIVE_CACHE = b',"ttlMs":0,"cacheScope":"private"}'
 _STATIC_CACHE = b',"ttlMs":%d,"cacheScope":"public"}' % STATIC_TTL
 
 
+class Collision(Exception):
+    """Two tools want the same bare name."""
+
+    def __init__(self, first: ToolIdentifier, second: ToolIdentifier) -> None:
+        super().__init__(
+            f"'naming' is 'bare', but {first} and {second} have the same name: "
+            "hide one with toolFilters, or leave 'naming' out"
+        )
+
+
 class Menu:
     """One host's view. Toolboxes that it opened show their tools in dynamic mode."""
 
@@ -28,6 +39,8 @@ class Menu:
         self._opened: list[str] = list(opened)
         snapshot = workbench.snapshot
         self.dynamic = snapshot.tool_mode == "dynamic"
+        self.bare = self.dynamic and snapshot.naming == "bare"
+        self._routes: dict[str, ToolIdentifier] = {}  # bare names, once they have been listed
         self._open_toolbox = msgspec.json.encode(open_toolbox_definition(snapshot))
         self._use_tool = msgspec.json.encode(use_tool_definition())
 
@@ -37,14 +50,19 @@ class Menu:
         return not self.dynamic
 
     def shows(self, toolbox: str) -> bool:
-        return self.dynamic and toolbox in self._opened
+        return self.dynamic and (self.bare or toolbox in self._opened)
 
     def opened(self, toolbox: str) -> bool:
-        """Note that a toolbox was opened; does that change what the host sees?"""
-        if not self.dynamic or toolbox in self._opened:
+        """Note that a toolbox was opened; does that change which tools the host sees?"""
+        if toolbox in self._opened:
             return False
         self._opened.append(toolbox)
-        return True
+        return self.dynamic
+
+    def toolboxes(self, *, modern: bool) -> list[str]:
+        """Those that the host sees: the opened ones, or all for a modern one."""
+        everything = modern or self.bare
+        return list(self._workbench.snapshot.toolboxes) if everything else self._in_order()
 
     def opened_text(self, opened: OpenedToolbox) -> str:
         return opened_flat(opened) if self.dynamic else opened_json(opened)
@@ -56,13 +74,45 @@ class Menu:
 
     async def live_list(self, *, modern: bool) -> bytes:
         """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""
-        boxes = list(self._workbench.snapshot.toolboxes) if modern else self._in_order()
-        tools = [self._open_toolbox]
-        if not modern:  # some hosts never hear that their list has changed
-            tools.append(self._use_tool)
-        for opened in await self._open_all(boxes):
-            tools += flat_definitions(opened)
+        boxes = self.toolboxes(modern=modern)
+        if self.bare:
+            tools = await self._bare_definitions(boxes, modern=modern)
+        else:
+            tools = [self._open_toolbox]
+            if not modern:  # some hosts never hear that their list has changed
+                tools.append(self._use_tool)
+            for opened in await self._open_all(boxes):
+                tools += flat_definitions(opened if modern else for_legacy_hosts(opened))
         return b'{"tools":[%b]' % b",".join(tools) + (_LIVE_CACHE if modern else b"}")
+
+    def known(self, name: str) -> ToolIdentifier | None:
+        """Which tool a name of dynamic mode means, as far as that is known without asking."""
+        if not self.dynamic:
+            return None
+        return self._routes.get(name) if self.bare else parse_tool_name(name)
+
+    async def route(self, name: str) -> ToolIdentifier | None:
+        """Which tool a bare name means; the servers are asked where it is not known."""
+        if name not in self._routes:
+            await self._bare_definitions(self.toolboxes(modern=True), modern=True)
+        return self._routes.get(name)
+
+    async def _bare_definitions(self, boxes: list[str], *, modern: bool) -> list[bytes]:
+        """Definitions as their servers gave them. Two tools of one name can't be shown."""
+        routes: dict[str, ToolIdentifier] = {}
+        tools: list[bytes] = []
+        for found_box in await self._open_all(boxes):
+            opened = found_box if modern else for_legacy_hosts(found_box)
+            for server in opened.servers:
+                for tool in server.tools:
+                    where = server.address
+                    found = ToolIdentifier(where.toolbox, where.server, tool.name)
+                    if tool.name in routes:
+                        raise Collision(routes[tool.name], found)
+                    routes[tool.name] = found
+                    tools.append(tool.raw)
+        self._routes = routes
+        return tools
 
     def _in_order(self) -> list[str]:
         return [name for name in self._workbench.snapshot.toolboxes if name in self._opened]

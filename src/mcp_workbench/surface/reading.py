@@ -105,6 +105,17 @@ def read_name(members: Members) -> str:
         raise Refusal(envelope.INVALID_PARAMS, "params.name must be a string") from None
 
 
+def read_uri(members: Members) -> str:
+    """`uri`, which must be there."""
+    try:
+        uri = _read_text(members["uri"])
+    except (KeyError, msgspec.DecodeError):
+        uri = ""
+    if not uri:
+        raise Refusal(envelope.INVALID_PARAMS, "params.uri must be a string")
+    return uri
+
+
 def cancelled_id(params: msgspec.Raw) -> bytes:
     """The id that a cancellation names; empty where it names none."""
     try:

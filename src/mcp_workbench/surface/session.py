@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -15,10 +14,13 @@ from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.translate import Members, complete
 from mcp_workbench.surface import texts
+from mcp_workbench.surface.beside_tools import BesideTools
+from mcp_workbench.surface.errands import Errands, Work
 from mcp_workbench.surface.greeting import discover_result, initialize_result, offered_revision
 from mcp_workbench.surface.host_call import HostCall
-from mcp_workbench.surface.menu import Menu
+from mcp_workbench.surface.menu import Collision, Menu
 from mcp_workbench.surface.meta_tools import read_plain_call
+from mcp_workbench.surface.question_desk import QuestionDesk
 from mcp_workbench.surface.reading import (
     HostEra,
     Refusal,
@@ -27,14 +29,21 @@ from mcp_workbench.surface.reading import (
     read_name,
     read_params,
 )
-from mcp_workbench.surface.wishes import OpenToolbox, UnknownTool, UseTool, read_wish
+from mcp_workbench.surface.wishes import NO_ARGUMENTS, OpenToolbox, UnknownTool, UseTool, read_wish
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.stdio import Channel
 from mcp_workbench.wire.tasks import TaskScope
 from mcp_workbench.workbench import Workbench
 
+if TYPE_CHECKING:
+    from mcp_workbench.surface.asking import Asking
+
 log = logging.getLogger(__name__)
+
+# Legacy servers may ask only a host that they do not share: the only one there is, or one with a
+# connection of its own. Modern servers ask inside a result, so they may always.
+Asked = Literal["by all servers", "by its own servers", "by modern servers"]
 
 Handler = Callable[[bytes, Members, Members], None]  # id, members of params, members of _meta
 
@@ -42,16 +51,26 @@ Handler = Callable[[bytes, Members, Members], None]  # id, members of params, me
 class HostSession:
     """A host on a channel. `receive` takes its messages; nothing in it waits."""
 
-    def __init__(
-        self, workbench: Workbench, channel: Channel, scope: TaskScope, menu: Menu
+    def __init__(  # noqa: PLR0913 - what one host is made of
+        self,
+        workbench: Workbench,
+        channel: Channel,
+        scope: TaskScope,
+        menu: Menu,
+        *,
+        asked: Asked = "by modern servers",
+        asking: Asking | None = None,
     ) -> None:
         self.era = HostEra()
+        self._questions = QuestionDesk(self, asking)
         self._workbench = workbench
+        if asked != "by modern servers":
+            alone = asked == "by all servers"
+            self._workbench = workbench.for_host(self._questions, alone=alone)
         self._channel = channel
-        self._scope = scope  # of the requests that have to wait
+        self._errands = Errands(scope, lambda id: self.refuse(id, _OUR_FAULT))
         self._menu = menu
         self._under_way: dict[bytes, HostCall | None] = {}
-        self._errands: dict[bytes, asyncio.Task[Any]] = {}
         self._on_idle: Callable[[], None] | None = None
         self._methods: dict[str, Handler] = {
             "tools/call": self._tools_call,
@@ -61,6 +80,7 @@ class HostSession:
             "ping": self._ping,
         }
         self._stop_hearing = workbench.on_change(self._tools_changed)
+        self._beside = BesideTools(self, self._questions, self._workbench, menu, self._under_way)
 
     # In
 
@@ -68,7 +88,8 @@ class HostSession:
         """One message of the host. Nothing in it may raise: on a pipe that would end the reading."""
         method = message.method
         if not method:
-            return  # an answer: we have asked nothing
+            self._questions.answer(message)
+            return
         id = bytes(message.id)
         if not id:
             if method == "notifications/cancelled":
@@ -82,12 +103,14 @@ class HostSession:
             self._channel.send(envelope.refusal(b"", error), id)
             return
         try:
-            if method == "tools/call" and self._call_plainly(id, message.params):
+            plain = method == "tools/call" and not self._menu.bare
+            if plain and self._call_plainly(id, message.params):
                 return
             members = read_params(message.params)
             meta = read_meta(members.pop("_meta", None))
             self.era.check(method, members, meta)
-            self._handler(method)(id, members, meta)
+            self._questions.declared(meta)  # whatever server this request may open is told
+            self._handler(method)(id, members, self._beside.levelled(meta))
         except Refusal as refusal:
             self.refuse(id, refusal.error)
         except Exception:  # a fault of ours costs one request, not the conversation
@@ -95,7 +118,7 @@ class HostSession:
             self.refuse(id, _OUR_FAULT)
 
     def _handler(self, method: str) -> Handler:
-        found = self._methods.get(method)
+        found = self._methods.get(method) or self._beside.handler(method)
         if found is None or (self.era.modern and method == "ping"):
             raise Refusal(envelope.METHOD_NOT_FOUND, f"Method not found: {method}")
         return found
@@ -103,6 +126,7 @@ class HostSession:
     # Openings
 
     def _initialize(self, id: bytes, members: Members, meta: Members) -> None:
+        self._questions.declare(members.get("capabilities"))
         offered = offered_revision(members)
         self.era.revision, result = initialize_result(offered, self._workbench.snapshot)
         self.reply(id, result)
@@ -121,10 +145,13 @@ class HostSession:
         if self._menu.is_static:
             self.reply_own(id, self._menu.static_list(modern=self.era.modern))
         else:
-            self._run(id, self._live_list, id)
+            self.run(id, self._live_list, id)
 
     async def _live_list(self, id: bytes) -> None:
-        self.reply_own(id, await self._menu.live_list(modern=self.era.modern))
+        try:
+            self.reply_own(id, await self._menu.live_list(modern=self.era.modern))
+        except Collision as error:
+            self.refuse(id, envelope.error_object(envelope.INTERNAL_ERROR, str(error)))
 
     def _call_plainly(self, id: bytes, params: msgspec.Raw) -> bool:
         """The road of nearly every call: one reading decides. Anything unusual is False."""
@@ -135,14 +162,20 @@ class HostSession:
         if plain.meta or not self.era.legacy:
             meta = read_meta(plain.meta)
             self.era.check("tools/call", {}, meta)
+        if meta or self._beside.log_level is not None:
+            meta = self._beside.levelled(meta)
         wish = plain.arguments
         tool = ToolIdentifier(wish.tool.toolbox, wish.tool.server, wish.tool.tool)
-        call = ToolCall(tool, {"arguments": wish.arguments}, meta, self.era.modern)
-        self._use(HostCall(self, id, call, flat=False))
+        declared = self._questions.declared(meta)
+        call = ToolCall(tool, {"arguments": wish.arguments}, meta, self.era.modern, declared)
+        self.use(HostCall(self, id, call, flat=False))
         return True
 
     def _tools_call(self, id: bytes, members: Members, meta: Members) -> None:
         name = read_name(members)
+        if self._menu.bare:
+            self.run(id, self._call_barely, id, name, members, meta)
+            return
         mode = self._workbench.snapshot.tool_mode
         try:
             wish = read_wish(mode, name, members, meta, modern_host=self.era.modern)
@@ -153,15 +186,39 @@ class HostSession:
             return
         match wish:
             case UseTool():
-                self._use(HostCall(self, id, wish.call, flat=wish.flat))
+                self._use_again(id, wish, self._questions.declared(meta))
             case OpenToolbox():
-                self._run(id, self._open_toolbox, id, wish.name)
+                self.run(id, self._open_toolbox, id, wish.name)
 
-    def _use(self, host_call: HostCall) -> None:
+    async def _call_barely(self, id: bytes, name: str, members: Members, meta: Members) -> None:
+        """A call under the server's own name, answered as the server itself would."""
+        try:
+            tool = await self._menu.route(name)
+            if tool is None:
+                raise Refusal(  # noqa: TRY301 - told with the others below
+                    envelope.INVALID_PARAMS, f"Unknown tool: {name}"
+                )
+            members.setdefault("arguments", NO_ARGUMENTS)
+            call = ToolCall(tool, members, meta, self.era.modern)
+            self._use_again(id, UseTool(call), self._questions.declared(meta))
+        except Collision as error:
+            self.refuse(id, envelope.error_object(envelope.INTERNAL_ERROR, str(error)))
+        except Refusal as refusal:
+            self.refuse(id, refusal.error)
+
+    def _use_again(self, id: bytes, wish: UseTool, declared: msgspec.Raw) -> None:
+        """A call that may bring answers to questions of an earlier one."""
+        call = msgspec.structs.replace(wish.call, capabilities=declared)
+        now = self._questions.returned(id, call)
+        if now is not None:
+            self.use(HostCall(self, id, now, flat=wish.flat))
+
+    def use(self, host_call: HostCall) -> None:
+        """Begin a call, at once or as soon as its server is ready."""
         self._under_way[host_call.id] = host_call
         try:
             if not self._workbench.begin(host_call.call, host_call):
-                self._run(host_call.id, self._dispatch, host_call)
+                self.run(host_call.id, self._dispatch, host_call)
         except WorkbenchError as error:
             host_call.failed(error)
 
@@ -180,44 +237,47 @@ class HostSession:
         if self._menu.opened(name) and not self.era.modern:
             self.notify("notifications/tools/list_changed")
         self.reply_own(id, texts.text_result(self._menu.opened_text(opened)))
+        await self._beside.opened(name)
 
     def _tools_changed(self, server: ServerAddress) -> None:
-        if self.era.legacy and self._menu.shows(server.toolbox):
+        if self.era.modern:
+            self._beside.tools_changed(server)
+        elif self.era.legacy and self._menu.shows(server.toolbox):
             self.notify("notifications/tools/list_changed")
 
     # Requests that wait, and those that are taken back
 
-    def _run(self, id: bytes, work: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+    def run(self, id: bytes, work: Work, *args: Any) -> None:
+        """Answer a request in a task of its own."""
         self._under_way.setdefault(id, None)
-        task = self._scope.start(self._guarded(id, work, *args), f"request {id.decode()}")
-        self._errands[id] = task
-        task.add_done_callback(lambda _: self._forget(id, task))
-
-    def _forget(self, id: bytes, task: asyncio.Task[Any]) -> None:
-        if self._errands.get(id) is task:
-            del self._errands[id]
-
-    async def _guarded(
-        self, id: bytes, work: Callable[..., Coroutine[Any, Any, None]], *args: Any
-    ) -> None:
-        try:
-            await work(*args)  # made here: a request may be taken back before its first step
-        except Exception:
-            self.refuse(id, _OUR_FAULT)
-            raise
+        self._errands.start(id, work, *args)
 
     def cancel(self, id: bytes, reason: str) -> None:
         """Take a request back: its server is told, and it is not answered."""
         if id not in self._under_way:
             return
         host_call = self._under_way.pop(id)
-        if (errand := self._errands.pop(id, None)) is not None:
-            errand.cancel()
+        self._errands.cancel(id)
+        self._beside.cancelled(id)
         if host_call is not None:
             host_call.cancel(reason)
         self._rest()
 
     # Out
+
+    @property
+    def sender(self) -> HostSession:
+        return self
+
+    def put(self, frame: bytes, about: bytes) -> None:
+        """Send a question of a server."""
+        self._channel.send(frame, about)
+
+    def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None:
+        self._questions.questioned(host_call, result)
+
+    def abandon(self, host_call: HostCall) -> None:
+        self._questions.asking.abandon(host_call)
 
     def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None:
         """Answer with a result that is right for the host's era already."""
@@ -242,11 +302,15 @@ class HostSession:
     def close(self) -> None:
         """The host is gone: what it asked for is taken back."""
         self._stop_hearing()
+        self._beside.close()
+        self._questions.close()
+        self._workbench.release()
         for id in list(self._under_way):
             self.cancel(id, "the host is gone")
 
     def when_idle(self, act: Callable[[], None]) -> None:
         """Call `act` as soon as no request is under way."""
+        self._beside.end_listening()
         self._on_idle = act
         self._rest()
 

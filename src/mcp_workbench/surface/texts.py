@@ -18,10 +18,14 @@ CODE_KEY = "mcp-workbench/code"  # in `_meta` of an error result: the reason, fo
 _PROXY_HOW = "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools."
 _DYNAMIC_HOW = "Use `open_toolbox` to connect to a toolbox; its tools then appear as {toolbox}__{server}__{tool}."
 
+_ALL_SHOWN_HOW = (
+    "Tools are named {toolbox}__{server}__{tool}; `open_toolbox` lists those of one toolbox."
+)
 
-def instructions(snapshot: Snapshot) -> str:
+
+def instructions(snapshot: Snapshot, *, modern: bool = False) -> str:
     """What a host is told at the start, in at most 2,000 characters however much there is."""
-    head = _head(snapshot)
+    head = _head(snapshot, modern=modern)
     tail = _example(snapshot)
     room = (
         INSTRUCTIONS_LIMIT - len(head) - len(tail) - 120
@@ -42,8 +46,12 @@ def instructions(snapshot: Snapshot) -> str:
     return "\n".join([head, *lines, "", tail])
 
 
-def _head(snapshot: Snapshot) -> str:
-    how = _PROXY_HOW if snapshot.tool_mode == "proxy" else _DYNAMIC_HOW
+def _head(snapshot: Snapshot, *, modern: bool) -> str:
+    how = _PROXY_HOW
+    if snapshot.naming == "bare":
+        how = "Their tools are listed under their own names."
+    elif snapshot.tool_mode == "dynamic":
+        how = _ALL_SHOWN_HOW if modern else _DYNAMIC_HOW
     demo = (
         ""
         if snapshot.origin

@@ -90,6 +90,20 @@ def decode_text(line: bytes) -> Envelope:
     return decode(line)
 
 
+def decode_body(body: bytes) -> Envelope:
+    """Read one message that a host sent by HTTP: it may have line breaks, what is read from it not."""
+    message = decode_text(body)
+    mended = one_line(body)
+    return message if mended is body else decode_text(mended)
+
+
+def one_line(json: bytes) -> bytes:
+    """Valid JSON without line breaks. They stand only between its tokens, and would end a frame."""
+    if b"\n" in json or b"\r" in json:
+        return json.replace(b"\r", b" ").replace(b"\n", b" ")
+    return json
+
+
 def _decode_mended(line: bytes, error: msgspec.DecodeError) -> Envelope:
     mended = mend_surrogates(line)
     if mended == line:
@@ -154,6 +168,20 @@ def refusal(id: bytes, error: bytes | msgspec.Raw) -> bytes:
     return b"".join((b'{"jsonrpc":"2.0","id":', id or b"null", b',"error":', error, b"}\n"))
 
 
+_HEAD = len(answer(b"", b"")) - len(b',"result":}\n')
+
+
+def answers(frame: bytes, id: bytes) -> bool:
+    """Is this frame of ours the answer to that request, not a notice or a question?"""
+    return frame.startswith(id, _HEAD) and frame.startswith(
+        (b',"result":', b',"error":'), _HEAD + len(id)
+    )
+
+
+def is_refusal(frame: bytes, id: bytes) -> bool:
+    return frame.startswith(b',"error":', _HEAD + len(id))
+
+
 def error_object(code: int, message: str, data: Any = None) -> bytes:
     whole: dict[str, Any] = {"code": code, "message": message}
     if data is not None:
@@ -167,6 +195,11 @@ def request(number: int, method: str, params: bytes) -> bytes:
         method.encode(),
         params,
     )
+
+
+def question(id: bytes, method: str, params: bytes) -> bytes:
+    """A request under an id that is not a number of ours."""
+    return b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}\n' % (id, method.encode(), params)
 
 
 def notification(method: str, params: bytes = b"") -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 W = TypeVar("W")
@@ -36,6 +37,21 @@ class PendingTable(Generic[W]):
     def find(self, number: int) -> W | None:
         entry = self._waiting.get(number)
         return None if entry is None else entry[0]
+
+    def postpone(self, number: int, deadline: float) -> None:
+        """Give whoever waits for this number another deadline."""
+        entry = self._waiting.get(number)
+        if entry is not None:
+            self._waiting[number] = (entry[0], deadline)
+
+    def oldest(self, wanted: Callable[[W], bool]) -> W | None:
+        """Who of those wanted has waited longest."""
+        return next((waiter for waiter, _ in self._waiting.values() if wanted(waiter)), None)
+
+    def askers(self) -> set[object]:
+        """On whose behalf there are requests under way, as far as those who wait say so."""
+        found: set[object] = {getattr(w, "asker", None) for w, _ in self._waiting.values()}
+        return found - {None}
 
     def settle(self, number: int) -> W | None:
         """Who waited for this number; nobody waits for it any more."""

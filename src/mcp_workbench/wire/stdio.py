@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -55,6 +54,14 @@ class _Turn:
         writers, self.writers = self.writers, []
         for writer in writers:
             writer.flush()
+
+
+def join_writes(loop: asyncio.AbstractEventLoop) -> None:
+    """Let frames that are sent until the loop's next step leave together: many hosts ask at once."""
+    turn = _Turn.of(loop)
+    if not turn.joining:
+        turn.joining = True
+        loop.call_soon(turn.end)
 
 
 class PipeReader:
@@ -232,27 +239,6 @@ class PipeWriter:
             self._pressure(high)
 
 
-class FileWriter:
-    """Frames into something that is no pipe: a file, a terminal, the null device."""
-
-    backlog = 0
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def send(self, frame: bytes, about: bytes = b"") -> None:
-        view = memoryview(frame)
-        while view:
-            view = view[os.write(self._fd, view) :]
-
-    def on_pressure(self, act: Callable[[bool], None]) -> None:
-        """Writing waits here, so nothing piles up."""
-
-    async def flushed(self, seconds: float) -> None:
-        """What was sent has left already."""
-        os.close(self._fd)
-
-
 def grow_pipe(fd: int) -> None:
     """Ask for a larger pipe; a system that can't, or won't, keeps its own size."""
     try:
@@ -261,35 +247,3 @@ def grow_pipe(fd: int) -> None:
         fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES)
     except (ImportError, OSError):
         return
-
-
-def is_pipe(fd: int) -> bool:
-    """Only pipes and sockets go to the loop: uvloop aborts on a file, and a terminal is shared."""
-    mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def open_writer(fd: int, lost: Callable[[], None]) -> PipeWriter | FileWriter:
-    """A channel into `fd`. `lost` is called when nobody reads any more."""
-    return PipeWriter(fd, lost) if is_pipe(fd) else FileWriter(fd)
-
-
-async def pump_file(fd: int, received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
-    """Read something that is no pipe in a thread, chunk by chunk, until it ends."""
-    loop = asyncio.get_running_loop()
-    while data := await loop.run_in_executor(None, os.read, fd, READ_BYTES):
-        received(data)
-    ended()
-
-
-def claim_standard_streams() -> tuple[int, int]:
-    """Take stdin and stdout for ourselves: a stray print goes to stderr, a child sees no input."""
-    own_in, own_out = os.dup(0), os.dup(1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    try:
-        os.dup2(2, 1)
-    except OSError:  # started without a stderr
-        os.dup2(0, 1)
-    return own_in, own_out

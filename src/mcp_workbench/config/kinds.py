@@ -1,0 +1,155 @@
+"""Kinds of values in the file: in words, for editors, and as a check that says what is wrong."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import msgspec
+
+from mcp_workbench.config.expand import Path
+
+MOST = 1 << 53  # of any number; beyond it JSON readers disagree
+VARIABLE = {"type": "string", "pattern": r"\$\{"}
+
+Wrong = Iterable[tuple[Path, str]]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What a member may hold: in words, for editors, and as a check that says what is wrong."""
+
+    words: str
+    schema: dict[str, Any]
+    wrong: Callable[[Any], Wrong]
+    choices: tuple[str, ...] = ()
+
+
+def kind_of(value: Any) -> str:
+    """What a JSON value is, in words."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    names = {str: "a string", list: "a list", dict: "an object"}
+    return next((words for kind, words in names.items() if isinstance(value, kind)), "a number")
+
+
+def number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _plain(words: str, schema: dict[str, Any], right: Callable[[Any], bool]) -> Kind:
+    def wrong(value: Any) -> Wrong:
+        return () if right(value) else (((), f"must be {words}, not {kind_of(value)}"),)
+
+    return Kind(words, schema, wrong)
+
+
+def _in_range(words: str, schema: dict[str, Any], right: Callable[[Any], bool]) -> Kind:
+    def wrong(value: Any) -> Wrong:
+        if number(value) and right(value):
+            return ()
+        said = str(value)[:20] if number(value) else kind_of(value)
+        return (((), f"must be {words}, not {said}"),)
+
+    return Kind(words, schema, wrong)
+
+
+def whole(least: int) -> Kind:
+    return _in_range(
+        f"a whole number from {least} up",
+        {"type": "integer", "minimum": least, "maximum": MOST},
+        lambda value: least <= value <= MOST and value == int(value),
+    )
+
+
+def one_of(*choices: str, variables: bool = False) -> Kind:
+    words = " or ".join(f'"{choice}"' for choice in choices)
+    schema: dict[str, Any] = {"enum": list(choices)}
+    return Kind(
+        words,
+        {"anyOf": [schema, VARIABLE]} if variables else schema,
+        lambda value: () if value in choices else (((), f"must be {words}"),),
+        choices,
+    )
+
+
+def _text_problem(value: Any) -> Wrong:
+    if not isinstance(value, str):
+        yield (), f"must be a string, not {kind_of(value)}"
+    elif "\0" in value:
+        yield (), "must not contain a NUL character"
+
+
+def _filled_problem(value: Any) -> Wrong:
+    yield from _text_problem(value) if value != "" else [((), "must not be empty")]
+
+
+def _url_problem(value: Any) -> Wrong:
+    yield from _filled_problem(value)
+    if isinstance(value, str) and value and not re.match(r"https?://.|\$\{", value, re.IGNORECASE):
+        yield (), "must begin with http:// or https://"
+
+
+def _texts_problem(value: Any) -> Wrong:
+    if not isinstance(value, list):
+        yield (), f"must be a list of strings, not {kind_of(value)}"
+        return
+    for index, item in enumerate(cast("list[Any]", value)):
+        yield from (((index,), message) for _, message in _text_problem(item))
+
+
+def _texts_like(pattern: str, words: str) -> Kind:
+    """A list of strings of one form."""
+
+    def wrong(value: Any) -> Wrong:
+        yield from _texts_problem(value)
+        if isinstance(value, list):
+            for index, item in enumerate(cast("list[Any]", value)):
+                if isinstance(item, str) and not re.fullmatch(pattern, item):
+                    yield (index,), f"must be {words}"
+
+    items = {"type": "string", "pattern": f"^(?:{pattern})$"}
+    return Kind("a list of strings", {"type": "array", "items": items}, wrong)
+
+
+def pairs(words: str, names: str) -> Kind:
+    """An object of strings. Numbers and truth values are taken too: pasted files have them."""
+
+    def wrong(value: Any) -> Wrong:
+        if not isinstance(value, dict):
+            yield (), f"must be an object of strings, not {kind_of(value)}"
+            return
+        for name, text in cast("dict[str, Any]", value).items():
+            if not re.fullmatch(names, name):
+                yield (name,), f"is not the name of {words}"
+            if not number(text) and not isinstance(text, bool):
+                yield from (((name,), message) for _, message in _text_problem(text))
+
+    schema: dict[str, Any] = {
+        "type": "object",
+        "propertyNames": {"pattern": f"^(?:{names})$"},
+        "additionalProperties": {"type": ["string", "number", "boolean"]},
+    }
+    return Kind("an object of strings", schema, wrong)
+
+
+def object_of(schema: dict[str, Any]) -> Kind:
+    return _plain("an object", schema, lambda value: isinstance(value, dict))
+
+
+TEXT = Kind("a string", {"type": "string"}, _text_problem)
+FILLED = Kind("a string", {"type": "string", "minLength": 1}, _filled_problem)
+URL = Kind(
+    "a URL", {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]?://.|\$\{)"}, _url_problem
+)
+TEXTS = Kind("a list of strings", {"type": "array", "items": {"type": "string"}}, _texts_problem)
+HOSTS = _texts_like(
+    r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?", "a host name, with or without a port"
+)
+ORIGINS = _texts_like(
+    r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s]+", "an origin, such as https://example.com, without a path"
+)
+FLAG = _plain("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool))
+SECONDS = _in_range(
+    "a number of seconds above 0",
+    {"type": "number", "exclusiveMinimum": 0, "maximum": MOST},
+    lambda value: 0 < value <= MOST,
+)

@@ -1,0 +1,252 @@
+"""One request's answer, read: a JSON body, a stream of events, or neither."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+import msgspec
+
+from mcp_workbench.downstream.conversation import Conversation, Loss
+from mcp_workbench.downstream.http_faults import Failed, is_refusal, loss_for
+from mcp_workbench.downstream.http_headers import ANNOTATION, Wanted, screened
+from mcp_workbench.downstream.http_road import Road
+from mcp_workbench.downstream.http_streams import Pace
+from mcp_workbench.era.negotiate import INITIALIZE
+from mcp_workbench.era.revision import HEADER_MISMATCH
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Envelope, Malformed
+from mcp_workbench.wire.http_answer import Answer, Broken, Oversized
+from mcp_workbench.wire.sse import EventReader, EventTooLarge
+
+log = logging.getLogger(__name__)
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+CHANGED = envelope.notification("notifications/tools/list_changed")
+EVENTS = "text/event-stream"
+IDLE = 60.0  # seconds between two pieces of one body
+RESUMPTIONS = 100  # of one answer; its call has a deadline as well
+LINGER = 1.0  # seconds for a stream to end after its answer, so that its connection can be kept
+
+
+class Asked:
+    """A request on its way."""
+
+    __slots__ = (
+        "again", "answered", "cursor", "frame", "method", "number", "params", "quiet", "refused", "session", "standing", "task",
+    )  # fmt: skip
+
+    def __init__(self, number: int, method: str, frame: bytes, params: msgspec.Raw) -> None:
+        self.number = number
+        self.method = method
+        self.frame = frame
+        self.params = params
+        self.answered = False
+        self.refused = False  # by an error
+        self.standing = False  # a stream that is opened again when it ends
+        self.again = False  # it is not the first of these
+        self.quiet = False  # its answer is for us alone
+        self.session = ""  # that its answer opened
+        self.cursor = ""  # where its list goes on
+        self.task: asyncio.Task[None] | None = None
+
+
+class _Page(msgspec.Struct):
+    cursor: str = ""
+
+
+class _Listed(msgspec.Struct):
+    nextCursor: str | None = None  # noqa: N815 - the wire's word
+
+
+class _Greeted(msgspec.Struct):
+    protocolVersion: str = ""  # noqa: N815 - the wire's word
+
+
+def _peeked(line: bytes) -> Envelope | None:
+    try:
+        return envelope.decode(line)
+    except Malformed:
+        return None
+
+
+def one_line(body: bytes) -> bytes:
+    """A message as a line: in JSON a line's end stands between tokens only."""
+    if b"\n" in body or b"\r" in body:
+        body = body.replace(b"\r", b" ").replace(b"\n", b" ")
+    return body + b"\n"
+
+
+class Exchange:
+    """Reads what a server answers and hands it on as lines."""
+
+    def __init__(self, road: Road, talk: Conversation, flowing: asyncio.Event, pace: Pace) -> None:
+        self.wanted: dict[str, Wanted] = {}  # headers that tools ask for
+        self.complaints: list[str] = []
+        self._road = road
+        self._talk = talk
+        self._flowing = flowing
+        self._pace = pace
+        self._last_id = ""  # of what the server said unasked
+        self._cut = ""  # how the last stream broke, if it did
+
+    async def hear(self, asked: Asked, answer: Answer) -> None:
+        """Hand on the answer to a request, or raise Failed or Broken."""
+        asked.session = answer.headers.get("mcp-session-id", "")
+        if answer.status == 200 and answer.content_type == EVENTS:
+            await self._hear_stream(asked, answer)
+            return
+        body = await answer.whole(self._road.keeping.limit, IDLE)
+        if not self._flowing.is_set():
+            await self._flowing.wait()
+        self._hear_body(asked, answer, body)
+
+    # A body
+
+    def _hear_body(self, asked: Asked, answer: Answer, body: bytes) -> None:
+        own = b"%d" % asked.number
+        body = body.removeprefix(envelope.BOM)
+        if is_refusal(answer):
+            raise Failed(loss_for(answer, body, self._road.keeping))
+        if answer.status == 200 and envelope.salvaged_id(body) == own:
+            self._settle(asked, one_line(body))
+            return
+        line = one_line(body)
+        if envelope.is_batch(line):
+            self._talk.receive(line)
+            asked.answered = True
+            return
+        message = _peeked(line)
+        if message is None or not (message.error or message.result):
+            raise Failed(loss_for(answer, body, self._road.keeping))
+        if message.result and bytes(message.id) != own:
+            raise Failed(Loss("protocol_error", "the server answered with another request's id"))
+        self._settle(asked, line, message)
+
+    # A stream
+
+    async def _hear_stream(self, asked: Asked, answer: Answer) -> None:
+        reader = await self._read_events(asked, answer, "")
+        for _ in range(RESUMPTIONS):
+            if asked.answered or asked.standing:
+                return
+            if self._road.modern or not reader.last_id:
+                break
+            reader = await self._resume(asked, reader)
+        raise Broken(self._cut or "the server ended its answer before it was complete", heard=True)
+
+    async def _resume(self, asked: Asked, reader: EventReader) -> EventReader:
+        """Ask for the rest of an answer, from the last event that came."""
+        await asyncio.sleep(self._pace.resumption(reader.retry, time.monotonic()))
+        self._pace.opened(time.monotonic())
+        answer = await self._road.get(reader.last_id)
+        try:
+            if answer.status != 200 or answer.content_type != EVENTS:
+                raise Broken("the server ended its answer early and does not go on", heard=True)
+            return await self._read_events(asked, answer, reader.last_id)
+        finally:
+            answer.close()
+
+    async def hear_unasked(self) -> bool:
+        """The stream of what the server says by itself; is it worth opening again?"""
+        answer = await self._road.get(self._last_id)
+        try:
+            if answer.status >= 500 or answer.status == 429:
+                return True
+            if answer.status != 200 or answer.content_type != EVENTS:
+                return False
+            reader = await self._read_events(None, answer, self._last_id)
+        finally:
+            answer.close()
+        self._last_id, self._pace.retry = reader.last_id, reader.retry
+        return True
+
+    def forget(self) -> None:
+        """A new session: events of the old one can't be gone on from."""
+        self._last_id = ""
+
+    async def _read_events(self, asked: Asked | None, answer: Answer, after: str) -> EventReader:
+        """Hand on events until the stream ends or breaks; only one that is too large is a fault."""
+        reader = EventReader(self._road.keeping.limit, after)
+        self._cut = ""
+        try:
+            while chunk := await answer.read(LINGER if asked and asked.answered else None):
+                for event in reader.feed(chunk):
+                    if event.name == "message":
+                        await self._flowing.wait()
+                        self._hear_event(asked, one_line(event.data))
+        except EventTooLarge:
+            raise Oversized("an event of it went past that", heard=True) from None
+        except Oversized:
+            raise
+        except Broken as error:
+            self._cut = str(error)
+        return reader
+
+    def _hear_event(self, asked: Asked | None, line: bytes) -> None:
+        if asked is None or asked.answered:
+            self._talk.receive(line)
+            return
+        message = _peeked(line)
+        if asked.again and message is not None and message.method == ACKNOWLEDGED:
+            self._talk.receive(CHANGED)  # what was said meanwhile was not heard
+        own = b"%d" % asked.number
+        if message is None or message.method or not (message.result or message.error):
+            self._talk.receive(line)
+        elif bytes(message.id) == own or message.error:
+            self._settle(asked, line, message)
+        else:
+            self._talk.receive(line)
+
+    # What an answer tells us ourselves
+
+    def _settle(self, asked: Asked, line: bytes, message: Envelope | None = None) -> None:
+        if asked.standing or self._mismatched(asked, message):
+            message = message or _peeked(line)
+            asked.refused = message is not None and bool(message.error)
+            return
+        asked.answered = True
+        if asked.method in (INITIALIZE, "tools/list") or asked.quiet:
+            message = message or _peeked(line)
+            if message is not None:
+                line = self._looked_into(asked, line, message)
+        if asked.quiet:
+            return
+        if message is not None and message.error and bytes(message.id) != b"%d" % asked.number:
+            line = envelope.refusal(b"%d" % asked.number, message.error)
+        self._talk.receive(line)
+
+    def _mismatched(self, asked: Asked, message: Envelope | None) -> bool:
+        """Did the server, before it ran anything, miss a header that its tool wants by now?"""
+        if message is None or not message.error or asked.again or asked.method != "tools/call":
+            return False
+        return self._road.modern and envelope.read_error(message.error).code == HEADER_MISMATCH
+
+    def _looked_into(self, asked: Asked, line: bytes, message: Envelope) -> bytes:
+        asked.refused = bool(message.error)
+        if message.error:
+            return line
+        if asked.method == INITIALIZE:
+            try:
+                revision = msgspec.json.decode(message.result, type=_Greeted).protocolVersion
+            except msgspec.DecodeError:
+                return line
+            self._road.speak(revision, asked.session)
+        elif self._road.modern and (self.wanted or ANNOTATION.encode() in line):
+            return self._without_bad_tools(asked, line, message)
+        return line
+
+    def _without_bad_tools(self, asked: Asked, line: bytes, message: Envelope) -> bytes:
+        try:
+            result, wanted, complaints = screened(bytes(message.result))
+            page = msgspec.json.decode(asked.params, type=_Page)
+            asked.cursor = msgspec.json.decode(message.result, type=_Listed).nextCursor or ""
+        except msgspec.DecodeError:
+            return line
+        self.wanted = {**self.wanted, **wanted} if page.cursor else wanted
+        for complaint in complaints:
+            if complaint not in self.complaints:
+                self.complaints.append(complaint)
+                log.warning("%s", complaint)
+        return envelope.answer(b"%d" % asked.number, result) if complaints else line

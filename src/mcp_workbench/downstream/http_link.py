@@ -1,0 +1,295 @@
+"""The road to a server behind a URL: messages become requests, and what comes back becomes lines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from mcp_workbench.core.redact import redact
+from mcp_workbench.core.spec import HttpEndpoint, ServerSpec
+from mcp_workbench.downstream.conversation import Conversation, Loss
+from mcp_workbench.downstream.http_exchange import CHANGED, Asked, Exchange
+from mcp_workbench.downstream.http_faults import Failed, loss_of
+from mcp_workbench.downstream.http_greeting import INITIALIZED, Greeter
+from mcp_workbench.downstream.http_headers import modern_headers
+from mcp_workbench.downstream.http_old import OldStream
+from mcp_workbench.downstream.http_road import Road
+from mcp_workbench.downstream.http_streams import Pace, follow_stream
+from mcp_workbench.downstream.listing import PAGES
+from mcp_workbench.era.negotiate import DISCOVER, INITIALIZE
+from mcp_workbench.era.ourselves import STAMPS
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.http_answer import Broken
+from mcp_workbench.wire.tasks import TaskScope, task_scope
+
+OPENINGS = (DISCOVER, INITIALIZE)
+CANCELLED = "notifications/cancelled"
+LISTEN = "subscriptions/listen"
+LASTING = ("needs_login", "rate_limited")  # says nothing about an era: no use to ask otherwise
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: int = 0  # noqa: N815 - the wire's word
+
+
+class HttpLink:
+    """One server behind a URL. Takes frames and never waits; each request is a task of its own."""
+
+    def __init__(
+        self, road: Road, talk: Conversation, scope: TaskScope, ended: Callable[[], None]
+    ) -> None:
+        self._road = road
+        self._talk = talk
+        self._scope = scope
+        self._ended = ended
+        self._pace = Pace()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._exchange = Exchange(road, talk, self._flowing, self._pace)
+        self._asked: dict[int, Asked] = {}
+        self._old: OldStream | None = None
+        self._verdict: Loss | None = None  # why it could not be met
+        self._why = ""  # it ended
+        self._why_not_old = ""
+        self._greeter = Greeter(road, self._exchange)
+        self._opened: asyncio.Task[None] | None = None  # requests wait for it
+        self._listening: asyncio.Task[None] | None = None
+
+    # What a connection knows
+
+    @property
+    def channel(self) -> HttpLink:
+        return self
+
+    @property
+    def backlog(self) -> int:
+        return self._road.client.backlog
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        return tuple(self._exchange.complaints)
+
+    def agreed(self, revision: str) -> None:
+        self._verdict = None
+        self._road.speak(revision, self._road.session)
+        for asked in tuple(self._asked.values()):  # a greeting that was not waited for
+            if asked.method in OPENINGS and asked.task is not None and not asked.answered:
+                asked.task.cancel()
+
+    def hold(self, *, held: bool) -> None:
+        if held:
+            self._flowing.clear()
+        else:
+            self._flowing.set()
+
+    async def last_words(self, what: str, *, ended: bool) -> str:
+        why = self._why or (self._verdict.reason if self._verdict is not None else what)
+        return redact(why, self._road.keeping.secrets)
+
+    def send(self, frame: bytes, about: bytes = b"") -> None:
+        message = envelope.decode(frame)
+        if not message.method or not message.id:
+            self._tell(frame, message)
+            return
+        asked = Asked(int(message.id), message.method, frame, message.params)
+        self._asked[asked.number] = asked
+        asked.task = self._scope.start(self._ask(asked), f"{asked.method} {asked.number}")
+
+    def _tell(self, frame: bytes, message: Envelope) -> None:
+        if message.method == CANCELLED:
+            self._take_back(frame, message)
+            return
+        task = self._scope.start(self._tell_quietly(frame), message.method or "answer")
+        if message.method == INITIALIZED:
+            self._opened = task
+            if self._old is None:
+                self._listen()
+
+    # Requests
+
+    async def _ask(self, asked: Asked) -> None:
+        try:
+            if self._opened is not None and not self._opened.done():
+                await asyncio.wait((self._opened,))
+            if asked.method in OPENINGS:
+                await self._open(asked)
+            elif asked.method == LISTEN:
+                await self._follow(asked)
+            else:
+                await self._perform(asked)
+        except Failed as failure:
+            self._lose(asked, failure.loss)
+        except Broken as error:
+            self._lose(asked, loss_of(error, self._road.keeping))
+        except asyncio.CancelledError:
+            asked.answered = True  # nobody waits for it
+            raise
+        finally:
+            self._asked.pop(asked.number, None)
+            if not asked.answered:
+                self._lose(asked, Loss("internal", "the workbench failed to read the answer"))
+
+    async def _perform(self, asked: Asked) -> None:
+        """Send a request; again, once, where the server says that nothing has run."""
+        if self._old is not None:
+            await self._old.post(asked)
+            return
+        for attempt in (1, 2):
+            session = self._road.session
+            answer = await self._road.post(
+                asked.frame, self._headers(asked), repeatable=asked.method != "tools/call"
+            )
+            try:
+                forgotten = answer.status == 404 and bool(session)
+                if not forgotten:
+                    await self._exchange.hear(asked, answer)
+            finally:
+                answer.close()
+            if asked.answered or asked.standing:
+                return
+            if not forgotten:
+                await self._learn_headers()
+                asked.again = True
+            elif attempt == 1 and await self._greeter.renew(session):
+                self._listen()
+                self._talk.receive(CHANGED)  # it was probably started anew
+        reason = "the server forgets its sessions as soon as they are opened"
+        raise Failed(Loss("session_lost", reason, may_have_run=False))
+
+    def _headers(self, asked: Asked) -> bytes:
+        if not self._road.modern:
+            return b""
+        try:
+            return modern_headers(asked.method, asked.params, self._exchange.wanted)
+        except msgspec.DecodeError:
+            return b""  # a body that can't be read: the server is the judge
+
+    async def _learn_headers(self) -> None:
+        """Read which headers the tools want by now."""
+        self._talk.receive(CHANGED)  # others will want to know as well
+        cursor: dict[str, str] = {}
+        for _ in range(PAGES):
+            params = envelope.encode({**cursor, "_meta": STAMPS.request})
+            frame = envelope.request(0, "tools/list", params)
+            page = Asked(0, "tools/list", frame, msgspec.Raw(params))
+            page.quiet = True
+            answer = await self._road.post(frame, self._headers(page), repeatable=True)
+            try:
+                await self._exchange.hear(page, answer)
+            finally:
+                answer.close()
+            if not page.cursor:
+                return
+            cursor = {"cursor": page.cursor}
+
+    async def _follow(self, asked: Asked) -> None:
+        """Listen for changes as long as we live; what was missed between two streams is read anew."""
+
+        async def once() -> bool:
+            await self._perform(asked)
+            return not asked.refused
+
+        asked.standing = True
+        async for _ in follow_stream(once, self._pace):
+            asked.again = True
+        asked.answered = True
+
+    def _lose(self, asked: Asked, loss: Loss) -> None:
+        asked.answered = True
+        if asked.method in OPENINGS:
+            self._verdict = loss
+            error = envelope.error_object(envelope.INTERNAL_ERROR, loss.reason)
+            self._talk.receive(envelope.refusal(b"%d" % asked.number, error))
+            return
+        reason = redact(loss.reason, self._road.keeping.secrets)
+        if asked.method == "tools/call":
+            reason += "; the call may have run" if loss.may_have_run else "; the call did not run"
+        self._talk.fail(asked.number, Loss(loss.code, reason, loss.may_have_run))
+
+    def _take_back(self, frame: bytes, message: Envelope) -> None:
+        number = msgspec.json.decode(message.params, type=_Cancelled).requestId
+        asked = self._asked.get(number)
+        if self._old is not None or (asked is not None and not self._road.modern):
+            self._scope.start(self._tell_and_drop(frame, asked), "cancel")
+        elif asked is not None and asked.task is not None:
+            asked.task.cancel()
+
+    async def _tell_and_drop(self, frame: bytes, asked: Asked | None) -> None:
+        await self._tell_quietly(frame)
+        if asked is not None and asked.task is not None:
+            asked.task.cancel()
+
+    async def _tell_quietly(self, frame: bytes) -> None:
+        await self._road.tell(frame, None if self._old is None else self._old.there)
+
+    # Meeting
+
+    async def _open(self, asked: Asked) -> None:
+        if self._verdict is not None and self._verdict.code in LASTING:
+            raise Failed(self._verdict)
+        if asked.method == DISCOVER:
+            if self._road.sse_only:
+                raise Failed(Loss("protocol_error", "the old HTTP+SSE transport is legacy"))
+            await self._greeter.discover(asked)
+        elif self._road.sse_only:
+            if not await self._greet_old(asked):
+                raise Failed(Loss("protocol_error", self._why_not_old))
+        elif (refusal := await self._greeter.greet(asked)) is not None:
+            try:
+                if not await self._greet_old(asked):
+                    await self._exchange.hear(asked, refusal)
+            finally:
+                refusal.close()
+
+    async def _greet_old(self, asked: Asked) -> bool:
+        """Try the old transport; if the server speaks it, it carries everything from here on."""
+        old = OldStream(self._road, self._talk, self._flowing, self._broke_off)
+        self._scope.start(old.run(), "events")
+        if not await old.ready():
+            self._why_not_old = old.why
+            return False
+        self._old = old
+        await old.post(asked)
+        return True
+
+    def _broke_off(self, why: str) -> None:
+        if self._old is not None:
+            self._why = why
+            self._ended()
+
+    # What the server says unasked
+
+    def _listen(self) -> None:
+        if self._listening is None or self._listening.done():
+            self._listening = self._scope.start(self._hear_unasked(), "events")
+
+    async def _hear_unasked(self) -> None:
+        if self._opened is not None:
+            await asyncio.wait((self._opened,))
+        async for _ in follow_stream(self._exchange.hear_unasked, self._pace):
+            pass
+
+
+@asynccontextmanager
+async def http_link(
+    target: HttpEndpoint,
+    spec: ServerSpec,
+    environ: Mapping[str, str],
+    talk: Conversation,
+    ended: Callable[[], None],
+) -> AsyncGenerator[HttpLink]:
+    """A link to the server, for as long as the block lasts. Raises Broken where nobody is there."""
+    road = Road(target, spec, environ, talk.message_bytes)
+    try:
+        await road.client.reach()
+        try:
+            async with task_scope() as scope:
+                yield HttpLink(road, talk, scope, ended)
+        finally:
+            await road.leave()
+    finally:
+        road.client.close()

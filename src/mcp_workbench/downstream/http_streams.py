@@ -1,0 +1,62 @@
+"""Streams that are opened again when they end: slowly, and less and less often."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from mcp_workbench.downstream.http_faults import Failed
+from mcp_workbench.wire.http_answer import Broken
+
+CONNECTS = 6  # streams opened within a minute, whatever a server says
+MINUTE = 60.0
+SHORTEST, LONGEST = 0.5, 60.0  # seconds before a stream is opened again
+SOONEST = 0.25  # seconds before the rest of an answer is asked for
+LASTED = 30.0  # seconds after which a stream counts as sound
+
+
+class Pace:
+    """How often streams to one server may be opened."""
+
+    def __init__(self) -> None:
+        self.retry: int | None = None  # milliseconds that the server asked for
+        self._opened: deque[float] = deque(maxlen=CONNECTS)
+
+    def delay(self, failures: int, now: float) -> float:
+        """Seconds until a stream may be opened again."""
+        asked = (self.retry or 0) / 1000
+        pause = min(max(asked, SHORTEST * 2 ** min(failures, 6)), LONGEST)
+        return max(pause, self._crowded(now))
+
+    def resumption(self, retry: int | None, now: float) -> float:
+        """The same for the rest of an answer: somebody waits for it, so a server may ask for less."""
+        asked = SHORTEST if retry is None else retry / 1000
+        return max(min(max(asked, SOONEST), LONGEST), self._crowded(now))
+
+    def _crowded(self, now: float) -> float:
+        return self._opened[0] + MINUTE - now if len(self._opened) == CONNECTS else 0.0
+
+    def opened(self, now: float) -> None:
+        self._opened.append(now)
+
+
+async def follow_stream(once: Callable[[], Awaitable[bool]], pace: Pace) -> AsyncGenerator[bool]:
+    """Open a stream again and again until `once` says no. Yields before each but the first."""
+    failures = 0
+    while True:
+        began = time.monotonic()
+        pace.opened(began)
+        try:
+            if not await once():
+                return
+        except Failed as failure:
+            if not failure.loss.may_have_run and failure.loss.code != "rate_limited":
+                return  # it was refused, and not only for now
+        except Broken:
+            pass
+        now = time.monotonic()
+        failures = 0 if now - began > LASTED else failures + 1
+        await asyncio.sleep(pace.delay(failures - 1, now))
+        yield True

@@ -1,0 +1,94 @@
+"""What hosts want of servers for longer than one request. It outlives every connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.era.primitives import most_verbose
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a connection stands: shared by all hosts, or of one host alone."""
+
+    address: ServerAddress
+    host: int = 0  # the identity of its only host; 0 for a shared one
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What a server said unasked and hosts may want to know."""
+
+    place: Place
+    method: str
+    params: msgspec.Raw
+    modern_server: bool = False
+    asker: object = None  # whose requests are under way there, where they are one's alone
+
+
+class Standing:
+    """Log levels and subscriptions, by whoever wants them."""
+
+    def __init__(self) -> None:
+        self._levels: dict[object, str] = {}
+        self._subscriptions: dict[Place, dict[str, set[object]]] = {}
+        self._hearers: dict[object, tuple[int, Callable[[Heard], None]]] = {}
+
+    def on_heard(self, host: int, hearer: Callable[[Heard], None]) -> Callable[[], None]:
+        """Be told, as this host, what servers say unasked; what is returned ends that."""
+        key = object()
+        self._hearers[key] = (host, hearer)
+        return lambda: self._hearers.pop(key, None) and None
+
+    def pass_on(self, heard: Heard) -> None:
+        for host, hearer in tuple(self._hearers.values()):
+            if heard.place.host in (0, host):
+                hearer(heard)
+
+    # Logging
+
+    @property
+    def level(self) -> str:
+        """The most verbose wish of all; empty while nobody has one."""
+        return most_verbose(list(self._levels.values()))
+
+    def want_level(self, holder: object, level: str) -> None:
+        self._levels[holder] = level
+
+    def level_of(self, holder: object) -> str:
+        return self._levels.get(holder, "")
+
+    # Resources
+
+    def uris(self, place: Place) -> list[str]:
+        """What is subscribed to at this place."""
+        return list(self._subscriptions.get(place, ()))
+
+    def subscribe(self, place: Place, uri: str, holder: object) -> None:
+        self._subscriptions.setdefault(place, {}).setdefault(uri, set()).add(holder)
+
+    def unsubscribe(self, place: Place, uri: str, holder: object) -> bool:
+        """Was this the last who wanted it?"""
+        uris = self._subscriptions.get(place, {})
+        holders = uris.get(uri)
+        if holders is None or holder not in holders:
+            return False
+        holders.discard(holder)
+        if holders:
+            return False
+        del uris[uri]
+        if not uris:
+            del self._subscriptions[place]
+        return True
+
+    def unsubscribe_at(self, address: ServerAddress, uri: str, holder: object) -> list[Place]:
+        """The same wherever this server stands: the places at which nobody wants it any more."""
+        places = [place for place in self._subscriptions if place.address == address]
+        return [place for place in places if self.unsubscribe(place, uri, holder)]
+
+    def forget(self, holder: object) -> list[tuple[Place, str]]:
+        """Somebody is gone: the subscriptions that nobody has any more."""
+        self._levels.pop(holder, None)
+        held = [(place, uri) for place, uris in self._subscriptions.items() for uri in uris]
+        return [(place, uri) for place, uri in held if self.unsubscribe(place, uri, holder)]

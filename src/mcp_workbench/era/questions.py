@@ -1,0 +1,101 @@
+"""What a server asks a host: in a request of its own (legacy) or inside a result (modern)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.era.translate import Members, read_members
+
+ELICIT = "elicitation/create"
+CAPABILITY_OF = {ELICIT: "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+VIEWS = "io.modelcontextprotocol/ui"
+ROUNDS = 10  # questions in a row of one call; more is a loop
+
+# Called once with a result, or with an error; the other one is empty.
+Answered = Callable[[msgspec.Raw | bytes, msgspec.Raw | bytes], None]
+
+encode = msgspec.json.encode
+_DECLINED = b'{"action":"cancel"}'
+
+
+class Question(msgspec.Struct, frozen=True):
+    """One thing that a server wants from whoever sits before the host."""
+
+    address: ServerAddress
+    method: str
+    params: bytes = b"{}"
+
+
+class InputRequired(msgspec.Struct, frozen=True):
+    """A modern server's result that asks instead of answering."""
+
+    questions: dict[str, Question]
+    state: msgspec.Raw | None
+
+
+class _Wanted(msgspec.Struct):
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _InputRequired(msgspec.Struct):
+    inputRequests: dict[str, _Wanted] = {}  # noqa: N815 - the wire's word
+    requestState: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+
+
+def asking(capabilities: Members) -> Members:
+    """Of what a host can do, what a server may ask for, and whether it shows views of tools."""
+    known = {key: capabilities[key] for key in CAPABILITY_OF.values() if key in capabilities}
+    try:
+        extensions = read_members(capabilities.get("extensions", b"{}"))
+    except msgspec.DecodeError:
+        return known
+    if VIEWS in extensions:  # the only extension that we carry: its resources find their server
+        known["extensions"] = msgspec.Raw(encode({VIEWS: extensions[VIEWS]}))
+    return known
+
+
+def may_ask(method: str, capabilities: Members) -> bool:
+    return CAPABILITY_OF.get(method, "") in capabilities
+
+
+def asked_by(address: ServerAddress, method: str, params: msgspec.Raw | bytes) -> Question:
+    """The question as its host gets it: a person must see who is asking."""
+    if method != ELICIT:
+        return Question(address, method, bytes(params) or b"{}")
+    members = read_members(params)
+    try:
+        message = msgspec.json.decode(members.get("message", b'""'), type=str)
+    except msgspec.ValidationError:
+        message = ""
+    members["message"] = msgspec.Raw(encode(f"[{address}] {message}"))
+    return Question(address, method, encode(members))
+
+
+def read_input_required(address: ServerAddress, result: msgspec.Raw) -> InputRequired:
+    """The questions in a modern result. Raises msgspec.DecodeError where it has no usable form."""
+    found = msgspec.json.decode(result, type=_InputRequired)
+    questions = {
+        key: asked_by(address, wanted.method, wanted.params)
+        for key, wanted in found.inputRequests.items()
+    }
+    return InputRequired(questions, found.requestState or None)
+
+
+def input_required(questions: dict[str, Question], state: str | None) -> bytes:
+    """The result that puts questions to a modern host."""
+    wanted = {
+        key: {"method": question.method, "params": msgspec.Raw(question.params)}
+        for key, question in questions.items()
+    }
+    result: dict[str, Any] = {"resultType": "input_required", "inputRequests": wanted}
+    if state is not None:
+        result["requestState"] = state
+    return encode(result)
+
+
+def unanswered(method: str) -> bytes | None:
+    """What a server hears in place of an answer; None where only an error will do."""
+    return _DECLINED if method == ELICIT else None

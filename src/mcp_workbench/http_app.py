@@ -1,0 +1,77 @@
+"""Composition for hosts over HTTP: the port, what stands behind it, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from mcp_workbench.app import DRAIN, Ending, run
+from mcp_workbench.config.port import port_wish
+from mcp_workbench.core.spec import HttpWish, Snapshot
+from mcp_workbench.surface.http_access import Access, is_loopback, names_of
+from mcp_workbench.surface.http_front import HttpFront
+from mcp_workbench.wire.http_server import HttpServer, listening
+from mcp_workbench.wire.tasks import task_scope
+from mcp_workbench.workbench import Workbench
+
+POLL = 0.02  # seconds between two looks at what is still under way, at the end only
+
+
+def serve_http(snapshot: Snapshot, host: str, port: int, *, verbose: bool = False) -> int:
+    """Serve hosts on a port until a signal ends it; the exit status."""
+    wish = port_wish(snapshot, os.environ, loopback=is_loopback(host))
+    level = logging.DEBUG if verbose else logging.WARNING
+    logging.basicConfig(stream=sys.stderr, level=level, format="mcp-workbench: %(message)s")
+    return run(_serve(snapshot, host, port, wish))
+
+
+async def _serve(snapshot: Snapshot, host: str, port: int, wish: HttpWish) -> int:
+    end = Ending()
+    end.on_signals()
+    async with open_port(snapshot, host, port, wish) as (front, server):
+        _say(snapshot, host, server.port, wish)
+        await end.host_left.wait()
+        await _drain(front, server, end)
+    return end.status
+
+
+@asynccontextmanager
+async def open_port(
+    snapshot: Snapshot, host: str, port: int, wish: HttpWish
+) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
+    """Hosts are served for the length of the block; 0 is any free port."""
+    async with Workbench(snapshot) as workbench, task_scope() as requests:
+        front = HttpFront(workbench, requests)
+        async with listening(front, host, port, snapshot.limits.message_bytes) as server:
+            names = names_of(host, server.port, wish.allowed_hosts)
+            front.access = Access(names, wish.allowed_origins, wish.token)
+            try:
+                yield front, server
+            finally:
+                front.close()
+
+
+def _say(snapshot: Snapshot, host: str, port: int, wish: HttpWish) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    boxes = " ".join(f"/mcp/{name}" for name in snapshot.toolboxes)
+    line = f"listening on http://{shown}:{port}/mcp   one toolbox: {boxes}   stop with Ctrl-C\n"
+    if not wish.token:
+        line += "no token is set: every process of this machine may call (http.token ends that)\n"
+    sys.stderr.write(line)
+    sys.stderr.flush()
+
+
+async def _drain(front: HttpFront, server: HttpServer, end: Ending) -> None:
+    """What is under way gets a moment; a second signal cuts it short."""
+    end.at_once.clear()
+    front.stop()
+    server.stop()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN):
+            while front.busy and not end.at_once.is_set():  # noqa: ASYNC110 - the last three seconds
+                await asyncio.sleep(POLL)

@@ -1,0 +1,51 @@
+"""One path of the HTTP front: the toolboxes that it shows, and conversations with them."""
+
+from __future__ import annotations
+
+from mcp_workbench.surface.asking import Asking
+from mcp_workbench.surface.menu import Menu
+from mcp_workbench.surface.session import HostSession
+from mcp_workbench.wire.stdio import Channel
+from mcp_workbench.wire.tasks import TaskScope
+from mcp_workbench.workbench import Workbench
+
+
+class Endpoint:
+    """All toolboxes, or one."""
+
+    def __init__(
+        self, workbench: Workbench, scope: TaskScope, opened: tuple[str, ...] = ()
+    ) -> None:
+        self._workbench = workbench
+        self._scope = scope
+        self._opened = opened
+        self._menu = Menu(workbench, opened)
+
+    def session(self, channel: Channel) -> HostSession:
+        """A conversation with a memory of its own: what it opens stays open."""
+        menu = Menu(self._workbench, self._opened)
+        return HostSession(self._workbench, channel, self._scope, menu, asked="by its own servers")
+
+    def exchange(self, channel: Channel, asking: Asking) -> HostSession:
+        """A conversation of one request; its questions are answered by another."""
+        return HostSession(
+            self._workbench,
+            channel,
+            self._scope,
+            self._menu,
+            asked="by its own servers",
+            asking=asking,
+        )
+
+    def definition(self, name: str) -> bytes:
+        """A tool as it was advertised under this name, as far as it is known; nothing is asked."""
+        tool = self._menu.known(name)
+        if tool is None:
+            return b""
+        toolbox = self._workbench.snapshot.toolboxes.get(tool.toolbox)
+        spec = toolbox.servers.get(tool.server) if toolbox else None
+        for connection in self._workbench.live([spec] if spec else []):
+            found = connection.catalogue.tools.get(tool.tool)
+            if found is not None:
+                return found.raw
+        return b""

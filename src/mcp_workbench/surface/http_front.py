@@ -1,0 +1,192 @@
+"""Hosts over HTTP: routes, the checks at the door, and which era answers."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from mcp_workbench.era.revision import LEGACY, MODERN
+from mcp_workbench.surface.asking import Asking
+from mcp_workbench.surface.endpoint import Endpoint
+from mcp_workbench.surface.http_access import Access
+from mcp_workbench.surface.http_modern import VERSION, Exchange, check_modern, status_of
+from mcp_workbench.surface.http_refusals import CLOSING, NOT_FOUND, refused
+from mcp_workbench.surface.http_session import SILENCE
+from mcp_workbench.surface.http_sessions import Sessions
+from mcp_workbench.surface.reading import Refusal
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Envelope, Malformed
+from mcp_workbench.wire.http_message import JSON, Reply, Request
+from mcp_workbench.wire.http_response import Response
+from mcp_workbench.wire.tasks import TaskScope
+from mcp_workbench.workbench import Workbench
+
+COMMENT_EVERY = 15.0  # seconds; proxies close what is silent for longer
+HEALTH = (b"/healthz", b"/readyz")
+
+_LEGACY = frozenset(revision.encode() for revision in LEGACY)
+_OK = Reply(200, b"ok")
+_CLOSING = Reply(503, b"closing")
+_NAMES = re.compile(rb"[A-Za-z0-9_, -]{0,1000}")
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """A request that was let in: where it goes, whose it is, which era it speaks."""
+
+    endpoint: Endpoint
+    principal: str
+    modern: bool
+
+
+class HttpFront:
+    """Every host of one port."""
+
+    def __init__(self, workbench: Workbench, scope: TaskScope) -> None:
+        self._workbench = workbench
+        self._scope = scope
+        self.access = Access(frozenset())  # nobody, until the port is known
+        self._endpoints: dict[bytes, Endpoint] = {b"/mcp": Endpoint(workbench, scope)}
+        self._sessions = Sessions()
+        self._exchanges: set[Exchange] = set()
+        self._askings: dict[str, Asking] = {}
+        self._closing = False
+        self._now = 0.0
+        self._commented = 0.0
+
+    # The door
+
+    def admit(self, request: Request) -> Reply | None:
+        """The checks in their order; the first that fails answers."""
+        if (foreign := self.access.foreign(request)) is not None:
+            return foreign
+        path = request.path()
+        if path in HEALTH:
+            return self._health(request, path)
+        if path != b"/mcp" and not path.startswith(b"/mcp/"):
+            return NOT_FOUND
+        version = request.headers.get(VERSION)
+        modern = version is not None and version not in _LEGACY
+        if (wrong := self._wrong_verb(request, modern=modern)) is not None:
+            return wrong
+        principal = self.access.principal(request)
+        if isinstance(principal, Reply):
+            return principal
+        endpoint = self._endpoints.get(path) or self._found(path)
+        if endpoint is None:
+            return NOT_FOUND
+        if (unreadable := self.access.unreadable(request)) is not None:
+            return unreadable
+        request.admitted = Admitted(endpoint, principal, modern)
+        return CLOSING if self._closing else None
+
+    def _health(self, request: Request, path: bytes) -> Reply:
+        if request.method != b"GET":
+            return Reply(405, b"GET only", b"Allow: GET\r\n")
+        return _CLOSING if self._closing and path == b"/readyz" else _OK
+
+    def _wrong_verb(self, request: Request, *, modern: bool) -> Reply | None:
+        method = request.method
+        if method == b"POST" or (not modern and method in (b"GET", b"DELETE")):
+            return None
+        if method == b"OPTIONS" and b"origin" in request.headers and request.reply_headers:
+            return _preflight(request.headers.get(b"access-control-request-headers", b""))
+        allowed = b"POST" if modern else b"POST, GET, DELETE"
+        return refused(405, "method not allowed", headers=b"Allow: %b\r\n" % allowed)
+
+    def _found(self, path: bytes) -> Endpoint | None:
+        name = path.removeprefix(b"/mcp/").decode("latin-1")
+        if name not in self._workbench.snapshot.toolboxes:
+            return None
+        view = self._workbench.view((name,))
+        return self._endpoints.setdefault(path, Endpoint(view, self._scope, (name,)))
+
+    # Answers
+
+    def handle(self, request: Request, response: Response) -> None:
+        admitted: Admitted = request.admitted
+        if admitted.modern:
+            self._handle_modern(request, response)
+        else:
+            self._sessions.handle(request, response, admitted.endpoint, admitted.principal)
+
+    def _handle_modern(self, request: Request, response: Response) -> None:
+        try:
+            message = envelope.decode_body(request.body)
+        except Malformed as error:
+            response.plain(refused(400, str(error), id=error.id, code=error.code))
+            return
+        id = bytes(message.id)
+        if not message.method or (id and not envelope.usable_id(id)):
+            problem = "one request or notification is expected, with a usable id"
+            response.plain(refused(400, problem))
+            return
+        if not id:
+            response.plain(Reply(202))  # a notification: this revision has none over HTTP
+            return
+        try:
+            check_modern(request, message, request.admitted.endpoint.definition)
+        except Refusal as refusal:
+            frame = envelope.refusal(id, refusal.error)
+            response.plain(Reply(status_of(frame, id), frame, kind=JSON))
+            return
+        self._exchange(request.admitted, message, response)
+
+    def _exchange(self, admitted: Admitted, message: Envelope, response: Response) -> None:
+        exchange = Exchange(response, bytes(message.id), self._now)
+        session = admitted.endpoint.exchange(exchange, self._asking(admitted.principal))
+        session.era.revision = MODERN
+
+        def close() -> None:
+            self._exchanges.discard(exchange)
+            session.close()
+
+        self._exchanges.add(exchange)
+        exchange.on_close(close, lambda: session.when_idle(exchange.close))
+        session.receive(message)
+
+    def _asking(self, principal: str) -> Asking:
+        """Questions outlive the request that led to them; whoever answers must be the same."""
+        if principal not in self._askings:
+            self._askings[principal] = Asking(principal)
+        return self._askings[principal]
+
+    # Time
+
+    def tick(self, now: float) -> None:
+        """Late streams begin, silent ones show that they live, forgotten sessions end."""
+        self._now = now
+        comment = now - self._commented >= COMMENT_EVERY
+        if comment:
+            self._commented = now
+        for exchange in tuple(self._exchanges):
+            if now - exchange.since >= SILENCE:
+                exchange.commit()
+            if comment:
+                exchange.comment()
+        self._sessions.tick(now, comment=comment)
+
+    @property
+    def busy(self) -> bool:
+        """Does a host wait for an answer?"""
+        return bool(self._exchanges) or self._sessions.busy
+
+    def stop(self) -> None:
+        """Take nothing new; streams that wait for nothing end."""
+        self._closing = True
+        self._sessions.stop_listening()
+        for exchange in tuple(self._exchanges):
+            exchange.finish()
+
+    def close(self) -> None:
+        """Whatever is still under way is taken back."""
+        for exchange in tuple(self._exchanges):
+            exchange.end()
+        self._sessions.close()
+
+
+def _preflight(wanted: bytes) -> Reply:
+    """A page of an allowed origin may send what it likes to send: every header is judged later."""
+    names = b"Access-Control-Allow-Headers: %b\r\n" % wanted if _NAMES.fullmatch(wanted) else b""
+    verbs = b"Access-Control-Allow-Methods: POST, GET, DELETE\r\n"
+    return Reply(204, headers=b"%b%bAccess-Control-Max-Age: 600\r\n" % (verbs, names))

@@ -1,0 +1,85 @@
+"""Arguments that a tool wants repeated in headers: both must say the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+from mcp_workbench.wire.envelope import NOTHING
+from mcp_workbench.wire.headers import decode_value
+from mcp_workbench.wire.http_message import Request
+
+ANNOTATION = "x-mcp-header"
+PREFIX = "mcp-param-"
+
+_MARK = ANNOTATION.encode()
+_DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+Path = tuple[str, ...]
+
+
+class _Tool(msgspec.Struct):
+    inputSchema: Any = None  # noqa: N815 - the wire's word
+
+
+def differing(request: Request, definition: bytes, arguments: msgspec.Raw) -> str:
+    """The header that does not say what the arguments say; empty where all do."""
+    if _MARK not in definition:
+        return ""
+    schema = msgspec.json.decode(definition, type=_Tool).inputSchema
+    for path, header, kind in _annotated(schema, ()):
+        key = f"{PREFIX}{header}".lower().encode()
+        told = request.headers.get(key)
+        value = _value_at(arguments, path)
+        carried = value[:1] not in (b"", b"n", b"{", b"[")  # not absent, null, object or list
+        if key in request.doubled or (told is not None) != carried:
+            return f"Mcp-Param-{header}"
+        if told is not None and not _same(kind, value, decode_value(told)):
+            return f"Mcp-Param-{header}"
+    return ""
+
+
+def _annotated(schema: Any, path: Path) -> Iterator[tuple[Path, str, Any]]:
+    """The annotated arguments; only names of properties lead to one."""
+    found = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
+    if not isinstance(found, dict):
+        return
+    for name, inner in cast("dict[str, Any]", found).items():
+        if isinstance(inner, dict):
+            node = cast("dict[str, Any]", inner)
+            if isinstance(header := node.get(ANNOTATION), str):
+                yield (*path, name), header, node.get("type")
+            yield from _annotated(node, (*path, name))
+
+
+def _value_at(arguments: msgspec.Raw, path: Path) -> bytes:
+    """The text of an argument; empty where there is none."""
+    value = arguments
+    for name in path:
+        try:
+            value = _members(value).get(name, NOTHING) if value else NOTHING
+        except msgspec.DecodeError:
+            return b""
+    return bytes(value).strip()
+
+
+def _same(kind: Any, value: bytes, told: str | None) -> bool:
+    if value[:1] == b'"':
+        return msgspec.json.decode(value) == told
+    text = value.decode()
+    if kind == "integer" and told is not None:
+        ours, theirs = _DECIMAL.fullmatch(text), _DECIMAL.fullmatch(told)
+        if ours and theirs:
+            return _whole(ours[1]) == _whole(theirs[1])
+    return text == told
+
+
+def _whole(digits: str) -> str:
+    """An integer in one spelling. Digits are compared, not numbers: they may be many."""
+    plain = digits.lstrip("-").lstrip("0")
+    return f"-{plain}" if plain and digits[0] == "-" else plain

@@ -1,0 +1,166 @@
+"""Streams of a legacy session over HTTP: numbered events, kept for a while for whoever comes back."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from mcp_workbench.surface.http_refusals import refused
+from mcp_workbench.wire.http_message import COMMENT, JSON, Reply, event
+from mcp_workbench.wire.http_response import Response
+
+KEPT_EVENTS = 256  # per stream
+KEPT_BYTES = 1 << 20  # per stream; its newest event is kept whatever its size
+RETRY = 1000  # milliseconds after which a host whose stream broke may come back
+
+
+class EventStream:
+    """One stream. Its response may break and another take over; events go on being numbered."""
+
+    response: Response | None = None
+    _said_retry = False
+    _count = 0
+    _seen = 0  # the last event that was written to a response
+    _bytes = 0  # of what is kept
+
+    def __init__(self, number: int, *, primes: bool) -> None:
+        self.number = number
+        self._primes = primes  # hosts of older revisions can't read an event without data
+        self._kept: deque[tuple[int, bytes]] = deque()
+
+    @property
+    def resumable(self) -> bool:
+        """Has a host an event's id to come back with?"""
+        return self._said_retry
+
+    def send(self, frame: bytes) -> None:
+        """The next event: written now if somebody reads, and kept."""
+        self._count += 1
+        self._kept.append((self._count, frame))
+        self._bytes += len(frame)
+        while len(self._kept) > KEPT_EVENTS or (self._bytes > KEPT_BYTES and len(self._kept) > 1):
+            self._bytes -= len(self._kept.popleft()[1])
+        self._write(self._count, frame)
+
+    def attach(self, response: Response, after: int | None = None, headers: bytes = b"") -> None:
+        """Let this response carry the stream, from the event behind `after` or the first unseen one."""
+        if self.response is not None:
+            self.response.on_gone(None)
+            self.response.end()
+        self.response = response
+        response.on_gone(self.lost)
+        response.stream(headers)
+        if self._primes and after is None:
+            response.send(event(b"", self._id(self._seen), RETRY))
+            self._said_retry = True
+        first = self._seen if after is None else after
+        for count, frame in tuple(self._kept):
+            if count > first:
+                self._write(count, frame)
+
+    def _write(self, count: int, frame: bytes) -> None:
+        if self.response is None:
+            return
+        retry = 0 if self._said_retry else RETRY
+        self._said_retry = True
+        self._seen = max(self._seen, count)
+        self.response.send(event(frame[:-1], self._id(count), retry))
+
+    def _id(self, count: int) -> bytes:
+        return b"%d-%d" % (self.number, count)
+
+    def lost(self) -> None:
+        """The connection broke. That is no cancel: the host may come back."""
+        self.response = None
+
+    def comment(self) -> None:
+        if self.response is not None and self.response.streaming:
+            self.response.send(COMMENT)
+
+    def end(self) -> None:
+        response, self.response = self.response, None
+        if response is not None:
+            response.on_gone(None)
+            response.end()
+
+
+class PostStream(EventStream):
+    """What becomes of one POST with requests: JSON while nothing was streamed, else a stream."""
+
+    headers = b""
+    batch = False
+    committed = False
+    over = 0.0  # when the last answer was given
+
+    def __init__(
+        self, number: int, response: Response, ids: list[bytes], since: float, *, primes: bool
+    ) -> None:
+        super().__init__(number, primes=primes)
+        self.response = response
+        self.since = since
+        self._waiting = ids
+        self._held: list[bytes] = []
+        response.on_gone(self.lost)
+
+    @property
+    def complete(self) -> bool:
+        return not self._waiting
+
+    def commit(self) -> None:
+        """Begin the stream; what was held back goes first."""
+        if self.committed:
+            return
+        self.committed = True
+        response, self.response = self.response, None
+        if response is not None:
+            self.attach(response, headers=self.headers)
+        held, self._held = self._held, []
+        for frame in held:
+            self.send(frame)
+
+    def commit_late(self) -> None:
+        """It takes long: the host should see that we live."""
+        if self.response is not None:
+            self.commit()
+
+    def notice(self, frame: bytes) -> None:
+        """Something that belongs to a request and comes before its answer."""
+        self.commit()
+        self.send(frame)
+
+    def answer(self, id: bytes, frame: bytes) -> None:
+        """One of the answers; the last of them ends the response."""
+        if self.committed:
+            self.send(frame)
+        else:
+            self._held.append(frame)
+        self.settle(id)
+
+    def settle(self, id: bytes) -> None:
+        """This request is done with, answered or taken back."""
+        if id in self._waiting:
+            self._waiting.remove(id)
+        if self._waiting:
+            return
+        if self.committed or not self._held:
+            self._end_stream()
+        elif self.response is not None:
+            body = b"[%b]" % b",".join(self._held) if self.batch else self._held[0]
+            self.response.on_gone(None)
+            self.response.plain(Reply(200, body, self.headers, JSON))
+            self.response = None
+
+    def _end_stream(self) -> None:
+        if self.response is not None and not self.committed:
+            self.response.stream(self.headers)  # a request that was taken back: nothing to say
+        self.end()
+
+    def abandon(self) -> None:
+        """No answer will come."""
+        response, self.response = self.response, None
+        if response is None:
+            return
+        response.on_gone(None)
+        if self.committed:
+            response.end()
+        else:
+            response.plain(refused(404, "the session has ended"))

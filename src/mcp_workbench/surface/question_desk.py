@@ -1,0 +1,153 @@
+"""One host as servers see it: what it may be asked for, and how it is asked in its era."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.era.questions import Answered, Question, asking
+from mcp_workbench.era.revision import CAPABILITIES_KEY
+from mcp_workbench.era.translate import Members, read_members
+from mcp_workbench.surface.host_call import Desk, HostCall
+from mcp_workbench.surface.reading import HostEra, Refusal
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Envelope
+
+if TYPE_CHECKING:
+    from mcp_workbench.surface.asking import Asking
+
+NOTHING = msgspec.Raw(b"{}")
+_BAD_STATE = "Invalid or expired requestState"
+
+
+class Session(Desk, Protocol):
+    """What the desk needs of the session that it belongs to."""
+
+    @property
+    def era(self) -> HostEra: ...
+    def use(self, host_call: HostCall) -> None: ...
+
+
+class QuestionDesk:
+    """Answers servers in the host's name, or finds out that nobody can."""
+
+    def __init__(self, session: Session, shared: Asking | None) -> None:
+        self._session = session
+        self._asking = shared
+        self.takes_turns = shared is not None  # one request, whose answers come with another
+        self.leases: dict[ServerAddress, Any] = {}
+        self._capabilities: Members = {}
+        self._declared = NOTHING
+
+    @property
+    def asking(self) -> Asking:
+        """What is open; loaded with the first question, which most hosts never get."""
+        if self._asking is None:
+            from mcp_workbench.surface.asking import Asking
+
+            self._asking = Asking()
+        return self._asking
+
+    @property
+    def key(self) -> Hashable:
+        """Those who share their questions and declare the same are one to a server."""
+        return (id(self._asking), bytes(self._declared)) if self.takes_turns else id(self)
+
+    # What it may be asked for
+
+    def declare(self, capabilities: msgspec.Raw | None) -> None:
+        """The host said what it can do: once at its opening, or with each request."""
+        try:
+            self._capabilities = asking(read_members(capabilities or b"{}"))
+        except msgspec.DecodeError:
+            self._capabilities = {}
+        self._declared = msgspec.Raw(msgspec.json.encode(self._capabilities))
+
+    def declared(self, meta: Members) -> msgspec.Raw:
+        """What a call of this host declares to a modern server."""
+        if self._session.era.modern:
+            self.declare(meta.get(CAPABILITIES_KEY))
+        return self._declared
+
+    def asking_capabilities(self) -> Members:
+        return self._capabilities
+
+    # Questions of legacy servers
+
+    def ask(self, question: Question, caller: object, answered: Answered) -> Callable[[], None]:
+        host_call = caller if isinstance(caller, HostCall) else None
+        if not self._session.era.modern:
+            about = host_call.id if host_call is not None else b""
+            return self.asking.ask(self._session.sender, question, about, answered)
+        if host_call is not None:
+            return self.asking.hold(host_call, question, answered)
+        why = "there is no call of the host that the question could be put to"
+        answered(b"", envelope.error_object(envelope.METHOD_NOT_FOUND, why))
+        return lambda: None
+
+    def answer(self, message: Envelope) -> None:
+        """An answer of a legacy host."""
+        if self._asking is not None:
+            self._asking.answer(message)
+
+    # Questions of modern servers
+
+    def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None:
+        if self._session.era.modern:
+            self.asking.relay(host_call, result)
+        else:
+            self.asking.drive(host_call, result, lambda: self._again(host_call))
+
+    def _again(self, host_call: HostCall) -> None:
+        if not host_call.repeat():
+            self._session.use(host_call)
+
+    # A modern host that comes back with answers
+
+    def returned(self, id: bytes, call: ToolCall) -> ToolCall | None:
+        """The call to make now; None where a held one goes on. Raises a Refusal for a bad state."""
+        token = call.params.get("requestState")
+        if token is None:
+            return call
+        try:
+            state = self.asking.open_state(msgspec.json.decode(token, type=str), _first(call))
+        except msgspec.DecodeError:
+            state = None
+        if state is None or state.route != call.tool.address:
+            raise Refusal(envelope.INVALID_PARAMS, _BAD_STATE)
+        if state.kind == "relay":
+            params = {**call.params, "requestState": state.state}
+            return msgspec.structs.replace(call, params=params)
+        self._resume(id, state.handle, call)
+        return None
+
+    def _resume(self, id: bytes, handle: str, call: ToolCall) -> None:
+        from mcp_workbench.surface.asking import GONE
+
+        held = self.asking.resume(handle)
+        if held is None:
+            raise Refusal(envelope.INVALID_PARAMS, GONE)
+        held.host_call.resume(self._session, id)
+        if not held.host_call.suspended:
+            self.asking.answer_held(held, _answers(call))
+
+    def close(self) -> None:
+        """The session is over; what is shared with others goes on."""
+        if self._asking is not None and not self.takes_turns:
+            self._asking.close()
+
+
+def _first(call: ToolCall) -> ToolCall:
+    """The call as it was before any question: what its state is bound to."""
+    return msgspec.structs.replace(call, params={"arguments": call.params["arguments"]})
+
+
+def _answers(call: ToolCall) -> Members:
+    try:
+        return read_members(call.params.get("inputResponses", b"{}"))
+    except msgspec.DecodeError:
+        return {}

@@ -1,0 +1,95 @@
+"""Which server a prompt's name or a resource's URI belongs to."""
+
+from __future__ import annotations
+
+from mcp_workbench.core.offers import (
+    Owned,
+    owner_by_template,
+    owner_of_uri,
+    owners_of_flat_name,
+    read_addressed,
+)
+from mcp_workbench.era.primitives import not_found_code
+from mcp_workbench.offering import Offering
+from mcp_workbench.surface.menu import Menu
+from mcp_workbench.surface.reading import HostEra, Refusal
+from mcp_workbench.wire import envelope
+
+
+class Routes:
+    """One host's ways to servers: those of the toolboxes that it sees come first."""
+
+    def __init__(self, era: HostEra, offering: Offering, menu: Menu) -> None:
+        self._era = era
+        self._offering = offering
+        self._menu = menu
+
+    @property
+    def toolboxes(self) -> list[str]:
+        """Those that the host sees."""
+        return self._menu.toolboxes(modern=self._era.modern)
+
+    @property
+    def dynamic(self) -> bool:
+        return self._menu.dynamic
+
+    @property
+    def bare(self) -> bool:
+        """Do servers' own names hold?"""
+        return self._menu.bare
+
+    # Prompts
+
+    async def prompt_owner(self, name: str) -> Owned:
+        if self.bare:
+            found = await self._offering.shelves(self.toolboxes, "prompts")
+            owners = [Owned(shelf.address, name) for shelf in found.shelves if name in shelf.offers]
+        else:
+            owners = owners_of_flat_name(name, self._offering.addresses())
+        if len(owners) > 1 and not self.bare:  # names of toolboxes or servers hold the separator
+            boxes = dict.fromkeys(owner.address.toolbox for owner in owners)
+            found = await self._offering.shelves(boxes, "prompts")
+            offered = {shelf.address: shelf.offers for shelf in found.shelves}
+            owners.sort(key=lambda owner: owner.key not in offered.get(owner.address, {}))
+        if not owners:
+            raise Refusal(envelope.INVALID_PARAMS, f"Unknown prompt: {name}")
+        return owners[0]
+
+    # Resources
+
+    async def require_owner(self, uri: str) -> Owned:
+        owner = await self.owner(uri)
+        if owner is None:
+            code = not_found_code(modern_host=self._era.modern)
+            raise Refusal(code, f"Resource not found: {uri}", {"uri": uri})
+        return owner
+
+    async def owner(self, uri: str) -> Owned | None:
+        """Whose resource it is: by its form, by the lists, by templates, or for want of others."""
+        named = read_addressed(uri)
+        if named is not None and named.address in self._offering.addresses():
+            return named
+        near = self.toolboxes
+        return (
+            self._known_owner(uri, near)
+            or self._offering.owner_of_view(uri)
+            or await self._listed_owner(uri, near, begin=True)
+            or self._offering.owner_of_view(uri)  # of a server that had to be connected first
+            or await self._listed_owner(uri, self._offering.toolboxes, begin=False)
+            or self._only_owner(uri)
+        )
+
+    def _known_owner(self, uri: str, toolboxes: list[str]) -> Owned | None:
+        return owner_of_uri(uri, self._offering.known(toolboxes, "resources"))
+
+    async def _listed_owner(self, uri: str, toolboxes: list[str], *, begin: bool) -> Owned | None:
+        resources = await self._offering.shelves(toolboxes, "resources", begin=begin)
+        found = owner_of_uri(uri, resources.shelves)
+        if found is not None:
+            return found
+        templates = await self._offering.shelves(toolboxes, "templates", begin=begin)
+        return owner_by_template(uri, templates.shelves)
+
+    def _only_owner(self, uri: str) -> Owned | None:
+        servers = self._offering.with_resources()
+        return Owned(servers[0], uri) if len(servers) == 1 else None

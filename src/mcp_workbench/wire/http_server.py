@@ -1,0 +1,69 @@
+"""An open port for hosts over HTTP, and the clock of its connections. Knows nothing of MCP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from mcp_workbench.wire.http_connection import Front, HttpConnection
+
+TICK = 1.0  # seconds between two looks at deadlines
+
+
+class HttpServer:
+    """An open port, its connections and their clock."""
+
+    def __init__(self, front: Front, body_bytes: int) -> None:
+        self.front = front
+        self.body_bytes = body_bytes
+        self.connections: set[HttpConnection] = set()
+        self.loop = asyncio.get_running_loop()
+        self.under_way = 0
+        self.port = 0
+        self.listener: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.tick()
+
+    def tick(self) -> None:
+        self._timer = self.loop.call_later(
+            TICK, self.tick
+        )  # first: whatever fails, the clock goes on
+        self.now = self.loop.time()
+        self.date = (
+            b"Date: %b\r\n" % time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()).encode()
+        )
+        for connection in tuple(self.connections):
+            connection.tick(self.now)
+        self.front.tick(self.now)
+
+    def stop(self) -> None:
+        """Take no new connection; those that wait for nothing are closed."""
+        if self.listener is not None:
+            self.listener.close()
+        for connection in tuple(self.connections):
+            connection.leave()
+
+    def end(self) -> None:
+        """Whatever is still open is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in tuple(self.connections):
+            connection.abort()
+
+
+@asynccontextmanager
+async def listening(
+    front: Front, host: str, port: int, body_bytes: int
+) -> AsyncGenerator[HttpServer]:
+    """Listen for the length of the block. Raises OSError where that can't be had."""
+    server = HttpServer(front, body_bytes)
+    try:
+        listener = await server.loop.create_server(lambda: HttpConnection(server), host, port)
+        server.listener = listener
+        server.port = listener.sockets[0].getsockname()[1]
+        yield server
+    finally:
+        server.stop()
+        server.end()

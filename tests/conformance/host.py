@@ -1,0 +1,162 @@
+"""A host for the suite's client scenarios: it uses all that it is shown of the suite's server.
+
+    python tests/conformance/host.py --era legacy|modern URL
+
+Between them stands the workbench, on stdio towards this host. The standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import IO, Any, cast
+
+Json = dict[str, Any]
+META = "io.modelcontextprotocol/"
+INFO: Json = {"name": "conformance-host", "version": "1.0.0"}
+CAPABILITIES: Json = {"elicitation": {}, "sampling": {}, "roots": {}}
+ROUNDS = 10
+
+
+class Host:
+    """One conversation with the workbench."""
+
+    def __init__(self, pipe: subprocess.Popen[bytes], era: str) -> None:
+        self._in = cast("IO[bytes]", pipe.stdin)
+        self._out = cast("IO[bytes]", pipe.stdout)
+        self._modern = era == "modern"
+        self._ids = count()
+
+    def open(self) -> Json:
+        if self._modern:
+            return self.request("server/discover")
+        opening = {"protocolVersion": "2025-11-25", "clientInfo": INFO}
+        opened = self.request("initialize", {**opening, "capabilities": CAPABILITIES})
+        self._send({"method": "notifications/initialized"})
+        return opened
+
+    def request(self, method: str, params: Json | None = None) -> Json:
+        """The result, or the error; a question on the way is answered."""
+        given = params or {}
+        result: Json = {}
+        for _ in range(ROUNDS):
+            result = self._once(method, given)
+            if result.get("resultType") != "input_required":
+                break
+            asked: Json = result.get("inputRequests") or {}
+            given = {**(params or {}), "inputResponses": {k: reply(q) for k, q in asked.items()}}
+            if "requestState" in result:
+                given["requestState"] = result["requestState"]
+        return result
+
+    def _once(self, method: str, params: Json) -> Json:
+        if self._modern:
+            meta = {"protocolVersion": "2026-07-28", "clientInfo": INFO}
+            meta["clientCapabilities"] = CAPABILITIES
+            params = {**params, "_meta": {META + key: value for key, value in meta.items()}}
+        id = next(self._ids)
+        self._send({"id": id, "method": method, "params": params})
+        for message in self._messages():
+            if "method" not in message and message.get("id") == id:
+                return message["result"] if "result" in message else message["error"]
+        raise SystemExit(f"The workbench left during {method}.")
+
+    def _messages(self) -> Iterator[Json]:
+        """What comes, apart from questions: those are answered at once."""
+        for line in self._out:
+            message: Json = json.loads(line)
+            sys.stderr.write(f"< {line.decode()}")
+            if "method" in message and "id" in message:
+                self._send({"id": message["id"], "result": reply(message)})
+            else:
+                yield message
+
+    def _send(self, message: Json) -> None:
+        line = json.dumps({"jsonrpc": "2.0", **message})
+        sys.stderr.write(f"> {line}\n")
+        self._in.write(line.encode() + b"\n")
+        self._in.flush()
+
+
+def reply(question: Json) -> Json:
+    if question["method"] == "elicitation/create":
+        return {"action": "accept", "content": filled(question["params"]["requestedSchema"])}
+    if question["method"] == "sampling/createMessage":
+        said = {"type": "text", "text": "Yes"}
+        return {"role": "assistant", "content": said, "model": "none"}
+    if question["method"] == "roots/list":
+        return {"roots": [{"uri": "file:///home/user/project"}]}
+    return {}
+
+
+def filled(schema: Json) -> Json:
+    """A form as a user leaves it who changes nothing: defaults, else something that fits."""
+    return {key: value_for(kind) for key, kind in schema.get("properties", {}).items()}
+
+
+def value_for(kind: Json) -> Any:
+    if "default" in kind:
+        return kind["default"]
+    if "enum" in kind:
+        return kind["enum"][0]
+    some: Json = {"string": "word", "boolean": True, "array": [], "object": {}}
+    return some.get(kind.get("type", "string"), 1)
+
+
+def use(host: Host) -> None:
+    """Everything that is shown, once: tools with the arguments of the scenario, if it has any."""
+    can: Json = host.open().get("capabilities", {})
+    tools: list[Json] = host.request("tools/list").get("tools", [])
+    for name, arguments in calls(tools):
+        host.request("tools/call", {"name": name, "arguments": arguments})
+    if "prompts" in can:
+        for prompt in host.request("prompts/list").get("prompts", []):
+            host.request("prompts/get", {"name": prompt["name"]})
+    if "resources" in can:
+        for resource in host.request("resources/list").get("resources", []):
+            host.request("resources/read", {"uri": resource["uri"]})
+
+
+def calls(tools: list[Json]) -> Iterator[tuple[str, Json]]:
+    shown = {tool["name"]: tool["inputSchema"] for tool in tools}
+    context: Json = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    wanted: dict[str, Json] = {
+        call["name"]: call["arguments"] for call in context.get("toolCalls", [])
+    }
+    for name, schema in shown.items():
+        if name == "json_schema_echo":  # it wants to see what came of the other tool's schema
+            yield name, {"schema": shown["json_schema_2020_12_tool"]}
+        else:
+            yield name, wanted.get(name, filled(schema))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--era", choices=("legacy", "modern"), required=True)
+    parser.add_argument("url")
+    given = parser.parse_args()
+    config = {
+        "toolMode": "dynamic",
+        "naming": "bare",
+        "toolboxes": {"suite": {"mcpServers": {"suite": {"url": given.url}}}},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "workbench-config.json"
+        file.write_text(json.dumps(config))
+        command = [sys.executable, "-m", "mcp_workbench", "serve", "--verbose"]
+        with subprocess.Popen(
+            [*command, "--config", str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as pipe:
+            use(Host(pipe, given.era))
+            cast("IO[bytes]", pipe.stdin).close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""From outcomes to a verdict and to the page docs/conformance.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tests.conformance.suite import Check, Era, Leg, Outcome, Suite
+
+EXCEPTIONS = Path(__file__).parent / "exceptions.json"
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """A check that cannot pass where host and server are of these eras, and why."""
+
+    host: Era
+    server: Era
+    scenario: str
+    check: str
+    says: str  # what the failed check says; any other failure counts
+    reason: str
+
+    def excuses(self, check: Check) -> bool:
+        return check.id == self.check and self.says in check.message
+
+
+def impossible() -> list[Impossible]:
+    return msgspec.json.decode(EXCEPTIONS.read_bytes(), type=list[Impossible])
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """One suite with the workbench between a host and a server; it plays one of them."""
+
+    suite: Suite
+    leg: Leg
+    other: Era  # the era of the side that the suite does not play
+    scored: list[Outcome]
+    unscored: list[Outcome]
+    why_not: dict[str, str]  # for each of the unscored
+
+    @property
+    def host(self) -> Era:
+        return self.suite.era if self.leg == "server" else self.other
+
+    @property
+    def server(self) -> Era:
+        return self.other if self.leg == "server" else self.suite.era
+
+    @property
+    def others(self) -> str:
+        return f"{self.other} {'server' if self.leg == 'server' else 'host'}"
+
+    def exception(self, outcome: Outcome) -> Impossible | None:
+        for known in impossible():
+            pair = (known.host, known.server, known.scenario)
+            if pair == (self.host, self.server, outcome.scenario):
+                return known
+        return None
+
+    def faults(self, outcome: Outcome) -> list[Check]:
+        """The failed checks that nothing excuses."""
+        known = self.exception(outcome)
+        return [check for check in outcome.failures if known is None or not known.excuses(check)]
+
+    def verdict(self, outcome: Outcome) -> str:
+        if self.faults(outcome):
+            return "failed"
+        if outcome.failures:
+            return "impossible"
+        return "passed" if outcome.passes or outcome.warnings else "nothing to check"
+
+    def wrong(self) -> list[str]:
+        """Why this run is not accepted, a line for each reason."""
+        lines: list[str] = []
+        for outcome in self.scored:
+            lines += [told(self, outcome, check) for check in self.faults(outcome)]
+            known = self.exception(outcome)
+            if known is not None and not outcome.failures:
+                lines.append(f"{place(self, outcome)}: passes, but is listed as impossible")
+        return lines
+
+
+def place(pairing: Pairing, outcome: Outcome) -> str:
+    return f"{pairing.suite.title}, {pairing.others}, {outcome.scenario}"
+
+
+def told(pairing: Pairing, outcome: Outcome, check: Check) -> str:
+    return f"{place(pairing, outcome)}: {check.id}: {one_line(check.message)}"
+
+
+def one_line(message: str) -> str:
+    return " ".join(message.split())[:400]
+
+
+def page(pairings: list[Pairing]) -> str:
+    parts = [HEAD]
+    for leg, heading in HEADINGS.items():
+        chosen = [pairing for pairing in pairings if pairing.leg == leg]
+        parts += ["", heading, "", *totals(chosen)]
+    for leg, who in (("server", "hosts"), ("client", "servers")):
+        for suite in dict.fromkeys(pairing.suite for pairing in pairings):
+            parts += [
+                "",
+                f"## {suite.version}, {suite.revision}: the suite's {suite.era} {who}",
+                "",
+            ]
+            parts += section([p for p in pairings if (p.suite, p.leg) == (suite, leg)])
+    return "\n".join([*parts, "", *reasons()]) + "\n"
+
+
+HEAD = """\
+# Conformance
+
+The official suite (npm `@modelcontextprotocol/conformance`) run through the workbench, in all four pairs of eras. Towards
+hosts: the suite plays a host over HTTP, and behind the workbench stands a server over stdio that has everything the suite
+looks for (`tests/fixtures/everything`), once legacy and once modern; the endpoint shows it under its own names
+(`"naming": "bare"`). Towards servers: the suite plays a server over HTTP, and a small host (`tests/conformance/host.py`)
+uses all that it is shown of it, over stdio, once legacy and once modern.
+
+This page is written by `make conformance`. A scenario has passed when none of its checks failed; in brackets stands how
+many checks passed, failed, or ended as warnings. *Impossible* is what a pair of eras rules out; the reasons stand at the
+end. Scenarios that the suite does not score are listed apart, with its reason; they decide nothing. Not run: the
+scenarios `auth/*`, because the workbench does not sign in yet. The extension for tasks is not offered."""
+HEADINGS = {"server": "## Totals towards hosts", "client": "## Totals towards servers"}
+
+
+def totals(pairings: list[Pairing]) -> list[str]:
+    head = ("suite, revision", "host", "server", "scored", "passed", "impossible", "failed")
+    lines = [row(*head, "checks passed"), "|---" * 8 + "|"]
+    for pairing in pairings:
+        verdicts = [pairing.verdict(outcome) for outcome in pairing.scored]
+        failed, impossible = verdicts.count("failed"), verdicts.count("impossible")
+        counts = [len(verdicts), len(verdicts) - failed - impossible, impossible, failed]
+        checks = sum(outcome.passes for outcome in pairing.scored)
+        lines.append(row(pairing.suite.title, pairing.host, pairing.server, *counts, checks))
+    return lines
+
+
+def section(pairings: list[Pairing]) -> list[str]:
+    lines = table(pairings, [pairing.scored for pairing in pairings])
+    if pairings[0].unscored:
+        lines += ["", "Not scored:", ""]
+        lines += table(pairings, [pairing.unscored for pairing in pairings])
+    return lines
+
+
+def table(pairings: list[Pairing], columns: list[list[Outcome]]) -> list[str]:
+    lines = [row("scenario", *(pairing.others for pairing in pairings))]
+    lines.append("|---" * (len(pairings) + 1) + "|")
+    for outcomes in zip(*columns, strict=True):
+        cells = [cell(*pair) for pair in zip(pairings, outcomes, strict=True)]
+        name = outcomes[0].scenario
+        why = pairings[0].why_not.get(name)
+        lines.append(row(f"`{name}`" + (f" ({why})" if why else ""), *cells))
+    return lines
+
+
+def cell(pairing: Pairing, outcome: Outcome) -> str:
+    verdict = pairing.verdict(outcome)
+    if verdict == "nothing to check":
+        return verdict
+    counts = [str(outcome.passes)]
+    if outcome.failures:
+        counts.append(f"{len(outcome.failures)} failed")
+    if outcome.warnings:
+        counts.append(f"{len(outcome.warnings)} warned")
+    return f"{verdict} ({', '.join(counts)})"
+
+
+def reasons() -> list[str]:
+    lines = ["## What is impossible, and why", "", row("host", "server", "scenario", "reason")]
+    lines.append("|---|---|---|---|")
+    lines += [row(e.host, e.server, f"`{e.scenario}`", e.reason) for e in impossible()]
+    return lines
+
+
+def row(*cells: object) -> str:
+    return f"| {' | '.join(str(cell) for cell in cells)} |"

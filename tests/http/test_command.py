@@ -1,0 +1,259 @@
+"""`mcp-workbench serve --http`, the real command: what it says, whom it lets in, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_workbench.config.load import load_config
+from mcp_workbench.config.port import VARIABLE, port_wish
+from mcp_workbench.core.errors import ConfigError
+from mcp_workbench.core.spec import HttpWish, Snapshot
+from tests.http.scenes import BOTH, rpc, use
+from tests.makers import PATIENCE, alive, config_file, entry, eventually, pids_in
+
+COMMAND = [sys.executable, "-m", "mcp_workbench"]
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+class Command:
+    """A running command, and requests to it."""
+
+    def __init__(self, process: subprocess.Popen[str], line: str, remark: str) -> None:
+        self.process = process
+        self.line = line
+        self.remark = remark
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", line)
+        assert found, line
+        self.url = found[0]
+
+    def post(self, body: bytes, **headers: str) -> tuple[int, dict[str, str], Any]:
+        told = {name.replace("_", "-"): value for name, value in headers.items()}
+        told |= {"content-type": "application/json", "accept": BOTH}
+        request = urllib.request.Request(self.url, body, told)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                data = answer.read()
+                return answer.status, dict(answer.headers), json.loads(data or b"null")
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, dict(error.headers), json.loads(error.read())
+
+    def open(self) -> str:
+        params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        _, headers, _ = self.post(rpc("initialize", params, 1))
+        return headers["Mcp-Session-Id"]
+
+
+@contextmanager
+def serving(
+    config: Path, address: str = "0", env: dict[str, str] | None = None
+) -> Generator[Command]:
+    argv = [*COMMAND, "serve", "--config", str(config), "--http", address]
+    process = subprocess.Popen(
+        argv,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
+    )
+    assert process.stderr is not None
+    try:
+        line = process.stderr.readline()
+        remark = "" if env and VARIABLE in env else process.stderr.readline()
+        yield Command(process, line, remark)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def stopped(command: Command, number: signal.Signals) -> tuple[int, str, str]:
+    command.process.send_signal(number)
+    out, err = command.process.communicate(timeout=PATIENCE)
+    return command.process.returncode, out, err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_port_its_sessions_and_its_servers(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    pids = tmp_path / "pids"
+    fixture = entry(env={"PIDFILE": str(pids)})
+    with serving(config_file(tmp_path, {"fixture": fixture})) as command:
+        session = command.open()
+        _, _, answer = command.post(rpc("tools/call", use("stats"), 2), mcp_session_id=session)
+        assert "result" in answer
+        assert len(pids_in(pids)) == 1
+
+        ended, out, err = stopped(command, number)
+
+    assert (ended, out, err) == (status, "", "")
+    assert command.remark == (
+        "no token is set: every process of this machine may call (http.token ends that)\n"
+    )
+    eventually(lambda: not any(map(alive, pids_in(pids))), "its servers end")
+
+
+def test_the_first_line_says_where_it_listens_and_how_to_stop(tmp_path: Path) -> None:
+    with serving(config_file(tmp_path, {"fixture": entry()}), env={VARIABLE: TOKEN}) as command:
+        assert command.line == (
+            f"listening on {command.url}   one toolbox: /mcp/dev   stop with Ctrl-C\n"
+        )
+        assert command.post(rpc("ping", id=1))[0] == 401
+        bearer = f"Bearer {TOKEN}"
+        params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        assert command.post(rpc("initialize", params, 1), authorization=bearer)[0] == 200
+
+        _, _, err = stopped(command, signal.SIGTERM)
+
+    assert err == ""
+    assert TOKEN not in command.line
+
+
+def test_what_is_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
+    with serving(config_file(tmp_path, {"fixture": entry()})) as command:
+        session = command.open()
+        command.post(rpc("tools/call", use("stats"), 2), mcp_session_id=session)
+        body = rpc("tools/call", use("hold", {"key": "k"}), 3)
+        head = (
+            f"POST /mcp HTTP/1.1\r\nHost: {command.url[7:-4]}\r\nContent-Type: application/json\r\n"
+            f"Accept: {BOTH}\r\nMcp-Session-Id: {session}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        port = int(command.url[7:-4].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as held:
+            held.sendall(head.encode() + body)
+            command.post(rpc("ping", id=4), mcp_session_id=session)  # it was read before this
+            status, _, err = stopped(command, signal.SIGTERM)
+            answer = held.recv(65536)
+
+    assert status == 0
+    assert "Traceback" not in err
+    assert answer.startswith(b"HTTP/1.1 404")  # its time is up: the session has ended
+
+
+@pytest.mark.parametrize(
+    ("http", "env", "missing"),
+    [
+        ({}, {}, ["no token", "no host name"]),
+        ({"token": TOKEN}, {}, ["no host name"]),
+        ({"allowedHosts": ["box.example"]}, {}, ["no token"]),
+        ({}, {VARIABLE: TOKEN}, ["no host name"]),
+    ],
+)
+def test_an_address_that_others_can_reach_needs_a_token_and_a_name(
+    tmp_path: Path, http: dict[str, Any], env: dict[str, str], missing: list[str]
+) -> None:
+    config = config_file(tmp_path, {"fixture": entry()}, http=http)
+    argv = [*COMMAND, "serve", "--config", str(config), "--http", "0.0.0.0:0"]
+
+    done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **env})
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    for words in missing:
+        assert words in done.stderr
+    assert done.stderr.count("WB-CONF-030") == len(missing)
+    assert "fix:" in done.stderr
+    assert TOKEN not in done.stderr
+
+
+def test_with_both_any_address_is_served() -> None:
+    wish = HttpWish("${T}", ("box.example",))
+    found = port_wish(Snapshot({}, http=wish), {"T": TOKEN}, loopback=False)
+
+    assert (found.token, found.allowed_hosts) == (TOKEN, ("box.example",))
+    assert TOKEN not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("token", "environ", "code"),
+    [
+        ("${T}", {}, "WB-CONF-021"),
+        ("${T:-}", {}, "WB-CONF-031"),
+        ("two words", {}, "WB-CONF-031"),
+        ("schlüssel", {}, "WB-CONF-031"),
+    ],
+)
+def test_a_token_that_cannot_be_used_is_a_problem_of_the_configuration(
+    token: str, environ: dict[str, str], code: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        port_wish(Snapshot({}, http=HttpWish(token)), environ, loopback=True)
+
+    assert [problem.code for problem in caught.value.problems] == [code]
+    assert token not in str(caught.value) or "$" in token
+
+
+@pytest.mark.parametrize(
+    ("http", "path"),
+    [
+        ({"allowedHosts": ["https://box.example"]}, "http.allowedHosts[0]"),
+        ({"allowedHosts": ["box.example", "box/x"]}, "http.allowedHosts[1]"),
+        ({"allowedHosts": "box.example"}, "http.allowedHosts"),
+        ({"allowedOrigins": ["*"]}, "http.allowedOrigins[0]"),
+        ({"allowedOrigins": ["null"]}, "http.allowedOrigins[0]"),
+        ({"allowedOrigins": ["https://page.example/"]}, "http.allowedOrigins[0]"),
+        ({"token": ""}, "http.token"),
+        ({"token": 5}, "http.token"),
+    ],
+)
+def test_what_can_never_match_is_a_problem_of_the_file(
+    tmp_path: Path, http: dict[str, Any], path: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(config_file(tmp_path, {"fixture": entry()}, http=http))
+
+    assert [problem.path for problem in caught.value.problems] == [path]
+
+
+def test_names_and_origins_of_every_form_are_taken(tmp_path: Path) -> None:
+    hosts = ["box", "box.example:7411", "[::1]:80", "10.0.0.1"]
+    origins = ["https://page.example", "http://localhost:3000", "vscode-webview://abc"]
+    http = {"allowedHosts": hosts, "allowedOrigins": origins, "token": "${T}"}
+    wish = load_config(config_file(tmp_path, {"fixture": entry()}, http=http)).http
+
+    assert wish == HttpWish("${T}", tuple(hosts), tuple(origins))
+
+
+def test_the_variable_wins_over_the_file() -> None:
+    snapshot = Snapshot({}, http=HttpWish("from-the-file"))
+
+    assert port_wish(snapshot, {VARIABLE: TOKEN}, loopback=True).token == TOKEN
+
+
+@pytest.mark.parametrize(
+    "address", ["", "x", "1:2:3", "::1:80", "70000", "-1", "localhost:", "\u0661\u0662"]
+)
+def test_an_address_that_is_none_is_told(tmp_path: Path, address: str) -> None:
+    config = config_file(tmp_path, {"fixture": entry()})
+    argv = [*COMMAND, "serve", "--config", str(config), f"--http={address}"]
+
+    done = subprocess.run(argv, capture_output=True, text=True, encoding="utf-8")
+
+    assert done.returncode == 2
+    assert "7411" in done.stderr
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"fixture": entry()})
+    with serving(config) as command:
+        number = command.url[7:-4].rpartition(":")[2]
+        argv = [*COMMAND, "serve", "--config", str(config), "--http", number]
+        done = subprocess.run(argv, capture_output=True, text=True)
+
+    assert done.returncode == 1
+    assert "address already in use" in done.stderr.lower()
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,272 @@
+"""Modern hosts over HTTP: what their headers must say, and how each POST is answered."""
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from tests.http.scenes import Port, events_of, port, rpc, use
+from tests.makers import snapshot, spec, until
+from tests.rawhost import ENVELOPE, META, MODERN, Message
+
+VERSION = META + "protocolVersion"
+CAPABILITIES = META + "clientCapabilities"
+
+
+async def refusal(opened: Port, body: Any, **headers: Any) -> tuple[int, int, Any]:
+    told = {"mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
+    told |= {name.replace("_", "-"): value for name, value in headers.items()}
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answer = await opened.ask(data, told)
+    assert answer.headers["content-type"] == "application/json"
+    assert "mcp-session-id" not in answer.headers
+    return answer.status, answer.error["code"], answer.json["id"]
+
+
+def request(method: str = "tools/list", meta: Message | None = None, **params: Any) -> Message:
+    whole = {**params, "_meta": ENVELOPE if meta is None else meta}
+    return {"jsonrpc": "2.0", "id": 7, "method": method, "params": whole}
+
+
+async def test_a_request_alone_is_answered_as_plain_json() -> None:
+    async with port() as opened:
+        answer = await opened.ask_modern("server/discover")
+
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.result["supportedVersions"] == [MODERN]
+        assert answer.result["resultType"] == "complete"
+        assert "mcp-session-id" not in answer.headers
+
+
+async def test_a_call_reaches_its_server_and_a_session_id_is_ignored() -> None:
+    async with port() as opened:
+        answer = await opened.ask_modern(
+            "tools/call", use("echo", {"text": "hello"}), mcp_session_id="nonsense"
+        )
+
+        assert answer.said["arguments"] == {"text": "hello"}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "expected"),
+    [
+        (b"{", {}, (400, -32700, None)),
+        (b"\xff", {}, (400, -32700, None)),
+        ([request()], {}, (400, -32600, None)),
+        ({"jsonrpc": "2.0", "id": 7, "result": {}}, {}, (400, -32600, None)),
+        ({**request(), "id": 1.5}, {}, (400, -32600, None)),
+        ({**request(), "id": None}, {}, (400, -32600, None)),
+        ({**request(), "params": []}, {}, (400, -32602, 7)),
+        ({"jsonrpc": "2.0", "id": 7, "method": "tools/list"}, {}, (400, -32602, 7)),
+        (request(meta={}), {}, (400, -32602, 7)),
+        (request(meta={VERSION: MODERN}), {}, (400, -32602, 7)),
+        (request(meta={CAPABILITIES: {}}), {}, (400, -32602, 7)),
+        # The envelope is judged before the headers, and they before the version.
+        (request(meta={}), {"mcp_method": None}, (400, -32602, 7)),
+        (request(), {"mcp_method": None}, (400, -32020, 7)),
+        (request(), {"mcp_method": "Tools/List"}, (400, -32020, 7)),
+        (request(), {"mcp_method": ["tools/list", "tools/list"]}, (400, -32020, 7)),
+        (request(), {"mcp_protocol_version": "2031-01-01"}, (400, -32020, 7)),
+        (request(), {"mcp_protocol_version": [MODERN, MODERN]}, (400, -32020, 7)),
+        (
+            request(meta={**ENVELOPE, VERSION: "2031-01-01"}),
+            {"mcp_protocol_version": "2031-01-01"},
+            (400, -32022, 7),
+        ),
+        (request("tools/call", name="a"), {"mcp_method": "tools/call"}, (400, -32020, 7)),
+        (
+            request("tools/call", name="a"),
+            {"mcp_method": "tools/call", "mcp_name": "b"},
+            (400, -32020, 7),
+        ),
+        (
+            request("tools/call", name="a"),
+            {"mcp_method": "tools/call", "mcp_name": ["a", "a"]},
+            (400, -32020, 7),
+        ),
+        (
+            request("tools/call", name="a"),
+            {"mcp_method": "tools/call", "mcp_name": "=?base64?YR==?="},
+            (400, -32020, 7),
+        ),
+        (
+            request("tools/call", name="a"),
+            {"mcp_method": "tools/call", "mcp_name": "a"},
+            (400, -32602, 7),  # there is no such tool
+        ),
+        (request("tools/call"), {"mcp_method": "tools/call"}, (400, -32602, 7)),
+        (request("nonsense"), {"mcp_method": "nonsense"}, (404, -32601, 7)),
+        (request("ping"), {"mcp_method": "ping"}, (404, -32601, 7)),
+        (request("initialize"), {"mcp_method": "initialize"}, (404, -32601, 7)),
+        (request(cursor="x"), {}, (400, -32602, 7)),
+    ],
+)
+async def test_what_is_wrong_has_its_status_and_its_code(
+    body: Any, headers: Message, expected: tuple[int, int, Any]
+) -> None:
+    async with port() as opened:
+        assert await refusal(opened, body, **headers) == expected
+
+
+async def test_an_unknown_version_is_told_which_are_served() -> None:
+    async with port() as opened:
+        body, headers = opened.modern("tools/list", {"_meta": {VERSION: "2031-01-01"}})
+        answer = await opened.ask(body, {**headers, "mcp-protocol-version": "2031-01-01"})
+
+        assert answer.error["data"] == {"supported": [MODERN], "requested": "2031-01-01"}
+
+
+async def test_a_modern_body_without_the_header_is_a_mismatch() -> None:
+    async with port() as opened:
+        answer = await opened.ask(json.dumps(request()).encode())
+
+        assert (answer.status, answer.error["code"], answer.json["id"]) == (400, -32020, 7)
+
+
+async def test_a_name_that_no_header_can_carry_travels_in_base64() -> None:
+    name = "wérk \n=?"
+    wrapped = f"=?base64?{base64.b64encode(name.encode()).decode()}?="
+    async with port() as opened:
+        answer = await opened.ask_modern("tools/call", {"name": name}, mcp_name=wrapped)
+
+        assert (answer.status, answer.error["code"]) == (400, -32602)
+        assert "wérk" in answer.error["message"]
+
+
+async def test_a_notification_is_accepted_and_dropped() -> None:
+    async with port() as opened:
+        told = {"mcp-protocol-version": MODERN, "mcp-method": "notifications/cancelled"}
+        answer = await opened.ask(rpc("notifications/cancelled", {"requestId": 1}), told)
+
+        assert (answer.status, answer.body) == (202, b"")
+
+
+async def test_one_toolbox_has_an_endpoint_that_shows_only_itself() -> None:
+    other = spec("other", toolbox="ops")
+    async with port(snapshot(spec("fixture"), other)) as opened:
+        body, headers = opened.modern("tools/call", use("stats"))
+        assert (await opened.ask(body, headers, path="/mcp/dev")).said["pid"]
+        result = (await opened.ask(body, headers, path="/mcp/ops")).result
+        assert result["content"][0]["text"] == "Toolbox 'dev' not found"
+
+
+async def test_progress_turns_the_answer_into_a_stream() -> None:
+    async with port() as opened:
+        params = {**use("progress", {"n": 3}), "_meta": {"progressToken": "p"}}
+        answer = await opened.ask_modern("tools/call", params)
+
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "text/event-stream"
+        assert answer.headers["cache-control"] == "no-cache, no-transform"
+        assert not any("id" in event for event in events_of(answer.body))
+        *notices, last = answer.messages
+        assert [n["params"]["progress"] for n in notices] == [0, 1, 2]
+        assert {n["params"]["progressToken"] for n in notices} == {"p"}
+        assert last["id"] == 1
+        assert last["result"]["resultType"] == "complete"
+
+
+async def test_a_call_that_takes_long_becomes_a_stream_that_shows_life() -> None:
+    async with port() as opened:
+        peer = await opened.connect()
+        peer.send(opened.modern_use("hold", {"key": "k"}))
+        await until(lambda: opened.front.busy)
+        now = opened.server.now
+        opened.front.tick(now + 4)
+        opened.front.tick(now + 6)
+        assert await peer.head() == (200, peer.headers)
+        assert peer.headers["content-type"] == "text/event-stream"
+        opened.front.tick(now + 30)
+
+        await opened.ask_modern("tools/call", use("release", {"key": "k"}))
+
+        rest = b"".join([part async for part in peer.chunks()])
+        assert rest.startswith(b":\n\n")
+        assert b"released k" in rest
+        await until(lambda: not opened.front.busy)
+
+
+async def test_closing_the_response_cancels_the_call_at_its_server() -> None:
+    async with port() as opened:
+        await opened.ask_modern("tools/call", use("stats"))
+        peer = await opened.connect()
+        peer.send(opened.modern_use("hold", {"key": "k"}))
+        await until(lambda: opened.front.busy)
+
+        peer.close()
+        await until(lambda: not opened.front.busy)
+
+        stats = (await opened.ask_modern("tools/call", use("stats"))).said
+        assert len(stats["cancelled"]) == 1
+
+
+async def test_two_requests_on_one_connection_are_two_conversations() -> None:
+    async with port() as opened:
+        peer = await opened.connect()
+        body, headers = opened.modern("tools/call", use("stats"))
+        peer.send(opened.request(body, headers) * 2)
+
+        assert [(await peer.answer()).json["id"] for _ in "ab"] == [1, 1]
+
+
+async def test_sixty_four_at_once_each_get_their_own_answer() -> None:
+    async with port() as opened:
+        await opened.ask_modern("tools/call", use("stats"))
+        peers = [await opened.connect() for _ in range(64)]
+        for number, peer in enumerate(peers):
+            peer.send(opened.modern_use("echo", {"text": str(number)}))
+
+        answers = await asyncio.gather(*(peer.answer() for peer in peers))
+
+        assert [a.said["arguments"]["text"] for a in answers] == [str(n) for n in range(64)]
+        await until(lambda: not opened.front.busy)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+async def test_a_pretty_printed_body_reaches_a_server_on_a_pipe_as_one_line(end: bytes) -> None:
+    async with port() as opened:
+        params = use("echo", {"text": "a\nb\rc", "list": [1, {"x": 12345678901234567890}]})
+        body, headers = opened.modern("tools/call", {**params, "_meta": {"x": {"y": 1}}})
+        pretty = json.dumps(json.loads(body), indent=2).encode().replace(b"\n", end)
+
+        answer = await opened.ask(pretty, headers)
+
+        assert answer.said["arguments"] == params["arguments"]["arguments"]
+        assert (await opened.ask_modern("tools/call", use("stats"))).said["methods"].count(
+            "tools/call"
+        ) == 2
+
+
+async def test_a_line_break_inside_a_string_is_not_json() -> None:
+    async with port() as opened:
+        body, headers = opened.modern("tools/call", use("echo", {"text": "a@b"}))
+        answer = await opened.ask(body.replace(b"@", b"\n"), headers)
+
+        assert (answer.status, answer.error["code"]) == (400, -32700)
+
+
+async def test_a_host_that_listens_gets_a_stream_at_once_and_an_end_with_a_result() -> None:
+    async with port(snapshot(spec("fixture"), mode="dynamic")) as opened:
+        await opened.ask_modern("tools/list")
+        peer = await opened.connect()
+        wish = {"notifications": {"toolsListChanged": True}}
+        peer.send(opened.request(*opened.modern("subscriptions/listen", wish)))
+        assert (await peer.head())[1]["content-type"] == "text/event-stream"
+        first = await peer.message()
+        assert first["method"] == "notifications/subscriptions/acknowledged"
+
+        await opened.ask_modern(
+            "tools/call", {"name": "dev__fixture__flip", "arguments": {"name": "new"}}
+        )
+        changed = await peer.message()
+        assert changed["method"] == "notifications/tools/list_changed"
+        assert opened.front.busy
+
+        opened.front.stop()
+        last = await peer.message()
+        assert last["id"] == 2
+        assert last["result"]["resultType"] == "complete"
+        await until(lambda: not opened.front.busy)

@@ -1,0 +1,58 @@
+"""The workshop of the official SDK behind HTTP, in every form that the SDK offers."""
+
+# pyright: basic
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+from mcp.server.lowlevel import Server
+from mcp.server.sse import SseServerTransport
+from mcp.server.subscriptions import ListenHandler
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sdk" / "servers"))
+import workshop  # pyright: ignore[reportMissingImports]
+
+server = Server(
+    "workshop",
+    version="1.2.3",
+    on_list_tools=workshop.list_tools,
+    on_call_tool=workshop.call_tool,
+    on_subscriptions_listen=ListenHandler(workshop.announcements),
+)
+
+
+def old_transport() -> Starlette:
+    transport = SseServerTransport("/messages/")
+
+    async def stream(request) -> Response:
+        async with transport.connect_sse(request.scope, request.receive, request._send) as streams:
+            await server.run(*streams, server.create_initialization_options())
+        return Response()
+
+    routes = [
+        Route("/mcp", endpoint=stream, methods=["GET"]),
+        Mount("/messages/", app=transport.handle_post_message),
+    ]
+    return Starlette(routes=routes)
+
+
+KINDS = {
+    "sessions": server.streamable_http_app,
+    "stateless": lambda: server.streamable_http_app(stateless_http=True),
+    "json": lambda: server.streamable_http_app(json_response=True),
+    "sse": old_transport,
+}
+
+if __name__ == "__main__":
+    own = socket.socket()
+    own.bind(("127.0.0.1", 0))
+    own.listen(64)
+    print(own.getsockname()[1], flush=True)
+    config = uvicorn.Config(KINDS[sys.argv[1]](), log_level="error", timeout_graceful_shutdown=1)
+    uvicorn.Server(config).run(sockets=[own])

@@ -1,0 +1,184 @@
+"""Prompts, resources and the rest between hosts and servers of the official SDK, each in either era."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hosting import LEGACY, MODERN, NEW, OLD, PATIENCE, by_identifier, entry, workbench
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated
+from mcp_types import (
+    ElicitResult,
+    GetPromptResult,
+    PromptReference,
+    ResourceTemplateReference,
+    TextContent,
+    TextResourceContents,
+)
+
+# Subscribing and setting a level are deprecated: that is what legacy hosts do all the same.
+pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+
+hosts = pytest.mark.parametrize("mode", [LEGACY, MODERN])
+both = pytest.mark.parametrize("server", [OLD, NEW])
+BOOK = "book://one"
+
+
+class Host:
+    """A host, and what it has heard."""
+
+    def __init__(self) -> None:
+        self.logged: list[Any] = []
+        self.asked: list[str] = []
+        self._notices: list[Any] = []
+        self._changed = anyio.Event()
+
+    async def hear(self, message: Any) -> None:
+        self._notices.append(message)
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def log(self, params: Any) -> None:
+        self.logged.append(params.data)
+
+    async def elicit(self, context: Any, params: Any) -> ElicitResult:
+        self.asked.append(params.message)
+        return ElicitResult(action="accept", content={"name": "Ada"})
+
+    async def heard(self, method: str) -> Any:
+        with anyio.fail_after(PATIENCE):
+            while True:
+                for notice in self._notices:
+                    if getattr(notice, "method", "") == method:
+                        return notice
+                await self._changed.wait()
+
+
+@asynccontextmanager
+async def library(
+    folder: Path, mode: str, server: str, host: Host | None = None
+) -> AsyncGenerator[Client]:
+    """One server of the library behind the workbench, its toolbox opened."""
+    me = host or Host()
+    era = {"era": "legacy"} if server == OLD else {}
+    servers = {server: entry("library.py", **era)}
+    async with workbench(
+        folder,
+        servers,
+        mode=mode,
+        heard=me.hear,
+        logging_callback=me.log,
+        elicitation_callback=me.elicit,
+        log_level="info" if mode == MODERN else None,
+    ) as client:
+        await client.call_tool("open_toolbox", {"toolbox_name": "lab"})
+        yield client
+
+
+def said(result: GetPromptResult) -> str:
+    (message,) = result.messages
+    assert isinstance(message.content, TextContent)
+    return message.content.text
+
+
+@hosts
+@both
+async def test_everything_is_listed_got_and_read(tmp_path: Path, mode: str, server: str) -> None:
+    async with library(tmp_path, mode, server) as host:
+        prompts = (await host.list_prompts()).prompts
+        resources = (await host.list_resources()).resources
+        templates = (await host.list_resource_templates()).resource_templates
+        greeting = await host.get_prompt(f"lab__{server}__greet", {"who": "you"})
+        reads = [await host.read_resource(uri) for uri in (BOOK, "page://7")]
+        by_name = PromptReference(name=f"lab__{server}__greet")
+        by_uri = ResourceTemplateReference(uri="page://{number}")
+        completed = [
+            (await host.complete(ref, {"name": "who", "value": "a"})).completion.values
+            for ref in (by_name, by_uri)
+        ]
+
+    assert [prompt.name for prompt in prompts] == [f"lab__{server}__greet", f"lab__{server}__ask"]
+    assert prompts[0].description == f"[lab/{server}] Greets"
+    assert [str(resource.uri) for resource in resources] == [BOOK]
+    assert [template.uri_template for template in templates] == ["page://{number}"]
+    assert said(greeting) == "Hello you"
+    contents = [read.contents[0] for read in reads]
+    assert all(isinstance(content, TextResourceContents) for content in contents)
+    assert [getattr(c, "text", "") for c in contents] == [f"This is {BOOK}", "This is page://7"]
+    assert completed == [["a!"], ["a!"]]
+
+
+@hosts
+@both
+async def test_a_missing_resource_has_the_code_of_the_host_s_era(
+    tmp_path: Path, mode: str, server: str
+) -> None:
+    async with library(tmp_path, mode, server) as host:
+        with pytest.raises(MCPError) as caught:
+            await host.read_resource("book://two")
+
+    assert caught.value.error.code == (-32002 if mode == LEGACY else -32602)
+    assert caught.value.error.data == {"uri": "book://two"}
+
+
+@hosts
+@both
+async def test_a_prompt_may_ask_the_person_before_the_host(
+    tmp_path: Path, mode: str, server: str
+) -> None:
+    me = Host()
+    async with library(tmp_path, mode, server, me) as host:
+        greeting = await host.get_prompt(f"lab__{server}__ask")
+
+    assert me.asked == [f"[lab/{server}] Who?"]
+    assert said(greeting) == "Hello Ada"
+
+
+@both
+async def test_a_legacy_host_hears_of_changes(tmp_path: Path, server: str) -> None:
+    me = Host()
+    async with library(tmp_path, LEGACY, server, me) as host:
+        await host.list_prompts()
+        await host.subscribe_resource(BOOK)  # pyright: ignore[reportDeprecated]
+
+        await host.call_tool(*by_identifier(server, "change"))
+
+        updated = await me.heard("notifications/resources/updated")
+        assert str(updated.params.uri) == BOOK
+        await me.heard("notifications/prompts/list_changed")
+        names = [prompt.name for prompt in (await host.list_prompts()).prompts]
+    assert names[-1] == f"lab__{server}__new"
+
+
+@both
+async def test_a_modern_host_hears_of_changes_where_it_listens(tmp_path: Path, server: str) -> None:
+    async with library(tmp_path, MODERN, server) as host:
+        await host.list_prompts()
+        listening = host.listen(prompts_list_changed=True, resource_subscriptions=[BOOK])
+        with anyio.fail_after(PATIENCE):
+            async with listening as changes:
+                assert changes.honored.prompts_list_changed
+                assert changes.honored.resource_subscriptions == [BOOK]
+                await host.call_tool(*by_identifier(server, "change"))
+                heard = [await anext(changes), await anext(changes)]
+
+    assert ResourceUpdated(BOOK) in heard
+    assert PromptsListChanged() in heard
+
+
+@hosts
+@both
+async def test_the_log_reaches_a_host_that_wants_it(tmp_path: Path, mode: str, server: str) -> None:
+    me = Host()
+    async with library(tmp_path, mode, server, me) as host:
+        if mode == LEGACY:
+            await host.set_logging_level("info")  # pyright: ignore[reportDeprecated]
+        await host.read_resource(BOOK)
+
+    assert me.logged == [{"reading": BOOK}]
