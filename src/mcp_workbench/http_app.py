@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import sys
@@ -35,6 +36,7 @@ async def _serve(snapshot: Snapshot, host: str, port: int, wish: HttpWish) -> in
     end.on_signals()
     async with open_port(snapshot, host, port, wish) as (front, server):
         _say(snapshot, host, server.port, wish)
+        gc.freeze()  # what is here now stays: it need not be searched again and again
         await end.host_left.wait()
         await _drain(front, server, end)
     return end.status

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.downstream.conversation import NEVER, Conversation, Loss
+from mcp_workbench.downstream.conversation import NEVER, Conversation, Loss, Waiter
 from mcp_workbench.wire.envelope import Envelope
 
 ids = st.integers(-1, 6) | st.sampled_from(["1", "", None, 1.0, True, 2**70])
@@ -41,7 +41,7 @@ batches = st.lists(lines, max_size=3).map(
 incoming = st.lists(lines | batches | st.binary(max_size=20), max_size=12)
 
 
-class Waiting:
+class Waiting(Waiter):
     """Counts what it is told."""
 
     def __init__(self) -> None:

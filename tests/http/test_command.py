@@ -123,6 +123,20 @@ def test_the_first_line_says_where_it_listens_and_how_to_stop(tmp_path: Path) ->
     assert TOKEN not in command.line
 
 
+def test_the_token_reaches_nobody_behind_the_port(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"fixture": entry()}, http={"token": "${CANARY}"})
+    with serving(config, env={VARIABLE: TOKEN, "CANARY": TOKEN[::-1]}) as command:
+        bearer = f"Bearer {TOKEN}"
+        params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        _, headers, _ = command.post(rpc("initialize", params, 1), authorization=bearer)
+        told = {"authorization": bearer, "mcp_session_id": headers["Mcp-Session-Id"]}
+        for tool in ("env", "echo"):
+            _, _, answer = command.post(rpc("tools/call", use(tool), 2), **told)
+            assert "result" in answer
+            assert TOKEN not in json.dumps(answer)
+            assert TOKEN[::-1] not in json.dumps(answer)
+
+
 def test_what_is_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
     with serving(config_file(tmp_path, {"fixture": entry()})) as command:
         session = command.open()

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,12 @@ from tests.http.scenes import Peer
 from tests.makers import PATIENCE, until
 
 LIMIT = 100_000
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    """Here the loop is the subject."""
+    return "asyncio", {"use_uvloop": request.param}
 
 
 class Echo:
@@ -393,7 +400,7 @@ async def test_a_port_that_stops_closes_the_idle_and_lets_the_others_finish() ->
         opened.front.held[0].plain(Reply(200, b"done"))
         answer = await busy.answer()
         assert (answer.body, answer.headers["connection"]) == (b"done", "close")
-        with pytest.raises(OSError, match="refused"):
+        with pytest.raises(ConnectionRefusedError):
             await opened.connect()
 
 

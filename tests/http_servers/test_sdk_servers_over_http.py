@@ -35,7 +35,7 @@ each_form = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def urls() -> Iterator[dict[str, str]]:
     kinds = sorted({kind for kind, _, _ in FORMS})
     started = {

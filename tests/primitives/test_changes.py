@@ -160,6 +160,22 @@ def test_what_can_t_be_honoured_is_left_out_of_the_acknowledgement(tmp_path: Pat
     assert honoured == {"resourceSubscriptions": [SHARED]}
 
 
+@pytest.mark.parametrize("server_era", ERAS)
+def test_a_modern_host_hears_of_a_list_that_nobody_has_read(
+    tmp_path: Path, server_era: str
+) -> None:
+    with scene(tmp_path, MODERN, server_era) as host:
+        host.open("dev")
+        watch(host, promptsListChanged=True, resourcesListChanged=True)
+        use(host, "dev", "one", "learn", resource="note://late")
+        host.notice(RESOURCES)
+        use(host, "dev", "one", "learn", prompt="late")
+        host.notice(PROMPTS)
+
+        assert [message.get("method") for message in host.others] == []
+        assert seen(host, "dev", "one", "prompts/list") == []
+
+
 def test_a_modern_host_hears_of_tools_in_dynamic_mode(tmp_path: Path) -> None:
     with scene(tmp_path, MODERN, LEGACY, mode="dynamic") as host:
         _, honoured = listen(host, toolsListChanged=True, promptsListChanged=False)

@@ -261,6 +261,6 @@ async def test_a_question_to_a_host_that_takes_none_is_refused_and_nothing_hangs
     else:
         answer = await call(host, server, "ask")
         assert answer.is_error
-        assert "input_required" in plain(answer)["content"][0]["text"]
+        assert "elicitation/create" in plain(answer)["content"][0]["text"]
 
     assert text(await call(host, server, "echo", text="still here")) == "still here"

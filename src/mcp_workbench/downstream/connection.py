@@ -18,7 +18,6 @@ from mcp_workbench.downstream.listing import Unlistable, changes, list_tools, li
 from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.questions import OpenQuestions
-from mcp_workbench.downstream.standing import Place, Standing
 from mcp_workbench.downstream.states import Closed, Connecting, Ready
 from mcp_workbench.era.negotiate import Agreed, Refused, Startover
 from mcp_workbench.era.ourselves import OURSELVES, STAMPS
@@ -59,7 +58,7 @@ class Connection:
         self._eras = eras  # what was found out about each target, for as long as we live
         self._changed = changed
         self.questions = OpenQuestions(spec.address, host)
-        self.offers = offers or Offers(Place(spec.address), Standing(), lambda heard: None)
+        self.offers = offers or Offers.alone(spec.address)
         self._task: asyncio.Task[object] | None = None
         self._decided = asyncio.Event()  # no longer Connecting
         self._wake = asyncio.Event()  # something for `run` to do

@@ -139,7 +139,7 @@ class Exchange:
     async def _resume(self, asked: Asked, reader: EventReader) -> EventReader:
         """Ask for the rest of an answer, from the last event that came."""
         await asyncio.sleep(self._pace.resumption(reader.retry, time.monotonic()))
-        self._pace.opened(time.monotonic())
+        await self._pace.turn()
         answer = await self._road.get(reader.last_id)
         try:
             if answer.status != 200 or answer.content_type != EVENTS:

@@ -12,7 +12,7 @@ from mcp_workbench.wire.http_answer import Broken
 
 CONNECTS = 6  # streams opened within a minute, whatever a server says
 MINUTE = 60.0
-SHORTEST, LONGEST = 0.5, 60.0  # seconds before a stream is opened again
+SHORTEST, LONGEST = 1.0, 60.0  # seconds before a stream is opened again
 SOONEST = 0.25  # seconds before the rest of an answer is asked for
 LASTED = 30.0  # seconds after which a stream counts as sound
 
@@ -41,13 +41,19 @@ class Pace:
     def opened(self, now: float) -> None:
         self._opened.append(now)
 
+    async def turn(self) -> None:
+        """Wait until a stream may be opened, and count it: others may have come in between."""
+        while (left := self._crowded(time.monotonic())) > 0:  # noqa: ASYNC110 - a clock, no event
+            await asyncio.sleep(left)
+        self.opened(time.monotonic())
+
 
 async def follow_stream(once: Callable[[], Awaitable[bool]], pace: Pace) -> AsyncGenerator[bool]:
     """Open a stream again and again until `once` says no. Yields before each but the first."""
     failures = 0
     while True:
+        await pace.turn()
         began = time.monotonic()
-        pace.opened(began)
         try:
             if not await once():
                 return

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.errors import ServerError
+from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.offers import Kind, Offer, read_offers
 from mcp_workbench.downstream.conversation import Conversation, Lost
 from mcp_workbench.downstream.listing import LIST_SECONDS, PAGES, Unlistable, list_params, listen
@@ -57,7 +58,7 @@ class Offers:
         self.place = place
         self.declared = Declared()
         self.modern = False
-        self.stale: set[Kind] = set()  # lists that somebody knows and that have changed
+        self.stale: set[Kind] = set()  # lists of which the server says that they have changed
         self._standing = standing
         self._heard = heard
         self._talk: Conversation | None = None
@@ -66,6 +67,11 @@ class Offers:
         self._level = ""
         self._listening = 0  # the number of the request by which we hear of resources
         self._acks: dict[int, asyncio.Future[None]] = {}
+
+    @classmethod
+    def alone(cls, address: ServerAddress) -> Offers:
+        """Of a connection about which nobody wants to hear."""
+        return cls(Place(address), Standing(), lambda heard: None)
 
     def opened(self, talk: Conversation, agreed: Agreed) -> None:
         """The server takes requests: whatever hosts wanted before it came is asked for now."""
@@ -101,16 +107,23 @@ class Offers:
 
     async def refresh(self) -> None:
         """Read again what has changed, and say so where it really has."""
-        for kind in tuple(self.stale):
-            before = self._listed.get(kind)
-            async with self._locks.setdefault(kind, asyncio.Lock()):
-                try:
-                    found = await self._read(kind)
-                except (Unlistable, Lost):
-                    continue
-            if before is not None and list(before.offers.values()) != list(found.offers.values()):
-                method = "prompts" if kind == "prompts" else "resources"
-                self._say(f"notifications/{method}/list_changed", msgspec.Raw(b"{}"))
+        stale, self.stale = self.stale, set()
+        changed = [kind for kind in sorted(stale) if await self._differs(kind)]
+        for method, kinds in _STALE.items():
+            if any(kind in changed for kind in kinds):
+                self._say(method, msgspec.Raw(b"{}"))
+
+    async def _differs(self, kind: Kind) -> bool:
+        """Is the list another than before? One that nobody has read is as its server says."""
+        before = self._listed.get(kind)
+        if before is None:
+            return True
+        async with self._locks.setdefault(kind, asyncio.Lock()):
+            try:
+                found = await self._read(kind)
+            except (Unlistable, Lost):
+                return False
+        return list(before.offers.values()) != list(found.offers.values())
 
     def _announces(self, kind: Kind) -> bool:
         said = self.declared
@@ -228,8 +241,8 @@ class Offers:
         """Take a notification; is there now something to read again?"""
         stale = _STALE.get(message.method)
         if stale is not None:
-            self.stale.update(kind for kind in stale if kind in self._listed)
-            return bool(self.stale)
+            self.stale.update(stale)
+            return True
         if message.method == ACKNOWLEDGED:
             self._believe(subscription_of(message.params))
         elif message.method in _TOLD and message.params:

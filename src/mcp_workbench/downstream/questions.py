@@ -77,6 +77,6 @@ class OpenQuestions:
 
     def _refuse(self, talk: Conversation, id: bytes, method: str) -> None:
         lacks = CAPABILITY_OF.get(method)
-        why = f"the host can't be asked for {lacks}" if lacks else f"Method not found: {method}"
+        why = f"Method not found: {method}" + (f" (the host takes no {lacks})" if lacks else "")
         error = envelope.error_object(envelope.METHOD_NOT_FOUND, why)
         talk.channel.send(envelope.refusal(id, error))

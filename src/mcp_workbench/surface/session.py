@@ -10,7 +10,7 @@ import msgspec
 
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
+from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.translate import Members, complete
 from mcp_workbench.surface import texts
@@ -29,6 +29,7 @@ from mcp_workbench.surface.reading import (
     read_name,
     read_params,
 )
+from mcp_workbench.surface.toolbox_desk import ToolboxDesk
 from mcp_workbench.surface.wishes import NO_ARGUMENTS, OpenToolbox, UnknownTool, UseTool, read_wish
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
@@ -72,15 +73,16 @@ class HostSession:
         self._menu = menu
         self._under_way: dict[bytes, HostCall | None] = {}
         self._on_idle: Callable[[], None] | None = None
+        self._beside = BesideTools(self, self._questions, self._workbench, menu, self._under_way)
+        self._toolboxes = ToolboxDesk(self, self._workbench, menu, self._beside)
         self._methods: dict[str, Handler] = {
             "tools/call": self._tools_call,
-            "tools/list": self._tools_list,
+            "tools/list": self._toolboxes.list_tools,
             "initialize": self._initialize,
             "server/discover": self._discover,
             "ping": self._ping,
         }
-        self._stop_hearing = workbench.on_change(self._tools_changed)
-        self._beside = BesideTools(self, self._questions, self._workbench, menu, self._under_way)
+        self._stop_hearing = workbench.on_change(self._toolboxes.tools_changed)
 
     # In
 
@@ -139,20 +141,6 @@ class HostSession:
 
     # Tools
 
-    def _tools_list(self, id: bytes, members: Members, meta: Members) -> None:
-        if "cursor" in members and not envelope.is_null(members["cursor"]):
-            raise Refusal(envelope.INVALID_PARAMS, "Unknown cursor: the list has one page")
-        if self._menu.is_static:
-            self.reply_own(id, self._menu.static_list(modern=self.era.modern))
-        else:
-            self.run(id, self._live_list, id)
-
-    async def _live_list(self, id: bytes) -> None:
-        try:
-            self.reply_own(id, await self._menu.live_list(modern=self.era.modern))
-        except Collision as error:
-            self.refuse(id, envelope.error_object(envelope.INTERNAL_ERROR, str(error)))
-
     def _call_plainly(self, id: bytes, params: msgspec.Raw) -> bool:
         """The road of nearly every call: one reading decides. Anything unusual is False."""
         plain = read_plain_call(params)
@@ -188,7 +176,7 @@ class HostSession:
             case UseTool():
                 self._use_again(id, wish, self._questions.declared(meta))
             case OpenToolbox():
-                self.run(id, self._open_toolbox, id, wish.name)
+                self.run(id, self._toolboxes.open, id, wish.name)
 
     async def _call_barely(self, id: bytes, name: str, members: Members, meta: Members) -> None:
         """A call under the server's own name, answered as the server itself would."""
@@ -227,23 +215,6 @@ class HostSession:
             await self._workbench.dispatch(host_call.call, host_call)
         except WorkbenchError as error:
             host_call.failed(error)
-
-    async def _open_toolbox(self, id: bytes, name: str) -> None:
-        try:
-            opened = await self._workbench.open(name)
-        except WorkbenchError as error:
-            self.reply_own(id, texts.error_result(error))
-            return
-        if self._menu.opened(name) and not self.era.modern:
-            self.notify("notifications/tools/list_changed")
-        self.reply_own(id, texts.text_result(self._menu.opened_text(opened)))
-        await self._beside.opened(name)
-
-    def _tools_changed(self, server: ServerAddress) -> None:
-        if self.era.modern:
-            self._beside.tools_changed(server)
-        elif self.era.legacy and self._menu.shows(server.toolbox):
-            self.notify("notifications/tools/list_changed")
 
     # Requests that wait, and those that are taken back
 

@@ -66,6 +66,7 @@ class HttpConnection(asyncio.Protocol):
         self._entering: Request | None = None  # whose body is being read
         self._head_bytes = 0
         self._began = False  # a head began in the data at hand
+        self._large = False  # a head in it may be too large
         self._waiting: deque[Request] = deque()
         self._response: Response | None = None
         self._deadline = server.now + HEAD_TIME
@@ -85,6 +86,7 @@ class HttpConnection(asyncio.Protocol):
         if not self.lasting:
             return
         self._began = False
+        self._large = self._request is not None or len(data) > HEAD_BYTES
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -153,26 +155,26 @@ class HttpConnection(asyncio.Protocol):
         if request is None:
             return
         request.method = self._parser.get_method()
-        request.old = self._parser.get_http_version() == "1.0"
+        version = self._parser.get_http_version()
+        request.old = version == "1.0"
         more = self._parser.should_keep_alive() and b"upgrade" not in request.headers
         request.keep_alive = more and not request.old
-        request.refused = self._judge(request)
+        request.refused = self._judge(request, version)
         if request.refused is not None and _has_body(request):
             self._refuse_rest(request, request.refused)
             return
         self._entering = request
-        if request.headers.get(b"expect", b"").lower() == b"100-continue" and not self._response:
+        if b"expect" in request.headers and self._response is None:
             self.write(CONTINUE)
 
-    def _judge(self, request: Request) -> Reply | None:
-        version = self._parser.get_http_version()
+    def _judge(self, request: Request, version: str) -> Reply | None:
         if version not in ("1.1", "1.0"):
             return Reply(505, b"HTTP/1.1 is spoken here")
         if request.headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             return Reply(501, b"no other transfer coding than chunked is known")
         if b"upgrade" in request.headers and _has_body(request):  # the parser would not read it
             return Reply(501, b"HTTP/1.1 is spoken here: send this without Upgrade")
-        if request.head_lines > HEAD_LINES or request.head_size > HEAD_BYTES:
+        if request.head_lines > HEAD_LINES or (self._large and request.head_size > HEAD_BYTES):
             return Reply(431, b"the head is too large")
         if (refused := self.server.front.admit(request)) is not None:
             return refused

@@ -20,8 +20,6 @@ class Request:
     target = b""  # as it came: nothing is decoded, nothing is put together from headers
     body = b""
     doubled: tuple[bytes, ...] = ()  # headers that came more than once; their values are joined
-    head_size = 0
-    head_lines = 0
     size = 0  # of the body so far
     keep_alive = True
     old = False  # HTTP/1.0: it knows no chunks
@@ -34,13 +32,19 @@ class Request:
         self.chunks: list[bytes] = []
 
     def add_header(self, name: bytes, value: bytes) -> None:
-        self.head_size += len(name) + len(value)
-        self.head_lines += 1
         name = name.lower()
         if name in self.headers:
             self.doubled = (*self.doubled, name)
             value = b"%b, %b" % (self.headers[name], value)
         self.headers[name] = value
+
+    @property
+    def head_lines(self) -> int:
+        return len(self.headers) + len(self.doubled)
+
+    @property
+    def head_size(self) -> int:
+        return len(self.target) + sum(len(n) + len(v) for n, v in self.headers.items())
 
     def path(self) -> bytes:
         return self.target.partition(b"?")[0]

@@ -1,0 +1,104 @@
+"""Questions over HTTP: a legacy server asks only a host that it does not share."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client.client import Client
+
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import Scope, ServerSpec, Snapshot, StdioCommand
+from mcp_workbench.downstream.leases import MOST
+from tests.http.scenes import Port, port
+from tests.makers import PATIENCE, snapshot
+from tests.questions.test_pairs import HOSTS, Person, use
+from tests.rawhost import META
+
+ASKER = str(Path(__file__).parents[1] / "fixtures" / "asker.py")
+CAN: dict[str, Any] = {META + "clientCapabilities": {"elicitation": {}}}
+
+
+def asker(scope: Scope) -> Snapshot:
+    command = StdioCommand(sys.executable, (ASKER,))
+    specs = [
+        ServerSpec(ServerAddress("lab", era), command, era=era, scope=scope)
+        for era in ("legacy", "modern")
+    ]
+    return snapshot(*specs)
+
+
+def host(opened: Port, mode: str, person: Person) -> Client:
+    return Client(
+        f"http://{opened.name}/mcp",
+        mode=mode,
+        cache=None,
+        read_timeout_seconds=PATIENCE,
+        elicitation_callback=person.elicit,
+        sampling_callback=person.sample,
+        list_roots_callback=person.roots,
+    )
+
+
+@pytest.mark.parametrize("mode", HOSTS)
+@pytest.mark.parametrize("server", ["legacy", "modern"])
+async def test_a_server_of_one_s_own_may_ask(mode: str, server: str) -> None:
+    person = Person()
+    async with port(asker("session")) as opened, host(opened, mode, person) as client:
+        [answer] = (await use(client, server, "name")).values()
+        told = await use(client, server, "twice")
+
+    assert answer["content"] == {"name": "Ada 1"}
+    assert len(person.asked) == 3
+    assert "Ada 3" in str(told)
+
+
+@pytest.mark.parametrize("mode", HOSTS)
+async def test_a_shared_legacy_server_may_not(mode: str) -> None:
+    person = Person()
+    async with port(asker("shared")) as opened, host(opened, mode, person) as client:
+        declared = await use(client, "legacy", "can")
+        await use(client, "legacy", "name")
+
+    assert declared == {}
+    assert person.asked == []
+
+
+@pytest.mark.parametrize("mode", HOSTS)
+async def test_each_of_two_hosts_hears_its_own_question_only(mode: str) -> None:
+    people = Person(), Person()
+    async with (
+        port(asker("session")) as opened,
+        host(opened, mode, people[0]) as one,
+        host(opened, mode, people[1]) as other,
+        asyncio.TaskGroup() as calls,
+    ):
+        for _ in range(3):
+            calls.create_task(use(one, "legacy", "name"))
+            await asyncio.gather(use(other, "legacy", "name"), use(other, "legacy", "roots"))
+
+    assert [len(person.asked) for person in people] == [3, 3]
+
+
+async def test_a_modern_host_that_never_comes_back_leaves_its_place_to_others() -> None:
+    wish = {"tool": {"toolbox": "lab", "server": "legacy", "tool": "name"}, "arguments": {}}
+    params = {"name": "use_tool", "arguments": wish, "_meta": CAN}
+    result: dict[str, Any] = {}
+    async with port(asker("session")) as opened:
+        for _ in range(MOST + 2):
+            result = (await opened.ask_modern("tools/call", params)).result
+            assert result["resultType"] == "input_required"
+
+        [key] = result["inputRequests"]
+        answers: dict[str, Any] = {key: {"action": "accept", "content": {"name": "Ada"}}}
+        back: dict[str, Any] = {
+            **params,
+            "inputResponses": answers,
+            "requestState": result["requestState"],
+        }
+        last = (await opened.ask_modern("tools/call", back)).result
+
+    assert "Ada" in last["content"][0]["text"]
