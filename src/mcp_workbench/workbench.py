@@ -30,7 +30,7 @@ from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.hosts import Host
-from mcp_workbench.downstream.pool import ConnectionPool
+from mcp_workbench.downstream.pool import ConnectionPool, owner_of
 from mcp_workbench.downstream.standing import Heard, Standing
 from mcp_workbench.downstream.states import Closed, Ready
 from mcp_workbench.wire.tasks import Lifetime, task_scope
@@ -272,7 +272,7 @@ class Workbench(Lifetime):
 
     def on_heard(self, hearer: Callable[[Heard], None]) -> Callable[[], None]:
         """Be told what servers say unasked, beside changes of tools; what is returned ends that."""
-        return self.standing.on_heard(id(self._host), hearer)
+        return self.standing.on_heard(owner_of(self._host), hearer)
 
     def _catalogue_changed(self, address: ServerAddress) -> None:
         for listener in tuple(self._listeners):

@@ -6,7 +6,7 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.downstream.standing import Heard, Place, Standing
 from tests.makers import raw
 
-HERE, THERE = Place(ServerAddress("a", "b")), Place(ServerAddress("a", "c"), 7)
+HERE, THERE = Place(ServerAddress("a", "b")), Place(ServerAddress("a", "c"), 1, 7)
 
 
 def test_the_most_verbose_wish_counts_until_its_host_is_gone() -> None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand
+from mcp_workbench.core.spec import Scope, ServerSpec, Snapshot, StdioCommand
 from tests.http.scenes import Peer, Port, Session, port
 from tests.makers import snapshot
 from tests.primitives.scenes import ERAS, FIXTURE, LEGACY, MODERN
@@ -18,11 +18,12 @@ UPDATED = "notifications/resources/updated"
 servers = pytest.mark.parametrize("server_era", ERAS)
 
 
-def shared(server_era: str) -> Snapshot:
+def shared(server_era: str, scope: Scope = "shared") -> Snapshot:
     words = ("-E", "-S", str(FIXTURE), "fixture", *(["modern"] if server_era == MODERN else []))
     address = ServerAddress("dev", "fixture")
     era = "modern" if server_era == MODERN else "legacy"
-    return snapshot(ServerSpec(address, StdioCommand(sys.executable, words), era=era))
+    command = StdioCommand(sys.executable, words)
+    return snapshot(ServerSpec(address, command, era=era, scope=scope))
 
 
 async def legacy_host(opened: Port) -> tuple[Session, Peer]:
@@ -109,3 +110,24 @@ async def test_the_log_of_a_request_comes_on_its_own_stream(server_era: str) -> 
         if server_era == MODERN:  # it speaks of one request, which was another host's
             await legacy.use("learn", {"prompt": "late"})
             assert (await stream.message())["method"] == "notifications/prompts/list_changed"
+
+
+@servers
+async def test_requests_of_one_principal_hear_of_each_other_where_servers_are_its_own(
+    server_era: str,
+) -> None:
+    async with port(shared(server_era, "session")) as opened:
+        await opened.ask_modern("prompts/list")
+        stream = await listening(opened, promptsListChanged=True)
+        stranger = await opened.open()  # a session has servers of its own
+
+        arguments = {"prompt": "late"}
+        wish = {"toolbox": "dev", "server": "fixture", "tool": "learn"}
+        call = {"name": "use_tool", "arguments": {"tool": wish, "arguments": arguments}}
+        await opened.ask_modern("tools/call", call)
+
+        assert (await stream.message())["method"] == "notifications/prompts/list_changed"
+        box = {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}
+        await stranger.result("tools/call", box)
+        names = [prompt["name"] for prompt in (await stranger.result("prompts/list"))["prompts"]]
+        assert names == ["dev__fixture__greet", "dev__fixture__bare__name"]

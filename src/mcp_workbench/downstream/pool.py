@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from mcp_workbench.core.names import ServerAddress
@@ -90,7 +90,7 @@ class ConnectionPool(Lifetime):
             self._eras,
             lambda connection: self._changed(connection.spec.address),
             self.sole_host if spec.scope == "shared" else host,
-            Offers(_place(key), self.standing, self.standing.pass_on),
+            Offers(_place(key, host), self.standing, self.standing.pass_on),
         )
         begun.hold(held=self._held)
         if host is not None and host.takes_turns:
@@ -125,5 +125,10 @@ class ConnectionPool(Lifetime):
             self.watch_deadlines()
 
 
-def _place(key: Key) -> Place:
-    return Place(*key) if isinstance(key, tuple) else Place(key)
+def _place(key: Key, host: Host | None) -> Place:
+    return Place(*key, owner_of(host)) if isinstance(key, tuple) else Place(key)
+
+
+def owner_of(host: Host | None) -> Hashable:
+    """Whose a connection is that this host does not share: its own, or all of its principal's."""
+    return host.key if host is not None and host.takes_turns else id(host)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import msgspec
 
@@ -14,7 +14,8 @@ class Place(msgspec.Struct, frozen=True):
     """Where a connection stands: shared by all hosts, or of one host alone."""
 
     address: ServerAddress
-    host: int = 0  # the identity of its only host; 0 for a shared one
+    number: int = 0  # among those that are not shared
+    owner: Hashable = None  # whose it is, where it is not everybody's
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -33,17 +34,17 @@ class Standing:
     def __init__(self) -> None:
         self._levels: dict[object, str] = {}
         self._subscriptions: dict[Place, dict[str, set[object]]] = {}
-        self._hearers: dict[object, tuple[int, Callable[[Heard], None]]] = {}
+        self._hearers: dict[object, tuple[Hashable, Callable[[Heard], None]]] = {}
 
-    def on_heard(self, host: int, hearer: Callable[[Heard], None]) -> Callable[[], None]:
-        """Be told, as this host, what servers say unasked; what is returned ends that."""
+    def on_heard(self, owner: Hashable, hearer: Callable[[Heard], None]) -> Callable[[], None]:
+        """Be told, as this owner, what servers say unasked; what is returned ends that."""
         key = object()
-        self._hearers[key] = (host, hearer)
+        self._hearers[key] = (owner, hearer)
         return lambda: self._hearers.pop(key, None) and None
 
     def pass_on(self, heard: Heard) -> None:
-        for host, hearer in tuple(self._hearers.values()):
-            if heard.place.host in (0, host):
+        for owner, hearer in tuple(self._hearers.values()):
+            if heard.place.owner in (None, owner):
                 hearer(heard)
 
     # Logging
