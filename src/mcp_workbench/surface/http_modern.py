@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mcp_workbench.era.revision import MODERN, UNSUPPORTED_VERSION
+from mcp_workbench.era.revision import HEADER_MISMATCH, MODERN, UNSUPPORTED_VERSION
 from mcp_workbench.surface.greeting import EnvelopeFault, read_stamp
 from mcp_workbench.surface.http_params import differing
 from mcp_workbench.surface.http_refusals import CLOSING
@@ -18,7 +18,6 @@ from mcp_workbench.wire.headers import decode_value
 from mcp_workbench.wire.http_message import COMMENT, JSON, Reply, Request, event
 from mcp_workbench.wire.http_response import Response
 
-HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 
 VERSION = b"mcp-protocol-version"

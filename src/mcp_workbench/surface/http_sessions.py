@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from secrets import token_urlsafe
 
-from mcp_workbench.era.revision import BATCHES, VERSION_KEY
+from mcp_workbench.era.revision import BATCHES, HEADER_MISMATCH, VERSION_KEY
 from mcp_workbench.surface.endpoint import Endpoint
 from mcp_workbench.surface.greeting import is_stamped
-from mcp_workbench.surface.http_modern import HEADER_MISMATCH, VERSION
+from mcp_workbench.surface.http_modern import VERSION
 from mcp_workbench.surface.http_refusals import TOO_MANY, refused
 from mcp_workbench.surface.http_session import LegacySession
 from mcp_workbench.surface.reading import Refusal, read_meta, read_params
