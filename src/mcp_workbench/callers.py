@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -21,20 +21,30 @@ from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.pending import NEVER
 
 
+class Way(Protocol):
+    """How a call came to its server: what is lost on it may be sent once more."""
+
+    def again(self, caller: Caller, loss: Loss) -> asyncio.Task[Any]: ...
+
+
 class Caller(Waiter):
     """One call under way. A subclass says what becomes of its outcome."""
 
     connection: Connection | None = None
     number = 0
+    _way: Way | None = None
+    _again: asyncio.Task[Any] | None = None  # it is being sent once more, or was
 
     def __init__(self, call: ToolCall) -> None:
         self.call = call
 
-    def begun(self, connection: Connection, number: int) -> None:
-        self.connection, self.number = connection, number
+    def begun(self, connection: Connection, number: int, way: Way) -> None:
+        self.connection, self.number, self._way = connection, number, way
 
     def cancel(self, reason: str) -> None:
         """Take the call back; the server is told, and nobody is answered."""
+        if self._again is not None:
+            self._again.cancel()
         if self.connection is not None:
             self.connection.conversation.cancel(self.number, reason)
 
@@ -57,8 +67,35 @@ class Caller(Waiter):
         self.answered(result)
 
     def lost(self, loss: Loss) -> None:
+        if self._way is not None and self._again is None and self._may_send_again(loss):
+            self._again = self._way.again(self, loss)
+        else:
+            self.report(loss)
+
+    def report(self, loss: Loss) -> None:
+        """There will be no result."""
         tool = self.call.tool
         self.failed(CallFailed(loss.code, tool, loss.reason, may_have_run=loss.may_have_run))
+
+    def _may_send_again(self, loss: Loss) -> bool:
+        if not self.is_repeatable():
+            return False
+        from mcp_workbench.core.again import may_send_again  # not before something is lost
+
+        harmless = self.is_harmless()
+        return may_send_again(loss.code, may_have_run=loss.may_have_run, harmless=harmless)
+
+    def is_repeatable(self) -> bool:
+        """Has nothing happened beside the call that would have to happen again?"""
+        return True
+
+    def is_harmless(self) -> bool:
+        """Would a second run change nothing, as far as the tool says?"""
+        from mcp_workbench.core.again import is_harmless
+
+        known = {} if self.connection is None else self.connection.catalogue.tools
+        definition = known.get(self.call.tool.tool)
+        return definition is not None and is_harmless(definition.raw)
 
     def pause(self) -> None:
         """A person is being asked: the call's clock stops."""

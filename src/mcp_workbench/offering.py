@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -13,7 +15,7 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.offers import Kind, Owned, Shelf
 from mcp_workbench.core.spec import ServerSpec
 from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.downstream.conversation import Lost
+from mcp_workbench.downstream.conversation import Loss, Lost
 from mcp_workbench.downstream.listing import Unlistable
 from mcp_workbench.downstream.offers import ANNOUNCED_TTL, Listed
 from mcp_workbench.downstream.standing import Heard, Place
@@ -40,6 +42,10 @@ class Offering:
 
     def __init__(self, workbench: Workbench) -> None:
         self._workbench = workbench
+
+    @property
+    def bench(self) -> Workbench:
+        return self._workbench
 
     def specs(self, toolboxes: Iterable[str]) -> list[ServerSpec]:
         boxes = self._workbench.snapshot.toolboxes
@@ -119,20 +125,16 @@ class Offering:
         """
         spec = self.spec(caller.call.tool.address)
         connection = await self._workbench.connected(spec)
-        self._require_room(connection)
+        if full := connection.full():
+            raise _failed(connection, "overloaded", full)
+        way = _Way(self, method, members)
         pair = PAIRS[caller.call.modern_host, connection.modern]
         talk = connection.conversation
         number = talk.pending.add(caller, time.monotonic() + spec.timeout)
-        caller.begun(connection, number)
+        caller.begun(connection, number, way)
         params = request_params(pair, members, caller.call, number, STAMPS)
         talk.channel.send(envelope.request(number, method, params))
         self._workbench.watch_deadlines()
-
-    def _require_room(self, connection: Connection) -> None:
-        limits, talk = self._workbench.snapshot.limits, connection.conversation
-        full = talk.pending.count >= limits.calls_per_server
-        if full or talk.channel.backlog > limits.queue_bytes:
-            raise _failed(connection, "overloaded", "the server is busy")
 
     # What hosts want for longer
 
@@ -173,6 +175,20 @@ class Offering:
         for place, uri in gone:
             if place in by_place:
                 by_place[place].offers.unsubscribed(uri)
+
+
+class _Way(msgspec.Struct, frozen=True):
+    """How a request was sent, should it have to be sent once more."""
+
+    offering: Offering
+    method: str
+    members: Members
+
+    def again(self, caller: Caller, loss: Loss) -> asyncio.Task[Any]:
+        return self.offering.bench.send_again(caller, loss, self._send)
+
+    async def _send(self, caller: Caller) -> None:
+        await self.offering.send(caller, self.method, self.members)
 
 
 class _Ui(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from typing import Any
@@ -12,13 +12,7 @@ import msgspec
 
 from mcp_workbench.callers import Caller, PythonCaller
 from mcp_workbench.core.call import ToolCall
-from mcp_workbench.core.catalogue import (
-    Definition,
-    OpenToolboxResult,
-    ToolInfo,
-    Unavailable,
-    tool_info,
-)
+from mcp_workbench.core.catalogue import OpenToolboxResult, Unavailable, tool_info
 from mcp_workbench.core.errors import (
     ServerUnavailable,
     WorkbenchError,
@@ -27,47 +21,20 @@ from mcp_workbench.core.errors import (
     not_connected,
 )
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
+from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
+from mcp_workbench.core.spec import ServerSpec, Snapshot
 from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.conversation import Loss
 from mcp_workbench.downstream.hosts import Host
+from mcp_workbench.downstream.looks import health, report, shown, why_not
 from mcp_workbench.downstream.pool import ConnectionPool, owner_of
 from mcp_workbench.downstream.standing import Heard, Standing
-from mcp_workbench.downstream.states import Closed, Ready
+from mcp_workbench.downstream.states import Closed
 from mcp_workbench.wire.tasks import Lifetime, task_scope
 
+RESTART = 0.25  # seconds before a server behind a URL that nobody answers for is tried once more
 FRESH = 1.0  # seconds; an unknown tool is looked for again in an older list
 ATTEMPTS = 3  # to find a connection that does not end under our hands
-
-
-class OpenedServer(msgspec.Struct, frozen=True):
-    """A server of an opened toolbox with the tools that its filter shows."""
-
-    address: ServerAddress
-    tools: tuple[Definition, ...]
-    modern: bool = False
-
-
-class OpenedToolbox(msgspec.Struct, frozen=True):
-    """A toolbox as far as it could be opened."""
-
-    spec: ToolboxSpec
-    servers: tuple[OpenedServer, ...]
-    unavailable: tuple[Unavailable, ...]
-
-
-class ServerReport(msgspec.Struct, frozen=True):
-    """One server looked at closely; `reason` is empty where all is well."""
-
-    address: ServerAddress
-    reason: str = ""
-    revision: str = ""
-    server_name: str = ""
-    server_version: str = ""
-    tools: tuple[ToolInfo, ...] = ()
-    hidden: int = 0
-    idle_filters: tuple[str, ...] = ()
-    complaints: tuple[str, ...] = ()
-    seconds: float = 0.0
 
 
 class Workbench(Lifetime):
@@ -121,7 +88,7 @@ class Workbench(Lifetime):
         if name is None:
             return False
         number = connection.begin(call, name, caller, time.monotonic() + spec.timeout)
-        caller.begun(connection, number)
+        caller.begun(connection, number, self)
         self._pool.watch_deadlines()
         return True
 
@@ -145,6 +112,28 @@ class Workbench(Lifetime):
             if self.begin(call, caller):
                 return
         raise not_connected(call.tool.server, call.tool.toolbox, "it keeps ending")
+
+    def again(self, caller: Caller, loss: Loss) -> asyncio.Task[Any]:
+        """Send a call once more that its server has not run, or may run twice."""
+        return self.send_again(caller, loss, lambda it: self.dispatch(it.call, it))
+
+    def send_again(
+        self, caller: Caller, loss: Loss, send: Callable[[Caller], Awaitable[None]]
+    ) -> asyncio.Task[Any]:
+        """Do so in a task of the pool's, which outlives whoever noticed the loss."""
+
+        async def sending() -> None:
+            if loss.code == "connect_failed":
+                await asyncio.sleep(RESTART)
+            try:
+                await send(caller)
+            except WorkbenchError as error:
+                if loss.may_have_run:
+                    caller.report(loss)  # that it may have run matters more than why not again
+                else:
+                    caller.failed(error)
+
+        return self._pool.start(sending(), f"again {caller.call.tool}")
 
     async def use_tool(
         self,
@@ -182,26 +171,42 @@ class Workbench(Lifetime):
             unavailable=opened.unavailable,
         )
 
-    async def open(self, name: str) -> OpenedToolbox:
-        """The same with definitions as received. Raises only where no server could be reached."""
+    async def open(self, name: str, *, remembered: bool = False) -> OpenedToolbox:
+        """The same with definitions as received. Raises only where no server could be reached.
+
+        `remembered`: a server that is not there, but was, has the tools that it had; none is started
+        for them.
+        """
         toolbox = self.snapshot.toolbox(name)
+        specs = list(toolbox.servers.values())
+        known = {spec.address: self._remembered(spec) for spec in specs if remembered}
         # All are begun before the first wait, so that they start at once.
-        begun = [
-            (spec, self._pool.connection(spec, self._host)) for spec in toolbox.servers.values()
-        ]
-        await self._wait_for([connection for _, connection in begun])
+        begun = {
+            spec.address: self._pool.connection(spec, self._host)
+            for spec in specs
+            if known.get(spec.address) is None
+        }
+        await self._wait_for(list(begun.values()))
         servers: list[OpenedServer] = []
         unavailable: list[Unavailable] = []
-        for spec, connection in begun:
-            if connection.usable:
-                shown = connection.visible(spec.tools)
-                tools = tuple(connection.catalogue.tools[tool] for tool in shown)
-                servers.append(OpenedServer(spec.address, tools, connection.modern))
-            else:
-                unavailable.append(Unavailable(spec.address.server, _why_not(connection)))
+        for spec in specs:
+            connection = begun.get(spec.address)
+            found = known.get(spec.address) if connection is None else shown(spec, connection)
+            if found is not None:
+                servers.append(found)
+            elif connection is not None:
+                unavailable.append(Unavailable(spec.address.server, why_not(connection)))
         if unavailable and not servers:
             raise _none_reached(name, unavailable)
         return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable))
+
+    def _remembered(self, spec: ServerSpec) -> OpenedServer | None:
+        """What a server showed that is not there now, but was."""
+        known = self._pool.known(spec.address)
+        if known is None or self._pool.is_there(spec, self._host):
+            return None
+        tools = (tool for name, tool in known.catalogue.tools.items() if spec.tools.shows(name))
+        return OpenedServer(spec.address, tuple(tools), known.modern)
 
     async def _wait_for(self, connections: list[Connection]) -> None:
         """Until all have decided, or the slow ones have had their time; they go on starting."""
@@ -234,9 +239,14 @@ class Workbench(Lifetime):
 
     async def connected(self, spec: ServerSpec) -> Connection:
         connection = self._pool.connection(spec, self._host)
+        if connection.awaited >= self.snapshot.limits.calls_per_server:
+            why = f"{connection.awaited} calls wait for it to start (limits.callsPerServer)"
+            text = f"[{spec.address}] Error: the server is busy: {why}"
+            raise ServerUnavailable("overloaded", text, reason=why)
         await connection.ready()
         if isinstance(connection.state, Closed):
-            raise not_connected(spec.address.server, spec.address.toolbox, connection.state.reason)
+            reason = connection.state.told(time.monotonic())
+            raise not_connected(spec.address.server, spec.address.toolbox, reason)
         return connection
 
     async def survey(self, address: ServerAddress) -> ServerReport:
@@ -247,21 +257,12 @@ class Workbench(Lifetime):
             connection = await self.connected(spec)
         except ServerUnavailable as error:
             return ServerReport(address, error.reason, seconds=time.monotonic() - since)
-        state = connection.state
-        agreed = state.agreed if isinstance(state, Ready) else None
-        definitions = connection.catalogue.tools
-        shown = connection.visible(spec.tools)
-        return ServerReport(
-            address,
-            revision=agreed.revision if agreed else "",
-            server_name=agreed.name if agreed else "",
-            server_version=agreed.version if agreed else "",
-            tools=tuple(tool_info(definitions[name], address) for name in shown),
-            hidden=len(definitions) - len(shown),
-            idle_filters=tuple(spec.tools.idle(tuple(definitions))),
-            complaints=connection.complaints,
-            seconds=time.monotonic() - since,
-        )
+        return report(spec, connection, since)
+
+    def health(self) -> list[ServerHealth]:
+        """How every server of the configuration does; nothing is started for it."""
+        specs = [spec for box in self.snapshot.toolboxes.values() for spec in box.servers.values()]
+        return [health(spec, self._pool.last(spec.address)) for spec in specs]
 
     # Changes
 
@@ -277,14 +278,6 @@ class Workbench(Lifetime):
     def _catalogue_changed(self, address: ServerAddress) -> None:
         for listener in tuple(self._listeners):
             listener(address)
-
-
-def _why_not(connection: Connection) -> str:
-    state = connection.state
-    if isinstance(state, Closed):
-        return state.reason
-    since = getattr(state, "since", time.monotonic())
-    return f"still starting ({time.monotonic() - since:.0f} s)"
 
 
 def _none_reached(toolbox: str, unavailable: list[Unavailable]) -> WorkbenchError:

@@ -50,9 +50,13 @@ async def workbench(
     tools: str = "proxy",
     heard: MessageHandlerFnT | None = None,
     mark: str = "",
+    logged: str = "",
     **callbacks: Any,
 ) -> AsyncGenerator[Client]:
-    """A host of the SDK that talks to the real command; afterwards nothing of it is left."""
+    """A host of the SDK that talks to the real command; afterwards nothing of it is left.
+
+    `logged` is all that it wrote to its stderr.
+    """
     mark = mark or uuid.uuid4().hex
     marked = {name: {**server, "env": {MARK: mark}} for name, server in servers.items()}
     config = folder / "workbench-config.json"
@@ -80,7 +84,7 @@ async def workbench(
             said = complaints.read()
             print(said)  # shown with a failed test
     assert_all_gone(mark)
-    assert said == ""
+    assert said == logged
 
 
 @asynccontextmanager

@@ -109,7 +109,8 @@ async def test_a_tool_that_nobody_announced_is_found_a_moment_later(
 async def test_a_call_that_kills_its_server_is_answered_and_the_next_one_works(
     tmp_path: Path, mode: str, server: str
 ) -> None:
-    async with workbench(tmp_path, both_eras(), mode=mode) as host:
+    logged = f"mcp-workbench: lab/{server}: the server exited (exit status 3)\n"
+    async with workbench(tmp_path, both_eras(), mode=mode, logged=logged) as host:
         await open_lab(host)
 
         answer = await host.call_tool(*by_identifier(server, "crash"))

@@ -14,7 +14,7 @@ from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import Snapshot
 
 if TYPE_CHECKING:
-    from mcp_workbench.workbench import ServerReport
+    from mcp_workbench.core.reports import ServerReport
 
 
 class ServerLine(msgspec.Struct, frozen=True, rename="camel"):

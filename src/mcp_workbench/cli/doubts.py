@@ -10,7 +10,7 @@ from mcp_workbench.core.names import generate_tool_name
 from mcp_workbench.core.spec import Snapshot
 
 if TYPE_CHECKING:
-    from mcp_workbench.workbench import ServerReport
+    from mcp_workbench.core.reports import ServerReport
 
 # The longest flat name that each host takes under an entry called `workbench`, and what it does to
 # longer ones (November 2026).

@@ -10,8 +10,9 @@ from mcp_workbench.cli.render import say
 from mcp_workbench.cli.running import run
 from mcp_workbench.cli.settings import Settings
 from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.workbench import ServerReport, Workbench
+from mcp_workbench.workbench import Workbench
 
 
 def survey(

@@ -13,8 +13,8 @@ from mcp_workbench.cli.survey import survey
 from mcp_workbench.core.catalogue import ToolInfo
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
+from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.workbench import ServerReport
 
 WIDEST = 64  # characters of a signature; `--schema` has all of it
 _CLAIMS = {True: "yes", False: "no", None: "-"}

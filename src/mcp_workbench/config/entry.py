@@ -23,6 +23,7 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import (
     CALL_TIMEOUT,
     CONNECT_TIMEOUT,
+    IDLE_TIMEOUT,
     HttpEndpoint,
     Pairs,
     ServerSpec,
@@ -63,6 +64,7 @@ class EntryReader:
             dotted(path),
             "; ".join(unset(lack.inside[2:], dotted(lack.path)) for lack in unset_here),
             right.get("scope", "shared"),
+            float(right.get("idleTimeout", IDLE_TIMEOUT)),
         )
 
     def expanded_early(self, entry: Object, path: Path) -> tuple[Object, list[Finding]]:

@@ -23,11 +23,13 @@ from mcp_workbench.config.kinds import (
 )
 from mcp_workbench.core.spec import (
     CALL_TIMEOUT,
+    CALLS,
     CALLS_PER_SERVER,
     CONNECT_TIMEOUT,
     MESSAGE_BYTES,
     OPEN_WAIT,
     QUEUE_BYTES,
+    TOOLS_PER_SERVER,
 )
 
 NAME = "[A-Za-z0-9_-]+"
@@ -130,6 +132,11 @@ SERVER = {
     ),
     "connectTimeout": Key(SECONDS, "Seconds until it must have started.", CONNECT_TIMEOUT),
     "timeout": Key(SECONDS, "Seconds until a call must be answered.", CALL_TIMEOUT),
+    "idleTimeout": Key(
+        SECONDS,
+        "Seconds without a call after which it is stopped; the next call starts it.",
+        example=600,
+    ),
 }
 LIMITS = {
     "messageBytes": Key(whole(LEAST_BYTES), "The largest single message.", MESSAGE_BYTES),
@@ -137,6 +144,10 @@ LIMITS = {
     "queueBytes": Key(
         whole(LEAST_BYTES), "Bytes kept for a server that does not read.", QUEUE_BYTES
     ),
+    "calls": Key(
+        whole(1), "Calls under way in all; a server with few of them is not held to it.", CALLS
+    ),
+    "toolsPerServer": Key(whole(1), "Tools of one server that are shown.", TOOLS_PER_SERVER),
     "openWait": Key(SECONDS, "Seconds that `open_toolbox` waits for a slow server.", OPEN_WAIT),
 }
 HTTP = {

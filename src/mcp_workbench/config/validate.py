@@ -13,10 +13,12 @@ from mcp_workbench.config.foreign import advice, meant
 from mcp_workbench.config.schema import AMBIGUOUS, HTTP, LIMITS, NAME, TOOLBOX, TOP
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import (
+    CALLS,
     CALLS_PER_SERVER,
     MESSAGE_BYTES,
     OPEN_WAIT,
     QUEUE_BYTES,
+    TOOLS_PER_SERVER,
     HttpWish,
     Limits,
     Naming,
@@ -137,6 +139,8 @@ def _limits(right: Object) -> Limits:
         int(right.get("callsPerServer", CALLS_PER_SERVER)),
         int(right.get("queueBytes", QUEUE_BYTES)),
         float(right.get("openWait", OPEN_WAIT)),
+        int(right.get("calls", CALLS)),
+        int(right.get("toolsPerServer", TOOLS_PER_SERVER)),
     )
 
 

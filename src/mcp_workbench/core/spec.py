@@ -20,6 +20,9 @@ CONNECT_TIMEOUT = 120.0  # seconds; a first `npx` or `uvx` downloads before it s
 CALL_TIMEOUT = 600.0  # seconds; agents run builds and crawls through tools
 MESSAGE_BYTES = 64 << 20  # one message, either direction
 CALLS_PER_SERVER = 4096  # in flight on one connection
+CALLS = 16384  # in flight on all connections together
+TOOLS_PER_SERVER = 10_000  # shown; no model reads as many
+IDLE_TIMEOUT = 0.0  # seconds without a call after which a server is stopped; 0: never
 QUEUE_BYTES = 32 << 20  # accepted for a server that does not read
 OPEN_WAIT = 30.0  # seconds that `open_toolbox` waits for a slow starter
 
@@ -93,6 +96,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     place: str = ""  # its path in the file, for messages
     problem: str = ""  # why it can't be used although the rest of the file is fine
     scope: Scope = "shared"
+    idle_timeout: float = IDLE_TIMEOUT
 
 
 class ToolboxSpec(msgspec.Struct, frozen=True):
@@ -116,6 +120,8 @@ class Limits(msgspec.Struct, frozen=True):
     calls_per_server: int = CALLS_PER_SERVER
     queue_bytes: int = QUEUE_BYTES
     open_wait: float = OPEN_WAIT
+    calls: int = CALLS
+    tools_per_server: int = TOOLS_PER_SERVER
 
 
 class HttpWish(msgspec.Struct, frozen=True):

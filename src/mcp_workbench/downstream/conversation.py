@@ -26,6 +26,12 @@ class Loss(msgspec.Struct, frozen=True):
     reason: str
     may_have_run: bool = True
 
+    @classmethod
+    def of_call(cls, code: str, reason: str, *, may_have_run: bool) -> "Loss":
+        """The reason says as well whether the call ran: may it be made again?"""
+        ran = "the call may have run" if may_have_run else "the call did not run"
+        return cls(code, f"{reason}; {ran}", may_have_run)
+
 
 class Lost(Exception):
     """A request of our own has no answer."""
@@ -84,11 +90,17 @@ class Conversation:
         self.pending: PendingTable[Waiter] = PendingTable()
         self.failure: Loss | None = None  # what the server said ends the connection
         self._over: Loss | None = None  # nobody will be answered any more
+        self.dropped = 0  # requests that were ended without an answer
         self.skipped = 0  # lines that were no messages
         self.last_skipped = ""
         self.message_bytes = message_bytes
         self._framer = LineFramer(message_bytes)
         self._notice = notice
+
+    @property
+    def answered(self) -> int:
+        """How many requests have been answered so far."""
+        return self.pending.given - self.pending.count - self.dropped
 
     def begin(self, method: str, params: bytes, waiter: Waiter) -> int:
         """A request of our own, answered to `waiter` however long it takes."""
@@ -114,6 +126,8 @@ class Conversation:
             self.tell_cancelled(number, reason)
 
     def tell_cancelled(self, number: int, reason: str) -> None:
+        """Of a request that nobody waits for any more."""
+        self.dropped += 1
         params = envelope.encode({"requestId": number, "reason": reason})
         self.channel.send(envelope.notification("notifications/cancelled", params))
 
@@ -121,6 +135,7 @@ class Conversation:
         """One request has no answer; the others may well have."""
         waiter = self.pending.settle(number)
         if waiter is not None:
+            self.dropped += 1
             waiter.lost(loss)
 
     def lose(self, loss: Loss) -> None:
@@ -128,6 +143,11 @@ class Conversation:
         self._over = loss
         for _, waiter in self.pending.lose():
             waiter.lost(loss)
+
+    def lose_unsent(self, frames: tuple[bytes, ...], loss: Loss) -> None:
+        """The server is gone, and never knew of these requests."""
+        for frame in frames:
+            self.fail(_number(msgspec.Raw(envelope.salvaged_id(frame))), loss)
 
     def receive(self, data: bytes) -> None:
         """Bytes from the server. Nothing that it says may raise: on uvloop that ends the pipe."""

@@ -86,6 +86,9 @@ class HttpLink:
         else:
             self._flowing.set()
 
+    def unsent(self) -> tuple[bytes, ...]:
+        return ()  # each request knows for itself whether it was sent
+
     async def last_words(self, what: str, *, ended: bool) -> str:
         why = self._why or (self._verdict.reason if self._verdict is not None else what)
         return redact(why, self._road.keeping.secrets)
@@ -205,10 +208,9 @@ class HttpLink:
             error = envelope.error_object(envelope.INTERNAL_ERROR, loss.reason)
             self._talk.receive(envelope.refusal(b"%d" % asked.number, error))
             return
+        make = Loss.of_call if asked.method == "tools/call" else Loss
         reason = redact(loss.reason, self._road.keeping.secrets)
-        if asked.method == "tools/call":
-            reason += "; the call may have run" if loss.may_have_run else "; the call did not run"
-        self._talk.fail(asked.number, Loss(loss.code, reason, loss.may_have_run))
+        self._talk.fail(asked.number, make(loss.code, reason, may_have_run=loss.may_have_run))
 
     def _take_back(self, frame: bytes, message: Envelope) -> None:
         number = msgspec.json.decode(message.params, type=_Cancelled).requestId

@@ -51,8 +51,14 @@ class Leases:
             group.append((spec.address, -next(self._numbers)))
             return group[-1]
         for key in unleased:
-            if self._live[key].make_room():
+            if _make_room(self._live[key]):
                 return key
         why = f"the server is busy: {MOST} calls are under way at it (scope: session)"
         where = f"[{spec.address}]"
         raise ServerUnavailable("overloaded", f"{where} Error: {why}", reason=why)
+
+
+def _make_room(connection: Connection) -> bool:
+    """Have the call that waits longest give way, if nobody waits for it."""
+    waiter = connection.conversation.pending.oldest(lambda waiter: waiter.suspended)
+    return waiter is not None and waiter.give_way()

@@ -30,6 +30,10 @@ class Link(Protocol):
         """Stop listening to the server while a host can't keep up, or go on."""
         ...
 
+    def unsent(self) -> tuple[bytes, ...]:
+        """Requests that surely never reached the server, once the road is gone."""
+        ...
+
     async def last_words(self, what: str, *, ended: bool) -> str:
         """`what` happened, with all that is known about why. `ended`: the road itself is gone."""
         ...
@@ -56,6 +60,9 @@ class StdioLink:
 
     def hold(self, *, held: bool) -> None:
         self._child.hold(held=held)
+
+    def unsent(self) -> tuple[bytes, ...]:
+        return self._child.channel.unsent()
 
     async def last_words(self, what: str, *, ended: bool) -> str:
         if ended:

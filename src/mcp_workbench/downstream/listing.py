@@ -1,5 +1,7 @@
 """Asking a server for all its tools, page by page, and to be told when they change."""
 
+from itertools import islice
+
 import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
@@ -22,7 +24,7 @@ class _Page(msgspec.Struct):
 
 
 async def list_tools(
-    conversation: Conversation, ourselves: dict[str, str], *, modern: bool
+    conversation: Conversation, ourselves: dict[str, str], most: int, *, modern: bool
 ) -> tuple[Catalogue, tuple[str, ...]]:
     """Every tool in the server's order, and what was wrong with those left out."""
     tools: dict[str, Definition] = {}
@@ -37,6 +39,12 @@ async def list_tools(
         ]
         tools = tools | {name: found[name] for name in found if name not in tools}
         cursor = page.nextCursor or ""
+        if len(tools) > most:
+            complaints.append(
+                f"tools beyond the first {most} were left out (limits.toolsPerServer)"
+            )
+            tools = dict(islice(tools.items(), most))
+            break
         if not cursor or cursor in seen:
             break
         seen.add(cursor)

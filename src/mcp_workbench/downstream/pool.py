@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import Era, Limits, ServerSpec
+from mcp_workbench.core.spec import Limits, ServerSpec
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.leases import Key, Leases
 from mcp_workbench.downstream.offers import Offers
+from mcp_workbench.downstream.rests import Rests
 from mcp_workbench.downstream.standing import Place, Standing
+from mcp_workbench.downstream.surroundings import Known, Surroundings
+from mcp_workbench.downstream.trials import PATIENCE
 from mcp_workbench.wire.tasks import Lifetime, TaskScope, task_scope
 
 TICK = 0.1  # seconds between two looks at the deadlines, while anyone waits
@@ -28,17 +32,17 @@ class ConnectionPool(Lifetime):
         environ: Mapping[str, str],
         changed: Callable[[ServerAddress], None],
     ) -> None:
-        self._limits = limits
-        self._environ = environ
-        self._changed = changed
+        self._around = Surroundings(
+            limits, environ, lambda connection: changed(connection.spec.address), self._crowded
+        )
         self.standing = Standing()
         self.sole_host: Host | None = None  # where there is but one, every question is its
         self._live: dict[Key, Connection] = {}
         self._leases = Leases(self._live)
-        self._eras: dict[object, Era] = {}
         self._owners: TaskScope | None = None
         self._held = False
         self._clock: asyncio.TimerHandle | None = None
+        self._rests = Rests(self._subscribed)
 
     def _life(self) -> AbstractAsyncContextManager[None]:
         return self._open()
@@ -49,14 +53,37 @@ class ConnectionPool(Lifetime):
             try:
                 yield
             finally:
+                self._rests.end()
                 if self._clock is not None:
                     self._clock.cancel()
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[Any]:
+        """A task that lives as long as the connections do."""
+        return self._scope().start(work, name)
+
+    def _scope(self) -> TaskScope:
+        if self._owners is None:
+            raise RuntimeError("the workbench is not open: use `async with`")
+        return self._owners
 
     def connection(self, spec: ServerSpec, host: Host | None = None) -> Connection:
         """The connection for `spec`, begun if there is none. Never waits, so never races."""
         key = self._key(spec, host)
         found = self._live.get(key)
-        return self._begin(spec, host, key) if found is None or found.over else found
+        if found is not None and (not found.over or self._must_wait(spec, found)):
+            return found
+        return self._begin(spec, host, key, found)
+
+    def known(self, address: ServerAddress) -> Known | None:
+        """What the server at this address offered when it was last connected."""
+        return self._around.known.get(address)
+
+    def _must_wait(self, spec: ServerSpec, found: Connection) -> bool:
+        """It keeps failing, and its next try is not due: who asks is told so at once."""
+        return found.spec.target == spec.target and self._pause(spec) > PATIENCE
+
+    def _pause(self, spec: ServerSpec) -> float:
+        return self._around.trials.of(spec).not_before - time.monotonic()
 
     def release(self, host: Host) -> None:
         """End the connections that belong to this host alone."""
@@ -69,6 +96,10 @@ class ConnectionPool(Lifetime):
         found = self._live.get(address)
         return None if found is None or found.over else found
 
+    def last(self, address: ServerAddress) -> Connection | None:
+        """The last shared connection at this address, over or not."""
+        return self._live.get(address)
+
     def met(self, spec: ServerSpec, host: Host | None = None) -> Connection | None:
         """The connection for `spec` if there is one that takes calls; none is begun."""
         if spec.scope == "session" and host is not None and host.takes_turns:
@@ -77,27 +108,42 @@ class ConnectionPool(Lifetime):
             found = self._live.get(self._key(spec, host))
         return found if found is not None and found.usable else None
 
+    def is_there(self, spec: ServerSpec, host: Host | None = None) -> bool:
+        """Is there a connection for `spec` that takes calls, or is about to?"""
+        if spec.scope == "shared":
+            return self.live(spec.address) is not None
+        return self.met(spec, host) is not None
+
     def all_met(self) -> list[Connection]:
         return [connection for connection in self._live.values() if connection.usable]
 
-    def _begin(self, spec: ServerSpec, host: Host | None, key: Key) -> Connection:
-        if self._owners is None:
-            raise RuntimeError("the workbench is not open: use `async with`")
+    def _begin(
+        self, spec: ServerSpec, host: Host | None, key: Key, before: Connection | None
+    ) -> Connection:
+        owners = self._scope()
         begun = Connection(
             spec,
-            self._limits,
-            self._environ,
-            self._eras,
-            lambda connection: self._changed(connection.spec.address),
+            self._around,
             self.sole_host if spec.scope == "shared" else host,
             Offers(_place(key, host), self.standing, self.standing.pass_on),
+            pause=max(self._pause(spec), 0.0),
+            after=before if before is not None and before.resting else None,
         )
         begun.hold(held=self._held)
         if host is not None and host.takes_turns:
             begun.lessee = host
         self._live[key] = begun
-        self._owners.start(begun.run(), f"server {spec.address}")
+        owners.start(begun.run(), f"server {spec.address}")
+        if spec.idle_timeout:
+            self._rests.watch(begun)
         return begun
+
+    def _crowded(self) -> bool:
+        calls = sum(one.conversation.pending.count for one in self._live.values())
+        return calls >= self._around.limits.calls
+
+    def _subscribed(self, connection: Connection) -> bool:
+        return bool(self.standing.uris(connection.offers.place))
 
     def _key(self, spec: ServerSpec, host: Host | None) -> Key:
         if spec.scope == "shared":

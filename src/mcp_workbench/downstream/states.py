@@ -2,6 +2,7 @@
 
 import msgspec
 
+from mcp_workbench.downstream.trials import Trial
 from mcp_workbench.era.negotiate import Agreed
 
 
@@ -19,6 +20,11 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """Over; a new connection has to be begun."""
+    """Over; a new connection has to be begun, and may be from a certain time on."""
 
     reason: str
+    trial: Trial = Trial()
+
+    def told(self, now: float) -> str:
+        """The reason as a user reads it, with the time of the next try where that has to wait."""
+        return self.reason + self.trial.told(now)

@@ -8,10 +8,10 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ServerAddress, generate_tool_name
+from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.era.older import legacy_definition
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.surface.meta_tools import opened_text
-from mcp_workbench.workbench import OpenedToolbox
 
 encode = msgspec.json.encode
 

@@ -88,6 +88,9 @@ class HostCall(Caller):
         if token is not None and not self.suspended:
             self._desk.notify("notifications/progress", with_token(params, token), self.id)
 
+    def is_repeatable(self) -> bool:
+        return not self.suspended and not self.rounds  # nobody is asked the same twice
+
     # Questions
 
     def repeat(self) -> bool:

@@ -70,14 +70,17 @@ class HostRequest(HostCall):
 
     def repeat(self) -> bool:
         """Send it again, now with answers."""
-        self._sending.host.run(self.id, self._again)
+        self._sending.host.run(self.id, self._send_answers)
         return True
 
-    async def _again(self) -> None:
+    async def _send_answers(self) -> None:
         try:
             await self.send()
         except WorkbenchError as error:
             self.failed(error)
+
+    def is_harmless(self) -> bool:
+        return True  # it reads
 
     # Its outcome
 

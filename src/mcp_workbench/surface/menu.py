@@ -6,6 +6,7 @@ import msgspec
 
 from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
+from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.surface.flat_tools import flat_definitions, for_legacy_hosts, opened_flat
 from mcp_workbench.surface.meta_tools import (
     open_toolbox_definition,
@@ -13,7 +14,7 @@ from mcp_workbench.surface.meta_tools import (
     use_tool_definition,
 )
 from mcp_workbench.wire.tasks import task_scope
-from mcp_workbench.workbench import OpenedToolbox, Workbench
+from mcp_workbench.workbench import Workbench
 
 STATIC_TTL = 60_000  # milliseconds that a modern host may keep what never changes
 # Cached only as private: the tools come from servers, which may tell each of their users apart.
@@ -123,7 +124,7 @@ class Menu:
 
         async def open_one(name: str) -> None:
             try:
-                found[name] = await self._workbench.open(name)
+                found[name] = await self._workbench.open(name, remembered=True)
             except ServerUnavailable:
                 return
 

@@ -6,10 +6,10 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Unavailable, tool_info_json
 from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.surface.arguments import wrong_open_toolbox, wrong_use_tool
 from mcp_workbench.surface.texts import name_list
-from mcp_workbench.workbench import OpenedToolbox
 
 OPEN_TOOLBOX = "open_toolbox"
 USE_TOOL = "use_tool"

@@ -23,6 +23,11 @@ class PendingTable(Generic[W]):
     def count(self) -> int:
         return len(self._waiting)
 
+    @property
+    def given(self) -> int:
+        """How many numbers there have been."""
+        return self._last
+
     def reserve(self) -> int:
         """A fresh number for a request whose answer nobody waits for."""
         self._last += 1

@@ -137,10 +137,19 @@ class PipeWriter:
         self._closed = asyncio.Event()
         self._pressure: Callable[[bool], None] | None = None
         self._pressing = False
+        self._kept: tuple[bytes, ...] = ()  # what had not left when the pipe was closed
         self.backlog = 0
+
+    def unsent(self) -> tuple[bytes, ...]:
+        """The frames of which no byte has left: whoever reads the pipe can't know of them."""
+        if self._fd < 0:
+            return self._kept
+        return tuple(bytes(piece) for piece in self._waiting if _is_whole(piece))
 
     def send(self, frame: bytes, about: bytes = b"") -> None:
         if self._fd < 0:
+            if len(self._kept) < AT_ONCE and len(frame) < READ_BYTES:  # until the end is noticed
+                self._kept += (frame,)
             return
         if not self._waiting:
             if self._turn.joining:
@@ -176,6 +185,7 @@ class PipeWriter:
     def abort(self) -> None:
         """Close the pipe now."""
         if self._fd >= 0:
+            self._kept = self.unsent()
             self._unblock()
             os.close(self._fd)
             self._fd = -1
@@ -237,6 +247,10 @@ class PipeWriter:
         if self._pressure is not None and high != self._pressing:
             self._pressing = high
             self._pressure(high)
+
+
+def _is_whole(piece: bytes | memoryview) -> bool:
+    return isinstance(piece, bytes) or piece.nbytes == memoryview(piece.obj).nbytes
 
 
 def grow_pipe(fd: int) -> None:

@@ -1,0 +1,53 @@
+"""What every connection of a pool is given."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mcp_workbench.core.catalogue import Catalogue
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import Era, Limits, ServerSpec
+from mcp_workbench.downstream.trials import Trial, Trials
+
+log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from mcp_workbench.downstream.connection import Connection
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a server offered when it was last connected."""
+
+    catalogue: Catalogue
+    modern: bool
+
+
+class Surroundings(msgspec.Struct):
+    """Shared by all connections, and outlives each of them."""
+
+    limits: Limits
+    environ: Mapping[str, str]
+    changed: Callable[["Connection"], None]  # its tools are others than before
+    crowded: Callable[[], bool]  # are there as many calls in all as there may be?
+    eras: dict[object, Era] = {}  # what was found out about each target
+    trials: Trials = msgspec.field(default_factory=Trials)
+    known: dict[ServerAddress, Known] = {}
+
+    # One line in the log for each change of a server's state.
+
+    def judge(self, spec: ServerSpec, reason: str, lived: float, answered: int) -> Trial:
+        """A server has ended by itself: when may it be tried again?"""
+        trial = self.trials.ended(spec, lived, answered if lived else 0)
+        if change := trial.change(reason):
+            log.warning("%s: %s", spec.address, change)
+        return trial
+
+    def welcome(self, spec: ServerSpec) -> None:
+        """A server takes calls."""
+        if self.trials.of(spec).is_open:
+            log.warning("%s: it is back", spec.address)
+
+    def __repr__(self) -> str:
+        return "Surroundings()"  # the environment holds secrets

@@ -1,0 +1,60 @@
+"""The tools of one live server: listed, kept, and shown through a filter."""
+
+import time
+
+from mcp_workbench.core.catalogue import Catalogue
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ToolFilter
+from mcp_workbench.downstream.conversation import Conversation, Lost
+from mcp_workbench.downstream.listing import Unlistable, list_tools
+from mcp_workbench.downstream.surroundings import Known, Surroundings
+from mcp_workbench.era.ourselves import OURSELVES
+from mcp_workbench.wire import envelope
+
+
+class Wares:
+    """Until it is listed, a server has the tools that it had when it was last connected."""
+
+    def __init__(self, address: ServerAddress, around: Surroundings) -> None:
+        known = around.known.get(address)
+        self.catalogue = Catalogue() if known is None else known.catalogue
+        self.complaints: tuple[str, ...] = ()
+        self.stale = False  # the server says that they have changed
+        self.listed_at = 0.0
+        self._address = address
+        self._around = around
+        self._filter: ToolFilter | None = None
+        self._visible: dict[str, bytes] = {}
+
+    def visible(self, shown: ToolFilter) -> dict[str, bytes]:
+        """The names of the tools that this filter shows, each with its JSON form."""
+        if self._filter is not shown:
+            self._filter = shown
+            self._visible = {
+                name: envelope.encode(name) for name in self.catalogue.tools if shown.shows(name)
+            }
+        return self._visible
+
+    def fresh(self, seconds: float) -> bool:
+        return not self.stale and time.monotonic() - self.listed_at < seconds
+
+    async def read(self, talk: Conversation, *, modern: bool) -> bool:
+        """Ask the server for all of them. Are they others than hosts were shown?"""
+        self.stale = False  # an announcement from here on asks for yet another reading
+        most = self._around.limits.tools_per_server
+        found, self.complaints = await list_tools(talk, OURSELVES, most, modern=modern)
+        self.listed_at = time.monotonic()
+        shown_before = self._address in self._around.known
+        self._around.known[self._address] = Known(found, modern)
+        if found == self.catalogue:
+            return False
+        self.catalogue, self._filter = found, None
+        return shown_before
+
+    async def read_again(self, talk: Conversation, *, modern: bool) -> bool:
+        """The same; failing to leaves what we have."""
+        try:
+            return await self.read(talk, modern=modern)
+        except (Unlistable, Lost):
+            self.listed_at = time.monotonic()  # not again at once
+            return False

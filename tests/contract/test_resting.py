@@ -1,0 +1,123 @@
+"""Servers that nobody uses, and servers that keep failing: stopped, remembered, brought back."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.makers import alive, config_file, entry, eventually, pids_in, said, texts
+from tests.rawhost import RawHost
+
+IDLE = 0.4  # seconds; short, and every wait for it is bounded elsewhere
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Path:
+    return tmp_path / "pids"
+
+
+def noted(pids: Path, *flags: str, **more: Any) -> dict[str, Any]:
+    return entry(*flags, env={"PIDFILE": str(pids)}, **more)
+
+
+def test_an_unused_server_is_stopped_and_the_next_call_starts_it(
+    tmp_path: Path, pids: Path
+) -> None:
+    servers = {"a": noted(pids, idleTimeout=IDLE), "b": entry()}
+    with RawHost(config_file(tmp_path, servers)) as host:
+        host.initialize()
+        first = said(host.use("a", "stats"))["pid"]
+        other = said(host.use("b", "stats"))["pid"]
+        eventually(lambda: not alive(first), "it is stopped")
+
+        second = said(host.use("a", "stats"))["pid"]
+
+        assert second != first
+        assert said(host.use("b", "stats"))["pid"] == other, "which has no idleTimeout"
+        assert host.stderr == "", "nobody has to know"
+
+
+def test_a_server_with_a_call_under_way_is_used(tmp_path: Path, pids: Path) -> None:
+    with RawHost(config_file(tmp_path, {"a": noted(pids, idleTimeout=IDLE)})) as host:
+        host.initialize()
+        held = host.begin_use("a", "hold", {"key": "x"})
+        eventually(lambda: bool(pids_in(pids)), "it is started")
+        watcher = {"b": noted(tmp_path / "others", idleTimeout=IDLE)}
+        (tmp_path / "beside").mkdir()
+        with RawHost(
+            config_file(tmp_path / "beside", watcher)
+        ) as beside:  # an unused one, for the time
+            beside.initialize()
+            beside.use("b", "stats")
+            [unused] = pids_in(tmp_path / "others")
+            eventually(lambda: not alive(unused), "an unused one is stopped")
+
+        host.begin_use("a", "release", {"key": "x"})
+
+        assert said(host.answer(held)["result"]) == "released x"
+        assert len(pids_in(pids)) == 1
+
+
+def test_a_stopped_server_stays_in_the_list_and_is_not_started_for_it(
+    tmp_path: Path, pids: Path
+) -> None:
+    file = config_file(tmp_path, {"a": noted(pids, idleTimeout=IDLE)}, toolMode="dynamic")
+    with RawHost(file) as host:
+        host.initialize()
+        host.open()
+        listed = host.result("tools/list")
+        [pid] = pids_in(pids)
+        eventually(lambda: not alive(pid), "it is stopped")
+
+        assert host.result("tools/list") == listed
+        assert pids_in(pids) == [pid]
+
+
+def test_a_crashed_server_stays_in_the_list_and_a_change_is_announced_when_it_is_back(
+    tmp_path: Path, pids: Path
+) -> None:
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([{"name": "stats", "inputSchema": {}}]))
+    file = config_file(tmp_path, {"a": noted(pids, f"tools={tools}")}, toolMode="dynamic")
+    with RawHost(file) as host:
+        host.initialize()
+        host.open()
+        before = host.result("tools/list")["tools"]
+        host.others.clear()
+        [pid] = pids_in(pids)
+        tools.write_text(json.dumps([{"name": n, "inputSchema": {}} for n in ("stats", "new")]))
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not alive(pid), "it is dead")
+
+        assert host.result("tools/list")["tools"] == before
+        host.call("dev__a__stats")
+        host.notice("notifications/tools/list_changed")
+
+        after = [tool["name"] for tool in host.result("tools/list")["tools"]]
+        assert after == [*(tool["name"] for tool in before), "dev__a__new"]
+
+
+def test_a_crash_loop_is_slowed_down_and_says_when_it_is_tried_again(
+    tmp_path: Path, pids: Path
+) -> None:
+    with RawHost(config_file(tmp_path, {"a": noted(pids, "exit_start"), "b": entry()})) as host:
+        host.initialize()
+        told: list[str] = []
+        while not told or "next try" not in told[-1]:
+            assert len(told) < 10, told
+            told += texts(host.use("a", "echo"))
+        starts = len(pids_in(pids))
+
+        for _ in range(100):
+            [text] = texts(host.use("a", "echo"))
+            assert f"it failed {starts} times in a row, next try in " in text
+
+        assert len(pids_in(pids)) == starts <= 6
+        assert said(host.use("b", "echo"))["name"] == "echo"
+        opened = host.open()
+        assert "next try in" in opened["unavailable"][0]["reason"]
+        lines = [line for line in host.stderr.splitlines() if "dev/a" in line]
+    assert len(lines) <= 2, "one line for each change of state"
