@@ -9,7 +9,7 @@ SUITE  := .node-conformance
 COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick check format peers conformance bench constraints clean
+.PHONY: help run test test-quick check format peers conformance soak bench constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -69,6 +69,10 @@ peers: $(VENV)/.peers ## real servers from npm and PyPI behind the workbench
 
 conformance: $(VENV)/.dev $(SUITE)/.ready ## the official suite through the workbench, in all pairs of eras
 	$(BIN)/python -m tests.conformance.run $(CONFORMANCE)
+
+soak: $(VENV)/.dev ## the guarantees in long runs, each with its figure; SOAK="kills plateau" for some of them
+	@$(COMPILE)
+	$(BIN)/python -m tests.soak.run $(SOAK)
 
 bench: $(VENV)/.dev ## us beside the limit relay and an SDK gateway, in one run
 	@$(COMPILE)

@@ -1,0 +1,1 @@
+"""Long runs: each module measures one guarantee and prints its figure; `run.py` runs them all."""

@@ -1,0 +1,62 @@
+"""How soon a server hears that its call was taken back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+from tests.soak.bench import entry, workbench
+from tests.soak.figures import Figure
+from tests.soak.hosts import HttpHost, PipeHost, told, use
+
+
+def _on_pipes(count: int) -> list[float]:
+    with workbench({"s": entry("s")}, http=False) as bench:
+        host = PipeHost(bench)
+        host.initialize()
+        host.use("s", "echo", {"nonce": 0})
+        sent: list[float] = []
+        for _ in range(count):
+            id = host.ask("tools/call", use("s", "hold", {}))
+            host.use("s", "echo", {"nonce": 0})
+            sent.append(time.monotonic())
+            host.send({"method": "notifications/cancelled", "params": {"requestId": id}})
+        heard: dict[str, float] = {}
+        while len(heard) < count:
+            heard = json.loads(host.use("s", "seen", {})["content"][0]["text"])["cancelled"]
+    return [then - now for now, then in zip(sent, heard.values(), strict=True)]
+
+
+async def _on_a_port(port: int, count: int) -> list[float]:
+    """A modern host takes a call back by closing its connection."""
+    steady = await HttpHost(port, modern=True).open()
+    await steady.use("s", "echo", {"nonce": 0})
+    sent: list[float] = []
+    for _ in range(count):
+        host = await HttpHost(port, modern=True).open()
+        waiting = asyncio.ensure_future(host.use("s", "hold", {}))
+        await asyncio.sleep(0)
+        await steady.use("s", "echo", {"nonce": 0})
+        await steady.use("s", "echo", {"nonce": 0})  # by now the call is under way
+        sent.append(time.monotonic())
+        await host.close()
+        await asyncio.gather(waiting, return_exceptions=True)
+    heard: dict[str, float] = {}
+    while len(heard) < count:
+        heard = json.loads(told(await steady.use("s", "seen", {})))["cancelled"]
+    await steady.close()
+    return [then - now for now, then in zip(sent, heard.values(), strict=True)]
+
+
+def measure(count: int = 100) -> Figure:
+    pipes = _on_pipes(count)
+    with workbench({"s": entry("s")}) as bench:
+        port = asyncio.run(_on_a_port(bench.port, count))
+    worst = max(*pipes, *port)
+    return Figure(
+        f"cancel to the server, {count} on pipes and {count} by closed connections",
+        "within 100 ms",
+        f"worst {max(pipes) * 1000:.1f} ms on pipes, {max(port) * 1000:.1f} ms on a port",
+        worst < 0.1,
+    )
