@@ -82,10 +82,11 @@ class Offering:
                 await task
         ordered = [(s.address, found[s.address]) for s in specs if s.address in found]
         whole = len(ordered) == len(specs)
+        private = bench.snapshot.private  # the same question of another host has another answer
         return Shelves(
             tuple(Shelf(address, listed.offers) for address, listed in ordered),
             min((listed.ttl for _, listed in ordered), default=ANNOUNCED_TTL) if whole else 0,
-            bool(ordered) and all(listed.public for _, listed in ordered),
+            bool(ordered) and not private and all(listed.public for _, listed in ordered),
         )
 
     def known(self, toolboxes: Iterable[str], kind: Kind) -> list[Shelf]:
