@@ -154,15 +154,15 @@ class Offering:
 
     def want_level(self, holder: object, level: str) -> None:
         """Messages from this level on are wanted; legacy servers that can are told at once."""
-        self._workbench.standing.want_level(holder, level)
+        self._workbench.standing.want_level(holder, level, self.toolboxes)
         for connection in self._workbench.all_live:
             connection.offers.heed_level()
 
     def level_of(self, holder: object) -> str:
         return self._workbench.standing.level_of(holder)
 
-    def somebody_wants_logs(self) -> bool:
-        return bool(self._workbench.standing.level)
+    def somebody_wants_logs(self, toolbox: str) -> bool:
+        return bool(self._workbench.standing.level_at(toolbox))
 
     def forget(self, holder: object) -> None:
         """A host is gone, and with it whatever it alone wanted."""
