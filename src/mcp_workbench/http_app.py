@@ -18,6 +18,7 @@ from mcp_workbench.surface.http_access import Access, is_loopback, names_of
 from mcp_workbench.surface.http_front import HttpFront
 from mcp_workbench.surface.http_principals import Principals
 from mcp_workbench.wire.http_server import HttpServer, listening
+from mcp_workbench.wire.own_memory import close_to_others
 from mcp_workbench.wire.tasks import task_scope
 from mcp_workbench.workbench import Workbench
 
@@ -26,6 +27,7 @@ POLL = 0.02  # seconds between two looks at what is still under way, at the end 
 
 def serve_http(snapshot: Snapshot, host: str, port: int, *, verbose: bool = False) -> int:
     """Serve hosts on a port until a signal ends it; the exit status."""
+    close_to_others()  # before any server is started: its environment is not all that it could read
     wish = port_wish(snapshot, os.environ, loopback=is_loopback(host))
     level = logging.DEBUG if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="mcp-workbench: %(message)s")

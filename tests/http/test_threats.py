@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from mcp_workbench.core.spec import HttpEndpoint, HttpWish, NamedToken, ServerSp
 from tests.http.scenes import Port, port, rpc, use
 from tests.http.test_command import Command, serving, stopped
 from tests.http_servers.badhttp import bad_http
-from tests.makers import config_file, entry, pids_in, snapshot, spec
+from tests.makers import PATIENCE, config_file, entry, pids_in, snapshot, spec
 from tests.rawhost import Message
 
 ROUTES = ["/mcp", "/mcp/dev", "/mcp/nothing", "/healthz", "/readyz", "/", "/metrics", "/mcp/../mcp"]
@@ -314,4 +315,41 @@ def test_no_server_finds_a_token_in_its_environment(tmp_path: Path) -> None:
     assert "PATH" in found
     assert TOKEN not in found
     assert TOKEN[::-1] not in found
-    assert os.environ.get("CI_TOKEN") is None
+
+
+# Root may read everything; without its capabilities it is a user like others, who has none to drop.
+PLAIN = """
+import ctypes, os, sys
+for capability in range(64):
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+READ = "import sys; print(open(f'/proc/{sys.argv[1]}/environ', 'rb').read())"
+SLEEP = "import time; print('ready', flush=True); time.sleep(60)"
+
+
+def plain(*argv: str) -> list[str]:
+    """A command line as a user who is not root runs it."""
+    return [sys.executable, "-c", PLAIN, sys.executable, *argv]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone can do that")
+@pytest.mark.parametrize("served", [True, False])
+def test_no_program_of_the_same_user_reads_our_environment(tmp_path: Path, served: bool) -> None:
+    """A server of ours would be one. That of any other program it can read."""
+    config = config_file(tmp_path, {"fixture": entry()})
+    argv = ("-m", "mcp_workbench", "serve", "--config", str(config), "--http", "0")
+    command = plain(*argv) if served else plain("-c", SLEEP)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={VARIABLE: TOKEN}
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(b"listening" if served else b"ready")
+            read = plain("-c", READ, str(process.pid))
+            seen = subprocess.run(read, capture_output=True, text=True, timeout=PATIENCE)
+        finally:
+            process.kill()
+
+    assert ("Permission denied" in seen.stderr) == served
+    assert (TOKEN in seen.stdout) == (not served)
