@@ -161,6 +161,52 @@ async def test_an_argument_can_not_become_a_header_of_its_own() -> None:
     assert {request.path for request in bad.seen} == {"/modern/ok"}
 
 
+EVIL = "2025-11-25\r\nX-Injected: yes"
+
+
+@pytest.mark.parametrize(
+    ("version", "session", "moved"),
+    [
+        (EVIL, "s", False),
+        ("2025-11-25", "s\tX-Injected: yes\xe4", False),
+        ("2025-11-25", "s", True),
+    ],
+)
+async def test_what_a_server_says_can_not_become_a_header_or_a_line(
+    version: str, session: str, moved: bool
+) -> None:
+    async with bad_http() as bad:
+
+        async def greet(request: Any, out: Any) -> None:
+            if moved and request.path == "/start/evil":
+                place = "/start/a b%0d%0aX-Injected:%20yes"
+                await out.raw(
+                    f"HTTP/1.1 307 X\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode()
+                )
+            elif request.method == "initialize":
+                found: Message = {"protocolVersion": version, "capabilities": {"tools": {}}}
+                body: Message = {"jsonrpc": "2.0", "id": request.body["id"], "result": found}
+                data = json.dumps(body).encode()
+                head = f"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nMcp-Session-Id: {session}\r\n"
+                length = f"Content-Length: {len(data)}\r\n\r\n"
+                await out.raw((head + length).encode("latin-1") + data)
+            else:
+                await bad.good(request, out)
+
+        for path in ("/start/evil", "/start/a%20b%0d%0aX-Injected:%20yes"):
+            bad.acts[path] = greet
+        target = HttpEndpoint(bad.url("/start/evil"))
+        evil = ServerSpec(ServerAddress("dev", "fixture"), target, era="legacy")
+        async with port(snapshot(evil)) as opened:
+            await opened.ask(*opened.modern("tools/call", use("echo")))
+
+        assert bad.seen
+        for request in bad.seen:
+            assert "x-injected" not in request.headers
+            assert request.verb in ("GET", "POST", "DELETE")
+            assert request.path in bad.acts
+
+
 @pytest.mark.parametrize("era", ["session", "modern"])
 async def test_a_redirect_to_another_port_brings_nobody_there(era: str) -> None:
     async with bad_http() as canary, bad_http() as bad:
