@@ -67,17 +67,19 @@ def _say(snapshot: Snapshot, host: str, port: int, wish: HttpWish) -> None:
     boxes = " ".join(f"/mcp/{name}" for name in snapshot.toolboxes)
     line = f"listening on http://{shown}:{port}/mcp   one toolbox: {boxes}   stop with Ctrl-C\n"
     if wish.tokens:
-        line += f"tokens: {', '.join(_told(one) for one in wish.tokens)}\n"
+        line += f"tokens: {', '.join(_told(one, snapshot) for one in wish.tokens)}\n"
     elif not wish.token:
         line += "no token is set: every process of this machine may call (http.token ends that)\n"
     sys.stderr.write(line)
     sys.stderr.flush()
 
 
-def _told(token: NamedToken) -> str:
-    """A token's name and what it opens."""
-    boxes = "all toolboxes" if token.toolboxes is None else " ".join(token.toolboxes) or "nothing"
-    return f"{token.name} ({boxes})"
+def _told(token: NamedToken, snapshot: Snapshot) -> str:
+    """A token's name and what it opens here: --toolbox may leave less of it."""
+    if token.toolboxes is None:
+        return f"{token.name} (all toolboxes)"
+    boxes = [name for name in token.toolboxes if name in snapshot.toolboxes]
+    return f"{token.name} ({' '.join(boxes) or 'nothing'})"
 
 
 async def _drain(front: HttpFront, server: HttpServer, end: Ending) -> None:

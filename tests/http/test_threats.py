@@ -20,7 +20,7 @@ from mcp_workbench.core.spec import HttpEndpoint, HttpWish, NamedToken, ServerSp
 from tests.http.scenes import Port, port, rpc, use
 from tests.http.test_command import Command, serving, stopped
 from tests.http_servers.badhttp import bad_http
-from tests.makers import PATIENCE, config_file, entry, pids_in, snapshot, spec
+from tests.makers import PATIENCE, config_file, entry, pids_in, snapshot, spec, written
 from tests.rawhost import Message
 
 ROUTES = ["/mcp", "/mcp/dev", "/mcp/nothing", "/healthz", "/readyz", "/", "/metrics", "/mcp/../mcp"]
@@ -344,6 +344,23 @@ def test_no_token_and_no_secret_of_a_server_is_written_anywhere(tmp_path: Path) 
     for secret in secrets.values():
         for form in forms(secret):
             assert form not in command.line + command.remark + out + err
+
+
+def test_what_a_token_opens_is_told_as_far_as_it_is_served(tmp_path: Path) -> None:
+    tokens = {
+        "a": {"token": "${A}", "toolboxes": ["dev", "ops"]},
+        "b": {"token": "${B}", "toolboxes": ["ops"]},
+    }
+    boxes = {name: {"mcpServers": {"fixture": entry()}} for name in ("dev", "ops")}
+    config = written(tmp_path, {"toolboxes": boxes, "http": {"tokens": tokens}})
+    with serving(config, "0", {"A": TOKEN, "B": TOKEN[::-1]}, "--toolbox", "dev") as command:
+        told = command.remark
+        right = {"authorization": f"Bearer {TOKEN[::-1]}"}
+        params: Message = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        _, _, answer = command.post(rpc("initialize", params, 1), **right)
+
+    assert told == "tokens: a (dev), b (nothing)\n"
+    assert "- dev" not in answer["result"]["instructions"]
 
 
 def test_no_server_finds_a_token_in_its_environment(tmp_path: Path) -> None:
