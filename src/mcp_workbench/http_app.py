@@ -13,10 +13,12 @@ from contextlib import asynccontextmanager
 
 from mcp_workbench.app import DRAIN, Ending, run
 from mcp_workbench.config.port import port_wish
-from mcp_workbench.core.spec import HttpWish, Snapshot
+from mcp_workbench.core.spec import HttpWish, NamedToken, Snapshot
 from mcp_workbench.surface.http_access import Access, is_loopback, names_of
 from mcp_workbench.surface.http_front import HttpFront
+from mcp_workbench.surface.http_principals import Principals
 from mcp_workbench.wire.http_server import HttpServer, listening
+from mcp_workbench.wire.own_memory import close_to_others
 from mcp_workbench.wire.tasks import task_scope
 from mcp_workbench.workbench import Workbench
 
@@ -25,6 +27,7 @@ POLL = 0.02  # seconds between two looks at what is still under way, at the end 
 
 def serve_http(snapshot: Snapshot, host: str, port: int, *, verbose: bool = False) -> int:
     """Serve hosts on a port until a signal ends it; the exit status."""
+    close_to_others()  # before any server is started: its environment is not all that it could read
     wish = port_wish(snapshot, os.environ, loopback=is_loopback(host))
     level = logging.DEBUG if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="mcp-workbench: %(message)s")
@@ -51,7 +54,8 @@ async def open_port(
         front = HttpFront(workbench, requests)
         async with listening(front, host, port, snapshot.limits.message_bytes) as server:
             names = names_of(host, server.port, wish.allowed_hosts)
-            front.access = Access(names, wish.allowed_origins, wish.token)
+            principals = Principals(wish.token, wish.tokens)
+            front.access = Access(names, wish.allowed_origins, principals)
             try:
                 yield front, server
             finally:
@@ -62,10 +66,20 @@ def _say(snapshot: Snapshot, host: str, port: int, wish: HttpWish) -> None:
     shown = f"[{host}]" if ":" in host else host
     boxes = " ".join(f"/mcp/{name}" for name in snapshot.toolboxes)
     line = f"listening on http://{shown}:{port}/mcp   one toolbox: {boxes}   stop with Ctrl-C\n"
-    if not wish.token:
+    if wish.tokens:
+        line += f"tokens: {', '.join(_told(one, snapshot) for one in wish.tokens)}\n"
+    elif not wish.token:
         line += "no token is set: every process of this machine may call (http.token ends that)\n"
     sys.stderr.write(line)
     sys.stderr.flush()
+
+
+def _told(token: NamedToken, snapshot: Snapshot) -> str:
+    """A token's name and what it opens here: --toolbox may leave less of it."""
+    if token.toolboxes is None:
+        return f"{token.name} (all toolboxes)"
+    boxes = [name for name in token.toolboxes if name in snapshot.toolboxes]
+    return f"{token.name} ({' '.join(boxes) or 'nothing'})"
 
 
 async def _drain(front: HttpFront, server: HttpServer, end: Ending) -> None:

@@ -88,10 +88,11 @@ class Offering:
                 await task
         ordered = [(s.address, found[s.address]) for s in specs if s.address in found]
         whole = len(ordered) == len(specs)
+        private = bench.snapshot.private  # the same question of another host has another answer
         return Shelves(
             tuple(Shelf(address, listed.offers) for address, listed in ordered),
             min((listed.ttl for _, listed in ordered), default=ANNOUNCED_TTL) if whole else 0,
-            bool(ordered) and all(listed.public for _, listed in ordered),
+            bool(ordered) and not private and all(listed.public for _, listed in ordered),
         )
 
     def known(self, toolboxes: Iterable[str], kind: Kind) -> list[Shelf]:
@@ -155,15 +156,15 @@ class Offering:
 
     def want_level(self, holder: object, level: str) -> None:
         """Messages from this level on are wanted; legacy servers that can are told at once."""
-        self._workbench.standing.want_level(holder, level)
+        self._workbench.standing.want_level(holder, level, self.toolboxes)
         for connection in self._workbench.all_live:
             connection.offers.heed_level()
 
     def level_of(self, holder: object) -> str:
         return self._workbench.standing.level_of(holder)
 
-    def somebody_wants_logs(self) -> bool:
-        return bool(self._workbench.standing.level)
+    def somebody_wants_logs(self, toolbox: str) -> bool:
+        return bool(self._workbench.standing.level_at(toolbox))
 
     def forget(self, holder: object) -> None:
         """A host is gone, and with it whatever it alone wanted."""

@@ -61,10 +61,10 @@ class Workbench(Lifetime):
         if self._host is not None:
             self._pool.release(self._host)
 
-    def view(self, toolboxes: tuple[str, ...]) -> "Workbench":
-        """The same workbench, its servers shared, with these toolboxes only."""
+    def view(self, toolboxes: tuple[str, ...], *, private: bool = False) -> "Workbench":
+        """The same workbench, its servers shared, with exactly these toolboxes."""
         narrowed = copy(self)
-        narrowed.snapshot = self.snapshot.narrowed(toolboxes)
+        narrowed.snapshot = self.snapshot.only(toolboxes, private=private)
         return narrowed
 
     def _life(self) -> AbstractAsyncContextManager[None]:

@@ -11,18 +11,18 @@ HERE, THERE = Place(ServerAddress("a", "b")), Place(ServerAddress("a", "c"), 1, 
 
 def test_the_most_verbose_wish_counts_until_its_host_is_gone() -> None:
     standing = Standing()
-    assert standing.level == ""
+    assert standing.level_at("a") == ""
 
-    standing.want_level("x", "error")
-    standing.want_level("y", "debug")
+    standing.want_level("x", "error", ["a"])
+    standing.want_level("y", "debug", ["a", "b"])
 
-    assert (standing.level, standing.level_of("x"), standing.level_of("z")) == (
+    assert (standing.level_at("a"), standing.level_of("x"), standing.level_of("z")) == (
         "debug",
         "error",
         "",
     )
     standing.forget("y")
-    assert standing.level == "error"
+    assert standing.level_at("a") == "error"
 
 
 def test_a_subscription_lasts_until_the_last_holder_has_left() -> None:

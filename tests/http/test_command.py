@@ -60,9 +60,9 @@ class Command:
 
 @contextmanager
 def serving(
-    config: Path, address: str = "0", env: dict[str, str] | None = None
+    config: Path, address: str = "0", env: dict[str, str] | None = None, *more: str
 ) -> Generator[Command]:
-    argv = [*COMMAND, "serve", "--config", str(config), "--http", address]
+    argv = [*COMMAND, "serve", "--config", str(config), "--http", address, *more]
     process = subprocess.Popen(
         argv,
         stderr=subprocess.PIPE,

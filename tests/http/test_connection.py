@@ -1,6 +1,7 @@
 """HTTP/1.1 itself, with a front that only repeats: limits, order, smuggling, leaving."""
 
 import asyncio
+import resource
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -147,6 +148,13 @@ async def test_a_peer_that_pipelines_without_end_is_cut_off() -> None:
         ["Transfer-Encoding: gzip, chunked"],
         ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"],
         ["X: a", " folded: b"],
+        ["Transfer-Encoding:", " chunked"],
+        ["Transfer-Encoding: \x0bchunked"],
+        ["Transfer-Encoding:"],
+        ["Content-Length:"],
+        ["Content-Length: 5, 5"],
+        ["Content-Length: 0", "Transfer-Encoding: chunked"],
+        ["X: a\nContent-Length: 5"],
         ["X: a\x00b"],
         ["X: a\rContent-Length: 5"],
         ["X y: a"],
@@ -160,6 +168,55 @@ async def test_a_length_that_can_be_read_in_two_ways_is_refused(lines: list[str]
         peer.send(head.encode("latin-1") + b"0\r\n\r\n" + post("/smuggled"))
 
         assert (await peer.answer()).status in (400, 413, 501)
+        assert await peer.ended()
+        assert opened.front.handled == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"POST /a HTTP/1.1\nHost: x\nContent-Length: 1\n\na",
+        b"POST /a HTTP/1.1\r\nHost: x\r\n\n",
+        b"POST /a HTTP/1.1\r\n Host: x\r\n\r\n",
+        b"POST /a b HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST\t/a\tHTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /a HTTP/1.10\r\nHost: x\r\n\r\n",
+        b"POST /a http/1.1\r\nHost: x\r\n\r\n",
+        b"GET /a\r\n\r\n",
+        b"POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+async def test_a_head_that_can_be_read_in_two_ways_is_refused(data: bytes) -> None:
+    async with echo() as opened:
+        peer = await opened.connect()
+        peer.send(data + post("/smuggled"))
+
+        assert (await peer.answer()).status in (400, 505)
+        assert await peer.ended()
+        assert opened.front.handled == []
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        b"1\na\r\n0\r\n\r\n",
+        b"1\r\na\n0\r\n\r\n",
+        b"1;x\ny\r\na\r\n0\r\n\r\n",
+        b"-1\r\na\r\n0\r\n\r\n",
+        b"0x1\r\na\r\n0\r\n\r\n",
+        b"1 \r\na\r\n0\r\n\r\n",
+        b"10000000000000001\r\na\r\n0\r\n\r\n",
+        b"1\r\nab\r\n0\r\n\r\n",
+        b"\r\n0\r\n\r\n",
+    ],
+)
+async def test_chunks_that_can_be_read_in_two_ways_are_refused(chunks: bytes) -> None:
+    async with echo() as opened:
+        peer = await opened.connect()
+        head = b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        peer.send(head + chunks + post("/smuggled"))
+
+        assert (await peer.answer()).status == 400
         assert await peer.ended()
         assert opened.front.handled == []
 
@@ -210,11 +267,48 @@ async def test_who_is_refused_without_a_body_may_go_on() -> None:
     [
         "X: " + "y" * (http_connection.HEAD_BYTES + 1),
         "\r\n".join(f"X{n}: y" for n in range(http_connection.HEAD_LINES + 1)),
+        "\r\n".join("X: y" for _ in range(http_connection.HEAD_LINES + 1)),
     ],
 )
 async def test_a_head_that_is_too_large_is_refused(head: str) -> None:
     async with echo() as opened:
         assert (await opened.ask(post("/a", b"", head)))[0] == 431
+        assert opened.front.handled == []
+
+
+async def test_a_target_that_is_too_long_is_refused() -> None:
+    async with echo() as opened:
+        assert (await opened.ask(post("/" + "a" * http_connection.HEAD_BYTES)))[0] == 431
+        assert opened.front.handled == []
+
+
+async def test_a_head_that_comes_byte_by_byte_has_no_more_time_than_another() -> None:
+    async with echo() as opened:
+        await opened.connect()
+        await until(lambda: bool(opened.server.connections))
+        (connection,) = opened.server.connections
+        start = opened.server.now
+        connection.data_received(b"POST /a HTTP/1.1\r\nX: ")
+        for late in range(int(http_connection.HEAD_TIME)):
+            opened.server.now = start + late
+            connection.data_received(b"y")
+            connection.tick(opened.server.now)
+        assert opened.server.connections
+        connection.tick(start + http_connection.HEAD_TIME + 2)
+        await until(lambda: not opened.server.connections)
+
+
+async def test_a_body_that_stops_coming_is_given_up() -> None:
+    async with echo() as opened:
+        peer = await opened.connect()
+        peer.send(post("/a", b"x" * 100, "Expect: 100-continue")[:-50])
+        assert (await peer.head())[0] == 100  # its body is awaited now
+        (connection,) = opened.server.connections
+        now = opened.server.now
+        connection.tick(now + http_connection.BODY_TIME - 1)
+        assert opened.server.connections
+        connection.tick(now + http_connection.BODY_TIME + 3)
+        await until(lambda: not opened.server.connections)
         assert opened.front.handled == []
 
 
@@ -377,9 +471,10 @@ async def test_a_fault_of_ours_costs_one_request(caplog: pytest.LogCaptureFixtur
         assert "ValueError" in caplog.text
 
 
-async def test_the_port_takes_a_bounded_number_of_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "CONNECTIONS", 2)
+async def test_the_port_takes_a_bounded_number_of_peers() -> None:
     async with echo() as opened:
+        assert 0 < opened.server.most <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        opened.server.most = 2
         peers = [await opened.connect() for _ in range(3)]
         assert (await peers[2].answer()).status == 503
         peers[0].send(post("/a"))

@@ -7,6 +7,8 @@ import pytest
 
 from mcp_workbench.core.spec import HttpWish
 from mcp_workbench.surface import http_session, http_sessions
+from mcp_workbench.surface.http_access import Access
+from mcp_workbench.surface.http_principals import Principals
 from tests.http.scenes import Answer, Session, events_of, port, rpc, use
 from tests.makers import snapshot, spec, until
 
@@ -48,7 +50,7 @@ async def test_a_session_belongs_to_its_endpoint_and_to_who_opened_it() -> None:
     tokens = ("one" * 12, "two" * 12)
     async with port(wish=HttpWish(tokens[0])) as opened:
         session = await opened.open(authorization=f"Bearer {tokens[0]}")
-        opened.front.access = type(opened.front.access)(frozenset({opened.name}), token=tokens[1])
+        opened.front.access = Access(frozenset({opened.name}), principals=Principals(tokens[1]))
         session.headers["authorization"] = f"Bearer {tokens[1]}"
         assert (await session.post(session.ask("ping"))).status == 404
 

@@ -165,6 +165,16 @@ def test_a_url_is_read(url: str, origin: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "reference",
+    ["http://a.test/x", "http://a.test:443/x", "https://a.test:444/x", "https://b.test/x"],
+)
+def test_what_began_encrypted_leads_to_no_plain_or_other_port(reference: str) -> None:
+    here = read_address("https://a.test/mcp")
+
+    assert not here.joined(reference).same_origin(here)
+
+
+@pytest.mark.parametrize(
     ("reference", "same"),
     [
         ("/x", True),

@@ -12,11 +12,12 @@ from mcp.client.client import Client
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Scope, ServerSpec, Snapshot, StdioCommand
-from mcp_workbench.downstream.leases import MOST
+from mcp_workbench.downstream.leases import MOST, MOST_OF_ONE
 from tests.http.scenes import Port, port
-from tests.makers import PATIENCE, snapshot
+from tests.http.scenes import use as use_fixture
+from tests.makers import PATIENCE, alive, pids_in, snapshot, spec, until
 from tests.questions.test_pairs import HOSTS, Person, use
-from tests.rawhost import META
+from tests.rawhost import META, Message
 
 ASKER = str(Path(__file__).parents[1] / "fixtures" / "asker.py")
 CAN: dict[str, Any] = {META + "clientCapabilities": {"elicitation": {}}}
@@ -102,3 +103,35 @@ async def test_a_modern_host_that_never_comes_back_leaves_its_place_to_others() 
         last = (await opened.ask_modern("tools/call", back)).result
 
     assert "Ada" in last["content"][0]["text"]
+
+
+async def test_ever_new_declarations_start_no_ever_new_servers(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    own = spec("fixture", env={"PIDFILE": str(pids)}, scope="session")
+    async with port(snapshot(own)) as opened:
+        for number in range(MOST_OF_ONE + 6):
+            can: Message = {META + "clientCapabilities": {"elicitation": {f"x{number}": {}}}}
+            answer = await opened.ask_modern("tools/call", {**use_fixture("stats"), "_meta": can})
+            assert answer.said["pid"] == pids_in(pids)[-1]
+            await until(lambda: sum(map(alive, pids_in(pids))) <= MOST_OF_ONE)
+
+    assert len(pids_in(pids)) == MOST_OF_ONE + 6  # each was served
+
+
+async def test_servers_that_are_busy_are_left_to_whoever_uses_them(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    own = spec("fixture", env={"PIDFILE": str(pids)}, scope="session")
+    async with port(snapshot(own)) as opened:
+
+        def params(number: int, tool: str) -> Message:
+            can: Message = {META + "clientCapabilities": {"elicitation": {f"x{number}": {}}}}
+            return {**use_fixture(tool), "_meta": can}
+
+        for number in range(MOST_OF_ONE):
+            peer = await opened.connect()
+            peer.send(opened.request(*opened.modern("tools/call", params(number, "hang"))))
+            await until(lambda number=number: len(pids_in(pids)) == number + 1)
+        told = await opened.ask_modern("tools/call", params(MOST_OF_ONE, "stats"))
+
+        assert "the server is busy" in told.result["content"][0]["text"]
+        assert sum(map(alive, pids_in(pids))) == len(pids_in(pids)) == MOST_OF_ONE

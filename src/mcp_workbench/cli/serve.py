@@ -47,8 +47,9 @@ def serve(
     It ends when its input ends. Without a configuration it serves the demo toolbox.
 
     With --http it serves any number of hosts on a port of this machine until Ctrl-C. Another
-    address than this machine's own needs a token (MCP_WORKBENCH_HTTP_TOKEN, or http.token in the
-    configuration) and the host names under which it is reached (http.allowedHosts).
+    address than this machine's own needs a token (MCP_WORKBENCH_HTTP_TOKEN, or http.token or
+    http.tokens in the configuration) and the host names under which it is reached
+    (http.allowedHosts).
     """
     snapshot = settings.snapshot().narrowed(toolboxes)
     if settings.verbose and snapshot.warnings:

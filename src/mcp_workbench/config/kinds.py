@@ -135,6 +135,18 @@ def object_of(schema: dict[str, Any]) -> Kind:
     return _plain("an object", schema, lambda value: isinstance(value, dict))
 
 
+def filled_object_of(schema: dict[str, Any]) -> Kind:
+    """The same with something in it."""
+
+    def wrong(value: Any) -> Wrong:
+        if not isinstance(value, dict):
+            yield (), f"must be an object, not {kind_of(value)}"
+        elif not value:
+            yield (), "must not be empty"
+
+    return Kind("an object", {**schema, "minProperties": 1}, wrong)
+
+
 TEXT = Kind("a string", {"type": "string"}, _text_problem)
 FILLED = Kind("a string", {"type": "string", "minLength": 1}, _filled_problem)
 URL = Kind(

@@ -16,6 +16,7 @@ from mcp_workbench.config.kinds import (
     URL,
     VARIABLE,
     Kind,
+    filled_object_of,
     object_of,
     one_of,
     pairs,
@@ -151,8 +152,11 @@ LIMITS = {
     "openWait": Key(SECONDS, "Seconds that `open_toolbox` waits for a slow server.", OPEN_WAIT),
 }
 HTTP = {
-    "token": Key(
-        FILLED, "The bearer token that every request must bring.", example="${WORKBENCH_TOKEN}"
+    "token": Key(FILLED, "A bearer token that opens every toolbox.", example="${WORKBENCH_TOKEN}"),
+    "tokens": Key(
+        filled_object_of({"$ref": "#/$defs/tokens"}),
+        "Tokens by name, each for the toolboxes that it opens.",
+        example={"laptop": {"token": "${LAPTOP_TOKEN}", "toolboxes": ["dev"]}},
     ),
     "allowedHosts": Key(
         HOSTS, "Names under which the port is reached.", [], ["workbench.example.com"]
@@ -161,7 +165,20 @@ HTTP = {
         ORIGINS, "Web pages that may call it.", [], ["https://inspector.example.com"]
     ),
 }
-TABLES = {"top": TOP, "toolbox": TOOLBOX, "server": SERVER, "limits": LIMITS, "http": HTTP}
+TOKEN = {
+    "token": Key(FILLED, "The bearer token itself.", example="${LAPTOP_TOKEN}"),
+    "toolboxes": Key(
+        TEXTS, "The toolboxes that it opens; all of them without this key.", example=["dev"]
+    ),
+}
+TABLES = {
+    "top": TOP,
+    "toolbox": TOOLBOX,
+    "server": SERVER,
+    "limits": LIMITS,
+    "http": HTTP,
+    "token": TOKEN,
+}
 
 
 def json_schema() -> dict[str, Any]:
@@ -181,6 +198,8 @@ def json_schema() -> dict[str, Any]:
             "server": {**_members(SERVER), "anyOf": list(_server_shapes())},
             "limits": _members(LIMITS),
             "http": _members(HTTP),
+            "tokens": {**named, "additionalProperties": {"$ref": "#/$defs/token"}},
+            "token": {**_members(TOKEN), "required": ["token"]},
         },
     }
 

@@ -10,7 +10,7 @@ from mcp_workbench.config.entry import EntryReader
 from mcp_workbench.config.expand import Path
 from mcp_workbench.config.findings import Finding, Findings, Object
 from mcp_workbench.config.foreign import advice, meant
-from mcp_workbench.config.schema import AMBIGUOUS, HTTP, LIMITS, NAME, TOOLBOX, TOP
+from mcp_workbench.config.schema import AMBIGUOUS, LIMITS, NAME, TOOLBOX, TOP
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import (
     CALLS,
@@ -53,14 +53,19 @@ class _FileReader:
         top = self.findings.members(value, TOP, ())
         self.dynamic = top.get("toolMode") == "dynamic"
         limits = self.findings.members(top.get("limits", {}), LIMITS, ("limits",))
-        http = self.findings.members(top.get("http", {}), HTTP, ("http",))
+        boxes = self.toolboxes(value, top)
         return Snapshot(
-            self.toolboxes(value, top),
+            boxes,
             top.get("toolMode", "proxy"),
             _limits(limits),
-            http=_http(http),
+            http=self.http(top["http"], list(boxes)) if "http" in top else HttpWish(),
             naming=self.naming(top),
         )
+
+    def http(self, value: Object, boxes: list[str]) -> HttpWish:
+        from mcp_workbench.config.tokens import TokenReader  # most files have no port in them
+
+        return TokenReader(self.findings, self.entries.environ, boxes).http(value)
 
     def naming(self, top: Object) -> Naming:
         bare = top.get("naming") == "bare"
@@ -141,12 +146,4 @@ def _limits(right: Object) -> Limits:
         float(right.get("openWait", OPEN_WAIT)),
         int(right.get("calls", CALLS)),
         int(right.get("toolsPerServer", TOOLS_PER_SERVER)),
-    )
-
-
-def _http(right: Object) -> HttpWish:
-    return HttpWish(
-        right.get("token", ""),
-        tuple(right.get("allowedHosts", ())),
-        tuple(right.get("allowedOrigins", ())),
     )

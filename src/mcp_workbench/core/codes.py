@@ -66,7 +66,7 @@ CODES = {
     ),
     "WB-CONF-013": Explanation(
         "A name has characters that are not allowed",
-        "Names of toolboxes and servers are made of A-Z, a-z, 0-9, hyphens and underscores.",
+        "Names of toolboxes, servers and tokens are made of A-Z, a-z, 0-9, hyphens and underscores.",
         "Rename it. Tool names are free: they belong to the servers.",
     ),
     "WB-CONF-014": Explanation(
@@ -109,7 +109,8 @@ CODES = {
     "WB-CONF-021": Explanation(
         "A variable is not set",
         "The entry asks for ${NAME}, which is not in the environment and has no default. This one "
-        "server is unavailable until it is; the others work.",
+        "server is unavailable until it is; the others work. A token of 'http' without its variable "
+        "keeps `serve --http` from starting.",
         "Set the variable where this program is started, or write ${NAME:-} for an empty default. "
         "Hosts started from a desktop often don't see the variables of your shell.",
     ),
@@ -154,8 +155,32 @@ CODES = {
     ),
     "WB-CONF-031": Explanation(
         "The token for the port can't be used",
-        "It is empty, or has a character that an HTTP header can't carry.",
+        "It is empty, has a character that an HTTP header can't carry, or is so short that other "
+        "machines could guess it.",
         "Use 32 or more random letters and digits.",
+    ),
+    "WB-CONF-040": Explanation(
+        "A named token has no token",
+        "Each entry of http.tokens has a name of your choice, and under 'token' the variable that "
+        "holds the bearer token itself.",
+        'Write {"token": "${NAME}"}, and set the variable where this program is started.',
+    ),
+    "WB-CONF-041": Explanation(
+        "A token names a toolbox that is not there",
+        "A token opens the toolboxes that it lists, by their names in this file. One that does not "
+        "exist opens nothing, so it is probably misspelled.",
+        "Correct the name, or take it off the list.",
+    ),
+    "WB-CONF-042": Explanation(
+        "Two tokens are the same",
+        "Who asks is known by the token that comes with the request. Two names with one token could "
+        "not be told apart, nor could one of them be revoked.",
+        "Give each name a token of its own. Two names may open the same toolboxes.",
+    ),
+    "WB-CONF-043": Explanation(
+        "A token stands in the file",
+        "A warning: whoever can read the configuration, or a copy of it, can come in.",
+        "Write ${NAME} in its place, and set the variable where this program is started.",
     ),
     "WB-CLI-001": Explanation(
         "The command line is not understood",

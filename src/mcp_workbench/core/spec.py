@@ -124,12 +124,24 @@ class Limits(msgspec.Struct, frozen=True):
     tools_per_server: int = TOOLS_PER_SERVER
 
 
-class HttpWish(msgspec.Struct, frozen=True):
-    """How hosts may come over HTTP. The token is as written: `${VAR}` is not yet replaced."""
+class NamedToken(msgspec.Struct, frozen=True):
+    """A host's way in; who comes with it is known by its name."""
 
-    token: str = ""
+    name: str
+    token: str
+    toolboxes: tuple[str, ...] | None = None  # that it opens; None is all of them
+
+    def __repr__(self) -> str:
+        return f"NamedToken({self.name!r})"  # the token is a secret
+
+
+class HttpWish(msgspec.Struct, frozen=True):
+    """How hosts may come over HTTP. Tokens are as written: `${VAR}` is not yet replaced."""
+
+    token: str = ""  # without a name: it opens everything
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
+    tokens: tuple[NamedToken, ...] = ()
 
     def __repr__(self) -> str:
         return "HttpWish()"  # the token is a secret
@@ -145,6 +157,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     warnings: tuple[Problem, ...] = ()
     naming: Naming = "full"
     http: HttpWish = HttpWish()
+    private: bool = False  # other hosts are shown other toolboxes: no cache may mix them up
 
     def toolbox(self, name: str) -> ToolboxSpec:
         spec = self.toolboxes.get(name)
@@ -156,4 +169,9 @@ class Snapshot(msgspec.Struct, frozen=True):
         """The same configuration with these toolboxes only; none named means all of them."""
         if not names:
             return self
-        return msgspec.structs.replace(self, toolboxes={name: self.toolbox(name) for name in names})
+        return self.only(names)
+
+    def only(self, names: tuple[str, ...], *, private: bool = False) -> "Snapshot":
+        """The same configuration with exactly these toolboxes, be it none."""
+        boxes = {name: self.toolbox(name) for name in names}
+        return msgspec.structs.replace(self, toolboxes=boxes, private=private)

@@ -20,6 +20,11 @@ class Host(Protocol):
         ...
 
     @property
+    def owner(self) -> Hashable:
+        """Who is behind it; hosts of one owner may have different keys."""
+        ...
+
+    @property
     def takes_turns(self) -> bool:
         """Does it come with one request and go, so that others may have its connections after it?"""
         ...

@@ -74,9 +74,8 @@ class Road:
     def _fix(self) -> None:
         shared = self._entry
         legacy = self._revision in LEGACY
-        if (not legacy and self._revision) or (
-            legacy and LEGACY.index(self._revision) >= VERSION_HEADER_SINCE
-        ):
+        # A server's word for it may be anything: only what we know becomes a header.
+        if self.modern or (legacy and LEGACY.index(self._revision) >= VERSION_HEADER_SINCE):
             shared += b"MCP-Protocol-Version: %b\r\n" % self._revision.encode()
         if self._session:
             shared += b"Mcp-Session-Id: %b\r\n" % self._session.encode("latin-1", "replace")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import count
 
 from mcp_workbench.core.errors import ServerUnavailable
@@ -14,6 +14,7 @@ from mcp_workbench.downstream.hosts import Host
 Key = ServerAddress | tuple[ServerAddress, int]  # shared, or of one host
 
 MOST = 4  # connections to one server for those who take turns
+MOST_OF_ONE = 4 * MOST  # of one principal, however differently its hosts declare themselves
 
 
 class Leases:
@@ -21,7 +22,8 @@ class Leases:
 
     def __init__(self, live: dict[Key, Connection]) -> None:
         self._live = live
-        self._groups: dict[tuple[ServerAddress, Hashable], list[Key]] = {}
+        # By server and principal; those that declare the same are together.
+        self._groups: dict[tuple[ServerAddress, Hashable], dict[Hashable, list[Key]]] = {}
         self._numbers = count(1)
 
     def key(self, spec: ServerSpec, host: Host) -> Key:
@@ -41,15 +43,19 @@ class Leases:
         host.leases.clear()
 
     def _free(self, spec: ServerSpec, host: Host) -> Key:
-        group = self._groups.setdefault((spec.address, host.key), [])
-        group[:] = [key for key in group if key in self._live and not self._live[key].over]
+        groups = self._groups.setdefault((spec.address, host.owner), {})
+        for declared, keys in tuple(groups.items()):
+            keys[:] = [key for key in keys if key in self._live and not self._live[key].over]
+            if not keys:
+                del groups[declared]
+        group = groups.get(host.key, [])
         unleased = [key for key in group if self._live[key].lessee is None]
         for key in unleased:
             if self._live[key].idle:
                 return key
-        if len(group) < MOST:
-            group.append((spec.address, -next(self._numbers)))
-            return group[-1]
+        if len(group) < MOST and self._has_place(groups.values()):
+            groups.setdefault(host.key, []).append((spec.address, -next(self._numbers)))
+            return groups[host.key][-1]
         for key in unleased:
             if _make_room(self._live[key]):
                 return key
@@ -57,6 +63,16 @@ class Leases:
         where = f"[{spec.address}]"
         raise ServerUnavailable("overloaded", f"{where} Error: {why}", reason=why)
 
+    def _has_place(self, groups: Iterable[list[Key]]) -> bool:
+        """Is there room for one more? Whoever declares ever new things starts no ever new servers."""
+        keys = [key for group in groups for key in group]
+        if len(keys) < MOST_OF_ONE:
+            return True
+        for key in keys:
+            if self._live[key].lessee is None and self._live[key].idle:
+                self._live.pop(key).stop()
+                return True
+        return False
 
 def _make_room(connection: Connection) -> bool:
     """Have the call that waits longest give way, if nobody waits for it."""

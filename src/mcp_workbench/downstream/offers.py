@@ -172,7 +172,7 @@ class Offers:
 
     def heed_level(self) -> None:
         """Tell a legacy server the most verbose level that any host wants."""
-        level = self._standing.level
+        level = self._standing.level_at(self.place.address.toolbox)
         if level and level != self._level and self.declared.logging and not self.modern:
             self._level = level
             self._tell("logging/setLevel", {"level": level})

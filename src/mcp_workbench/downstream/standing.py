@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 
 import msgspec
 
@@ -32,7 +32,7 @@ class Standing:
     """Log levels and subscriptions, by whoever wants them."""
 
     def __init__(self) -> None:
-        self._levels: dict[object, str] = {}
+        self._levels: dict[object, tuple[str, frozenset[str]]] = {}  # and for which toolboxes
         self._subscriptions: dict[Place, dict[str, set[object]]] = {}
         self._hearers: dict[object, tuple[Hashable, Callable[[Heard], None]]] = {}
 
@@ -49,16 +49,16 @@ class Standing:
 
     # Logging
 
-    @property
-    def level(self) -> str:
-        """The most verbose wish of all; empty while nobody has one."""
-        return most_verbose(list(self._levels.values()))
+    def level_at(self, toolbox: str) -> str:
+        """The most verbose wish of those who may use this toolbox; empty while nobody has one."""
+        wishes = [level for level, boxes in self._levels.values() if toolbox in boxes]
+        return most_verbose(wishes)
 
-    def want_level(self, holder: object, level: str) -> None:
-        self._levels[holder] = level
+    def want_level(self, holder: object, level: str, toolboxes: Iterable[str]) -> None:
+        self._levels[holder] = (level, frozenset(toolboxes))
 
     def level_of(self, holder: object) -> str:
-        return self._levels.get(holder, "")
+        return self._levels[holder][0] if holder in self._levels else ""
 
     # Resources
 

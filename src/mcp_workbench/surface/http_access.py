@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import sha256
-from hmac import compare_digest
 
 from mcp_workbench.surface import http_refusals
+from mcp_workbench.surface.http_principals import ANONYMOUS, Principal, Principals
 from mcp_workbench.wire.http_message import Reply, Request
 
-ANONYMOUS = "anonymous"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HTTP_PORT = 80  # left out of `Host`
 REMEMBERED = 64  # different values of a header whose meaning is kept
@@ -19,15 +17,20 @@ _EVENTS = (b"text/event-stream", b"text/*", b"*/*")
 
 
 class Access:
-    """The rules of one port: exact lists, and a token or none."""
+    """The rules of one port: exact lists, and tokens or none."""
 
-    def __init__(self, hosts: frozenset[str], origins: Iterable[str] = (), token: str = "") -> None:
+    def __init__(
+        self,
+        hosts: frozenset[str],
+        origins: Iterable[str] = (),
+        principals: Principals | None = None,
+    ) -> None:
         self._hosts = frozenset(host.lower().encode() for host in hosts)
         self._origins = frozenset(origin.lower().encode() for origin in origins)
         own = {b"http://" + host for host in self._hosts if _is_loopback(host)}
         self._own_origins = frozenset(own)  # a page of ours would be of these
-        self._digest = sha256(token.encode()).digest() if token else b""
-        self._principal = sha256(b"principal " + self._digest).hexdigest()[:16]
+        self._principals = principals or None
+        self.differ = principals is not None and principals.differ
         self._takes_both: dict[bytes, bool] = {}
 
     def foreign(self, request: Request) -> Reply | None:
@@ -47,13 +50,12 @@ class Access:
             return None
         return None if origin in self._own_origins else http_refusals.WRONG_ORIGIN
 
-    def principal(self, request: Request) -> str | Reply:
+    def principal(self, request: Request) -> Principal | Reply:
         """Who asks, or what an unknown one is told."""
-        if not self._digest:
+        if self._principals is None:
             return ANONYMOUS
-        scheme, _, token = request.headers.get(b"authorization", b"").partition(b" ")
-        right = compare_digest(sha256(token.strip()).digest(), self._digest)
-        return self._principal if right and scheme.lower() == b"bearer" else http_refusals.NO_TOKEN
+        found = self._principals.bearer(request.headers.get(b"authorization", b""))
+        return http_refusals.NO_TOKEN if found is None else found
 
     def unreadable(self, request: Request) -> Reply | None:
         """A body or an answer that one of the two sides could not read."""

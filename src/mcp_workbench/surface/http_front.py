@@ -11,6 +11,7 @@ from mcp_workbench.surface.asking import Asking
 from mcp_workbench.surface.endpoint import Endpoint
 from mcp_workbench.surface.http_access import Access
 from mcp_workbench.surface.http_modern import VERSION, Exchange, check_modern, status_of
+from mcp_workbench.surface.http_principals import Principal
 from mcp_workbench.surface.http_refusals import CLOSING, NOT_FOUND, refused
 from mcp_workbench.surface.http_session import SILENCE
 from mcp_workbench.surface.http_sessions import Sessions
@@ -35,7 +36,7 @@ class Admitted(msgspec.Struct, frozen=True):
     """A request that was let in: where it goes, whose it is, which era it speaks."""
 
     endpoint: Endpoint
-    principal: str
+    principal: Principal
     modern: bool
 
 
@@ -46,7 +47,7 @@ class HttpFront:
         self._workbench = workbench
         self._scope = scope
         self.access = Access(frozenset())  # nobody, until the port is known
-        self._endpoints: dict[bytes, Endpoint] = {b"/mcp": Endpoint(workbench, scope)}
+        self._endpoints: dict[tuple[str, bytes], Endpoint] = {}  # by principal and path
         self._sessions = Sessions()
         self._exchanges: set[Exchange] = set()
         self._askings: dict[str, Asking] = {}
@@ -72,7 +73,7 @@ class HttpFront:
         principal = self.access.principal(request)
         if isinstance(principal, Reply):
             return principal
-        endpoint = self._endpoints.get(path) or self._found(path)
+        endpoint = self._endpoints.get((principal.name, path)) or self._found(principal, path)
         if endpoint is None:
             return NOT_FOUND
         if (unreadable := self.access.unreadable(request)) is not None:
@@ -94,12 +95,18 @@ class HttpFront:
         allowed = b"POST" if modern else b"POST, GET, DELETE"
         return refused(405, "method not allowed", headers=b"Allow: %b\r\n" % allowed)
 
-    def _found(self, path: bytes) -> Endpoint | None:
-        name = path.removeprefix(b"/mcp/").decode("latin-1")
-        if name not in self._workbench.snapshot.toolboxes:
-            return None
-        view = self._workbench.view((name,))
-        return self._endpoints.setdefault(path, Endpoint(view, self._scope, (name,)))
+    def _found(self, principal: Principal, path: bytes) -> Endpoint | None:
+        """What this principal has at a path; a toolbox that it may not use is none."""
+        shown = tuple(filter(principal.sees, self._workbench.snapshot.toolboxes))
+        opened: tuple[str, ...] = ()
+        if path != b"/mcp":
+            name = path.removeprefix(b"/mcp/").decode("latin-1")
+            if name not in shown:
+                return None
+            shown = opened = (name,)
+        view = self._workbench.view(shown, private=self.access.differ)
+        endpoint = Endpoint(view, self._scope, opened)
+        return self._endpoints.setdefault((principal.name, path), endpoint)
 
     # Answers
 
@@ -134,7 +141,7 @@ class HttpFront:
 
     def _exchange(self, admitted: Admitted, message: Envelope, response: Response) -> None:
         exchange = Exchange(response, bytes(message.id), self._now)
-        session = admitted.endpoint.exchange(exchange, self._asking(admitted.principal))
+        session = admitted.endpoint.exchange(exchange, self._asking(admitted.principal.name))
         session.era.revision = MODERN
 
         def close() -> None:

@@ -8,6 +8,7 @@ from mcp_workbench.era.revision import BATCHES, HEADER_MISMATCH, VERSION_KEY
 from mcp_workbench.surface.endpoint import Endpoint
 from mcp_workbench.surface.greeting import is_stamped
 from mcp_workbench.surface.http_modern import VERSION
+from mcp_workbench.surface.http_principals import Principal
 from mcp_workbench.surface.http_refusals import TOO_MANY, refused
 from mcp_workbench.surface.http_session import LegacySession
 from mcp_workbench.surface.reading import Refusal, read_meta, read_params
@@ -40,7 +41,7 @@ class Sessions:
         return any(session.busy for session in self._sessions.values())
 
     def handle(
-        self, request: Request, response: Response, endpoint: Endpoint, principal: str
+        self, request: Request, response: Response, endpoint: Endpoint, principal: Principal
     ) -> None:
         """Answer a request of a legacy host, whose head has been judged."""
         if request.method == b"POST":
@@ -59,7 +60,7 @@ class Sessions:
             response.plain(refused(400, "Last-Event-ID is none of ours"))
 
     def _post(
-        self, request: Request, response: Response, endpoint: Endpoint, principal: str
+        self, request: Request, response: Response, endpoint: Endpoint, principal: Principal
     ) -> None:
         body = request.body
         batch = envelope.is_batch(body)
@@ -87,22 +88,37 @@ class Sessions:
             session.post(response, messages, ids, batch=batch)
 
     def _initialize(
-        self, message: Envelope, response: Response, endpoint: Endpoint, principal: str
+        self, message: Envelope, response: Response, endpoint: Endpoint, principal: Principal
     ) -> None:
-        if len(self._sessions) >= SESSIONS:
+        if self._full(principal):
             response.plain(TOO_MANY)
             return
-        session = LegacySession(token_urlsafe(24), principal, endpoint, self.now)
+        session = LegacySession(token_urlsafe(24), principal.name, endpoint, self.now)
         session.post(response, [message], [bytes(message.id)])
         if session.revision:
             self._sessions[session.id] = session
         else:
             session.close()
 
-    def _known(self, request: Request, endpoint: Endpoint, principal: str) -> LegacySession | None:
+    def _full(self, principal: Principal) -> bool:
+        """Is there no room, or has this principal its share already?"""
+        if len(self._sessions) >= SESSIONS:
+            return True
+        if principal.among == 1:
+            return False
+        own = sum(session.principal == principal.name for session in self._sessions.values())
+        return own >= max(1, SESSIONS // principal.among)
+
+    def _known(
+        self, request: Request, endpoint: Endpoint, principal: Principal
+    ) -> LegacySession | None:
         """The session that the request names; somebody else's is none."""
         session = self._sessions.get(request.headers.get(SESSION_ID, b"").decode("latin-1"))
-        if session is None or session.endpoint is not endpoint or session.principal != principal:
+        if (
+            session is None
+            or session.endpoint is not endpoint
+            or session.principal != principal.name
+        ):
             return None
         session.touched = self.now
         return session

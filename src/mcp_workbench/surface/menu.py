@@ -7,6 +7,7 @@ import msgspec
 from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
 from mcp_workbench.core.reports import OpenedToolbox
+from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.surface.flat_tools import flat_definitions, for_legacy_hosts, opened_flat
 from mcp_workbench.surface.meta_tools import (
     open_toolbox_definition,
@@ -19,7 +20,12 @@ from mcp_workbench.workbench import Workbench
 STATIC_TTL = 60_000  # milliseconds that a modern host may keep what never changes
 # Cached only as private: the tools come from servers, which may tell each of their users apart.
 _LIVE_CACHE = b',"ttlMs":0,"cacheScope":"private"}'
-_STATIC_CACHE = b',"ttlMs":%d,"cacheScope":"public"}' % STATIC_TTL
+_STATIC_CACHE = b',"ttlMs":%d,"cacheScope":"%b"}'
+
+
+def cache_scope(snapshot: Snapshot) -> str:
+    """Whether what we say of ourselves is the same for everybody."""
+    return "private" if snapshot.private else "public"
 
 
 class Collision(Exception):
@@ -42,6 +48,7 @@ class Menu:
         self.dynamic = snapshot.tool_mode == "dynamic"
         self.bare = self.dynamic and snapshot.naming == "bare"
         self._routes: dict[str, ToolIdentifier] = {}  # bare names, once they have been listed
+        self._cache = _STATIC_CACHE % (STATIC_TTL, cache_scope(snapshot).encode())
         self._open_toolbox = msgspec.json.encode(open_toolbox_definition(snapshot))
         self._use_tool = msgspec.json.encode(use_tool_definition())
 
@@ -51,7 +58,9 @@ class Menu:
         return not self.dynamic
 
     def shows(self, toolbox: str) -> bool:
-        return self.dynamic and (self.bare or toolbox in self._opened)
+        if not self.dynamic or toolbox not in self._workbench.snapshot.toolboxes:
+            return False
+        return self.bare or toolbox in self._opened
 
     def opened(self, toolbox: str) -> bool:
         """Note that a toolbox was opened; does that change which tools the host sees?"""
@@ -71,7 +80,7 @@ class Menu:
     def static_list(self, *, modern: bool) -> bytes:
         """The list of proxy mode."""
         body = b'{"tools":[%b,%b]' % (self._open_toolbox, self._use_tool)
-        return body + (_STATIC_CACHE if modern else b"}")
+        return body + (self._cache if modern else b"}")
 
     async def live_list(self, *, modern: bool) -> bytes:
         """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""

@@ -57,6 +57,11 @@ class QuestionDesk:
         """Those who share their questions and declare the same are one to a server."""
         return (id(self._asking), bytes(self._declared)) if self.takes_turns else id(self)
 
+    @property
+    def owner(self) -> Hashable:
+        """Those who share their questions are of one principal."""
+        return id(self._asking) if self.takes_turns else id(self)
+
     # What it may be asked for
 
     def declare(self, capabilities: msgspec.Raw | None) -> None:

@@ -116,7 +116,7 @@ class HostSession:
         except Refusal as refusal:
             self.refuse(id, refusal.error)
         except Exception:  # a fault of ours costs one request, not the conversation
-            log.exception("%s failed", method)
+            log.exception("%r failed", method)
             self.refuse(id, _OUR_FAULT)
 
     def _handler(self, method: str) -> Handler:

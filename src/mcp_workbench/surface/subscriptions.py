@@ -192,16 +192,15 @@ class Subscriptions:
             if about:
                 self._host.notify(MESSAGE, bytes(heard.params), about)
             return
-        wish = self._legacy_wish
+        wish = self._legacy_wish(address.toolbox)
         if reaches(level, wish) and self._concerns(heard, address):
             mine = self._under_way_at(address) if heard.asker is self._host else []
             self._host.notify(MESSAGE, bytes(heard.params), mine[0][0] if mine else b"")
 
-    @property
-    def _legacy_wish(self) -> str:
+    def _legacy_wish(self, toolbox: str) -> str:
         """Nobody's wish lets pass what servers say by themselves; another's does not count for us."""
         own = self._offering.level_of(self._host)
-        return own or ("info" if self._offering.somebody_wants_logs() else "debug")
+        return own or ("info" if self._offering.somebody_wants_logs(toolbox) else "debug")
 
     def _concerns(self, heard: Heard, address: ServerAddress) -> bool:
         if heard.asker is self._host:

@@ -19,7 +19,6 @@ log = logging.getLogger(__name__)
 HEAD_BYTES = 1 << 16  # of a request line with its headers
 HEAD_LINES = 128
 PIPELINED = 32  # requests that may wait behind the one that is being answered
-CONNECTIONS = 2048
 HEAD_TIME = 15.0  # seconds for a whole head
 BODY_TIME = 60.0  # seconds without a byte of a body
 IDLE_TIME = 75.0  # seconds between two requests; more than most clients keep a connection
@@ -49,6 +48,7 @@ class Port(Protocol):
     front: Front
     body_bytes: int
     connections: set[HttpConnection]
+    most: int  # connections at once
     loop: asyncio.AbstractEventLoop
     under_way: int  # requests
     now: float
@@ -78,7 +78,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self.server.connections.add(self)
-        if len(self.server.connections) > CONNECTIONS:
+        if len(self.server.connections) > self.server.most:
             self.write(plain_head(Reply(503), b"Connection: close\r\n"))
             self._transport.close()
 
@@ -170,6 +170,8 @@ class HttpConnection(asyncio.Protocol):
     def _judge(self, request: Request, version: str) -> Reply | None:
         if version not in ("1.1", "1.0"):
             return Reply(505, b"HTTP/1.1 is spoken here")
+        if version == "1.0" and b"transfer-encoding" in request.headers:
+            return Reply(400, b"HTTP/1.0 knows no chunks")  # who counts bytes would end elsewhere
         if request.headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             return Reply(501, b"no other transfer coding than chunked is known")
         if b"upgrade" in request.headers and _has_body(request):  # the parser would not read it

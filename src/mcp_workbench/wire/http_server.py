@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from mcp_workbench.wire.http_connection import Front, HttpConnection
 
 TICK = 1.0  # seconds between two looks at deadlines
+CONNECTIONS = 2048
 
 
 class HttpServer:
@@ -19,6 +20,7 @@ class HttpServer:
         self.front = front
         self.body_bytes = body_bytes
         self.connections: set[HttpConnection] = set()
+        self.most = most_connections()
         self.loop = asyncio.get_running_loop()
         self.under_way = 0
         self.port = 0
@@ -51,6 +53,16 @@ class HttpServer:
             self._timer.cancel()
         for connection in tuple(self.connections):
             connection.abort()
+
+
+def most_connections() -> int:
+    """As many as we take at once: half of what we may open belongs to our servers."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return CONNECTIONS
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return CONNECTIONS if soft == resource.RLIM_INFINITY else min(CONNECTIONS, max(1, soft // 2))
 
 
 @asynccontextmanager
