@@ -102,7 +102,9 @@ IN_DEFINITIONS = {
         "legacy hosts refuse the whole list otherwise",
     ),
     "owner": Change(
-        "`toolbox_name` and `source_server` are put at the end", "`open_toolbox` in proxy mode", "the contract",
+        "`toolbox_name` and `source_server` are put at the end; where one is there already, it gets our value and the other goes in front",
+        "`open_toolbox` in proxy mode",
+        "the contract",
     ),
     "flat name": Change(
         "`name` is the flat name, `description` begins with `[toolbox/server] `, `_meta` has `source_server`, "

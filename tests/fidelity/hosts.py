@@ -21,6 +21,7 @@ class Host(Protocol):
     """One conversation."""
 
     modern: bool
+    streamed: int
 
     def ask(self, method: str, params: Message) -> tuple[str, bytes]:
         """`result` or `error`, and its bytes."""
@@ -38,6 +39,8 @@ def outcome(frame: bytes, id: int) -> tuple[str, bytes]:
 
 class PipeHost:
     """A host on a pipe."""
+
+    streamed = 0
 
     def __init__(self, raw: RawHost, *, modern: bool) -> None:
         self.modern = modern
@@ -63,6 +66,7 @@ class WebHost:
         self.modern = modern
         place = url.removeprefix("http://").partition("/")[0]
         self._connection = http.client.HTTPConnection(place, timeout=PATIENCE)
+        self.streamed = 0  # answers that came as events
         self._id = 100
         self._session: dict[str, str] = {}
         if not modern:
@@ -76,7 +80,7 @@ class WebHost:
         self._id += 1
         headers: dict[str, str] = {}
         if self.modern:
-            params = {**params, "_meta": ENVELOPE}
+            params = {**params, "_meta": {**ENVELOPE, **params.get("_meta", {})}}
             headers = {"mcp-protocol-version": MODERN, "mcp-method": method}
             if name := params.get("name") or params.get("uri"):
                 headers["mcp-name"] = name
@@ -92,6 +96,7 @@ class WebHost:
         if session := answer.headers.get("mcp-session-id"):
             self._session = {"mcp-session-id": session, "mcp-protocol-version": LEGACY}
         if answer.headers.get_content_type() == "text/event-stream":
+            self.streamed += 1
             return _last_event(data)
         return data.removesuffix(b"\n")
 

@@ -25,6 +25,7 @@ LEGACY = "2025-11-25"
 RESULTS = results()
 ERRORS = read("errors")
 TOOLS = read("tools")
+RESOURCES = read("resources")
 Message = dict[str, Any]
 OWN = ("replay", "fail")
 
@@ -55,13 +56,17 @@ class Recorded:
             case "initialize" if not self.modern:
                 return self._said(protocolVersion=LEGACY, **self._opening())
             case "tools/list":
-                return Answer(b"result", self._tools())
+                own = [b'{"name":"%b","inputSchema":{"type":"object"}}' % n.encode() for n in OWN]
+                return self._listed(b"tools", [*own, *(case.sent for case in TOOLS.values())])
             case "prompts/list":
-                return self._said(prompts=[])
+                return self._listed(b"prompts", [case.sent for case in TOOLS.values()])
             case "resources/templates/list":
-                return self._said(resourceTemplates=[])
+                return self._listed(b"resourceTemplates", self.templates())
             case "resources/list":
-                return self._said(resources=[{"uri": uri, "name": uri} for uri in self.uris()])
+                asked = [b'{"uri":"%b"}' % uri.encode() for uri in self.uris()]
+                return self._listed(b"resources", [*self.resources(), *asked])
+            case "completion/complete":
+                return self._result(params["argument"]["value"], "call")
             case "tools/call" if params["name"] == "fail":
                 return self._error(params["arguments"]["case"])
             case "tools/call":
@@ -82,6 +87,16 @@ class Recorded:
         wanted += [f"error/{case}/{form}" for case in ERRORS for form in FORMS]
         return [self.uri(one) for one in [*wanted, "absent"]]
 
+    def resources(self) -> list[bytes]:
+        return [
+            case.sent.replace(b"@URI@", self.uri(f"listed/{case.name}").encode())
+            for case in RESOURCES.values()
+        ]
+
+    def templates(self) -> list[bytes]:
+        """The same under the name that a template has for it."""
+        return [re.sub(rb'ri"( ?:)', rb'riTemplate"\1', one, count=1) for one in self.resources()]
+
     def _opening(self) -> Message:
         offers: Message = {
             "tools": {},
@@ -95,11 +110,9 @@ class Recorded:
             result = {"resultType": "complete", "ttlMs": 600000, "cacheScope": "public", **result}
         return Answer(b"result", json.dumps(result).encode())
 
-    def _tools(self) -> bytes:
-        own = [b'{"name":"%b","inputSchema":{"type":"object"}}' % n.encode() for n in OWN]
-        listed = b",".join([*own, *(case.sent for case in TOOLS.values())])
+    def _listed(self, member: bytes, listed: list[bytes]) -> Answer:
         more = b',"resultType":"complete","ttlMs":0,"cacheScope":"public"' if self.modern else b""
-        return b'{"tools":[%b]%b}' % (listed, more)
+        return Answer(b"result", b'{"%b":[%b]%b}' % (member, b",".join(listed), more))
 
     def _found(self, wanted: str, kind: str) -> Answer:
         if wanted.startswith("error/"):
@@ -124,10 +137,21 @@ class Recorded:
 FORMS = ("whole", "events")
 
 
+def progress(message: Message) -> bytes:
+    """A notice before the answer, where one is asked for."""
+    token = message.get("params", {}).get("_meta", {}).get("progressToken")
+    if token is None:
+        return b""
+    params = {"progressToken": token, "progress": 1}
+    notice = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+    return json.dumps(notice).encode() + b"\n"
+
+
 def serve_pipe(recorded: Recorded) -> None:
     for line in sys.stdin.buffer:
         message: Message = json.loads(line)
         if "id" in message and "method" in message:
+            sys.stdout.buffer.write(progress(message))
             sys.stdout.buffer.write(recorded.answer(message).frame(message["id"]) + b"\n")
             sys.stdout.buffer.flush()
 

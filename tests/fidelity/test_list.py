@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fidelity.changes import IN_DEFINITIONS, IN_ERRORS, IN_RESULTS, Change, expected
-from tests.fidelity.recorded import ERRORS, RESULTS, TOOLS
+from tests.fidelity.recorded import ERRORS, RESOURCES, RESULTS, TOOLS
 from tests.fidelity.scenes import ROUTES
 from tests.fidelity.writing import Way, sent
 
@@ -49,7 +49,7 @@ def test_the_document_s_figures_are_true() -> None:
     told = re.search(r"(\d+) results, (\d+) errors, (\d+) definitions; (\d+) routes", DOCUMENT)
 
     assert told is not None
-    counted = [len(RESULTS), len(ERRORS), len(TOOLS), len(ROUTES)]
+    counted = [len(RESULTS), len(ERRORS), len(TOOLS) + len(RESOURCES), len(ROUTES)]
     assert [int(figure) for figure in told.groups()] == counted
 
 

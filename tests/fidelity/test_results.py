@@ -86,3 +86,33 @@ def test_a_resource(proxy: Bench, route: Route) -> None:
         return host.ask("resources/read", {"uri": uri})
 
     assert differences(route, "read", ask) == {}
+
+
+@on_every_route
+def test_a_completion(proxy: Bench, route: Route) -> None:
+    host = proxy.host(route)
+    prompt = {"type": "ref/prompt", "name": f"dev__{route.server_name}__a"}
+
+    def ask(case: Case, way: Way) -> tuple[str, bytes]:
+        argument = {"name": "a", "value": asked_as(case, way)}
+        return host.ask("completion/complete", {"ref": prompt, "argument": argument})
+
+    assert differences(route, "call", ask) == {}
+
+
+IN_A_STREAM = [route for route in ROUTES if (route.host, route.server) == ("web", "pipe")]
+
+
+@pytest.mark.parametrize("route", IN_A_STREAM, ids=str)
+def test_an_answer_that_comes_in_a_stream(proxy: Bench, route: Route) -> None:
+    host = proxy.host(route)
+    before = host.streamed
+    tool = {"toolbox": "dev", "server": route.server_name, "tool": "replay"}
+
+    def ask(case: Case, way: Way) -> tuple[str, bytes]:
+        arguments = {"tool": tool, "arguments": {"case": asked_as(case, way)}}
+        params = {"name": "use_tool", "arguments": arguments, "_meta": {"progressToken": "t"}}
+        return host.ask("tools/call", params)
+
+    assert differences(route, "call", ask) == {}
+    assert host.streamed - before > 90

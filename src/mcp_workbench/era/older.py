@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mcp_workbench.era.splice import changed
+from mcp_workbench.core.splice import changed
 
 Members = dict[str, msgspec.Raw]
 

@@ -3,8 +3,8 @@
 import msgspec
 
 from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.splice import changed
 from mcp_workbench.era.revision import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
-from mcp_workbench.era.splice import changed
 from mcp_workbench.era.translate import (
     BRACE,
     Members,

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.splice import changed
 from mcp_workbench.era.older import legacy_result
 from mcp_workbench.era.revision import (
     CAPABILITIES_KEY,
@@ -15,7 +16,6 @@ from mcp_workbench.era.revision import (
     SERVER_INFO_KEY,
     VERSION_KEY,
 )
-from mcp_workbench.era.splice import changed
 
 Members = dict[str, msgspec.Raw]
 

@@ -6,8 +6,8 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ServerAddress, generate_tool_name
+from mcp_workbench.core.splice import changed
 from mcp_workbench.era.older import legacy_definition
-from mcp_workbench.era.splice import changed
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.surface.meta_tools import opened_text
 from mcp_workbench.workbench import OpenedToolbox

@@ -17,8 +17,8 @@ from mcp_workbench.core.offers import (
     addressed,
     shown_uris,
 )
+from mcp_workbench.core.splice import changed, each
 from mcp_workbench.era.primitives import read_error_for, with_cache
-from mcp_workbench.era.splice import changed, each
 from mcp_workbench.era.translate import Members, Pair, read_members
 from mcp_workbench.offering import Offering, Shelves
 from mcp_workbench.surface.flat_tools import flat_definition
