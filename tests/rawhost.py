@@ -203,6 +203,12 @@ class RawHost:
         line = self._incoming.get(timeout=PATIENCE)
         return None if line is None else parsed(line)
 
+    def line(self) -> bytes:
+        """The next line as it came."""
+        line = self._incoming.get(timeout=PATIENCE)
+        assert line is not None, f"the command has ended: {self.stderr}"
+        return line
+
     def rest(self) -> list[Message]:
         """Everything until the end of the command's output."""
         return [parsed(line) for line in iter(lambda: self._incoming.get(timeout=PATIENCE), None)]

@@ -32,7 +32,7 @@ TEXT = {"type": "text", "text": "words"}
 def test_structured_content_that_is_no_object_becomes_words(
     result: dict[str, Any], told: dict[str, Any]
 ) -> None:
-    assert json.loads(legacy_result(raw(result))) == told
+    assert json.loads(bytes(legacy_result(raw(result)))) == told
 
 
 @pytest.mark.parametrize("schema", [{"type": "array"}, {"anyOf": []}, True, {"type": ["object"]}])

@@ -5,6 +5,7 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.splice import changed
 
 
 class Definition(msgspec.Struct, frozen=True):
@@ -82,16 +83,11 @@ def read_definitions(raws: list[msgspec.Raw]) -> tuple[dict[str, Definition], li
 def tool_info_json(definition: Definition, owner: ServerAddress) -> bytes:
     """The contract's ToolInfo: the definition as received, plus its owner."""
     peek = msgspec.json.decode(definition.raw, type=_ToolPeek)
+    toolbox, server = msgspec.json.encode(owner.toolbox), msgspec.json.encode(owner.server)
     if peek.toolbox_name or peek.source_server:  # the server uses our words: ours win
-        members = msgspec.json.decode(definition.raw, type=dict[str, msgspec.Raw])
-        members["toolbox_name"] = msgspec.Raw(msgspec.json.encode(owner.toolbox))
-        members["source_server"] = msgspec.Raw(msgspec.json.encode(owner.server))
-        return msgspec.json.encode(members)
-    return b'%b,"toolbox_name":%b,"source_server":%b}' % (
-        definition.raw[:-1],
-        msgspec.json.encode(owner.toolbox),
-        msgspec.json.encode(owner.server),
-    )
+        return changed(definition.raw, {"toolbox_name": toolbox, "source_server": server})
+    head = definition.raw[:-1]
+    return b'%b,"toolbox_name":%b,"source_server":%b}' % (head, toolbox, server)
 
 
 def read_object(raw: msgspec.Raw | bytes) -> dict[str, Any]:

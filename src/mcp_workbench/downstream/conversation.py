@@ -16,6 +16,7 @@ from mcp_workbench.wire.stdio import Channel
 
 log = logging.getLogger(__name__)
 
+UNREADABLE = "the server's answer can't be read: "
 KEPT = 200  # characters of the last line that was no message
 
 
@@ -172,6 +173,8 @@ class Conversation:
         elif waiter := self.pending.settle(_number(message.id)):
             try:
                 waiter.settled(message)
+            except RecursionError:  # readable here, and too deep a few calls further on
+                waiter.lost(Loss("protocol_error", UNREADABLE + envelope.TOO_DEEP))
             except Exception:
                 waiter.lost(Loss("internal", "the workbench failed to hand on the answer"))
                 raise
@@ -193,7 +196,7 @@ class Conversation:
             return
         waiter = self.pending.settle(_number(msgspec.Raw(error.id))) if error.id else None
         if waiter is not None:
-            waiter.lost(Loss("protocol_error", f"the server's answer can't be read: {error}"))
+            waiter.lost(Loss("protocol_error", UNREADABLE + str(error)))
             return
         self.skipped += 1
         self.last_skipped = line.removeprefix(envelope.BOM)[:KEPT].decode("utf-8", "replace")

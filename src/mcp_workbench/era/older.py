@@ -2,35 +2,61 @@
 
 import msgspec
 
+from mcp_workbench.core.splice import changed
+
 Members = dict[str, msgspec.Raw]
 
 read_members = msgspec.json.Decoder(Members).decode
 encode = msgspec.json.encode
 
 BRACE = ord("{")
-_MODERN_ONLY = ("resultType", "ttlMs", "cacheScope")
+# The member that every modern result has, as most servers write it.
+_MEMBER, _LAST = b'"resultType":"complete",', b',"resultType":"complete"}'
 
 
-def legacy_result(result: msgspec.Raw) -> bytes:
+class _Modern(msgspec.Struct):
+    """What is not for legacy hosts."""
+
+    resultType: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815 - the wire's word
+    ttlMs: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    cacheScope: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    structuredContent: msgspec.Raw = msgspec.Raw(b"{}")  # noqa: N815
+    content: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+_read_modern = msgspec.json.Decoder(_Modern).decode
+
+
+def legacy_result(result: msgspec.Raw) -> msgspec.Raw | bytes:
     """A modern server's result for a legacy host, whose structured content is always an object."""
-    members = {k: v for k, v in read_members(result).items() if k not in _MODERN_ONLY}
-    structured = members.get("structuredContent")
-    if structured is not None and not _is_object(structured):
-        del members["structuredContent"]
-        members["content"] = _with_text(members, structured)
-    return encode(members)
+    found = _read_modern(result)
+    if not found.ttlMs and not found.cacheScope and _is_object(found.structuredContent):
+        if not found.resultType:
+            return result
+        whole = bytes(result)
+        last = whole.endswith(_LAST)
+        told = whole[: -len(_LAST)] + b"}" if last else whole.replace(_MEMBER, b"", 1)
+        if not _read_modern(told).resultType:  # it was that one, and the only one
+            return told
+    wanted: dict[str, bytes | None] = dict.fromkeys(("resultType", "ttlMs", "cacheScope"))
+    if not _is_object(found.structuredContent):
+        wanted["structuredContent"] = None
+        wanted |= _in_words(found)
+    return changed(result, wanted)
 
 
-def _with_text(members: Members, structured: msgspec.Raw) -> msgspec.Raw:
+def _in_words(found: _Modern) -> dict[str, bytes]:
     """The content with the structured one as text, unless there are words already."""
-    content = members.get("content", msgspec.Raw(b"[]"))
     try:
-        blocks = msgspec.json.decode(content, type=list[msgspec.Raw])
+        blocks = msgspec.json.decode(found.content, type=list[msgspec.Raw])
         told = any(msgspec.json.decode(block, type=_Block).type == "text" for block in blocks)
     except msgspec.DecodeError:
-        return content
-    text = encode({"type": "text", "text": bytes(structured).decode()})
-    return content if told else msgspec.Raw(encode([*blocks, msgspec.Raw(text)]))
+        return {}
+    if told:
+        return {}
+    text = encode({"type": "text", "text": bytes(found.structuredContent).decode()})
+    inside = bytes(found.content)[:-1]
+    return {"content": inside + (b"," if blocks else b"") + text + b"]"}
 
 
 class _Block(msgspec.Struct):
@@ -39,12 +65,10 @@ class _Block(msgspec.Struct):
 
 def legacy_definition(raw: bytes) -> bytes:
     """A modern server's tool for a legacy host, which would refuse any other output than an object."""
-    members = read_members(raw)
-    schema = members.get("outputSchema")
+    schema = read_members(raw).get("outputSchema")
     if schema is None or _describes_object(schema):
         return raw
-    del members["outputSchema"]
-    return encode(members)
+    return changed(raw, {"outputSchema": None})
 
 
 def _describes_object(schema: msgspec.Raw) -> bool:

@@ -3,8 +3,10 @@
 import msgspec
 
 from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.splice import changed
 from mcp_workbench.era.revision import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
 from mcp_workbench.era.translate import (
+    BRACE,
     Members,
     Pair,
     Stamps,
@@ -42,10 +44,8 @@ def with_cache(result: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
         return result
     if peek.ttlMs and peek.cacheScope:
         return result
-    members = read_members(result)
-    members.setdefault("ttlMs", msgspec.Raw(b"0"))
-    members.setdefault("cacheScope", msgspec.Raw(b'"private"'))
-    return encode(members)
+    wanted: dict[str, bytes] = {} if peek.ttlMs else {"ttlMs": b"0"}
+    return changed(result, wanted if peek.cacheScope else {**wanted, "cacheScope": b'"private"'})
 
 
 class _ErrorPeek(msgspec.Struct):
@@ -73,10 +73,8 @@ def read_error_for(pair: Pair, error: bytes, asked: str, shown: str) -> bytes:
     renamed = told and (code != peek.code or (named == asked and asked != shown))
     if not renamed:
         return error
-    members = read_members(error)
-    members["code"] = msgspec.Raw(encode(code))
-    members["data"] = msgspec.Raw(encode({**_members_of(peek.data), "uri": shown}))
-    return encode(members)
+    data = bytes(peek.data) if _is_object(peek.data) else b"{}"
+    return changed(error, {"code": encode(code), "data": changed(data, {"uri": encode(shown)})})
 
 
 def _members_of(data: msgspec.Raw) -> Members:
@@ -84,6 +82,10 @@ def _members_of(data: msgspec.Raw) -> Members:
         return read_members(data)
     except msgspec.DecodeError:
         return {}
+
+
+def _is_object(data: msgspec.Raw) -> bool:
+    return memoryview(data)[0] == BRACE
 
 
 def _uri_of(data: msgspec.Raw) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.splice import changed
 from mcp_workbench.era.older import legacy_result
 from mcp_workbench.era.revision import (
     CAPABILITIES_KEY,
@@ -22,6 +23,7 @@ read_members = msgspec.json.Decoder(Members).decode
 encode = msgspec.json.encode
 
 BRACE = ord("{")
+_COMPLETE = b'"complete"'
 # What a request says about its own hop; the next hop has its own.
 _HOP_KEYS = (VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY)
 
@@ -132,23 +134,29 @@ def asks_for_input(result: msgspec.Raw) -> bool:
 
 def _require_complete(peek: _ResultPeek) -> None:
     kind = bytes(peek.resultType)
-    if kind not in (b"", b'"complete"'):
+    if kind not in (b"", _COMPLETE) and encode(_kind(kind)) != _COMPLETE:  # it may have escapes
         raise Unanswerable(f"the server's result is {kind.decode()}, which is not carried")
 
 
+def _kind(raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:  # a number too large
+        return None
+
+
 def complete(result: msgspec.Raw | bytes, own: Stamps) -> bytes:
-    """Stamp a result for a modern host. It is spliced, not rebuilt, where it has no `_meta`."""
+    """Stamp a result for a modern host: spliced, not rebuilt."""
     peek = _peek(result)
     if not peek.meta and not peek.resultType:
         body = bytes(result).strip()[1:]
         comma = b"" if body.lstrip()[:1] == b"}" else b","
         return b"".join((b"{", own.result, comma, body))
-    members = read_members(result)
-    meta = read_members(peek.meta) if memoryview(peek.meta or b"n")[0] == BRACE else {}
-    meta.setdefault(SERVER_INFO_KEY, own.server_info)
-    members["_meta"] = msgspec.Raw(encode(meta))
-    members["resultType"] = msgspec.Raw(b'"complete"')
-    return encode(members)
+    wanted: dict[str, bytes | None] = {"resultType": _COMPLETE}
+    meta = peek.meta or msgspec.Raw(b"{}")
+    if memoryview(meta)[0] == BRACE and SERVER_INFO_KEY not in read_members(meta):
+        wanted["_meta"] = changed(meta, {SERVER_INFO_KEY: bytes(own.server_info)})
+    return changed(result, wanted)
 
 
 def with_token(params: msgspec.Raw, token: msgspec.Raw) -> bytes:

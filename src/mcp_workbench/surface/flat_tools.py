@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ServerAddress, generate_tool_name
 from mcp_workbench.core.reports import OpenedToolbox
+from mcp_workbench.core.splice import changed
 from mcp_workbench.era.older import legacy_definition
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.surface.meta_tools import opened_text
@@ -19,10 +18,12 @@ encode = msgspec.json.encode
 def flat_definition(definition: Definition, owner: ServerAddress) -> bytes:
     """The server's definition under its flat name, with its origin in words and in `_meta`."""
     members = read_members(definition.raw)
-    members["name"] = _raw(generate_tool_name(owner.toolbox, owner.server, definition.name))
-    members["description"] = _raw(f"[{owner}] {_description(members) or definition.name}")
-    members["_meta"] = _raw({**_meta(members), **_origin(definition, owner)})
-    return encode(members)
+    told = {
+        "name": encode(generate_tool_name(owner.toolbox, owner.server, definition.name)),
+        "description": encode(f"[{owner}] {_description(members) or definition.name}"),
+        "_meta": changed(_meta(members), _origin(definition, owner)),
+    }
+    return changed(definition.raw, told)
 
 
 def for_legacy_hosts(opened: OpenedToolbox) -> OpenedToolbox:
@@ -64,20 +65,14 @@ def _description(members: Members) -> str:
         return ""
 
 
-def _meta(members: Members) -> Members:
-    try:
-        return read_members(members["_meta"])
-    except (KeyError, msgspec.ValidationError):
-        return {}
+def _meta(members: Members) -> bytes:
+    meta = bytes(members.get("_meta", b"{}"))
+    return meta if meta.startswith(b"{") else b"{}"
 
 
-def _origin(definition: Definition, owner: ServerAddress) -> Members:
+def _origin(definition: Definition, owner: ServerAddress) -> dict[str, bytes]:
     return {
-        "source_server": _raw(owner.server),
-        "toolbox_name": _raw(owner.toolbox),
-        "original_name": _raw(definition.name),
+        "source_server": encode(owner.server),
+        "toolbox_name": encode(owner.toolbox),
+        "original_name": encode(definition.name),
     }
-
-
-def _raw(value: Any) -> msgspec.Raw:
-    return msgspec.Raw(encode(value))

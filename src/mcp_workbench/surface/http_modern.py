@@ -13,7 +13,7 @@ from mcp_workbench.surface.http_params import differing
 from mcp_workbench.surface.http_refusals import CLOSING
 from mcp_workbench.surface.reading import Refusal, read_meta
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.envelope import Envelope, Malformed
 from mcp_workbench.wire.headers import decode_value
 from mcp_workbench.wire.http_message import COMMENT, JSON, Reply, Request, event
 from mcp_workbench.wire.http_response import Response
@@ -116,7 +116,10 @@ def status_of(frame: bytes, id: bytes) -> int:
     """The HTTP status that goes with an answer: an error that is the request's own fault has one."""
     if not envelope.is_refusal(frame, id):
         return 200
-    told = envelope.read_error(envelope.decode(frame).error)
+    try:
+        told = envelope.read_error(envelope.decode(frame).error)
+    except Malformed:  # a server's error that could be handed on, and is too deep to look into
+        return 200
     return STATUS.get(told.code, 200)
 
 

@@ -17,6 +17,7 @@ from mcp_workbench.core.offers import (
     addressed,
     shown_uris,
 )
+from mcp_workbench.core.splice import changed, each
 from mcp_workbench.era.primitives import read_error_for, with_cache
 from mcp_workbench.era.translate import Members, Pair, read_members
 from mcp_workbench.offering import Offering, Shelves
@@ -171,20 +172,20 @@ class Primitives:
 
 
 def _renamed(raw: bytes, member: str, key: str, shown: str) -> bytes:
-    return raw if key == shown else encode({**read_members(raw), member: shown})
+    return raw if key == shown else changed(raw, {member: encode(shown)})
 
 
 def _readdressed(result: msgspec.Raw | bytes, address: ServerAddress) -> msgspec.Raw | bytes:
     """The contents of a resource that was asked for by its address, under such addresses."""
+
+    def renamed(content: bytes) -> bytes:
+        uri = _text(read_members(content).get("uri"))
+        return _renamed(content, "uri", uri, addressed(Owned(address, uri)) if uri else uri)
+
     try:
-        members = read_members(result)
-        contents = msgspec.json.decode(members["contents"], type=list[Members])
+        return changed(result, {"contents": each(read_members(result)["contents"], renamed)})
     except (KeyError, msgspec.DecodeError):
         return result
-    for content in contents:
-        if uri := _text(content.get("uri")):
-            content["uri"] = _raw(addressed(Owned(address, uri)))
-    return encode({**members, "contents": contents})
 
 
 def _members(raw: msgspec.Raw | None) -> Members:

@@ -14,6 +14,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
+TOO_DEEP = "nested too deeply"
 _N = ord("n")
 
 encode = msgspec.json.encode
@@ -35,6 +36,10 @@ class ErrorObject(msgspec.Struct):
     code: int = INTERNAL_ERROR
     message: str = ""
     data: msgspec.Raw = NOTHING
+
+
+class _Told(msgspec.Struct):
+    message: str = ""
 
 
 class Malformed(Exception):
@@ -67,7 +72,7 @@ def decode(line: bytes) -> Envelope:
     try:
         message = _decode(line)
     except RecursionError:
-        raise Malformed(PARSE_ERROR, "nested too deeply", salvaged_id(line)) from None
+        raise Malformed(PARSE_ERROR, TOO_DEEP, salvaged_id(line)) from None
     except msgspec.ValidationError as error:
         raise Malformed(
             INVALID_REQUEST, f"not a JSON-RPC message: {error}", salvaged_id(line)
@@ -156,8 +161,16 @@ def usable_id(raw: bytes) -> bool:
 def read_error(error: msgspec.Raw) -> ErrorObject:
     try:
         return _read_error(error)
-    except msgspec.DecodeError:
-        return ErrorObject(message="the server's error has no usable form")
+    except (msgspec.DecodeError, RecursionError):
+        return ErrorObject(message=_words_of(error) or "the server's error has no usable form")
+
+
+def _words_of(error: msgspec.Raw) -> str:
+    """The message of an error whose code is none: a text or a fraction, as some servers have it."""
+    try:
+        return msgspec.json.decode(error, type=_Told).message
+    except (msgspec.DecodeError, RecursionError):
+        return ""
 
 
 def answer(id: bytes, result: bytes | msgspec.Raw) -> bytes:
