@@ -152,6 +152,8 @@ class Conversation:
         elif waiter := self.pending.settle(_number(message.id)):
             try:
                 waiter.settled(message)
+            except RecursionError:  # we read deeper here than where the message was accepted
+                waiter.lost(Loss("protocol_error", "the server's answer is nested too deeply"))
             except Exception:
                 waiter.lost(Loss("internal", "the workbench failed to hand on the answer"))
                 raise
@@ -160,7 +162,7 @@ class Conversation:
         if message.method == "notifications/progress" and message.params:
             try:
                 waiter = self.pending.find(_as_number(token_of(message.params)))
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 return
             if waiter is not None:
                 waiter.progressed(message.params)
@@ -199,7 +201,7 @@ def _valid_text(line: bytes) -> bytes:
     try:
         line.decode()
     except UnicodeDecodeError:
-        return envelope.mend_text(line)
+        line = envelope.mend_text(line)
     return line.removeprefix(envelope.BOM)
 
 
