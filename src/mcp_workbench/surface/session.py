@@ -115,6 +115,8 @@ class HostSession:
             self._handler(method)(id, members, self._beside.levelled(meta))
         except Refusal as refusal:
             self.refuse(id, refusal.error)
+        except RecursionError:  # reading the parts needs a little more room than the whole did
+            self.refuse(id, _TOO_DEEP)
         except Exception:  # a fault of ours costs one request, not the conversation
             log.exception("%s failed", method)
             self.refuse(id, _OUR_FAULT)
@@ -290,4 +292,5 @@ class HostSession:
             self._on_idle()
 
 
+_TOO_DEEP = envelope.error_object(envelope.INVALID_PARAMS, "params are nested too deeply")
 _OUR_FAULT = envelope.error_object(envelope.INTERNAL_ERROR, "the workbench failed; see its log")
