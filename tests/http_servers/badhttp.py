@@ -294,6 +294,15 @@ async def wrongid(request: Request, out: Hung) -> None:
     await out.reply(200, b'{"jsonrpc":"2.0","id":77,"result":{}}')
 
 
+async def nobatch(request: Request, out: Hung) -> None:
+    await out.reply(200, b'[{"jsonrpc":"2.0","id":77,"result":{}}]')
+
+
+async def twoids(request: Request, out: Hung) -> None:
+    id = json.dumps(request.body["id"]).encode()
+    await out.reply(200, b'{"jsonrpc":"2.0","id":%b,"result":{},"id":77}' % id)
+
+
 async def nullid_error(request: Request, out: Hung) -> None:
     body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}'
     await out.reply(400, body, "")
@@ -386,6 +395,7 @@ MODES: dict[str, Act] = {
     "rst": rst, "rst_mid": rst_mid, "trunc": trunc, "badgzip": badgzip, "cutgzip": cutgzip,
     "goodgzip": goodgzip, "gzsse": gzsse, "gzbomb": gzbomb, "hang": hang, "drip": drip,
     "html": html, "notjson": notjson, "pretty": pretty, "wrongid": wrongid,
+    "nobatch": nobatch, "twoids": twoids,
     "nullid_error": nullid_error, "taken": taken, "s401": status(401), "s403": status(403),
     "s401_meta": status(401, WWW_Authenticate='Bearer resource_metadata="http://127.0.0.2:1/x"'),
     "s429": status(429, Retry_After="7"), "s500": status(500), "s502": status(502),

@@ -24,6 +24,8 @@ BROKEN = {
     "html": ("protocol_error", "HTTP 200 with text/html", True),
     "notjson": ("protocol_error", "HTTP 200 with application/json", True),
     "wrongid": ("protocol_error", "another request's id", True),
+    "nobatch": ("protocol_error", "none to this request", True),
+    "twoids": ("protocol_error", "none to this request", True),
     "taken": ("protocol_error", "HTTP 202", True),
     "s401": ("needs_login", '"Authorization": "Bearer ${TOKEN}"', False),
     "s401_meta": ("needs_login", "HTTP 401", False),
