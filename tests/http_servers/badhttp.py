@@ -327,6 +327,10 @@ async def redir_cross(request: Request, out: Hung) -> None:
     await out.reply(307, location="http://127.0.0.2:1/stolen?token=1")
 
 
+async def redir_bad(request: Request, out: Hung) -> None:
+    await out.reply(307, location="http://[half/an/address")
+
+
 async def redir_loop(request: Request, out: Hung) -> None:
     await out.reply(307, location=request.path)
 
@@ -400,7 +404,7 @@ MODES: dict[str, Act] = {
     "s401_meta": status(401, WWW_Authenticate='Bearer resource_metadata="http://127.0.0.2:1/x"'),
     "s429": status(429, Retry_After="7"), "s500": status(500), "s502": status(502),
     "s503": status(503, Retry_After="9"), "redir_same": redir_same, "redir_cross": redir_cross,
-    "redir_loop": redir_loop, "sse": sse, "sse_end": sse_end, "sse_rst": sse_rst,
+    "redir_loop": redir_loop, "redir_bad": redir_bad, "sse": sse, "sse_end": sse_end, "sse_rst": sse_rst,
     "sse_id_end": sse_id_end, "bigsse": bigsse, "bigjson": bigjson, "endless_sse": endless_sse,
     "garbage": garbage, "headers": headers, "twice": twice, "until_close": until_close,
     "interim": interim,

@@ -35,6 +35,7 @@ BROKEN = {
     "s500": ("protocol_error", "HTTP 500 with text/html", True),
     "s502": ("protocol_error", "HTTP 502", True),
     "redir_cross": ("protocol_error", "http://127.0.0.2:1,", False),
+    "redir_bad": ("protocol_error", "to no usable address", False),
     "redir_loop": ("protocol_error", "more than 3 times", False),
     "sse_end": ("server_exited", "before it was complete", True),
     "sse_rst": ("server_exited", "in the middle of the answer", True),
