@@ -113,10 +113,8 @@ class HostSession:
             self.era.check(method, members, meta)
             self._questions.declared(meta)  # whatever server this request may open is told
             self._handler(method)(id, members, self._beside.levelled(meta))
-        except Refusal as refusal:
-            self.refuse(id, refusal.error)
-        except RecursionError:  # reading the parts needs a little more room than the whole did
-            self.refuse(id, _TOO_DEEP)
+        except (Refusal, RecursionError) as refusal:  # parts need more room to read than the whole
+            self.refuse(id, getattr(refusal, "error", _TOO_DEEP))
         except Exception:  # a fault of ours costs one request, not the conversation
             log.exception("%s failed", method)
             self.refuse(id, _OUR_FAULT)
