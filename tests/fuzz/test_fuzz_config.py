@@ -135,7 +135,7 @@ def test_whatever_is_accepted_can_be_used_or_says_why(value: Any) -> None:
 
 @fuzzed(mutated(st.builds(lambda write, value: write(value), writers, values)), examples=300)
 def test_plain_json_reads_as_in_any_other_reader(raw: bytes) -> None:
-    text = raw.decode("utf-8", "replace").removeprefix("\ufeff")
+    text = raw.decode("utf-8", "replace").lstrip("\ufeff")  # we pass over one, others over none
     try:
         right = strict_json(text)
     except (ValueError, RecursionError):
