@@ -5,11 +5,12 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NODE   := .node
 SUITE  := .node-conformance
+FUZZ   ?= 3
 # Python would do this at the first start, unless it is told not to; then every start would pay.
 COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick check format peers conformance soak bench constraints clean
+.PHONY: help run test test-quick fuzz check format peers conformance soak bench constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,6 +53,10 @@ test: $(VENV)/.dev ## everything that needs nothing but Python
 
 test-quick: $(VENV)/.dev ## the tests that start no process
 	$(BIN)/python -m pytest tests/core tests/wire tests/era tests/config tests/surface
+
+# The suite tries the same few examples every time; this tries new ones for as long as it is told.
+fuzz: $(VENV)/.dev ## readers and parsers under made-up input, for FUZZ=3 minutes
+	FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/fuzz --timeout=0 --tb=short
 
 check: $(VENV)/.dev ## format, lint, types, architecture, spelling
 	$(BIN)/ruff format --check .

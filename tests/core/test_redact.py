@@ -6,6 +6,7 @@ from base64 import b64encode, urlsafe_b64encode
 from urllib.parse import quote, quote_plus
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,3 +51,18 @@ def test_no_form_of_a_secret_stays(value: str, before: str, after: str) -> None:
 
 def test_a_value_with_odd_bytes_from_the_environment_is_replaced_too() -> None:
     assert redact("see abcdefgh\udcff", {"abcdefgh\udcff": "ODD"}) == "see [secret:ODD]"
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        r"p\u00e4ss\ud83d\ude00&'w/rd",  # Python's json
+        r"päss😀&'w\/rd",  # PHP's without escapes
+        r"p\u00e4ss\ud83d\ude00&'w\/rd",  # PHP's
+        r"päss😀\u0026'w/rd",  # Go's
+        "p%C3%A4ss%F0%9F%98%80%26'w%2Frd",  # encodeURIComponent
+        "päss😀&'w/rd",
+    ],
+)
+def test_a_secret_is_known_as_other_languages_spell_it(printed: str) -> None:
+    assert redact(f"see {printed}!", {"päss😀&'w/rd": "TOKEN"}) == "see [secret:TOKEN]!"

@@ -105,6 +105,39 @@ def test_an_answer_finds_who_asked() -> None:
     assert conversation.pending.count == 0
 
 
+def test_a_mark_at_the_start_does_not_matter_even_where_bytes_are_bad() -> None:
+    one, conversation = answered(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{"t":"\xff"}}\n')
+
+    assert [bytes(answer.result) for answer in one.answers] == ['{"t":"\ufffd"}'.encode()]
+    assert conversation.skipped == 0
+
+
+def test_a_log_line_in_json_is_no_answer_whatever_its_id() -> None:
+    one, conversation = answered(b'{"level":30,"id":1,"msg":"listening"}\n')
+
+    assert one.losses == []
+    assert conversation.skipped == 1
+
+
+class Shallow(Waiting):
+    """Reads its answer at a depth where ours is already used up."""
+
+    def settled(self, answer: Envelope) -> None:
+        raise RecursionError
+
+
+def test_an_answer_nested_just_too_deeply_is_the_server_s_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    conversation, _, _ = talk()
+    one = Shallow()
+    conversation.pending.add(one, NEVER)
+    conversation.receive(b'{"jsonrpc":"2.0","id":1,"result":{}}\n')
+
+    assert [loss.code for loss in one.losses] == ["protocol_error"]
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize(
     "id", [b"2", b"0", b'"1"', b"null", b"1.0", b"-1", b"true", b"1e0", b"9" * 40]
 )

@@ -294,6 +294,15 @@ async def wrongid(request: Request, out: Hung) -> None:
     await out.reply(200, b'{"jsonrpc":"2.0","id":77,"result":{}}')
 
 
+async def nobatch(request: Request, out: Hung) -> None:
+    await out.reply(200, b'[{"jsonrpc":"2.0","id":77,"result":{}}]')
+
+
+async def twoids(request: Request, out: Hung) -> None:
+    id = json.dumps(request.body["id"]).encode()
+    await out.reply(200, b'{"jsonrpc":"2.0","id":%b,"result":{},"id":77}' % id)
+
+
 async def nullid_error(request: Request, out: Hung) -> None:
     body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}'
     await out.reply(400, body, "")
@@ -316,6 +325,10 @@ async def redir_same(request: Request, out: Hung) -> None:
 
 async def redir_cross(request: Request, out: Hung) -> None:
     await out.reply(307, location="http://127.0.0.2:1/stolen?token=1")
+
+
+async def redir_bad(request: Request, out: Hung) -> None:
+    await out.reply(307, location="http://[half/an/address")
 
 
 async def redir_loop(request: Request, out: Hung) -> None:
@@ -386,11 +399,12 @@ MODES: dict[str, Act] = {
     "rst": rst, "rst_mid": rst_mid, "trunc": trunc, "badgzip": badgzip, "cutgzip": cutgzip,
     "goodgzip": goodgzip, "gzsse": gzsse, "gzbomb": gzbomb, "hang": hang, "drip": drip,
     "html": html, "notjson": notjson, "pretty": pretty, "wrongid": wrongid,
+    "nobatch": nobatch, "twoids": twoids,
     "nullid_error": nullid_error, "taken": taken, "s401": status(401), "s403": status(403),
     "s401_meta": status(401, WWW_Authenticate='Bearer resource_metadata="http://127.0.0.2:1/x"'),
     "s429": status(429, Retry_After="7"), "s500": status(500), "s502": status(502),
     "s503": status(503, Retry_After="9"), "redir_same": redir_same, "redir_cross": redir_cross,
-    "redir_loop": redir_loop, "sse": sse, "sse_end": sse_end, "sse_rst": sse_rst,
+    "redir_loop": redir_loop, "redir_bad": redir_bad, "sse": sse, "sse_end": sse_end, "sse_rst": sse_rst,
     "sse_id_end": sse_id_end, "bigsse": bigsse, "bigjson": bigjson, "endless_sse": endless_sse,
     "garbage": garbage, "headers": headers, "twice": twice, "until_close": until_close,
     "interim": interim,

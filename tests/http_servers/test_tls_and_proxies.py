@@ -146,6 +146,14 @@ def test_a_proxy_of_another_kind_is_told(proxy: str) -> None:
         proxy_for(read_address("https://a.test"), {"https_proxy": proxy})
 
 
+@pytest.mark.parametrize("url", ["http://a b/", "http://\x1b/", "http://a\x7f:1/", "http://[a"])
+def test_a_host_that_fits_in_no_header_is_told(url: str) -> None:
+    with pytest.raises(BadAddress):
+        read_address(url)
+    with pytest.raises(BadAddress):
+        read_address("http://fine").joined(url)
+
+
 @pytest.mark.parametrize(
     ("url", "origin", "target"),
     [

@@ -6,12 +6,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_workbench.core.spec import Limits, Snapshot
 from mcp_workbench.surface.menu import Menu
+from mcp_workbench.surface.reading import cancelled_id
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire.tasks import TaskScope, task_scope
@@ -156,6 +158,37 @@ def test_chunks_change_nothing(places: list[int]) -> None:
 
     frames = asyncio.run(talk())
     assert [json.loads(frame)["id"] for frame in frames] == [0, 1, 2, 3, 4]
+
+
+TOOL = b'{"toolbox":"a","server":"b","tool":"c"}'
+
+
+@pytest.mark.parametrize(
+    "deep",
+    [
+        b'"method":"tools/call","params":{"name":"use_tool","arguments":{"tool":%b}}',
+        b'"method":"tools/call","params":{"name":"use_tool","arguments":{"tool":' + TOOL + b',"arguments":%b}}',
+        b'"method":"tools/call","params":{"name":"open_toolbox","arguments":%b}',
+        b'"method":"initialize","params":{"capabilities":{"extensions":%b}}',
+        b'"method":"completion/complete","params":{"ref":%b}',
+        b'"method":"tools/list","params":{"_meta":%b}',
+    ],
+)  # fmt: skip
+async def test_no_depth_of_a_request_is_a_fault_of_ours(deep: bytes) -> None:
+    async with session(snapshot()) as (talking, host):
+        talking.receive(INITIALIZE)
+        for depth in range(700, 1000):  # up to where the line itself is refused
+            message = deep % (b'{"a":' * depth + b"1" + b"}" * depth)
+            talking.receive(b'{"jsonrpc":"2.0","id":%d,%b}\n' % (depth, message))
+            answer = await host.answer(depth)
+            assert "the workbench failed" not in json.dumps(answer)
+            host.frames.clear()
+
+
+def test_a_cancel_of_any_depth_does_no_harm() -> None:
+    for depth in range(900, 1000):
+        params = msgspec.Raw(b'{"a":' * depth + b"1" + b"}" * depth)
+        assert cancelled_id(params) == b""
 
 
 class Faulty(Workbench):

@@ -83,12 +83,23 @@ def test_kinds_of_messages_are_told_by_their_members() -> None:
         (b"{", envelope.PARSE_ERROR, b""),
         (b'{"jsonrpc":"2.0","id":12,"result":{', envelope.PARSE_ERROR, b"12"),
         (b'{"jsonrpc":"2.0","id":"a\\"b","result":{', envelope.PARSE_ERROR, b'"a\\"b"'),
-        (b'{"result":{,"jsonrpc":"2.0","id":-3}', envelope.PARSE_ERROR, b"-3"),
+        (b'{"result":{,},"jsonrpc":"2.0","id":-3}', envelope.PARSE_ERROR, b"-3"),
+        (b'{"result":{"t":"}","id":3,},"jsonrpc":"2.0","id":4}', envelope.PARSE_ERROR, b"4"),
+        (b'{"result":{"a":1,"id":3}', envelope.PARSE_ERROR, b""),  # broken off: another one's id
+        (b'{"id":1', envelope.PARSE_ERROR, b""),  # of 12, maybe
+        (b'{"id":1.5,"result":{', envelope.PARSE_ERROR, b""),
+        (b'{"id":007,"result":{', envelope.PARSE_ERROR, b""),
+        (b'{"id":"\\q","result":{', envelope.PARSE_ERROR, b""),  # would be no JSON in our answer
+        (b'{"id":"\xff","result":{', envelope.PARSE_ERROR, b""),
+        (b'{"id":"a\tb","result":{', envelope.PARSE_ERROR, b""),
         (b'{"result":{"id":3},}', envelope.PARSE_ERROR, b""),
         (b"[]", envelope.INVALID_REQUEST, b""),
         (b"5", envelope.INVALID_REQUEST, b""),
         (b'{"id":5,"method":7}', envelope.INVALID_REQUEST, b"5"),
         (b'{"id":5,"result":{},"error":{}}', envelope.INVALID_REQUEST, b"5"),
+        (b'{"jsonrpc":"2.0","id":{"a":1}}', envelope.INVALID_REQUEST, b""),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":""}', envelope.INVALID_REQUEST, b""),
+        (b'{"level":"info","id":5,"msg":"a log line"}', envelope.INVALID_REQUEST, b""),
     ],
 )
 def test_what_is_no_message_says_why_and_saves_its_id(line: bytes, code: int, id: bytes) -> None:

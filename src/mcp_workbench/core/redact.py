@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 import msgspec
@@ -37,16 +37,31 @@ def _forms(value: str) -> set[str]:
     return {
         value,
         quote(data, safe=""),
+        quote(data, safe="!'()*"),  # JavaScript's
         quote_plus(data),
         ascii(value)[1:-1],
+        repr(value)[1:-1],
         *coded,
         *(text.rstrip("=") for text in coded),
         *_in_json(value),
     }
 
 
-def _in_json(value: str) -> tuple[str, ...]:
+def _in_json(value: str) -> Iterator[str]:
+    """As the writers of several languages put it into JSON."""
     try:
-        return (msgspec.json.encode(value)[1:-1].decode(),)
+        plain = msgspec.json.encode(value)[1:-1].decode()
     except UnicodeEncodeError:  # no JSON text can hold it
-        return ()
+        return
+    for text in (plain, _escaped(r"[^ -~]", plain), _escaped("[<>&\u2028\u2029]", plain)):
+        yield text
+        yield text.replace("/", r"\/")  # PHP's
+
+
+def _escaped(characters: str, text: str) -> str:
+    return re.sub(characters, _escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be").hex()
+    return "".join(rf"\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -183,7 +183,7 @@ class Conversation:
         if message.method == "notifications/progress" and message.params:
             try:
                 waiter = self.pending.find(_as_number(token_of(message.params)))
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 return
             if waiter is not None:
                 waiter.progressed(message.params)
@@ -222,7 +222,7 @@ def _valid_text(line: bytes) -> bytes:
     try:
         line.decode()
     except UnicodeDecodeError:
-        return envelope.mend_text(line)
+        line = envelope.mend_text(line)
     return line.removeprefix(envelope.BOM)
 
 

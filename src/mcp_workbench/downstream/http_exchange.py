@@ -101,6 +101,8 @@ class Exchange:
         if not self._flowing.is_set():
             await self._flowing.wait()
         self._hear_body(asked, answer, body)
+        if asked.answered and self._talk.pending.find(asked.number) is not None:
+            raise Failed(Loss("protocol_error", "the server's answer is none to this request"))
 
     # A body
 

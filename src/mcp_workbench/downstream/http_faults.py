@@ -89,7 +89,7 @@ def rate_limited(wait: float | None, why: str) -> Loss:
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """The seconds that a server wants us to wait, however it spells them."""
     text = headers.get("retry-after", "").strip()
-    if text.isdigit():
+    if text.isascii() and text.isdigit():  # a superscript is a digit too, and no number
         return float(min(int(text[:9]), LONGEST_WAIT))
     if not text:
         return None

@@ -120,5 +120,5 @@ def cancelled_id(params: msgspec.Raw) -> bytes:
     """The id that a cancellation names; empty where it names none."""
     try:
         return bytes(read_members(params).get("requestId", b""))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return b""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile("[!-~]+")  # whatever else it is: it has to fit into a header
 
 
 class BadAddress(ValueError):
@@ -40,7 +42,10 @@ class Address(msgspec.Struct, frozen=True):
 
     def joined(self, reference: str) -> Address:
         """Where a reference found at this address leads."""
-        return read_address(urljoin(f"{self.origin}{self.target}", reference))
+        try:
+            return read_address(urljoin(f"{self.origin}{self.target}", reference))
+        except ValueError:  # of both
+            raise BadAddress("what it leads to is no usable URL") from None
 
 
 def read_address(url: str) -> Address:
@@ -55,7 +60,9 @@ def read_address(url: str) -> Address:
         host = parts.hostname if parts.hostname.isascii() else _ascii_host(parts.hostname)
         target = _ascii_target(parts.path or "/", parts.query)
     except UnicodeError:
-        raise BadAddress("the URL's host name has no usable form: correct 'url'") from None
+        host = target = ""
+    if not _HOST.fullmatch(host):
+        raise BadAddress("the URL's host name has no usable form: correct 'url'")
     user = unquote(parts.netloc.rpartition("@")[0])
     return Address(parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], target, user)
 

@@ -55,10 +55,15 @@ _decode = msgspec.json.Decoder(Envelope).decode
 _read_error = msgspec.json.Decoder(ErrorObject).decode
 _read_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
-# The id is salvaged only where it surely belongs to the envelope: at its very start or its very end.
-_ID = rb'"id"\s*:\s*(-?\d+|"(?:[^"\\]|\\.){0,200}")'
+# The id is salvaged only where it surely belongs to the envelope, at its very start or its very end,
+# and surely is whole: nothing is answered or failed in the name of another request.
+_ID = (
+    rb'"id"\s*:\s*(-?(?:0|[1-9]\d*)|"(?:[ !#-\[\]-~]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})){0,200}")'
+    rb"\s*(?=[,}])"
+)
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
-_ID_LAST = re.compile(rb',\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\s*\}\s*$")
+_ID_LAST = re.compile(rb',\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\}\s*$")
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 # Escapes are consumed one by one, so that the text `\\ud83d` is not taken for a surrogate.
 _ESCAPE = re.compile(
@@ -80,7 +85,9 @@ def decode(line: bytes) -> Envelope:
     except msgspec.DecodeError as error:
         return _decode_mended(line, error)
     if not message.method and bool(message.result) == bool(message.error):
-        raise Malformed(INVALID_REQUEST, "neither a method nor one outcome", bytes(message.id))
+        id = bytes(message.id)
+        ours = usable_id(id) and (message.result or b'"jsonrpc"' in line)  # else a log line in JSON
+        raise Malformed(INVALID_REQUEST, "neither a method nor one outcome", id if ours else b"")
     return message
 
 
@@ -132,8 +139,16 @@ def mend_text(line: bytes) -> bytes:
 
 def salvaged_id(line: bytes) -> bytes:
     """The id of a message that can't be read, where it surely is the envelope's; else empty."""
-    found = _ID_FIRST.match(line[:4096]) or _ID_LAST.search(line[-4096:])
-    return found[1] if found else b""
+    if found := _ID_FIRST.match(line[:4096]):
+        return found[1]
+    found = _ID_LAST.search(line[-4096:])
+    return found[1] if found and _closes(line) else b""
+
+
+def _closes(line: bytes) -> bool:
+    """Does the last brace close the first? Else what it closes is a part of a line that broke off."""
+    bare = _STRING.sub(b"", line)
+    return bare.count(b"{") == bare.count(b"}")
 
 
 def is_null(raw: msgspec.Raw) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+SMALL = (
+    512  # bytes; smaller chunks share a buffer, or a server that drips would cost us twenty-fold
+)
 HEAD = 4096  # bytes kept of a line that is too long: enough to find out what it was
 
 
@@ -14,7 +17,7 @@ class LineFramer:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held: list[bytes] = []
+        self._held: list[bytes | bytearray] = []
         self._size = 0
         self._skipping = False  # inside a line that is too long
         self._overflow: bytes | None = None
@@ -52,13 +55,22 @@ class LineFramer:
     def _hold(self, chunk: bytes) -> None:
         if self._skipping or not chunk:
             return
-        self._held.append(chunk)
+        self._keep(chunk)
         self._size += len(chunk)
         if self._size > self._limit:
             self._overflow = b"".join(part[:HEAD] for part in self._held[:HEAD])[:HEAD]
             self._held.clear()
             self._size = 0
             self._skipping = True
+
+    def _keep(self, chunk: bytes) -> None:
+        held = self._held
+        if not held or len(chunk) >= SMALL:
+            held.append(chunk)
+        elif isinstance(last := held[-1], bytearray):
+            last += chunk
+        else:
+            held.append(bytearray(chunk))
 
     def _finished(self) -> bytes:
         line = b"".join(self._held)

@@ -10,6 +10,7 @@ from typing import Protocol
 HIGH = 1 << 18  # bytes of an answer that wait for us before the server has to
 PIECE = 1 << 16  # bytes that are decompressed at once
 BOMB_BYTES = 8 << 20  # from here on an answer may not have been compressed beyond belief
+MEMBER = 0x1F  # the first byte of a member of gzip: there may be more than one
 BOMB_RATIO = 200  # text comes down to a tenth or a thirtieth of itself
 
 
@@ -163,19 +164,21 @@ class _Inflater:
     """Decompresses piece by piece, so that little data can't become much memory."""
 
     def __init__(self) -> None:
-        self._engine = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip or zlib, by its start
+        self._engine = _engine()
+        self._rest = b""  # has arrived and is not decompressed yet
+        self._padded = False  # what follows the end means nothing
         self._in = self._out = 0
 
     @property
     def waiting(self) -> bool:
-        return bool(self._engine.unconsumed_tail)
+        return bool(self._rest)
 
     def feed(self, raw: bytes) -> bytes:
         self._in += len(raw)
-        return b"" if self._engine.eof else self._inflated(raw)
+        return self._inflated(raw)
 
     def more(self) -> bytes:
-        return self._inflated(self._engine.unconsumed_tail)
+        return self._inflated(self._rest)
 
     def end(self) -> bytes:
         """What was still inside; empty the second time."""
@@ -185,11 +188,22 @@ class _Inflater:
         return rest
 
     def _inflated(self, raw: bytes) -> bytes:
+        self._rest = b""
+        if self._engine.eof:
+            self._padded = self._padded or raw[0] != MEMBER
+            if self._padded:
+                return b""
+            self._engine = _engine()
         try:
             piece = self._engine.decompress(raw, PIECE)
         except zlib.error:
             raise Broken("the answer's compression is broken", heard=True) from None
+        self._rest = self._engine.unconsumed_tail or self._engine.unused_data
         self._out += len(piece)
         if self._out > BOMB_BYTES and self._out > BOMB_RATIO * self._in:
             raise Oversized("compressed beyond belief", heard=True)
         return piece
+
+
+def _engine() -> zlib._Decompress:  # pyright: ignore[reportPrivateUsage] - it has no other name
+    return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip or zlib, by its start

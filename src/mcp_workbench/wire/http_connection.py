@@ -187,8 +187,7 @@ class HttpConnection(asyncio.Protocol):
         request = self._entering
         if request is None:
             return
-        request.chunks.append(data)
-        request.size += len(data)
+        request.add_chunk(data)
         if request.size > self.server.body_bytes:
             self._refuse_rest(request, _TOO_LARGE)
 
@@ -196,8 +195,7 @@ class HttpConnection(asyncio.Protocol):
         request, self._entering = self._entering, None
         if request is None:
             return
-        chunks, request.chunks = request.chunks, []
-        request.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        request.close_body()
         self._deadline = NEVER
         self._take(request)
 

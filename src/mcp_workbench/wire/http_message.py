@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+SMALL = 512  # bytes of a body that came by themselves
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
 
@@ -29,7 +30,7 @@ class Request:
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
-        self.chunks: list[bytes] = []
+        self.chunks: list[bytes | bytearray] = []
 
     def add_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
@@ -37,6 +38,21 @@ class Request:
             self.doubled = (*self.doubled, name)
             value = b"%b, %b" % (self.headers[name], value)
         self.headers[name] = value
+
+    def add_chunk(self, data: bytes) -> None:
+        """Part of the body. Small parts share a buffer: alone, each would cost more than it holds."""
+        self.size += len(data)
+        if not self.chunks or len(data) >= SMALL:
+            self.chunks.append(data)
+        elif isinstance(last := self.chunks[-1], bytearray):
+            last += data
+        else:
+            self.chunks.append(bytearray(data))
+
+    def close_body(self) -> None:
+        """All of it is there."""
+        chunks, self.chunks = self.chunks, []
+        self.body = bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
 
     @property
     def head_lines(self) -> int:

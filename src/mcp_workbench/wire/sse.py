@@ -28,10 +28,9 @@ class EventReader:
         self.last_id = last_id  # of the last event that had one, maybe on an earlier stream
         self.retry: int | None = None  # milliseconds that the server asks us to wait
         self._limit = limit
-        self._held: list[bytes] = []  # of an unfinished line
-        self._held_size = 0
-        self._data: list[bytes] = []  # of an unfinished event
-        self._data_size = 0
+        # One buffer each: as many small pieces would take many times the memory of their bytes.
+        self._held = bytearray()  # of an unfinished line
+        self._data: bytes | bytearray | None = None  # of an unfinished event
         self._name = ""
         self._id = last_id
         self._after_return = False  # the last byte was a CR: an LF now belongs to it
@@ -41,11 +40,11 @@ class EventReader:
         """The events that this chunk completes. Raises EventTooLarge."""
         *whole, rest = self._unified(chunk).split(b"\n")
         for part in whole:
-            self._hold(part)
-            event = self._line(self._finished())
+            event = self._line(self._finished(part))
             if event is not None:
                 yield event
-        self._hold(rest)
+        self._held += rest
+        self._check(self._held)
 
     def _unified(self, chunk: bytes) -> bytes:
         """The same with one kind of line end."""
@@ -57,18 +56,18 @@ class EventReader:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         return chunk
 
-    def _hold(self, part: bytes) -> None:
-        if not part:
-            return
-        self._held.append(part)
-        self._held_size += len(part)
-        if self._held_size + self._data_size > self._limit + FIELD_BYTES:
+    def _check(self, line: bytes | bytearray) -> None:
+        if len(line) + len(self._data or b"") > self._limit + FIELD_BYTES:
             raise EventTooLarge
 
-    def _finished(self) -> bytes:
-        line = b"".join(self._held)
-        self._held.clear()
-        self._held_size = 0
+    def _finished(self, part: bytes) -> bytes:
+        """The line that this part ends."""
+        line = part
+        if self._held:
+            self._held += part
+            line = bytes(self._held)
+            self._held.clear()
+        self._check(line)
         if not self._started:
             self._started = True
             line = line.removeprefix(BOM)
@@ -82,10 +81,7 @@ class EventReader:
             return None
         value = value.removeprefix(b" ")
         if field == b"data":
-            self._data.append(value)
-            self._data_size += len(value) + 1
-            if self._data_size > self._limit + 1:
-                raise EventTooLarge
+            self._add(value)
         elif field == b"event":
             self._name = value.decode("utf-8", "replace")
         elif field == b"id" and b"\0" not in value:
@@ -94,10 +90,21 @@ class EventReader:
             self.retry = int(value[:9])
         return None
 
+    def _add(self, value: bytes) -> None:
+        if self._data is None:
+            self._data = value
+        else:
+            if isinstance(self._data, bytes):
+                self._data = bytearray(self._data)
+            self._data += b"\n"
+            self._data += value
+        if len(self._data) > self._limit:
+            raise EventTooLarge
+
     def _event(self) -> Event | None:
         self.last_id = self._id
         data, name = self._data, self._name
-        self._data, self._data_size, self._name = [], 0, ""
-        if not data:
+        self._data, self._name = None, ""
+        if data is None:
             return None
-        return Event(b"\n".join(data), name or "message")
+        return Event(bytes(data), name or "message")
