@@ -15,7 +15,7 @@ from mcp_workbench.wire.child import running_child
 from mcp_workbench.wire.guard import guard
 from tests.makers import PATIENCE, alive, eventually, open_fds, pids_in, until
 from tests.processes import PROMISE, guards, in_groups, within
-from tests.wire.test_child import CAT, python
+from tests.wire.test_child import CAT, known, python
 
 if sys.platform != "linux":
     pytest.skip("reads /proc", allow_module_level=True)
@@ -124,7 +124,7 @@ async def test_one_guard_for_all_for_as_long_as_there_are_any() -> None:
                 assert mine(others) == [first]
             assert mine(others) == [first]
         assert mine(others) == []
-        assert not Path(f"/proc/{first}").exists()  # reaped, too
+        assert not known(first)  # reaped, too
         await asyncio.sleep(0)
     assert open_fds() <= before
 
@@ -147,7 +147,7 @@ async def test_a_guard_that_ends_at_once_is_not_started_over_and_over() -> None:
     async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print):
         [first] = guards(os.getpid())
         os.kill(first, signal.SIGKILL)
-        await until(lambda: not Path(f"/proc/{first}").exists())
+        await until(lambda: not known(first))
         assert guards(os.getpid()) == []
 
         async with running_child(python(CAT), print, print):

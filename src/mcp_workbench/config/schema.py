@@ -25,6 +25,7 @@ from mcp_workbench.core.spec import (
     CALL_TIMEOUT,
     CALLS_PER_SERVER,
     CONNECT_TIMEOUT,
+    DRAIN,
     MESSAGE_BYTES,
     OPEN_WAIT,
     QUEUE_BYTES,
@@ -138,6 +139,7 @@ LIMITS = {
         whole(LEAST_BYTES), "Bytes kept for a server that does not read.", QUEUE_BYTES
     ),
     "openWait": Key(SECONDS, "Seconds that `open_toolbox` waits for a slow server.", OPEN_WAIT),
+    "drain": Key(SECONDS, "Seconds for calls under way when a port is told to end.", DRAIN),
 }
 HTTP = {
     "token": Key(

@@ -14,6 +14,7 @@ from mcp_workbench.config.schema import AMBIGUOUS, HTTP, LIMITS, NAME, TOOLBOX, 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import (
     CALLS_PER_SERVER,
+    DRAIN,
     MESSAGE_BYTES,
     OPEN_WAIT,
     QUEUE_BYTES,
@@ -137,6 +138,7 @@ def _limits(right: Object) -> Limits:
         int(right.get("callsPerServer", CALLS_PER_SERVER)),
         int(right.get("queueBytes", QUEUE_BYTES)),
         float(right.get("openWait", OPEN_WAIT)),
+        float(right.get("drain", DRAIN)),
     )
 
 

@@ -22,6 +22,7 @@ MESSAGE_BYTES = 64 << 20  # one message, either direction
 CALLS_PER_SERVER = 4096  # in flight on one connection
 QUEUE_BYTES = 32 << 20  # accepted for a server that does not read
 OPEN_WAIT = 30.0  # seconds that `open_toolbox` waits for a slow starter
+DRAIN = 30.0  # seconds for calls under way when we are told to end
 
 
 class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
@@ -116,6 +117,7 @@ class Limits(msgspec.Struct, frozen=True):
     calls_per_server: int = CALLS_PER_SERVER
     queue_bytes: int = QUEUE_BYTES
     open_wait: float = OPEN_WAIT
+    drain: float = DRAIN
 
 
 class HttpWish(msgspec.Struct, frozen=True):

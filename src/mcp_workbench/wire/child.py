@@ -179,4 +179,3 @@ def _spawn(launch: Launch, watched: "Guard") -> tuple[subprocess.Popen[bytes], P
         for fd in theirs:
             os.close(fd)
     return process, Pipes(*ours)
-

@@ -76,6 +76,7 @@ class Guard:
         self._shell = 0  # its number; 0 while there is none
         self._pipe = -1
         self._since = 0.0
+        self._warned = False
         self._unwatch: Callable[[], None] = _nothing
 
     @contextmanager
@@ -143,7 +144,9 @@ class Guard:
         try:
             self._shell, self._pipe = _start_shell()
         except OSError as error:
-            log.warning("servers would outlive a SIGKILL: %s: %s", SHELL, error.strerror)
+            if not self._warned:
+                log.warning("servers would outlive a SIGKILL: %s: %s", SHELL, error.strerror)
+            self._warned = True
             return
         self._since = time.monotonic()
         with suppress(OSError):  # no descriptor left for that: the next line will show it
