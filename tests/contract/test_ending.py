@@ -169,6 +169,27 @@ def test_a_command_that_starts_servers_at_any_moment(tmp_path: Path, pids: Path,
         assert within(PROMISE, lambda: not any(map(alive, pids_in(pids))))
 
 
+@pytest.mark.parametrize("insist", [False, True])
+def test_a_command_sees_its_servers_out_unless_it_is_told_twice(
+    tmp_path: Path, pids: Path, insist: bool
+) -> None:
+    asked, ended = tmp_path / "asked", tmp_path / "ended"
+    server = noted(pids, "no_eof_exit", f"note_term={asked}", f"note_eof={ended}")
+    file = config_file(tmp_path, {"a": server})
+    argv = [sys.executable, "-m", "mcp_workbench", "call", "dev/a/hang", "--config", str(file)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE) as run:
+        eventually(lambda: len(pids_in(pids)) == 1, "the server runs")
+        run.send_signal(signal.SIGINT)
+        eventually(ended.exists, "its input has ended")
+        if insist:
+            run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=PATIENCE)
+
+    assert (run.returncode, err) == (130, b"")
+    assert not any(map(alive, pids_in(pids)))
+    assert asked.exists() != insist
+
+
 # Whoever vanishes
 
 HOST = """

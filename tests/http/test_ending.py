@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.scenes import rpc, use
+from tests.http.scenes import BOTH, rpc, use
 from tests.http.test_command import Command, serving
 from tests.makers import PATIENCE, alive, config_file, entry, eventually, pids_in
 from tests.rawhost import ENVELOPE, MODERN
@@ -140,18 +141,37 @@ def test_told_again_it_waits_no_longer(tmp_path: Path, gate: Path, number: signa
     eventually(lambda: not any(map(alive, pids_in(pids))), "its servers end")
 
 
-def test_the_last_answer_leaves_whole(tmp_path: Path, gate: Path) -> None:
-    reached = tmp_path / "reached"
-    arguments = {"gate": str(gate), "reached": str(reached), "n": 5_000_000}
-    body, told = modern_call("wait_at", arguments)
-    with (
-        serving(config_file(tmp_path, {"fixture": entry()})) as command,
-        under_way(lambda: command.post(body, **told), reached) as waiting,
-    ):
+def test_the_last_answer_leaves_whole_also_to_a_slow_reader(tmp_path: Path, gate: Path) -> None:
+    reached, size = tmp_path / "reached", 8_000_000
+    arguments = {"gate": str(gate), "reached": str(reached), "n": size}
+    with serving(config_file(tmp_path, {"fixture": entry()})) as command, socket.socket() as slow:
+        name = command.url[7:-4]
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # it does not fit on the way
+        slow.connect(("127.0.0.1", int(name.rpartition(":")[2])))
+        body, told = modern_call("wait_at", arguments)
+        headers = {"Host": name, "Content-Type": "application/json", "Accept": BOTH}
+        headers |= {key.replace("_", "-"): value for key, value in told.items()}
+        headers["Content-Length"] = str(len(body))
+        lines = ["POST /mcp HTTP/1.1", *(f"{key}: {value}" for key, value in headers.items())]
+        slow.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        eventually(reached.exists, "the call has reached its server")
         command.process.send_signal(signal.SIGTERM)
         eventually(lambda: health(command, "/readyz")[0] == 503, "it is told")
         gate.open("w").close()
-        _, _, answer = waiting.result(PATIENCE)
+        eventually(lambda: closed(command), "all that is left to do is to send")
 
-        assert len(answer["result"]["content"][0]["text"]) > 5_000_000
+        received = 0
+        while data := slow.recv(1 << 20):
+            received += len(data)
+
+        assert received > size
         assert command.process.wait(PATIENCE) == 0
+
+
+def closed(command: Command) -> bool:
+    """Does nobody listen any more?"""
+    try:
+        health(command, "/readyz")
+    except OSError:
+        return True
+    return False
