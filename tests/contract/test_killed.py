@@ -127,7 +127,6 @@ def test_a_guard_that_was_killed_first_has_a_successor(tmp_path: Path, pids: Pat
         host.open()
         host.statuses = (-signal.SIGKILL,)
         [first] = guards(host.process.pid)
-        time.sleep(1.1)  # one that ends sooner is taken for one that can't be had
         os.kill(first, signal.SIGKILL)
         eventually(lambda: guards(host.process.pid) not in ([], [first]), "there is another")
 

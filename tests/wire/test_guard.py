@@ -134,7 +134,7 @@ def mine(others: list[int]) -> list[int]:
 
 
 async def test_a_guard_that_was_killed_is_replaced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_workbench.wire.guard.SHORT_LIVED", 0.0)
+    monkeypatch.setattr("mcp_workbench.wire.guard.PAUSE", 0.0)
     async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print) as child:
         [first] = guards(os.getpid())
         os.kill(first, signal.SIGKILL)
@@ -149,13 +149,16 @@ async def test_a_guard_that_ends_at_once_is_not_started_over_and_over() -> None:
         os.kill(first, signal.SIGKILL)
         await until(lambda: not known(first))
         assert guards(os.getpid()) == []
+        await until(lambda: guards(os.getpid()) != [])  # a second later
 
+        [second] = guards(os.getpid())
+        os.kill(second, signal.SIGKILL)
         async with running_child(python(CAT), print, print):
-            assert len(guards(os.getpid())) == 1  # for the next start it is tried again
+            await until(lambda: len(guards(os.getpid())) == 1)  # at once, for the next start
 
 
 async def test_a_guard_that_was_stopped_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_workbench.wire.guard.SHORT_LIVED", 0.0)
+    monkeypatch.setattr("mcp_workbench.wire.guard.PAUSE", 0.0)
     async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print) as child:
         [first] = guards(os.getpid())
         os.kill(first, signal.SIGSTOP)

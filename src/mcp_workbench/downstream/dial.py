@@ -74,7 +74,9 @@ def refused_by_system(command: str, error: OSError) -> str:
         case errno.ENFILE:
             return f"{told}, on the whole machine (fs.file-max)"
         case errno.EAGAIN:
-            return f"{told}: no more processes are allowed (ulimit -u, or pids.max of the container)"
+            return (
+                f"{told}: no more processes are allowed (ulimit -u, or pids.max of the container)"
+            )
         case _:
             return told
 
