@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
+from types import FrameType
 from typing import Any, TypeVar
 
 from mcp_workbench.core.spec import Snapshot
@@ -22,7 +24,10 @@ from mcp_workbench.workbench import Workbench
 
 T = TypeVar("T")
 
-DRAIN = 3.0  # seconds for requests under way after our input has ended; SIGTERM cuts it short
+# Hosts that close our input send SIGTERM after two seconds and SIGKILL after four. What is under
+# way when we begin to end, and the 1.3 seconds of our servers (`wire/child.py`), fit into that.
+DRAIN = 2.5  # seconds; a signal cuts it short
+HURRIED_DRAIN = 1.0  # seconds after Ctrl-C: somebody waits
 FLUSH = 1.0  # seconds for the last answers to leave
 INTERRUPTED = 130  # exit status after SIGINT
 
@@ -60,32 +65,60 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
         front = StdioFront(session, channel, snapshot.limits.message_bytes)
         _listen(own_in, front, end)
         await end.host_left.wait()
-        await _drain(session, end)
+        front.drain()
+        await _drain(session, end, snapshot.limits.drain)
     await channel.flushed(FLUSH)
     return end.status
 
 
 class Ending:
-    """Why and how urgently we end: the host left, or somebody asked us to."""
+    """Why and how urgently we end: the host left, or somebody asked us to, perhaps again."""
 
     def __init__(self) -> None:
         self.host_left = asyncio.Event()
-        self.at_once = asyncio.Event()
+        self.at_once = asyncio.Event()  # what is still under way gets no more time
         self.status = 0
+        self.patience = math.inf  # seconds for what is under way, whatever else allows
 
     def on_signals(self) -> None:
         """Without handlers a signal would leave our servers behind. The servers end all the same."""
         loop = asyncio.get_running_loop()
-        for name, status in (("SIGTERM", 0), ("SIGHUP", 0), ("SIGINT", INTERRUPTED)):
-            number = getattr(signal, name, None)  # Windows has fewer, and no handlers on its loop
-            with contextlib.suppress(NotImplementedError):
-                if number is not None:
-                    loop.add_signal_handler(number, self.now, status)
+        told = {"SIGTERM": self.asked, "SIGHUP": self.asked, "SIGINT": self.interrupted}
+        for name, act in told.items():
+            number = getattr(signal, name, None)  # Windows has fewer
+            if number is not None:
+                # Not the loop's own handlers: they go with it, and what comes then would be told
+                # as a traceback, or end us with another status.
+                signal.signal(number, partial(_soon, loop, act))
+
+    def asked(self) -> None:
+        """End when what is under way has ended; asked again, sooner."""
+        if self.host_left.is_set():
+            self.at_once.set()
+        self.host_left.set()
+
+    def interrupted(self) -> None:
+        """The same in a hurry. The second time nothing gets any time, our servers neither."""
+        if self.status == INTERRUPTED:
+            from mcp_workbench.wire.guard import guard  # loaded already, if there are servers
+
+            guard().end_all()
+            self.at_once.set()
+        self.status = INTERRUPTED
+        self.patience = HURRIED_DRAIN
+        self.asked()
 
     def now(self, status: int) -> None:
         self.status = status
         self.at_once.set()
         self.host_left.set()
+
+
+def _soon(
+    loop: asyncio.AbstractEventLoop, act: Callable[[], None], number: int, frame: FrameType | None
+) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has closed: we are as good as gone
+        loop.call_soon_threadsafe(act)
 
 
 def _listen(fd: int, front: StdioFront, end: Ending) -> None:
@@ -95,9 +128,9 @@ def _listen(fd: int, front: StdioFront, end: Ending) -> None:
         own_streams.pump_file(fd, front.receive, end.host_left.set)
 
 
-async def _drain(session: HostSession, end: Ending) -> None:
+async def _drain(session: HostSession, end: Ending, limit: float) -> None:
     """A host that only closed our input may still read: what is under way gets a moment to end."""
     session.when_idle(end.at_once.set)
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN):
+        async with asyncio.timeout(min(DRAIN, end.patience, limit)):
             await end.at_once.wait()

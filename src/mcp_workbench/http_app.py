@@ -8,10 +8,10 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from mcp_workbench.app import DRAIN, Ending, run
+from mcp_workbench.app import FLUSH, Ending, run
 from mcp_workbench.config.port import port_wish
 from mcp_workbench.core.spec import HttpWish, NamedToken, Snapshot
 from mcp_workbench.surface.http_access import Access, is_loopback, names_of
@@ -41,7 +41,7 @@ async def _serve(snapshot: Snapshot, host: str, port: int, wish: HttpWish) -> in
         _say(snapshot, host, server.port, wish)
         gc.freeze()  # what is here now stays: it need not be searched again and again
         await end.host_left.wait()
-        await _drain(front, server, end)
+        await _drain(front, server, end, snapshot.limits.drain)
     return end.status
 
 
@@ -82,12 +82,20 @@ def _told(token: NamedToken, snapshot: Snapshot) -> str:
     return f"{token.name} ({' '.join(boxes) or 'nothing'})"
 
 
-async def _drain(front: HttpFront, server: HttpServer, end: Ending) -> None:
-    """What is under way gets a moment; a second signal cuts it short."""
-    end.at_once.clear()
+async def _drain(front: HttpFront, server: HttpServer, end: Ending, limit: float) -> None:
+    """What is under way gets its time; a second signal cuts it short.
+
+    Until then the port stays open, so that whoever comes is told that we are ending.
+    """
     front.stop()
-    server.stop()
+    await _until(lambda: not front.busy or end.at_once.is_set(), min(limit, end.patience))
+    if not front.busy:
+        server.stop()
+        await _until(lambda: not server.connections or end.at_once.is_set(), FLUSH)
+
+
+async def _until(true: Callable[[], bool], seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN):
-            while front.busy and not end.at_once.is_set():  # noqa: ASYNC110 - the last three seconds
+        async with asyncio.timeout(seconds):
+            while not true():  # noqa: ASYNC110 - at the end only
                 await asyncio.sleep(POLL)

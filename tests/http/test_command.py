@@ -137,8 +137,9 @@ def test_the_token_reaches_nobody_behind_the_port(tmp_path: Path) -> None:
             assert TOKEN[::-1] not in json.dumps(answer)
 
 
-def test_what_is_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
-    with serving(config_file(tmp_path, {"fixture": entry()})) as command:
+def test_what_is_under_way_for_too_long_is_cut_off(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"fixture": entry()}, limits={"drain": 0.5})
+    with serving(config) as command:
         session = command.open()
         command.post(rpc("tools/call", use("stats"), 2), mcp_session_id=session)
         body = rpc("tools/call", use("hold", {"key": "k"}), 3)

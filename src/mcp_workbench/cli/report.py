@@ -29,6 +29,7 @@ _CODES = {
     "unknown_tool": "WB-CLI-004",
     "connect_failed": "WB-CONN-101",
     "server_error": "WB-CALL-202",
+    "draining": "WB-CALL-203",
     "tour_failed": "WB-TOUR-401",
 }
 CALL_FAILED = "WB-CALL-201"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -16,12 +18,46 @@ _LIKE_CTRL_C = ("SIGTERM", "SIGHUP")  # a closed terminal window is the second o
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run to the end. Being told to end is Ctrl-C: without that, servers would be left behind."""
+    try:
+        return app.run(_interruptible(main))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
+    """Told once, `main` is cancelled and its servers are seen out; told again, they are killed."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    told = 0
+
+    def interrupted() -> None:
+        nonlocal told
+        told += 1
+        if told > 1:
+            from mcp_workbench.wire.guard import guard  # loaded already, if there are servers
+
+            guard().end_all()
+        if told <= 2 and task is not None:
+            task.cancel()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        with suppress(RuntimeError):  # the loop has closed meanwhile
+            loop.call_soon_threadsafe(interrupted)
+
+    with _handled(interrupt):
+        return await main
+
+
+@contextmanager
+def _handled(interrupt: Callable[[int, FrameType | None], None]) -> Generator[None]:
+    before = {signal.SIGINT: signal.getsignal(signal.SIGINT)}
     for name in _LIKE_CTRL_C:
         number = getattr(signal, name, None)  # Windows has fewer
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # `nohup` ignores one
-            signal.signal(number, _interrupt)
-    return app.run(main)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    signal.raise_signal(signal.SIGINT)
+            before[number] = signal.SIG_DFL
+    try:
+        for number in before:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

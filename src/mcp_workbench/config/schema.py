@@ -27,6 +27,7 @@ from mcp_workbench.core.spec import (
     CALLS,
     CALLS_PER_SERVER,
     CONNECT_TIMEOUT,
+    DRAIN,
     MESSAGE_BYTES,
     OPEN_WAIT,
     QUEUE_BYTES,
@@ -150,6 +151,7 @@ LIMITS = {
     ),
     "toolsPerServer": Key(whole(1), "Tools of one server that are shown.", TOOLS_PER_SERVER),
     "openWait": Key(SECONDS, "Seconds that `open_toolbox` waits for a slow server.", OPEN_WAIT),
+    "drain": Key(SECONDS, "Seconds for calls under way when a port is told to end.", DRAIN),
 }
 HTTP = {
     "token": Key(FILLED, "A bearer token that opens every toolbox.", example="${WORKBENCH_TOKEN}"),

@@ -15,6 +15,7 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import (
     CALLS,
     CALLS_PER_SERVER,
+    DRAIN,
     MESSAGE_BYTES,
     OPEN_WAIT,
     QUEUE_BYTES,
@@ -146,4 +147,5 @@ def _limits(right: Object) -> Limits:
         float(right.get("openWait", OPEN_WAIT)),
         int(right.get("calls", CALLS)),
         int(right.get("toolsPerServer", TOOLS_PER_SERVER)),
+        float(right.get("drain", DRAIN)),
     )

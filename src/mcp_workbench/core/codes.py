@@ -224,6 +224,12 @@ CODES = {
         "It answered with an error of the protocol instead of a result; the message is its own.",
         "mcp-workbench tools TOOLBOX/SERVER/TOOL shows which arguments the tool takes.",
     ),
+    "WB-CALL-203": Explanation(
+        "The workbench is ending",
+        "It was told to end (SIGTERM, Ctrl-C). What was under way gets its time, and what came later "
+        "was turned away with the code `draining`; nothing of it was done.",
+        "Call again when it is back. limits.drain says how long a port waits for what is under way.",
+    ),
     "WB-TOOL-301": Explanation(
         "A filter matches nothing",
         "A warning: a pattern in toolFilters fits none of the tools that the server has.",

@@ -25,6 +25,7 @@ TOOLS_PER_SERVER = 10_000  # shown; no model reads as many
 IDLE_TIMEOUT = 0.0  # seconds without a call after which a server is stopped; 0: never
 QUEUE_BYTES = 32 << 20  # accepted for a server that does not read
 OPEN_WAIT = 30.0  # seconds that `open_toolbox` waits for a slow starter
+DRAIN = 30.0  # seconds for calls under way when we are told to end
 
 
 class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
@@ -122,6 +123,7 @@ class Limits(msgspec.Struct, frozen=True):
     open_wait: float = OPEN_WAIT
     calls: int = CALLS
     tools_per_server: int = TOOLS_PER_SERVER
+    drain: float = DRAIN
 
 
 class NamedToken(msgspec.Struct, frozen=True):

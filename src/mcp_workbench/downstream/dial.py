@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -63,6 +64,23 @@ def _not_startable(command: str, path: str) -> str:
     return f"command is not executable: {command}; chmod +x it or correct 'command'"
 
 
+def refused_by_system(command: str, error: OSError) -> str:
+    """Why a program could not be started, with the limit that was met."""
+    told = f"{command} can't be started: {error.strerror or error}"
+    match error.errno:
+        case errno.EMFILE:
+            most = os.sysconf("SC_OPEN_MAX")
+            return f"{told}: no more than {most} at once (ulimit -n), of which a server takes four"
+        case errno.ENFILE:
+            return f"{told}, on the whole machine (fs.file-max)"
+        case errno.EAGAIN:
+            return (
+                f"{told}: no more processes are allowed (ulimit -u, or pids.max of the container)"
+            )
+        case _:
+            return told
+
+
 @asynccontextmanager
 async def dial(
     spec: ServerSpec,
@@ -79,13 +97,13 @@ async def dial(
         async with _dial_http(target, spec, environ, talk, ended) as link:
             yield link
         return
-    launch = launch_of(target, environ)
     try:
+        launch = launch_of(target, environ)
         started = running_child(launch, talk.receive, ended)
         async with started as child:
             yield StdioLink(child, spec, environ)
     except OSError as error:
-        raise Unreachable(f"{launch.argv[0]} can't be started: {error.strerror or error}") from None
+        raise Unreachable(refused_by_system(target.command, error)) from None
 
 
 @asynccontextmanager

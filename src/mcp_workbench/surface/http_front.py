@@ -14,7 +14,7 @@ from mcp_workbench.surface.http_modern import VERSION, Exchange, check_modern, s
 from mcp_workbench.surface.http_principals import Principal
 from mcp_workbench.surface.http_refusals import CLOSING, NOT_FOUND, refused
 from mcp_workbench.surface.http_session import SILENCE
-from mcp_workbench.surface.http_sessions import Sessions
+from mcp_workbench.surface.http_sessions import SESSION_ID, Sessions
 from mcp_workbench.surface.reading import Refusal
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
@@ -28,7 +28,7 @@ HEALTH = (b"/healthz", b"/readyz")
 
 _LEGACY = frozenset(revision.encode() for revision in LEGACY)
 _OK = Reply(200, b"ok")
-_CLOSING = Reply(503, b"closing")
+_DRAINING = Reply(503, b"draining")
 _NAMES = re.compile(rb"[A-Za-z0-9_, -]{0,1000}")
 
 
@@ -51,7 +51,6 @@ class HttpFront:
         self._sessions = Sessions()
         self._exchanges: set[Exchange] = set()
         self._askings: dict[str, Asking] = {}
-        self._closing = False
         self._now = 0.0
         self._commented = 0.0
 
@@ -79,12 +78,12 @@ class HttpFront:
         if (unreadable := self.access.unreadable(request)) is not None:
             return unreadable
         request.admitted = Admitted(endpoint, principal, modern)
-        return CLOSING if self._closing else None
+        return CLOSING if self._sessions.closing and not _may_go_on(request) else None
 
     def _health(self, request: Request, path: bytes) -> Reply:
         if request.method != b"GET":
             return Reply(405, b"GET only", b"Allow: GET\r\n")
-        return _CLOSING if self._closing and path == b"/readyz" else _OK
+        return _DRAINING if self._sessions.closing and path == b"/readyz" else _OK
 
     def _wrong_verb(self, request: Request, *, modern: bool) -> Reply | None:
         method = request.method
@@ -180,8 +179,7 @@ class HttpFront:
 
     def stop(self) -> None:
         """Take nothing new; streams that wait for nothing end."""
-        self._closing = True
-        self._sessions.stop_listening()
+        self._sessions.stop()
         for exchange in tuple(self._exchanges):
             exchange.finish()
 
@@ -190,6 +188,13 @@ class HttpFront:
         for exchange in tuple(self._exchanges):
             exchange.end()
         self._sessions.close()
+
+
+def _may_go_on(request: Request) -> bool:
+    """May this be an answer or a cancel of a legacy host? What is under way can need it."""
+    return (
+        request.method == b"POST" and not request.admitted.modern and SESSION_ID in request.headers
+    )
 
 
 def _preflight(wanted: bytes) -> Reply:

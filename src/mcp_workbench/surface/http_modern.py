@@ -10,7 +10,7 @@ import msgspec
 from mcp_workbench.era.revision import HEADER_MISMATCH, MODERN, UNSUPPORTED_VERSION
 from mcp_workbench.surface.greeting import EnvelopeFault, read_stamp
 from mcp_workbench.surface.http_params import differing
-from mcp_workbench.surface.http_refusals import CLOSING
+from mcp_workbench.surface.http_refusals import CUT_OFF
 from mcp_workbench.surface.reading import Refusal, read_meta
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
@@ -178,5 +178,5 @@ class Exchange:
         if self._response.streaming:
             self._response.end()
         else:
-            self._response.plain(CLOSING)
+            self._response.plain(CUT_OFF)
         self.close()

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from mcp_workbench.surface import texts
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.http_message import JSON, Reply
 
 
-def refused(
+def refused(  # noqa: PLR0913 - all that an answer may have
     status: int,
     message: str,
     *,
     id: bytes = b"",
     code: int = envelope.INVALID_REQUEST,
     headers: bytes = b"",
+    data: Any = None,
 ) -> Reply:
     """The error carries the request's id as far as that is known."""
-    error = envelope.error_object(code, message)
+    error = envelope.error_object(code, message, data)
     return Reply(status, envelope.refusal(id, error), headers, JSON)
 
 
@@ -30,5 +34,12 @@ NO_TOKEN = refused(
 NOT_ACCEPTABLE = refused(406, "accept application/json and text/event-stream")
 NO_EVENTS = refused(406, "accept text/event-stream")
 WRONG_TYPE = refused(415, "send application/json")
-CLOSING = refused(503, "the workbench is closing")
+CLOSING = refused(
+    503,
+    texts.ENDING,
+    code=envelope.SERVER_ERROR,
+    headers=b"Retry-After: 5\r\n",
+    data={texts.CODE_KEY: texts.DRAINING},
+)
+CUT_OFF = refused(503, "the workbench has ended; the call may have run", code=envelope.SERVER_ERROR)
 TOO_MANY = refused(503, "too many sessions", headers=b"Retry-After: 60\r\n")

@@ -9,7 +9,7 @@ from mcp_workbench.surface.endpoint import Endpoint
 from mcp_workbench.surface.greeting import is_stamped
 from mcp_workbench.surface.http_modern import VERSION
 from mcp_workbench.surface.http_principals import Principal
-from mcp_workbench.surface.http_refusals import TOO_MANY, refused
+from mcp_workbench.surface.http_refusals import CLOSING, TOO_MANY, refused
 from mcp_workbench.surface.http_session import LegacySession
 from mcp_workbench.surface.reading import Refusal, read_meta, read_params
 from mcp_workbench.wire import envelope
@@ -31,6 +31,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.closing = False
         self._sessions: dict[str, LegacySession] = {}
 
     def __len__(self) -> int:
@@ -82,7 +83,9 @@ class Sessions:
             response.plain(_no_session(request, bytes(first.id)))
             return
         ids = [bytes(m.id) for m in messages if m.method and m.id]
-        if problem := _unusable(session, messages, ids, batch=batch):
+        if ids and self.closing:
+            response.plain(CLOSING)
+        elif problem := _unusable(session, messages, ids, batch=batch):
             response.plain(refused(400, problem))
         else:
             session.post(response, messages, ids, batch=batch)
@@ -131,7 +134,9 @@ class Sessions:
                 del self._sessions[session.id]
                 session.close()
 
-    def stop_listening(self) -> None:
+    def stop(self) -> None:
+        """Begin nothing new, and end the streams that wait for nothing."""
+        self.closing = True
         for session in self._sessions.values():
             session.stop_listening()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mcp_workbench.era.revision import BATCHES
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.wire import envelope
@@ -15,6 +17,7 @@ class StdioFront:
 
     def __init__(self, session: HostSession, channel: Channel, message_bytes: int) -> None:
         self._session = session
+        self._take = session.receive
         self._channel = channel
         self._framer = LineFramer(message_bytes)
 
@@ -36,7 +39,13 @@ class StdioFront:
             else:
                 self._refuse(error)
         else:
-            self._session.receive(message)
+            self._take(message)
+
+    def drain(self) -> None:
+        """Take nothing new; what is under way goes on."""
+        from mcp_workbench.surface.draining import turn_away  # not before we end
+
+        self._take = partial(turn_away, self._session)
 
     def _receive_batch(self, line: bytes) -> None:
         try:

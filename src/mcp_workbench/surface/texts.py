@@ -14,6 +14,10 @@ from mcp_workbench.core.spec import Snapshot, ToolboxSpec
 INSTRUCTIONS_LIMIT = 2000  # characters; hosts cut at 2 KB
 DESCRIPTION_LIMIT = 160  # characters of one toolbox's description in the instructions
 CODE_KEY = "mcp-workbench/code"  # in `_meta` of an error result: the reason, for programs
+DRAINING = "draining"
+ENDING = (
+    "The workbench is ending and begins nothing new. Nothing was done; try again when it is back."
+)
 
 _PROXY_HOW = "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools."
 _DYNAMIC_HOW = "Use `open_toolbox` to connect to a toolbox; its tools then appear as {toolbox}__{server}__{tool}."

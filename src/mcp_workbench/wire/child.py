@@ -4,13 +4,17 @@ import asyncio
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from mcp_workbench.wire.exits import watch_exit
 from mcp_workbench.wire.stdio import PipeReader, PipeWriter
+
+if TYPE_CHECKING:
+    from mcp_workbench.wire.guard import Guard
 
 # Hosts that stop us send SIGTERM after two seconds and SIGKILL after four: ours must be gone by then.
 POLITE = 1.0  # seconds for a child to leave after its stdin has closed
@@ -45,10 +49,12 @@ class Child:
         self,
         process: subprocess.Popen[bytes],
         pipes: Pipes,
+        watched: "Guard",
         received: Callable[[bytes], None],
         ended: Callable[[], None],
     ) -> None:
         self._process = process
+        self._guard = watched
         self._ended = ended
         self._complaints = bytearray()
         self._silent = False  # its stdout has ended
@@ -108,6 +114,7 @@ class Child:
         """End the whole group at once: also what a launcher has left behind."""
         if self._process.returncode is None:
             self._signal(signal.SIGKILL)
+            self._guard.ended(self.pid)
             with suppress(subprocess.TimeoutExpired):  # a kernel that can't end it: we go on
                 self._process.wait(1)
 
@@ -128,10 +135,13 @@ async def running_child(
     launch: Launch, received: Callable[[bytes], None], ended: Callable[[], None]
 ) -> AsyncGenerator[Child]:
     """Start a child and end it with the block. Raises OSError where it can't be started."""
-    child = Child(*_spawn(launch), received, ended)
+    from mcp_workbench.wire.guard import guard  # not before something is started
+
+    watched = guard()
+    child = Child(*_spawn(launch, watched), watched, received, ended)
     stop_watching: Callable[[], None] | None = None
     try:
-        stop_watching = _watch_exit(child.pid, child.left)
+        stop_watching = watch_exit(child.pid, child.left)
         yield child
     finally:
         try:
@@ -141,7 +151,7 @@ async def running_child(
                 stop_watching()
 
 
-def _spawn(launch: Launch) -> tuple[subprocess.Popen[bytes], Pipes]:
+def _spawn(launch: Launch, watched: "Guard") -> tuple[subprocess.Popen[bytes], Pipes]:
     ours: list[int] = []
     theirs: list[int] = []
     try:
@@ -150,15 +160,17 @@ def _spawn(launch: Launch) -> tuple[subprocess.Popen[bytes], Pipes]:
             ours.append(read)
             theirs.append(write)
         ours[0], theirs[0] = theirs[0], ours[0]  # it reads the first and writes the others
-        process = subprocess.Popen(  # noqa: S603 - the operator's own launch line, no shell
-            launch.argv,
-            stdin=theirs[0],
-            stdout=theirs[1],
-            stderr=theirs[2],
-            env=launch.env,
-            cwd=launch.cwd,
-            start_new_session=True,
-        )
+        with watched.starting(theirs[0]) as started:
+            process = subprocess.Popen(  # noqa: S603 - the operator's own launch line, no shell
+                launch.argv,
+                stdin=theirs[0],
+                stdout=theirs[1],
+                stderr=theirs[2],
+                env=launch.env,
+                cwd=launch.cwd,
+                start_new_session=True,
+            )
+            started(process.pid)
     except BaseException:
         for fd in ours:
             os.close(fd)
@@ -167,40 +179,3 @@ def _spawn(launch: Launch) -> tuple[subprocess.Popen[bytes], Pipes]:
         for fd in theirs:
             os.close(fd)
     return process, Pipes(*ours)
-
-
-def _watch_exit(pid: int, left: Callable[[], None]) -> Callable[[], None]:
-    """Call `left` once when the process ends, without reaping it; returns how to stop watching."""
-    loop = asyncio.get_running_loop()
-    if not hasattr(os, "pidfd_open"):
-        return _watch_exit_in_thread(pid, left, loop)
-    fd = os.pidfd_open(pid)
-
-    def stop() -> None:
-        nonlocal fd
-        if fd >= 0:
-            loop.remove_reader(fd)
-            os.close(fd)
-            fd = -1
-
-    def readable() -> None:
-        stop()
-        left()
-
-    loop.add_reader(fd, readable)
-    return stop
-
-
-def _watch_exit_in_thread(
-    pid: int, left: Callable[[], None], loop: asyncio.AbstractEventLoop
-) -> Callable[[], None]:
-    """The same for systems without process descriptors."""
-
-    def wait() -> None:
-        with suppress(OSError):
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        with suppress(RuntimeError):  # the loop has closed meanwhile
-            loop.call_soon_threadsafe(left)
-
-    threading.Thread(target=wait, name=f"exit of {pid}", daemon=True).start()
-    return lambda: None

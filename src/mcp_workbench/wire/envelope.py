@@ -13,6 +13,7 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
+SERVER_ERROR = -32000  # ours to give a meaning
 
 TOO_DEEP = "nested too deeply"
 _N = ord("n")

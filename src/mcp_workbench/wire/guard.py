@@ -1,0 +1,219 @@
+"""A shell beside us that ends our servers should we be killed: SIGKILL lets us do nothing ourselves."""
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from functools import partial
+from weakref import WeakKeyDictionary
+
+from mcp_workbench.wire.exits import watch_exit
+
+log = logging.getLogger(__name__)
+
+SHELL = "/bin/sh"  # 1.6 MB resident, of which 0.1 are its own; a second Python would have 8.6
+PAUSE = 1.0  # seconds between two shells, should they keep ending
+
+# It reads who begins and who ends, and at the end of its input it ends those that are left. Only we
+# hold the other end of that pipe, so its input ends when we do. A child whose start was under way
+# is known by the pipe that is its standard input alone; it may still be on its way to its program.
+# Written for every shell: dash, bash, and the one of busybox, whose `kill` knows no `-s`.
+SCRIPT = r"""# ends the servers of mcp-workbench, should it be killed
+trap '' HUP INT QUIT TERM PIPE
+cd /
+groups=' '
+starting=' '
+without() {
+  case $1 in
+  *" $2 "*) left="${1%% "$2" *} ${1#* "$2" }" ;;
+  *) left=$1 ;;
+  esac
+}
+while read -r what number; do
+  case $what in
+  +) groups="$groups$number " ;;
+  -) without "$groups" "$number"; groups=$left ;;
+  '?') starting="$starting$number " ;;
+  !) without "$starting" "$number"; starting=$left ;;
+  esac
+done
+for group in $groups; do kill -KILL "-$group"; done
+[ "$starting" = ' ' ] && exit
+for moment in 0.1 0.2 0.4 0.8; do
+  for pipe in $starting; do
+    ls -l /proc/[0-9]*/fd/0 | while read -r line; do
+      case $line in
+      *"/fd/0 -> pipe:[$pipe]")
+        process=${line##*/proc/}
+        process=${process%%/*}
+        kill -KILL "-$process"
+        kill -KILL "$process"
+        ;;
+      esac
+    done
+  done
+  sleep "$moment" || sleep 1
+done
+"""
+
+
+def guard() -> "Guard":
+    """The guard of all children of the running loop."""
+    return _GUARDS.setdefault(asyncio.get_running_loop(), Guard())
+
+
+class Guard:
+    """Knows every process group that we have started. Its shell lives while there are any."""
+
+    def __init__(self) -> None:
+        self.closed = False  # nothing is started any more
+        self._groups: set[int] = set()
+        self._starting: set[int] = set()  # the inodes of standard inputs
+        self._shell = 0  # its number; 0 while there is none
+        self._pipe = -1
+        self._since = 0.0
+        self._warned = False
+        self._unwatch: Callable[[], None] = _nothing
+
+    @contextmanager
+    def starting(self, stdin: int) -> Generator[Callable[[int], None]]:
+        """Start a child that reads from `stdin` and leads a group; call what is given with its number.
+
+        Where something else than the system interrupts the start, nobody knows whether there is a
+        child: the shell looks for it when we end.
+        """
+        if self.closed:
+            raise OSError(errno.ECANCELED, "the workbench is ending")
+        inode = os.fstat(stdin).st_ino
+        self._starting.add(inode)
+        self._tell(b"? %d\n" % inode)
+
+        def started(pid: int) -> None:
+            self._groups.add(pid)
+            self._starting.discard(inode)
+            self._tell(b"+ %d\n! %d\n" % (pid, inode))
+
+        try:
+            yield started
+        except (OSError, ValueError, subprocess.SubprocessError):
+            self._starting.discard(inode)
+            self._tell(b"! %d\n" % inode)
+            raise
+
+    def ended(self, group: int) -> None:
+        """Forget a group. To be called before its leader is reaped: until then the number is its own."""
+        self._groups.discard(group)
+        self._tell(b"- %d\n" % group)
+
+    def end_all(self) -> None:
+        """Kill every group at once, and let no other start."""
+        self.closed = True
+        for group in self._groups:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+
+    def abandon(self) -> None:
+        """Leave everything to the process that we were forked from."""
+        if self._shell:
+            os.close(self._pipe)
+        self._shell = 0
+        self._groups.clear()
+        self._starting.clear()
+
+    # The shell
+
+    def _tell(self, line: bytes) -> None:
+        if not self._groups and not self._starting:
+            self._dismiss()
+        elif not self._shell:
+            self._begin()
+        else:
+            try:
+                os.write(self._pipe, line)
+            except OSError:  # it was killed, or stopped for so long that its pipe is full
+                self._replace()
+
+    def _begin(self) -> None:
+        """Start a shell and tell it all that there is."""
+        if not hasattr(os, "posix_spawn"):
+            return  # Windows has neither this nor the shell
+        try:
+            self._shell, self._pipe = _start_shell()
+        except OSError as error:
+            if not self._warned:
+                log.warning("servers would outlive a SIGKILL: %s: %s", SHELL, error.strerror)
+            self._warned = True
+            return
+        self._since = time.monotonic()
+        with suppress(OSError):  # no descriptor left for that: the next line will show it
+            self._unwatch = watch_exit(self._shell, partial(self._lost, self._shell))
+        known = [b"+ %d\n" % group for group in self._groups]
+        known += [b"? %d\n" % inode for inode in self._starting]
+        with suppress(OSError):
+            os.write(self._pipe, b"".join(known))
+
+    def _lost(self, shell: int) -> None:
+        if shell == self._shell:
+            self._replace()
+
+    def _replace(self) -> None:
+        wait = self._since + PAUSE - time.monotonic()
+        self._dismiss()
+        if wait <= 0:
+            self._begin()
+        else:
+            with suppress(RuntimeError):  # no loop runs any more: we are about to end
+                asyncio.get_running_loop().call_later(wait, self._begin_again)
+
+    def _begin_again(self) -> None:
+        if not self._shell and (self._groups or self._starting):
+            self._begin()
+
+    def _dismiss(self) -> None:
+        if not self._shell:
+            return
+        self._unwatch()
+        self._unwatch = _nothing
+        shell, self._shell = self._shell, 0
+        # Killed before its input ends: at that end it would kill whoever it knows.
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(shell, signal.SIGKILL)
+            os.waitpid(shell, 0)
+        os.close(self._pipe)
+
+
+def _start_shell() -> tuple[int, int]:
+    theirs, ours = os.pipe()
+    try:
+        os.set_blocking(ours, False)  # a shell that is stopped must not stop us
+        null = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+        streams = [(os.POSIX_SPAWN_DUP2, theirs, 0), null, (os.POSIX_SPAWN_DUP2, 1, 2)]
+        argv = [SHELL, "-c", SCRIPT]
+        env = {"PATH": os.defpath}
+        # In a group of its own: whoever kills ours does not mean it.
+        shell = os.posix_spawn(SHELL, argv, env, file_actions=streams, setpgroup=0, setsigmask=())
+    except OSError:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+    return shell, ours
+
+
+def _nothing() -> None:
+    pass
+
+
+def _abandon_all() -> None:
+    for one in _GUARDS.values():
+        one.abandon()
+
+
+_GUARDS: WeakKeyDictionary[asyncio.AbstractEventLoop, Guard] = WeakKeyDictionary()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)  # a copy of the pipe would keep it open

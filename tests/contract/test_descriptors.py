@@ -1,0 +1,42 @@
+"""Out of file descriptors: who runs goes on, who can't be started is told why, and it passes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.makers import config_file, entry, said, texts
+from tests.rawhost import RawHost
+
+if sys.platform != "linux":
+    pytest.skip("limits of another process are set by prlimit", allow_module_level=True)
+
+import resource
+
+
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+@pytest.mark.parametrize("free", [0, 1, 3, 5, 6, 7])
+def test_a_server_that_can_not_be_started_names_the_limit(tmp_path: Path, free: int) -> None:
+    """However many are left: before its pipes, between them, or before it is watched."""
+    servers = {"runs": entry(), "late": entry()}
+    with RawHost(config_file(tmp_path, servers)) as host:
+        host.initialize()
+        host.use("runs", "echo")
+        _, most = resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE)
+        few = open_files(host.process.pid) + free
+        resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE, (few, most))
+
+        late = host.use("late", "echo")
+
+        assert late["_meta"]["mcp-workbench/code"] == "connect_failed"
+        assert f"no more than {few} at once (ulimit -n)" in texts(late)[0]
+        assert said(host.use("runs", "echo"))["name"] == "echo"
+
+        resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE, (most, most))
+
+        assert said(host.use("late", "echo"))["name"] == "echo"

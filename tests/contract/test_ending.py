@@ -1,0 +1,258 @@
+"""How the command ends when it is told to: what is under way, what comes late, and who insists."""
+
+from __future__ import annotations
+
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.makers import PATIENCE, alive, config_file, entry, eventually, pids_in, said, texts
+from tests.processes import PROMISE, children, in_groups, within
+from tests.rawhost import RawHost
+
+CODE = "mcp-workbench/code"
+STUBBORN = ("no_eof_exit", "ignore_term")
+# How many times a moment of chance is tried; more of them in a long run.
+TIMES = int(os.environ.get("WORKBENCH_TEST_ROUNDS", "4"))
+BOUND = 5.0  # seconds in which we are gone, whatever our servers do
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Path:
+    return tmp_path / "pids"
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+def noted(pids: Path, *flags: str, **more: Any) -> dict[str, Any]:
+    return entry(*flags, env={"PIDFILE": str(pids)}, **more)
+
+
+def told_to_end(host: RawHost, number: signal.Signals) -> dict[str, Any]:
+    """Send the signal; what a call is answered with that came too late."""
+    host.signal(number)
+    while True:  # one that is quicker than the signal is served
+        late = host.use("free", "echo")
+        if late.get("isError"):
+            return late
+
+
+# SIGTERM
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_what_is_under_way_ends_and_what_is_new_is_turned_away(
+    tmp_path: Path, gate: Path, modern: bool
+) -> None:
+    with RawHost(config_file(tmp_path, {"a": entry(), "free": entry()}), modern=modern) as host:
+        if not modern:
+            host.initialize()
+        host.use("free", "echo")
+        host.use("a", "echo")
+        waiting = host.begin_use("a", "wait_at", {"gate": str(gate)})
+
+        late = told_to_end(host, signal.SIGTERM)
+        listed = host.error("tools/list")
+        gate.open("w").close()
+
+        assert late["_meta"][CODE] == "draining"
+        assert "begins nothing new" in texts(late)[0]
+        assert ("resultType" in late) == modern
+        assert listed["data"] == {CODE: "draining"}
+        assert said(host.answer(waiting)["result"]) == "through"
+        assert host.ended() == 0  # although its input is still open
+
+
+def test_a_ping_and_a_cancel_are_heard_to_the_end(tmp_path: Path) -> None:
+    with RawHost(config_file(tmp_path, {"a": entry(), "free": entry()})) as host:
+        host.initialize()
+        host.use("free", "echo")
+        host.use("a", "echo")
+        waiting = host.begin_use("a", "hang")
+        told_to_end(host, signal.SIGTERM)
+
+        assert host.result("ping") == {}
+        host.notify("notifications/cancelled", {"requestId": waiting})
+
+        assert host.ended() == 0  # nothing was left to wait for
+        assert not [message for message in host.rest() if message.get("id") == waiting]
+
+
+# SIGINT
+
+
+def test_the_second_ctrl_c_asks_nobody_to_leave(tmp_path: Path, pids: Path) -> None:
+    """Servers are killed without SIGTERM, which they would get a second after the end of input."""
+    asked = tmp_path / "asked"
+    servers = {f"s{n}": noted(pids, "no_eof_exit", f"note_term={asked}") for n in range(3)}
+    with RawHost(config_file(tmp_path, {**servers, "free": entry()})) as host:
+        host.initialize()
+        host.open()
+        host.begin_use("s0", "hang")
+        told_to_end(host, signal.SIGINT)
+
+        host.signal(signal.SIGINT)
+
+        assert host.ended() == 130
+    assert len(pids_in(pids)) == 3
+    assert not any(map(alive, pids_in(pids)))
+    assert not asked.exists()
+
+
+def test_one_ctrl_c_asks_them(tmp_path: Path, pids: Path) -> None:
+    asked = tmp_path / "asked"
+    with RawHost(
+        config_file(tmp_path, {"a": noted(pids, "no_eof_exit", f"note_term={asked}")})
+    ) as host:
+        host.initialize()
+        host.open()
+
+        host.signal(signal.SIGINT)
+
+        assert host.ended() == 130
+    assert asked.exists()
+    assert not any(map(alive, pids_in(pids)))
+
+
+@pytest.mark.parametrize("numbers", [("SIGINT", "SIGINT"), ("SIGTERM",), ("SIGTERM", "SIGINT")])
+def test_at_any_moment_of_starting_and_ending(
+    tmp_path: Path, pids: Path, numbers: tuple[str, ...]
+) -> None:
+    """Nothing is left, nothing is complained about, and it does not take long."""
+    servers = {f"s{n}": noted(pids, *STUBBORN, "grandchild") for n in range(3)}
+    file = config_file(tmp_path, servers)
+    chance = random.Random(20260728)
+    for _ in range(TIMES):
+        with RawHost(file) as host:
+            host.initialize()
+            host.begin("open_toolbox", {"toolbox_name": "dev"})
+            for number in numbers:
+                time.sleep(chance.uniform(0, 0.15))  # the moment is the subject
+                host.signal(signal.Signals[number])
+            began = time.monotonic()
+            assert host.ended() == (130 if "SIGINT" in numbers else 0), host.stderr
+            assert time.monotonic() - began < BOUND
+        assert host.stderr == ""
+        assert within(PROMISE, lambda: not any(map(alive, pids_in(pids))))
+
+
+@pytest.mark.parametrize("line", ["call dev/s0/hang", "check --connect"])
+def test_a_command_that_starts_servers_at_any_moment(tmp_path: Path, pids: Path, line: str) -> None:
+    servers = {f"s{n}": noted(pids, *STUBBORN, "grandchild") for n in range(3)}
+    file = config_file(tmp_path, servers)
+    argv = [sys.executable, "-m", "mcp_workbench", *line.split(), "--config", str(file)]
+    chance = random.Random(20260728)
+    for _ in range(TIMES):
+        before = len(pids_in(pids))
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
+            eventually(lambda: len(pids_in(pids)) > before, "a server runs")  # noqa: B023
+            for _ in range(2):
+                time.sleep(chance.uniform(0, 0.1))
+                run.send_signal(signal.SIGINT)
+            _, err = run.communicate(timeout=PATIENCE)
+        assert run.returncode == 130
+        assert b"Traceback" not in err
+        assert b"rror" not in err
+        assert within(PROMISE, lambda: not any(map(alive, pids_in(pids))))
+
+
+@pytest.mark.parametrize("insist", [False, True])
+def test_a_command_sees_its_servers_out_unless_it_is_told_twice(
+    tmp_path: Path, pids: Path, insist: bool
+) -> None:
+    asked, ended = tmp_path / "asked", tmp_path / "ended"
+    server = noted(pids, "no_eof_exit", f"note_term={asked}", f"note_eof={ended}")
+    file = config_file(tmp_path, {"a": server})
+    argv = [sys.executable, "-m", "mcp_workbench", "call", "dev/a/hang", "--config", str(file)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE) as run:
+        eventually(lambda: len(pids_in(pids)) == 1, "the server runs")
+        run.send_signal(signal.SIGINT)
+        eventually(ended.exists, "its input has ended")
+        if insist:
+            run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=PATIENCE)
+
+    assert (run.returncode, err) == (130, b"")
+    assert not any(map(alive, pids_in(pids)))
+    assert asked.exists() != insist
+
+
+# Whoever vanishes
+
+HOST = """
+import subprocess, sys
+with subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
+    print(run.pid, flush=True)
+    run.stdin.write(
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
+        b'"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}\\n'
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"open_toolbox",'
+        b'"arguments":{"toolbox_name":"dev"}}}\\n'
+    )
+    run.stdin.flush()
+    run.wait()
+"""
+
+
+@pytest.mark.parametrize("flags", [(), STUBBORN])
+def test_a_host_that_was_killed_is_followed(
+    tmp_path: Path, pids: Path, flags: tuple[str, ...]
+) -> None:
+    file = config_file(tmp_path, {"a": noted(pids, *flags, "grandchild")})
+    argv = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(file)]
+    host = [sys.executable, "-c", HOST, *argv]
+    with subprocess.Popen(host, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        ours = int(run.stdout.readline())
+        eventually(lambda: len(pids_in(pids)) == 2, "the server runs, and its child")
+        run.kill()
+
+    assert within(BOUND, lambda: not any(map(alive, [ours, *pids_in(pids)])))
+
+
+def test_a_terminal_that_was_closed_ends_the_command(tmp_path: Path, pids: Path) -> None:
+    file = config_file(tmp_path, {"a": noted(pids)})
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(file)]
+    with subprocess.Popen(
+        argv, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as run:
+        os.close(theirs)
+        os.write(ours, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        answer = b""
+        while b'"result":{}' not in answer:
+            answer += os.read(ours, 4096)
+        os.close(ours)
+
+        assert run.wait(PATIENCE) in (0, 1)  # it reads no more, or it can't write: whichever first
+
+
+# Many that refuse
+
+
+def test_twenty_servers_that_refuse_to_leave_end_together(tmp_path: Path, pids: Path) -> None:
+    servers = {f"s{index}": noted(pids, *STUBBORN) for index in range(20)}
+    with RawHost(config_file(tmp_path, servers)) as host:
+        host.initialize()
+        host.open()
+        groups = pids_in(pids)
+        assert len(groups) == 20
+        host.close()
+
+        assert host.process.wait(BOUND) == 0  # one after the other would take five times that
+
+    assert in_groups(groups) == []
+    assert children(host.process.pid) == []

@@ -1,0 +1,191 @@
+"""Should we be killed, a shell ends whom we have started: those, and nobody else."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mcp_workbench.wire.child import running_child
+from mcp_workbench.wire.guard import guard
+from tests.makers import PATIENCE, alive, eventually, open_fds, pids_in, until
+from tests.processes import PROMISE, guards, in_groups, within
+from tests.wire.test_child import CAT, known, python
+
+if sys.platform != "linux":
+    pytest.skip("reads /proc", allow_module_level=True)
+
+LIMIT = 15.0
+
+# A program that starts children as `child.py` does, and then is killed in the middle of something.
+PROGRAM = """
+import asyncio, os, signal, subprocess, sys
+from mcp_workbench.wire.guard import guard
+
+def start(watched, *argv, tell=True):
+    theirs, ours = os.pipe()
+    with watched.starting(theirs) as started:
+        child = subprocess.Popen(argv or ("sleep", "600"), stdin=theirs, start_new_session=True)
+        print(child.pid, flush=True)
+        if not tell:
+            os.kill(os.getpid(), signal.SIGKILL)
+        started(child.pid)
+    os.close(theirs)
+    return child
+
+async def main():
+    watched = guard()
+    {body}
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def killed(folder: Path, body: str) -> Generator[list[int]]:
+    """The numbers that such a program told before it was killed; whoever still runs is ended."""
+    said = folder / "said"
+    argv = [sys.executable, "-c", PROGRAM.replace("{body}", body)]
+    with said.open("w") as file:
+        ended = subprocess.run(argv, stdout=file, timeout=PATIENCE).returncode
+    pids = pids_in(said)
+    try:
+        assert ended == -signal.SIGKILL
+        yield pids
+    finally:
+        for pid in filter(alive, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_who_has_begun_is_ended_and_the_guard_with_it(tmp_path: Path) -> None:
+    body = "start(watched); start(watched); print(watched._shell, flush=True)"
+    with killed(tmp_path, body) as pids:
+        assert len(pids) == 3
+        assert within(PROMISE, lambda: not any(map(alive, pids)))
+
+
+def test_a_start_that_was_under_way_is_found_by_its_standard_input(tmp_path: Path) -> None:
+    with killed(tmp_path, "start(watched, tell=False)") as [pid]:
+        assert within(PROMISE, lambda: not alive(pid))
+
+
+def test_what_such_a_start_has_begun_in_its_turn_is_ended_too(tmp_path: Path) -> None:
+    with killed(tmp_path, "start(watched, 'sh', '-c', 'sleep 600 & wait', tell=False)") as pids:
+        assert within(PROMISE, lambda: not in_groups(pids))
+
+
+def test_a_number_that_was_given_back_is_nobody_s(tmp_path: Path) -> None:
+    """Until its leader is reaped a number is the group's; afterwards it may be anybody's."""
+    body = "child = start(watched); start(watched); watched.ended(child.pid)"
+    with killed(tmp_path, body) as [given_back, ours]:
+        assert within(PROMISE, lambda: not alive(ours))
+        assert alive(given_back)
+
+
+def test_a_start_that_failed_leaves_nothing_to_look_for(tmp_path: Path) -> None:
+    body = """
+    start(watched)
+    try:
+        start(watched, "/no/such/program")
+    except OSError:
+        pass
+    print(watched._shell, flush=True)"""
+    with killed(tmp_path, body) as pids:
+        assert within(1, lambda: not any(map(alive, pids)))  # a search would take longer
+
+
+def test_a_copy_of_ourselves_does_not_hold_the_pipe(tmp_path: Path) -> None:
+    body = """
+    start(watched)
+    if (copy := os.fork()) == 0:
+        signal.pause()
+    print(copy, flush=True)"""
+    with killed(tmp_path, body) as [ours, copy]:
+        assert within(PROMISE, lambda: not alive(ours))
+        assert alive(copy)
+
+
+# In a loop
+
+
+async def test_one_guard_for_all_for_as_long_as_there_are_any() -> None:
+    others = guards(os.getpid())
+    before = open_fds()
+    async with asyncio.timeout(LIMIT):
+        async with running_child(python(CAT), print, print):
+            [first] = mine(others)
+            async with running_child(python(CAT), print, print):
+                assert mine(others) == [first]
+            assert mine(others) == [first]
+        assert mine(others) == []
+        assert not known(first)  # reaped, too
+        await asyncio.sleep(0)
+    assert open_fds() <= before
+
+
+def mine(others: list[int]) -> list[int]:
+    return [pid for pid in guards(os.getpid()) if pid not in others]
+
+
+async def test_a_guard_that_was_killed_is_replaced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_workbench.wire.guard.PAUSE", 0.0)
+    async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print) as child:
+        [first] = guards(os.getpid())
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: guards(os.getpid()) not in ([], [first]))
+
+        assert alive(child.pid)
+
+
+async def test_a_guard_that_ends_at_once_is_not_started_over_and_over() -> None:
+    async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print):
+        [first] = guards(os.getpid())
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: not known(first))
+        assert guards(os.getpid()) == []
+        await until(lambda: guards(os.getpid()) != [])  # a second later
+
+        [second] = guards(os.getpid())
+        os.kill(second, signal.SIGKILL)
+        async with running_child(python(CAT), print, print):
+            await until(lambda: len(guards(os.getpid())) == 1)  # at once, for the next start
+
+
+async def test_a_guard_that_was_stopped_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_workbench.wire.guard.PAUSE", 0.0)
+    async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print) as child:
+        [first] = guards(os.getpid())
+        os.kill(first, signal.SIGSTOP)
+        for _ in range(20_000):  # more than its pipe takes
+            guard().ended(2**22 + 1)
+
+        assert guards(os.getpid()) != [first]
+        eventually(lambda: not alive(first), "the old one is gone")
+        assert alive(child.pid)
+
+
+async def test_without_a_shell_servers_start_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("mcp_workbench.wire.guard.SHELL", "/no/such/shell")
+    async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print) as child:
+        assert alive(child.pid)
+        assert guards(os.getpid()) == []
+    assert "servers would outlive a SIGKILL: /no/such/shell: No such file" in caplog.text
+
+
+async def test_ending_all_is_at_once_and_for_good() -> None:
+    async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print) as child:
+        guard().end_all()
+
+        assert await child.gone_within(LIMIT)
+        assert child.exit_status() == -signal.SIGKILL
+        with pytest.raises(OSError, match="the workbench is ending"):
+            async with running_child(python(CAT), print, print):
+                raise AssertionError
