@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
 from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.follow import following
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
@@ -59,8 +61,10 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
         session = HostSession(workbench, channel, requests, menu, asked="by all servers")
         front = StdioFront(session, channel, snapshot.limits.message_bytes)
         _listen(own_in, front, end)
-        await end.host_left.wait()
-        await _drain(session, end)
+        with following(workbench, opened) as look:
+            end.on_hang_up(look, own_in, own_out)
+            await end.host_left.wait()
+            await _drain(session, end)
     await channel.flushed(FLUSH)
     return end.status
 
@@ -76,11 +80,24 @@ class Ending:
     def on_signals(self) -> None:
         """Without handlers a signal would leave our servers behind. The servers end all the same."""
         loop = asyncio.get_running_loop()
-        for name, status in (("SIGTERM", 0), ("SIGHUP", 0), ("SIGINT", INTERRUPTED)):
-            number = getattr(signal, name, None)  # Windows has fewer, and no handlers on its loop
-            with contextlib.suppress(NotImplementedError):
-                if number is not None:
-                    loop.add_signal_handler(number, self.now, status)
+        for number, status in ((signal.SIGTERM, 0), (signal.SIGINT, INTERRUPTED)):
+            with contextlib.suppress(NotImplementedError):  # Windows has none on its loop
+                loop.add_signal_handler(number, self.now, status)
+        self.on_hang_up(partial(self.now, 0))
+
+    def on_hang_up(self, reload: Callable[[], None], *streams: int) -> None:
+        """SIGHUP asks us to read the file again. From a terminal that is gone it means the end."""
+        number = getattr(signal, "SIGHUP", None)  # not on Windows
+        terminals = [fd for fd in (*streams, 2) if os.isatty(fd)]
+
+        def hung_up() -> None:
+            if all(os.isatty(fd) for fd in terminals):
+                reload()
+            else:
+                self.now(0)
+
+        if number is not None:
+            asyncio.get_running_loop().add_signal_handler(number, hung_up)
 
     def now(self, status: int) -> None:
         self.status = status

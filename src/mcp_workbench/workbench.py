@@ -4,82 +4,58 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mcp_workbench.callers import Caller, PythonCaller
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import (
-    Definition,
+    OpenedToolbox,
     OpenToolboxResult,
-    ToolInfo,
-    Unavailable,
+    ServerReport,
     tool_info,
 )
-from mcp_workbench.core.errors import (
-    ServerUnavailable,
-    WorkbenchError,
-    empty_component,
-    no_tool,
-    not_connected,
-)
+from mcp_workbench.core.errors import ServerUnavailable, empty_component, no_tool, not_connected
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
+from mcp_workbench.core.sight import Sights
+from mcp_workbench.core.spec import ServerSpec, Snapshot
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.pool import ConnectionPool, owner_of
 from mcp_workbench.downstream.standing import Heard, Standing
-from mcp_workbench.downstream.states import Closed, Ready
+from mcp_workbench.downstream.states import Closed
+from mcp_workbench.reports import opened, surveyed
 from mcp_workbench.wire.tasks import Lifetime, task_scope
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.reload import Reloaded
+
+Listener = Callable[[ServerAddress], None]
+OnReload = Callable[["Reloaded"], None]
 
 FRESH = 1.0  # seconds; an unknown tool is looked for again in an older list
 ATTEMPTS = 3  # to find a connection that does not end under our hands
-
-
-class OpenedServer(msgspec.Struct, frozen=True):
-    """A server of an opened toolbox with the tools that its filter shows."""
-
-    address: ServerAddress
-    tools: tuple[Definition, ...]
-    modern: bool = False
-
-
-class OpenedToolbox(msgspec.Struct, frozen=True):
-    """A toolbox as far as it could be opened."""
-
-    spec: ToolboxSpec
-    servers: tuple[OpenedServer, ...]
-    unavailable: tuple[Unavailable, ...]
-
-
-class ServerReport(msgspec.Struct, frozen=True):
-    """One server looked at closely; `reason` is empty where all is well."""
-
-    address: ServerAddress
-    reason: str = ""
-    revision: str = ""
-    server_name: str = ""
-    server_version: str = ""
-    tools: tuple[ToolInfo, ...] = ()
-    hidden: int = 0
-    idle_filters: tuple[str, ...] = ()
-    complaints: tuple[str, ...] = ()
-    seconds: float = 0.0
 
 
 class Workbench(Lifetime):
     """One configuration, its servers, and what can be asked of them. Use it with `async with`."""
 
     def __init__(self, snapshot: Snapshot, *, environ: Mapping[str, str] | None = None) -> None:
-        self.snapshot = snapshot
+        self._sights = Sights(snapshot)
+        self._sight = self._sights.whole
         self._pool = ConnectionPool(
             snapshot.limits, os.environ if environ is None else environ, self._catalogue_changed
         )
-        self._listeners: list[Callable[[ServerAddress], None]] = []
+        self._listeners: list[tuple[Listener, OnReload | None]] = []
         self._host: Host | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The configuration that holds now, as far as it is seen from here."""
+        return self._sight.snapshot
 
     def for_host(self, host: Host, *, alone: bool) -> "Workbench":
         """The same workbench as this host has it: `alone`, every server's questions are its own."""
@@ -97,7 +73,7 @@ class Workbench(Lifetime):
     def view(self, toolboxes: tuple[str, ...]) -> "Workbench":
         """The same workbench, its servers shared, with these toolboxes only."""
         narrowed = copy(self)
-        narrowed.snapshot = self.snapshot.narrowed(toolboxes)
+        narrowed._sight = self._sights.part(toolboxes)  # noqa: SLF001 - a copy of ourselves
         return narrowed
 
     def _life(self) -> AbstractAsyncContextManager[None]:
@@ -113,7 +89,7 @@ class Workbench(Lifetime):
     def begin(self, call: ToolCall, caller: Caller) -> bool:
         """Send the call now if its server is ready and knows the tool; otherwise do nothing."""
         tool = call.tool
-        spec = self.snapshot.toolbox(tool.toolbox).server(tool.server)
+        spec = self._sight.snapshot.toolbox(tool.toolbox).server(tool.server)
         connection = self._pool.connection(spec, self._host)
         if not connection.usable:
             return False
@@ -135,7 +111,7 @@ class Workbench(Lifetime):
         if not connection.fresh(FRESH):
             await connection.refresh()
         visible = connection.visible(spec.tools)
-        if tool.tool not in visible:
+        if tool.tool not in visible and not connection.retired:
             raise no_tool(tool, list(visible))
 
     async def dispatch(self, call: ToolCall, caller: Caller) -> None:
@@ -172,36 +148,28 @@ class Workbench(Lifetime):
 
     async def open_toolbox(self, name: str) -> OpenToolboxResult:
         """Connect to every server of a toolbox and say what it offers."""
-        opened = await self.open(name)
-        tools = (tool_info(tool, s.address) for s in opened.servers for tool in s.tools)
+        found = await self.open(name)
+        tools = (tool_info(tool, s.address) for s in found.servers for tool in s.tools)
         return OpenToolboxResult(
             toolbox=name,
-            description=opened.spec.description,
-            servers_connected=len(opened.servers),
+            description=found.spec.description,
+            servers_connected=len(found.servers),
             tools=tuple(tools),
-            unavailable=opened.unavailable,
+            unavailable=found.unavailable,
+            warnings=found.warnings,
         )
 
     async def open(self, name: str) -> OpenedToolbox:
         """The same with definitions as received. Raises only where no server could be reached."""
-        toolbox = self.snapshot.toolbox(name)
-        # All are begun before the first wait, so that they start at once.
-        begun = [
-            (spec, self._pool.connection(spec, self._host)) for spec in toolbox.servers.values()
-        ]
-        await self._wait_for([connection for _, connection in begun])
-        servers: list[OpenedServer] = []
-        unavailable: list[Unavailable] = []
-        for spec, connection in begun:
-            if connection.usable:
-                shown = connection.visible(spec.tools)
-                tools = tuple(connection.catalogue.tools[tool] for tool in shown)
-                servers.append(OpenedServer(spec.address, tools, connection.modern))
-            else:
-                unavailable.append(Unavailable(spec.address.server, _why_not(connection)))
-        if unavailable and not servers:
-            raise _none_reached(name, unavailable)
-        return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable))
+        until = time.monotonic() + self.snapshot.limits.open_wait
+        while True:
+            toolbox = self.snapshot.toolbox(name)
+            # All are begun before the first wait, so that they start at once.
+            begun = [(s, self._pool.connection(s, self._host)) for s in toolbox.servers.values()]
+            await self._wait_for([connection for _, connection in begun])
+            if time.monotonic() > until or not any(connection.retired for _, connection in begun):
+                break  # otherwise it is another toolbox by now
+        return opened(toolbox, begun, self.warnings)
 
     async def _wait_for(self, connections: list[Connection]) -> None:
         """Until all have decided, or the slow ones have had their time; they go on starting."""
@@ -233,10 +201,18 @@ class Workbench(Lifetime):
         self._pool.watch_deadlines()
 
     async def connected(self, spec: ServerSpec) -> Connection:
-        connection = self._pool.connection(spec, self._host)
-        await connection.ready()
-        if isinstance(connection.state, Closed):
-            raise not_connected(spec.address.server, spec.address.toolbox, connection.state.reason)
+        """The server, ready for calls; where its entry changes meanwhile, its successor."""
+        address, until = spec.address, time.monotonic() + spec.connect_timeout
+        while True:
+            connection = self._pool.connection(spec, self._host)
+            await connection.ready()
+            if not connection.retired or time.monotonic() > until:
+                break
+            spec = self.snapshot.toolbox(address.toolbox).server(address.server)
+        if connection.over:
+            state = connection.state
+            reason = state.reason if isinstance(state, Closed) else connection.ending
+            raise not_connected(address.server, address.toolbox, reason)
         return connection
 
     async def survey(self, address: ServerAddress) -> ServerReport:
@@ -247,50 +223,57 @@ class Workbench(Lifetime):
             connection = await self.connected(spec)
         except ServerUnavailable as error:
             return ServerReport(address, error.reason, seconds=time.monotonic() - since)
-        state = connection.state
-        agreed = state.agreed if isinstance(state, Ready) else None
-        definitions = connection.catalogue.tools
-        shown = connection.visible(spec.tools)
-        return ServerReport(
-            address,
-            revision=agreed.revision if agreed else "",
-            server_name=agreed.name if agreed else "",
-            server_version=agreed.version if agreed else "",
-            tools=tuple(tool_info(definitions[name], address) for name in shown),
-            hidden=len(definitions) - len(shown),
-            idle_filters=tuple(spec.tools.idle(tuple(definitions))),
-            complaints=connection.complaints,
-            seconds=time.monotonic() - since,
-        )
+        return surveyed(connection, spec, time.monotonic() - since)
 
     # Changes
 
-    def on_change(self, listener: Callable[[ServerAddress], None]) -> Callable[[], None]:
-        """Be told when a connected server's tools have changed; call what is returned to end that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+    def reload(self, snapshot: Snapshot) -> "Reloaded":
+        """Take another configuration, in one step. Says what that changed.
+
+        Calls under way finish on the connection they began on; a server whose entry leads to
+        another process or URL is connected anew at the next need, the others stay connected.
+        """
+        from mcp_workbench.reloading import reload  # not before there is something to reload
+
+        change = reload(snapshot, self._sights, self._pool)
+        if change.anything:
+            for _, reloaded in tuple(self._listeners):
+                if reloaded is not None:
+                    reloaded(change)
+        return change
+
+    def warn(self, *warnings: str) -> None:
+        """Say this in every opened toolbox, until another configuration is taken."""
+        self._sights.warnings = warnings
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._sights.warnings
+
+    def seen(self, snapshot: Snapshot) -> Snapshot:
+        """What of this configuration is seen from here."""
+        return self._sight.of(snapshot)
+
+    def revive(self, addresses: Iterable[ServerAddress]) -> None:
+        """Begin these servers; whoever shows their lists is told where those are others."""
+        for address in addresses:
+            toolbox = self.snapshot.toolboxes.get(address.toolbox)
+            spec = toolbox.servers.get(address.server) if toolbox else None
+            if spec is not None:
+                with suppress(ServerUnavailable):  # busy: nobody can have it now
+                    self._pool.revive(spec, self._host)
+
+    def on_change(self, listener: Listener, reloaded: OnReload | None = None) -> Callable[[], None]:
+        """Be told when a connected server's tools have changed, and when another configuration
+        holds; call what is returned to end that."""
+        both = (listener, reloaded)
+        self._listeners.append(both)
+        return lambda: self._listeners.remove(both)
 
     def on_heard(self, hearer: Callable[[Heard], None]) -> Callable[[], None]:
         """Be told what servers say unasked, beside changes of tools; what is returned ends that."""
         return self.standing.on_heard(owner_of(self._host), hearer)
 
     def _catalogue_changed(self, address: ServerAddress) -> None:
-        for listener in tuple(self._listeners):
+        for listener, _ in tuple(self._listeners):
             listener(address)
-
-
-def _why_not(connection: Connection) -> str:
-    state = connection.state
-    if isinstance(state, Closed):
-        return state.reason
-    since = getattr(state, "since", time.monotonic())
-    return f"still starting ({time.monotonic() - since:.0f} s)"
-
-
-def _none_reached(toolbox: str, unavailable: list[Unavailable]) -> WorkbenchError:
-    errors = [not_connected(u.server, toolbox, u.reason) for u in unavailable]
-    return ServerUnavailable(
-        "connect_failed",
-        "\n".join(error.message for error in errors),
-        reason="; ".join(u.reason for u in unavailable),
-    )

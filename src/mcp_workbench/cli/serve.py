@@ -60,7 +60,9 @@ def serve(
     if address is not None:
         from mcp_workbench import http_app  # a parser of HTTP and more: not for stdio
 
-        return http_app.serve_http(snapshot, *address, verbose=settings.verbose)
+        return http_app.serve_http(
+            snapshot, *address, toolboxes=toolboxes, verbose=settings.verbose
+        )
     from mcp_workbench import app  # the whole program: not for `--help`
 
     return app.serve(snapshot, opened=toolboxes, verbose=settings.verbose)

@@ -5,6 +5,7 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ToolboxSpec
 
 
 class Definition(msgspec.Struct, frozen=True):
@@ -50,6 +51,39 @@ class OpenToolboxResult(msgspec.Struct, frozen=True):
     servers_connected: int
     tools: tuple[ToolInfo, ...]
     unavailable: tuple[Unavailable, ...] = ()
+    warnings: tuple[str, ...] = ()  # a configuration file that was written since and can't be used
+
+
+class OpenedServer(msgspec.Struct, frozen=True):
+    """A server of an opened toolbox with the tools that its filter shows."""
+
+    address: ServerAddress
+    tools: tuple[Definition, ...]
+    modern: bool = False
+
+
+class OpenedToolbox(msgspec.Struct, frozen=True):
+    """A toolbox as far as it could be opened."""
+
+    spec: ToolboxSpec
+    servers: tuple[OpenedServer, ...]
+    unavailable: tuple[Unavailable, ...]
+    warnings: tuple[str, ...] = ()  # about the configuration file
+
+
+class ServerReport(msgspec.Struct, frozen=True):
+    """One server looked at closely; `reason` is empty where all is well."""
+
+    address: ServerAddress
+    reason: str = ""
+    revision: str = ""
+    server_name: str = ""
+    server_version: str = ""
+    tools: tuple[ToolInfo, ...] = ()
+    hidden: int = 0
+    idle_filters: tuple[str, ...] = ()
+    complaints: tuple[str, ...] = ()
+    seconds: float = 0.0
 
 
 class _ToolPeek(msgspec.Struct):

@@ -18,7 +18,7 @@ from mcp_workbench.downstream.listing import Unlistable, changes, list_tools, li
 from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.questions import OpenQuestions
-from mcp_workbench.downstream.states import Closed, Connecting, Ready
+from mcp_workbench.downstream.states import Closed, Connecting, Ended, Ready
 from mcp_workbench.era.negotiate import Agreed, Refused, Startover
 from mcp_workbench.era.ourselves import OURSELVES, STAMPS
 from mcp_workbench.era.revision import is_modern
@@ -48,6 +48,9 @@ class Connection:
         self.state: Connecting | Ready | Closed = Connecting(time.monotonic())
         self.usable = False  # takes calls
         self.over = False  # or ending: a new connection is needed
+        self.retired = False  # over for those who have no call there yet
+        self.ending = "it was closed"  # why, where nothing else is the reason
+        self.succeeds = False  # another: what differs from that one's lists is announced
         self.lessee: Host | None = None  # who has it for now, among those who take turns
         self.catalogue = Catalogue()
         self.complaints: tuple[str, ...] = ()
@@ -131,7 +134,7 @@ class Connection:
     def hold(self, *, held: bool) -> None:
         """Stop listening to it while a host can't keep up, or go on."""
         self._held = held
-        if self._link is not None and self.usable:  # one that is being met is heard out
+        if self._link is not None and isinstance(self.state, Ready):  # while met it is heard out
             self._link.hold(held=held)
 
     def expire(self, now: float) -> bool:
@@ -147,7 +150,7 @@ class Connection:
     async def run(self) -> None:
         """Hold the connection until it ends. Never raises: its siblings must live on."""
         self._task = asyncio.current_task()
-        reason = "it was closed"
+        reason = ""
         try:
             await self._live()
         except asyncio.CancelledError:
@@ -155,12 +158,12 @@ class Connection:
                 raise
         except TimeoutError:
             reason = self._too_slow()
-        except (Unreachable, Unlistable, Lost, _Ended) as error:
+        except (Unreachable, Unlistable, Lost, Ended) as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - any failure becomes a state
             reason = f"{type(error).__name__}: {error}"
         finally:
-            self._close(reason)
+            self._close(reason or self.ending)
 
     def stop(self) -> None:
         """Ask it to end: at once while connecting, politely when ready."""
@@ -174,7 +177,7 @@ class Connection:
         if era == "auto":
             era = self._eras.get(self.spec.target, "auto")
         async with asyncio.timeout(self.spec.connect_timeout) as limit:
-            while True:
+            while not self._stopping:
                 talk = self.conversation = Conversation(self._limits.message_bytes, self._noticed)
                 ended = partial(self._ended, talk)
                 async with dial(self.spec, self._environ, talk, ended) as link:
@@ -200,7 +203,7 @@ class Connection:
                 return None
             if isinstance(found, Refused):
                 self._eras.pop(self.spec.target, None)  # what was remembered may be out of date
-                raise _Ended(found.reason)  # noqa: TRY301 - joined with the other ends below
+                raise Ended(found.reason)  # noqa: TRY301 - joined with the other ends below
             self.modern = is_modern(found.revision)
             link.agreed(found.revision)
             if not self.modern and self.spec.era == "auto":
@@ -210,8 +213,8 @@ class Connection:
             catalogue, complaints = await list_tools(
                 self.conversation, OURSELVES, modern=self.modern
             )
-        except (_Ended, Unlistable, Lost) as error:
-            ended = _Ended(await self._said(link, str(error)))
+        except (Ended, Unlistable, Lost) as error:
+            ended = Ended(await self._said(link, str(error)))
             self._close(str(ended))  # before the server is seen out, which may take its time
             raise ended from None
         self._take(catalogue, complaints)
@@ -222,6 +225,7 @@ class Connection:
         self.offers.opened(self.conversation, agreed)
         self._settle(Ready(agreed, time.monotonic() - since))
         link.hold(held=self._held)
+        self._wake.set()  # there may be lists to read: those of the one that it succeeds
         async with task_scope() as chores:
             while not self._stopping:
                 await self._wake.wait()
@@ -231,10 +235,10 @@ class Connection:
                 if (self._stale or self.offers.stale) and not chores:
                     chores.start(self._refresh_gently(), f"list {self.spec.address}")
 
-    async def _end(self, link: Link) -> "_Ended":
+    async def _end(self, link: Link) -> Ended:
         """Close now, before the server is seen out; the exception says why."""
         failure = self.conversation.failure
-        ended = _Ended(failure.reason if failure else await self._said(link, "the server exited"))
+        ended = Ended(failure.reason if failure else await self._said(link, "the server exited"))
         self._close(str(ended))
         return ended
 
@@ -258,13 +262,13 @@ class Connection:
         self._listed = time.monotonic()
         if differs:
             self._filter = None
-            if self.usable:
+            if self.usable or self.succeeds:
                 self._changed(self)
 
     def _settle(self, state: Ready | Closed) -> None:
         if not isinstance(self.state, Closed):
             self.state = state
-        self.usable = isinstance(self.state, Ready)
+        self.usable = isinstance(self.state, Ready) and not self.retired
         self.over = not self.usable
         self._decided.set()
 
@@ -294,7 +298,3 @@ class Connection:
             self._wake.set()
         elif not message.method or self.offers.noticed(message):
             self._wake.set()
-
-
-class _Ended(Exception):
-    """The connection is over; the text is the reason that a user reads."""

@@ -7,12 +7,14 @@ import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from mcp_workbench.config.expand import Way, way_to
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Era, Limits, ServerSpec
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.leases import Key, Leases
 from mcp_workbench.downstream.offers import Offers
+from mcp_workbench.downstream.retiring import Retiring, address_of
 from mcp_workbench.downstream.standing import Place, Standing
 from mcp_workbench.wire.tasks import Lifetime, TaskScope, task_scope
 
@@ -35,6 +37,7 @@ class ConnectionPool(Lifetime):
         self.sole_host: Host | None = None  # where there is but one, every question is its
         self._live: dict[Key, Connection] = {}
         self._leases = Leases(self._live)
+        self._retiring = Retiring(self._live)
         self._eras: dict[object, Era] = {}
         self._owners: TaskScope | None = None
         self._held = False
@@ -63,6 +66,41 @@ class ConnectionPool(Lifetime):
         self._leases.end(host)
         for key in [key for key in self._live if isinstance(key, tuple) and key[1] == id(host)]:
             self._live.pop(key).stop()
+            self._retiring.forget(key)
+
+    # Another configuration
+
+    def ways(self, specs: Mapping[ServerAddress, ServerSpec]) -> dict[ServerAddress, Way]:
+        """How these servers are reached, with the variables' values of now."""
+        return {address: way_to(spec, self._environ) for address, spec in specs.items()}
+
+    def begun_ways(self) -> dict[ServerAddress, Way]:
+        """How those that were begun are reached, with the values of then."""
+        return self._retiring.ways()
+
+    def at_hand(self) -> dict[ServerAddress, Connection]:
+        """A connection of each server that was begun, over or not."""
+        return {address_of(key): connection for key, connection in self._live.items()}
+
+    def renew(
+        self,
+        specs: Mapping[ServerAddress, ServerSpec],
+        ways: Mapping[ServerAddress, Way],
+        limits: Limits,
+    ) -> dict[ServerAddress, Connection]:
+        """Want these servers from now on. Connections that lead elsewhere are retired, and returned."""
+        self._limits = limits  # of whatever is begun from here on
+        retired = self._retiring.renew(specs, ways)
+        self.watch_deadlines()
+        return retired
+
+    def revive(self, spec: ServerSpec, host: Host | None) -> None:
+        """Begin this server now, and have its lists announced where they are news."""
+        key = self._key(spec, host)
+        self._retiring.expect(key)
+        self.connection(spec, host)
+
+    # One by one
 
     def live(self, address: ServerAddress) -> Connection | None:
         """The connection at this address, if there is one that is not over."""
@@ -96,6 +134,7 @@ class ConnectionPool(Lifetime):
         if host is not None and host.takes_turns:
             begun.lessee = host
         self._live[key] = begun
+        self._retiring.begun(key, begun, way_to(spec, self._environ))
         self._owners.start(begun.run(), f"server {spec.address}")
         return begun
 
@@ -111,6 +150,7 @@ class ConnectionPool(Lifetime):
         self._held = held
         for connection in self._live.values():
             connection.hold(held=held)
+        self._retiring.hold(held=held)
 
     def watch_deadlines(self) -> None:
         """See to it that the clock runs while calls are in flight."""
@@ -120,6 +160,7 @@ class ConnectionPool(Lifetime):
     def _tick(self) -> None:
         now = time.monotonic()
         waiting = [connection.expire(now) for connection in self._live.values()]
+        waiting.append(self._retiring.tick(now))
         self._clock = None
         if any(waiting):
             self.watch_deadlines()

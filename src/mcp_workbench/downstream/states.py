@@ -22,3 +22,7 @@ class Closed(msgspec.Struct, frozen=True):
     """Over; a new connection has to be begun."""
 
     reason: str
+
+
+class Ended(Exception):
+    """The connection is over; the text is the reason that a user reads."""

@@ -54,6 +54,10 @@ class HttpFront:
         self._now = 0.0
         self._commented = 0.0
 
+    @property
+    def workbench(self) -> Workbench:
+        return self._workbench
+
     # The door
 
     def admit(self, request: Request) -> Reply | None:
@@ -73,7 +77,7 @@ class HttpFront:
         if isinstance(principal, Reply):
             return principal
         endpoint = self._endpoints.get(path) or self._found(path)
-        if endpoint is None:
+        if endpoint is None or (endpoint.gone and not self._sessions.knows(request, endpoint)):
             return NOT_FOUND
         if (unreadable := self.access.unreadable(request)) is not None:
             return unreadable

@@ -99,6 +99,11 @@ class Sessions:
         else:
             session.close()
 
+    def knows(self, request: Request, endpoint: Endpoint) -> bool:
+        """Does the request name a session of this endpoint?"""
+        session = self._sessions.get(request.headers.get(SESSION_ID, b"").decode("latin-1"))
+        return session is not None and session.endpoint is endpoint
+
     def _known(self, request: Request, endpoint: Endpoint, principal: str) -> LegacySession | None:
         """The session that the request names; somebody else's is none."""
         session = self._sessions.get(request.headers.get(SESSION_ID, b"").decode("latin-1"))

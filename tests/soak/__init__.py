@@ -1,0 +1,1 @@
+"""Long runs, by hand or by `make soak`."""
