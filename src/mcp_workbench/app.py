@@ -51,7 +51,7 @@ def serve(snapshot: Snapshot, *, opened: tuple[str, ...] = (), verbose: bool = F
 
 async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
     own_in, own_out = own_streams.claim_standard_streams()
-    end = Ending()
+    end = Ending(own_in, own_out, 2)
     end.on_signals()
     async with Workbench(snapshot) as workbench, task_scope() as requests:
         unread = end.host_left.set if own_streams.is_pipe(own_out) else partial(end.now, 1)
@@ -61,8 +61,7 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
         session = HostSession(workbench, channel, requests, menu, asked="by all servers")
         front = StdioFront(session, channel, snapshot.limits.message_bytes)
         _listen(own_in, front, end)
-        with following(workbench, opened) as look:
-            end.on_hang_up(look, own_in, own_out)
+        with following(workbench, opened) as end.reload:
             await end.host_left.wait()
             await _drain(session, end)
     await channel.flushed(FLUSH)
@@ -72,32 +71,27 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
 class Ending:
     """Why and how urgently we end: the host left, or somebody asked us to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *streams: int) -> None:
         self.host_left = asyncio.Event()
         self.at_once = asyncio.Event()
         self.status = 0
+        self.reload: Callable[[], None] = lambda: None  # what SIGHUP asks for
+        self._terminals = [fd for fd in streams if os.isatty(fd)]
 
     def on_signals(self) -> None:
         """Without handlers a signal would leave our servers behind. The servers end all the same."""
         loop = asyncio.get_running_loop()
-        for number, status in ((signal.SIGTERM, 0), (signal.SIGINT, INTERRUPTED)):
-            with contextlib.suppress(NotImplementedError):  # Windows has none on its loop
-                loop.add_signal_handler(number, self.now, status)
-        self.on_hang_up(partial(self.now, 0))
+        with contextlib.suppress(NotImplementedError):  # Windows has none on its loop
+            loop.add_signal_handler(signal.SIGTERM, self.now, 0)
+            loop.add_signal_handler(signal.SIGINT, self.now, INTERRUPTED)
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up)
 
-    def on_hang_up(self, reload: Callable[[], None], *streams: int) -> None:
-        """SIGHUP asks us to read the file again. From a terminal that is gone it means the end."""
-        number = getattr(signal, "SIGHUP", None)  # not on Windows
-        terminals = [fd for fd in (*streams, 2) if os.isatty(fd)]
-
-        def hung_up() -> None:
-            if all(os.isatty(fd) for fd in terminals):
-                reload()
-            else:
-                self.now(0)
-
-        if number is not None:
-            asyncio.get_running_loop().add_signal_handler(number, hung_up)
+    def _hung_up(self) -> None:
+        """Somebody wants the file to be read again; or the terminal is gone, which is the end."""
+        if all(os.isatty(fd) for fd in self._terminals):
+            self.reload()
+        else:
+            self.now(0)
 
     def now(self, status: int) -> None:
         self.status = status

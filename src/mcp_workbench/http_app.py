@@ -45,13 +45,12 @@ def serve_http(
 async def _serve(
     snapshot: Snapshot, host: str, port: int, wish: HttpWish, toolboxes: tuple[str, ...]
 ) -> int:
-    end = Ending()
+    end = Ending(0, 1, 2)
     end.on_signals()
     async with open_port(snapshot, host, port, wish) as (front, server):
         _say(snapshot, host, server.port, wish)
         gc.freeze()  # what is here now stays: it need not be searched again and again
-        with following(front.workbench, toolboxes, brief=True) as look:
-            end.on_hang_up(look, 0, 1)
+        with following(front.workbench, toolboxes, brief=True) as end.reload:
             await end.host_left.wait()
             await _drain(front, server, end)
     return end.status

@@ -66,7 +66,9 @@ def test_everything_that_leads_elsewhere_does() -> None:
         replace(one, problem="it can't be used"),
     ]
 
-    assert [plan(snapshot(one), snapshot(other)).changed for other in others] == [(A,)] * len(others)
+    assert [plan(snapshot(one), snapshot(other)).changed for other in others] == [(A,)] * len(
+        others
+    )
 
 
 def test_every_part_of_a_url_s_entry_leads_elsewhere() -> None:
