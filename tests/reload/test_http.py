@@ -1,5 +1,6 @@
 """Hosts on a port while the configuration changes: endpoints, sessions, streams."""
 
+import asyncio
 import json
 import os
 import re
@@ -10,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolMode
-from tests.http.scenes import Port, port, rpc, use
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolMode
+from mcp_workbench.downstream import retiring
+from mcp_workbench.downstream.pool import TICK
+from tests.http.scenes import LEGACY, Port, Session, port, rpc, use
 from tests.makers import (
     PATIENCE,
     alive,
@@ -27,6 +31,7 @@ from tests.makers import (
 from tests.rawhost import Message
 from tests.soak.reloads import OnHttp, opened
 
+ASKER = Path(__file__).parents[1] / "fixtures" / "asker.py"
 TOOLS = "notifications/tools/list_changed"
 
 
@@ -154,6 +159,33 @@ async def test_each_host_s_own_server_is_replaced_for_each() -> None:
         modern = await at.ask_modern("tools/call", use("env"))
         assert modern.said["env"]["NOW"] == "1"
         await until(lambda: not any(map(alive, before)))
+
+
+async def test_whoever_is_being_asked_is_not_hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retiring, "GRACE", 0.0)
+
+    def asker(**env: str) -> Snapshot:
+        command = StdioCommand(sys.executable, (str(ASKER),), tuple(env.items()))
+        address = ServerAddress("dev", "fixture")
+        return snapshot(ServerSpec(address, command, era="legacy", scope="session"))
+
+    async with port(asker()) as at:
+        can: Message = {"protocolVersion": LEGACY, "capabilities": {"elicitation": {}}}
+        opening = await at.ask(rpc("initialize", can, 0))
+        session = Session(at, opening.headers["mcp-session-id"], LEGACY, "/mcp")
+        call = await session.begin("name")
+        await call.head()
+        question = await call.message()
+        assert question["method"] == "elicitation/create"
+
+        at.front.workbench.reload(asker(NOW="1"))
+        assert (await session.use("can")).status == 200  # by the successor
+        await asyncio.sleep(3 * TICK)  # the clock has looked at the old one
+
+        answer = {"action": "accept", "content": {"name": "Ada"}}
+        told = {"jsonrpc": "2.0", "id": question["id"], "result": answer}
+        assert (await session.post(json.dumps(told).encode())).status == 202
+        assert "Ada" in json.dumps(await call.message())
 
 
 def test_the_command_follows_its_file_and_tells_strangers_little(tmp_path: Path) -> None:

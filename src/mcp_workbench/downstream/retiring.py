@@ -84,7 +84,7 @@ class Retiring:
         """Stop those that are done, or have had their time; are there others?"""
         for connection, until in tuple(self._until.items()):
             under_way = connection.expire(now)
-            if not under_way or (now >= until and not connection.conversation.pending.paused):
+            if not under_way or (now >= until and not connection.questions.any):
                 del self._until[connection]
                 connection.stop()
         return bool(self._until)

@@ -23,11 +23,6 @@ class PendingTable(Generic[W]):
     def count(self) -> int:
         return len(self._waiting)
 
-    @property
-    def paused(self) -> bool:
-        """Does anybody wait without a deadline, because a person is being asked?"""
-        return any(deadline == NEVER for _, deadline in self._waiting.values())
-
     def reserve(self) -> int:
         """A fresh number for a request whose answer nobody waits for."""
         self._last += 1
