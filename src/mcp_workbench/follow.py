@@ -73,7 +73,11 @@ class _Follower:
             log.warning("the configuration of before still holds: %s", told)
 
     def _reload(self, wanted: Snapshot) -> None:
-        change = self._workbench.reload(narrowed_to(wanted, self._toolboxes))
+        wanted = narrowed_to(wanted, self._toolboxes)
+        if not self._refused and wanted == self._workbench.snapshot:
+            self._later = ()
+            return  # as soon after every start: nothing is loaded for that
+        change = self._workbench.reload(wanted)
         for name in self._toolboxes:
             if name in change.before.toolboxes and name not in change.after.toolboxes:
                 log.warning("the toolbox %s, which is served, is not in the file any more", name)

@@ -123,7 +123,7 @@ def test_a_broken_file_changes_nothing_and_is_told_where_people_look(tmp_path: P
         host.initialize()
         before = said(host.use("a", "stats"))["pid"]
 
-        path.write_text('{\n  "toolboxes": {"dev": {"mcpServers": {"a": {"comand": "x"}}}}\n}')
+        path.write_text('{\n  "toolboxes": {"dev": {"mcpServers": {"a": {"cmd": "x"}}}}\n}')
         eventually(lambda: "warnings" in host.open(), "the broken file is told")
 
         (told,) = host.open()["warnings"]
