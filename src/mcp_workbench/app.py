@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -14,6 +15,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.follow import following
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
@@ -54,7 +56,7 @@ def serve(snapshot: Snapshot, *, opened: tuple[str, ...] = (), verbose: bool = F
 
 async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
     own_in, own_out = own_streams.claim_standard_streams()
-    end = Ending()
+    end = Ending(own_in, own_out, 2)
     end.on_signals()
     async with Workbench(snapshot) as workbench, task_scope() as requests:
         unread = end.host_left.set if own_streams.is_pipe(own_out) else partial(end.now, 1)
@@ -64,9 +66,10 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
         session = HostSession(workbench, channel, requests, menu, asked="by all servers")
         front = StdioFront(session, channel, snapshot.limits.message_bytes)
         _listen(own_in, front, end)
-        await end.host_left.wait()
-        front.drain()
-        await _drain(session, end, snapshot.limits.drain)
+        with following(workbench, opened) as end.reload:
+            await end.host_left.wait()
+            front.drain()
+            await _drain(session, end, snapshot.limits.drain)
     await channel.flushed(FLUSH)
     return end.status
 
@@ -74,16 +77,18 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
 class Ending:
     """Why and how urgently we end: the host left, or somebody asked us to, perhaps again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *streams: int) -> None:
         self.host_left = asyncio.Event()
         self.at_once = asyncio.Event()  # what is still under way gets no more time
         self.status = 0
         self.patience = math.inf  # seconds for what is under way, whatever else allows
+        self.reload: Callable[[], None] = lambda: None  # what SIGHUP asks for
+        self._terminals = [fd for fd in streams if os.isatty(fd)]
 
     def on_signals(self) -> None:
         """Without handlers a signal would leave our servers behind. The servers end all the same."""
         loop = asyncio.get_running_loop()
-        told = {"SIGTERM": self.asked, "SIGHUP": self.asked, "SIGINT": self.interrupted}
+        told = {"SIGTERM": self.asked, "SIGHUP": self._hung_up, "SIGINT": self.interrupted}
         for name, act in told.items():
             number = getattr(signal, name, None)  # Windows has fewer
             if number is not None:
@@ -107,6 +112,13 @@ class Ending:
         self.status = INTERRUPTED
         self.patience = HURRIED_DRAIN
         self.asked()
+
+    def _hung_up(self) -> None:
+        """Somebody wants the file to be read again; or the terminal is gone, which is the end."""
+        if all(os.isatty(fd) for fd in self._terminals):
+            self.reload()
+        else:
+            self.asked()
 
     def now(self, status: int) -> None:
         self.status = status

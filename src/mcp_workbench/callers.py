@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -19,6 +19,8 @@ from mcp_workbench.era.translate import PAIRS, Unanswerable, asks_for_input, res
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.pending import NEVER
+
+RESTART = 0.25  # seconds before a server behind a URL that nobody answers for is tried once more
 
 
 class Way(Protocol):
@@ -125,6 +127,19 @@ class Caller(Waiter):
 
     def progressed(self, params: msgspec.Raw) -> None:
         raise NotImplementedError
+
+
+async def send_again(caller: Caller, loss: Loss, send: Callable[[Caller], Awaitable[None]]) -> None:
+    """Send a lost call once more; where that fails too, its caller is told."""
+    if loss.code == "connect_failed":
+        await asyncio.sleep(RESTART)
+    try:
+        await send(caller)
+    except WorkbenchError as error:
+        if loss.may_have_run:
+            caller.report(loss)  # that it may have run matters more than why not again
+        else:
+            caller.failed(error)
 
 
 class PythonCaller(Caller):

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from mcp_workbench.app import FLUSH, Ending, run
 from mcp_workbench.config.port import port_wish
 from mcp_workbench.core.spec import HttpWish, NamedToken, Snapshot
+from mcp_workbench.follow import following
 from mcp_workbench.surface.http_access import Access, is_loopback, names_of
 from mcp_workbench.surface.http_front import HttpFront
 from mcp_workbench.surface.http_principals import Principals
@@ -25,23 +26,36 @@ from mcp_workbench.workbench import Workbench
 POLL = 0.02  # seconds between two looks at what is still under way, at the end only
 
 
-def serve_http(snapshot: Snapshot, host: str, port: int, *, verbose: bool = False) -> int:
-    """Serve hosts on a port until a signal ends it; the exit status."""
+def serve_http(
+    snapshot: Snapshot,
+    host: str,
+    port: int,
+    *,
+    toolboxes: tuple[str, ...] = (),
+    verbose: bool = False,
+) -> int:
+    """Serve hosts on a port until a signal ends it; the exit status.
+
+    Of a file that changes, the named toolboxes are taken, or all.
+    """
     close_to_others()  # before any server is started: its environment is not all that it could read
     wish = port_wish(snapshot, os.environ, loopback=is_loopback(host))
     level = logging.DEBUG if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="mcp-workbench: %(message)s")
-    return run(_serve(snapshot, host, port, wish))
+    return run(_serve(snapshot, host, port, wish, toolboxes))
 
 
-async def _serve(snapshot: Snapshot, host: str, port: int, wish: HttpWish) -> int:
-    end = Ending()
+async def _serve(
+    snapshot: Snapshot, host: str, port: int, wish: HttpWish, toolboxes: tuple[str, ...]
+) -> int:
+    end = Ending(0, 1, 2)
     end.on_signals()
     async with open_port(snapshot, host, port, wish) as (front, server):
         _say(snapshot, host, server.port, wish)
         gc.freeze()  # what is here now stays: it need not be searched again and again
-        await end.host_left.wait()
-        await _drain(front, server, end, snapshot.limits.drain)
+        with following(front.workbench, toolboxes, brief=True) as end.reload:
+            await end.host_left.wait()
+            await _drain(front, server, end, snapshot.limits.drain)
     return end.status
 
 

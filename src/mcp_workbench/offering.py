@@ -49,7 +49,8 @@ class Offering:
 
     def specs(self, toolboxes: Iterable[str]) -> list[ServerSpec]:
         boxes = self._workbench.snapshot.toolboxes
-        return [spec for name in toolboxes for spec in boxes[name].servers.values()]
+        there = (boxes[name] for name in toolboxes if name in boxes)
+        return [spec for box in there for spec in box.servers.values()]
 
     @property
     def toolboxes(self) -> list[str]:

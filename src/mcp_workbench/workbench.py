@@ -4,35 +4,34 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.callers import Caller, PythonCaller
+from mcp_workbench.callers import Caller, PythonCaller, send_again
 from mcp_workbench.core.call import ToolCall
-from mcp_workbench.core.catalogue import OpenToolboxResult, Unavailable, tool_info
-from mcp_workbench.core.errors import (
-    ServerUnavailable,
-    WorkbenchError,
-    empty_component,
-    no_tool,
-    not_connected,
-)
+from mcp_workbench.core.catalogue import OpenToolboxResult, tool_info
+from mcp_workbench.core.errors import ServerUnavailable, empty_component, no_tool, not_connected
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
+from mcp_workbench.core.sight import Shows, Sights
 from mcp_workbench.core.spec import ServerSpec, Snapshot
+from mcp_workbench.downstream import looks
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.conversation import Loss
 from mcp_workbench.downstream.hosts import Host
-from mcp_workbench.downstream.looks import health, report, shown, why_not
 from mcp_workbench.downstream.pool import ConnectionPool, owner_of
 from mcp_workbench.downstream.standing import Heard, Standing
-from mcp_workbench.downstream.states import Closed
-from mcp_workbench.wire.tasks import Lifetime, task_scope
+from mcp_workbench.wire.tasks import Lifetime
 
-RESTART = 0.25  # seconds before a server behind a URL that nobody answers for is tried once more
+if TYPE_CHECKING:
+    from mcp_workbench.core.reload import Reloaded
+
+Listener = Callable[[ServerAddress], None]
+OnReload = Callable[["Reloaded"], None]
+
 FRESH = 1.0  # seconds; an unknown tool is looked for again in an older list
 ATTEMPTS = 3  # to find a connection that does not end under our hands
 
@@ -41,12 +40,18 @@ class Workbench(Lifetime):
     """One configuration, its servers, and what can be asked of them. Use it with `async with`."""
 
     def __init__(self, snapshot: Snapshot, *, environ: Mapping[str, str] | None = None) -> None:
-        self.snapshot = snapshot
+        self._sights = Sights(snapshot)
+        self._sight = self._sights.whole
         self._pool = ConnectionPool(
             snapshot.limits, os.environ if environ is None else environ, self._catalogue_changed
         )
-        self._listeners: list[Callable[[ServerAddress], None]] = []
+        self._listeners: list[tuple[Listener, OnReload | None]] = []
         self._host: Host | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The configuration that holds now, as far as it is seen from here."""
+        return self._sight.snapshot
 
     def for_host(self, host: Host, *, alone: bool) -> "Workbench":
         """The same workbench as this host has it: `alone`, every server's questions are its own."""
@@ -61,10 +66,10 @@ class Workbench(Lifetime):
         if self._host is not None:
             self._pool.release(self._host)
 
-    def view(self, toolboxes: tuple[str, ...], *, private: bool = False) -> "Workbench":
-        """The same workbench, its servers shared, with exactly these toolboxes."""
+    def view(self, shows: Shows, *, private: bool = False) -> "Workbench":
+        """The same workbench, its servers shared, with the toolboxes that are shown."""
         narrowed = copy(self)
-        narrowed.snapshot = self.snapshot.only(toolboxes, private=private)
+        narrowed._sight = self._sights.part(shows, private=private)  # noqa: SLF001 - of ourselves
         return narrowed
 
     def _life(self) -> AbstractAsyncContextManager[None]:
@@ -80,7 +85,7 @@ class Workbench(Lifetime):
     def begin(self, call: ToolCall, caller: Caller) -> bool:
         """Send the call now if its server is ready and knows the tool; otherwise do nothing."""
         tool = call.tool
-        spec = self.snapshot.toolbox(tool.toolbox).server(tool.server)
+        spec = self._sight.snapshot.toolbox(tool.toolbox).server(tool.server)
         connection = self._pool.connection(spec, self._host)
         if not connection.usable:
             return False
@@ -102,7 +107,7 @@ class Workbench(Lifetime):
         if not connection.fresh(FRESH):
             await connection.refresh()
         visible = connection.visible(spec.tools)
-        if tool.tool not in visible:
+        if tool.tool not in visible and not connection.retired:
             raise no_tool(tool, list(visible))
 
     async def dispatch(self, call: ToolCall, caller: Caller) -> None:
@@ -121,19 +126,7 @@ class Workbench(Lifetime):
         self, caller: Caller, loss: Loss, send: Callable[[Caller], Awaitable[None]]
     ) -> asyncio.Task[Any]:
         """Do so in a task of the pool's, which outlives whoever noticed the loss."""
-
-        async def sending() -> None:
-            if loss.code == "connect_failed":
-                await asyncio.sleep(RESTART)
-            try:
-                await send(caller)
-            except WorkbenchError as error:
-                if loss.may_have_run:
-                    caller.report(loss)  # that it may have run matters more than why not again
-                else:
-                    caller.failed(error)
-
-        return self._pool.start(sending(), f"again {caller.call.tool}")
+        return self._pool.start(send_again(caller, loss, send), f"again {caller.call.tool}")
 
     async def use_tool(
         self,
@@ -161,14 +154,15 @@ class Workbench(Lifetime):
 
     async def open_toolbox(self, name: str) -> OpenToolboxResult:
         """Connect to every server of a toolbox and say what it offers."""
-        opened = await self.open(name)
-        tools = (tool_info(tool, s.address) for s in opened.servers for tool in s.tools)
+        found = await self.open(name)
+        tools = (tool_info(tool, s.address) for s in found.servers for tool in s.tools)
         return OpenToolboxResult(
             toolbox=name,
-            description=opened.spec.description,
-            servers_connected=len(opened.servers),
+            description=found.spec.description,
+            servers_connected=len(found.servers),
             tools=tuple(tools),
-            unavailable=opened.unavailable,
+            unavailable=found.unavailable,
+            warnings=found.warnings,
         )
 
     async def open(self, name: str, *, remembered: bool = False) -> OpenedToolbox:
@@ -177,28 +171,21 @@ class Workbench(Lifetime):
         `remembered`: a server that is not there, but was, has the tools that it had; none is started
         for them.
         """
-        toolbox = self.snapshot.toolbox(name)
-        specs = list(toolbox.servers.values())
-        known = {spec.address: self._remembered(spec) for spec in specs if remembered}
-        # All are begun before the first wait, so that they start at once.
-        begun = {
-            spec.address: self._pool.connection(spec, self._host)
-            for spec in specs
-            if known.get(spec.address) is None
-        }
-        await self._wait_for(list(begun.values()))
-        servers: list[OpenedServer] = []
-        unavailable: list[Unavailable] = []
-        for spec in specs:
-            connection = begun.get(spec.address)
-            found = known.get(spec.address) if connection is None else shown(spec, connection)
-            if found is not None:
-                servers.append(found)
-            elif connection is not None:
-                unavailable.append(Unavailable(spec.address.server, why_not(connection)))
-        if unavailable and not servers:
-            raise _none_reached(name, unavailable)
-        return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable))
+        until = time.monotonic() + self.snapshot.limits.open_wait
+        while True:
+            toolbox = self.snapshot.toolbox(name)
+            specs = toolbox.servers.values()
+            known = {spec.address: self._remembered(spec) for spec in specs if remembered}
+            # All are begun before the first wait, so that they start at once.
+            begun = {
+                spec.address: self._pool.connection(spec, self._host)
+                for spec in specs
+                if known.get(spec.address) is None
+            }
+            await looks.decided(begun.values(), self.snapshot.limits.open_wait)
+            if time.monotonic() > until or not any(one.retired for one in begun.values()):
+                break  # otherwise it is another toolbox by now
+        return looks.opened(toolbox, begun, known, self.warnings)
 
     def _remembered(self, spec: ServerSpec) -> OpenedServer | None:
         """What a server showed that is not there now, but was."""
@@ -208,17 +195,10 @@ class Workbench(Lifetime):
         tools = (tool for name, tool in known.catalogue.tools.items() if spec.tools.shows(name))
         return OpenedServer(spec.address, tuple(tools), known.modern)
 
-    async def _wait_for(self, connections: list[Connection]) -> None:
-        """Until all have decided, or the slow ones have had their time; they go on starting."""
-        async with task_scope() as waiting:
-            tasks = [waiting.start(c.ready(), "wait") for c in connections if not c.usable]
-            if tasks:
-                await asyncio.wait(tasks, timeout=self.snapshot.limits.open_wait)
-
     async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Those of these servers that can be reached in time; all are begun at once."""
         begun = [self._pool.connection(spec, self._host) for spec in specs]
-        await self._wait_for(begun)
+        await looks.decided(begun, self.snapshot.limits.open_wait)
         return [connection for connection in begun if connection.usable]
 
     def live(self, specs: Iterable[ServerSpec]) -> list[Connection]:
@@ -238,15 +218,17 @@ class Workbench(Lifetime):
         self._pool.watch_deadlines()
 
     async def connected(self, spec: ServerSpec) -> Connection:
-        connection = self._pool.connection(spec, self._host)
-        if connection.awaited >= self.snapshot.limits.calls_per_server:
-            why = f"{connection.awaited} calls wait for it to start (limits.callsPerServer)"
-            text = f"[{spec.address}] Error: the server is busy: {why}"
-            raise ServerUnavailable("overloaded", text, reason=why)
-        await connection.ready()
-        if isinstance(connection.state, Closed):
-            reason = connection.state.told(time.monotonic())
-            raise not_connected(spec.address.server, spec.address.toolbox, reason)
+        """The server, ready for calls; where its entry changes meanwhile, its successor."""
+        address, until = spec.address, time.monotonic() + spec.connect_timeout
+        while True:
+            connection = self._pool.connection(spec, self._host)
+            looks.require_patience(connection, self.snapshot.limits)
+            await connection.ready()
+            if not connection.retired or time.monotonic() > until:
+                break
+            spec = self.snapshot.toolbox(address.toolbox).server(address.server)
+        if connection.over:
+            raise not_connected(address.server, address.toolbox, looks.why_not(connection))
         return connection
 
     async def survey(self, address: ServerAddress) -> ServerReport:
@@ -257,33 +239,62 @@ class Workbench(Lifetime):
             connection = await self.connected(spec)
         except ServerUnavailable as error:
             return ServerReport(address, error.reason, seconds=time.monotonic() - since)
-        return report(spec, connection, since)
+        return looks.report(spec, connection, since)
 
     def health(self) -> list[ServerHealth]:
         """How every server of the configuration does; nothing is started for it."""
         specs = [spec for box in self.snapshot.toolboxes.values() for spec in box.servers.values()]
-        return [health(spec, self._pool.last(spec.address)) for spec in specs]
+        return [looks.health(spec, self._pool.last(spec.address)) for spec in specs]
 
     # Changes
 
-    def on_change(self, listener: Callable[[ServerAddress], None]) -> Callable[[], None]:
-        """Be told when a connected server's tools have changed; call what is returned to end that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+    def reload(self, snapshot: Snapshot) -> "Reloaded":
+        """Take another configuration, in one step. Says what that changed.
+
+        Calls under way finish on the connection they began on; a server whose entry leads to
+        another process or URL is connected anew at the next need, the others stay connected.
+        """
+        from mcp_workbench.reloading import reload  # not before there is something to reload
+
+        change = reload(snapshot, self._sights, self._pool)
+        if change.anything:
+            for _, reloaded in tuple(self._listeners):
+                if reloaded is not None:
+                    reloaded(change)
+        return change
+
+    def warn(self, *warnings: str) -> None:
+        """Say this in every opened toolbox, until another configuration is taken."""
+        self._sights.warnings = warnings
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._sights.warnings
+
+    def seen(self, snapshot: Snapshot) -> Snapshot:
+        """What of this configuration is seen from here."""
+        return self._sight.of(snapshot)
+
+    def revive(self, addresses: Iterable[ServerAddress]) -> None:
+        """Begin these servers; whoever shows their lists is told where those are others."""
+        for address in addresses:
+            toolbox = self.snapshot.toolboxes.get(address.toolbox)
+            spec = toolbox.servers.get(address.server) if toolbox else None
+            if spec is not None:
+                with suppress(ServerUnavailable):  # busy: nobody can have it now
+                    self._pool.revive(spec, self._host)
+
+    def on_change(self, listener: Listener, reloaded: OnReload | None = None) -> Callable[[], None]:
+        """Be told when a connected server's tools have changed, and when another configuration
+        holds; call what is returned to end that."""
+        both = (listener, reloaded)
+        self._listeners.append(both)
+        return lambda: self._listeners.remove(both)
 
     def on_heard(self, hearer: Callable[[Heard], None]) -> Callable[[], None]:
         """Be told what servers say unasked, beside changes of tools; what is returned ends that."""
         return self.standing.on_heard(owner_of(self._host), hearer)
 
     def _catalogue_changed(self, address: ServerAddress) -> None:
-        for listener in tuple(self._listeners):
+        for listener, _ in tuple(self._listeners):
             listener(address)
-
-
-def _none_reached(toolbox: str, unavailable: list[Unavailable]) -> WorkbenchError:
-    errors = [not_connected(u.server, toolbox, u.reason) for u in unavailable]
-    return ServerUnavailable(
-        "connect_failed",
-        "\n".join(error.message for error in errors),
-        reason="; ".join(u.reason for u in unavailable),
-    )

@@ -347,11 +347,9 @@ def test_a_toolbox_that_is_not_shown_announces_nothing(host: RawHost) -> None:
     assert host.others == []
 
 
-def test_a_dynamic_host_is_promised_list_changes_and_a_proxy_host_is_not(
-    host: RawHost, tmp_path: Path
-) -> None:
+def test_a_host_is_promised_list_changes_in_both_modes(host: RawHost, tmp_path: Path) -> None:
     with RawHost(written(tmp_path, {"mcpServers": {}})) as proxy:
-        assert proxy.initialize()["capabilities"]["tools"] == {"listChanged": False}
+        assert proxy.initialize()["capabilities"]["tools"] == {"listChanged": True}
     assert host.initialize()["capabilities"]["tools"] == {"listChanged": True}
 
 

@@ -259,7 +259,7 @@ def test_the_end_of_input_ends_everything(
     assert not any(map(alive, started))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_everything_even_calls_under_way(
     tmp_path: Path, pids: Path, number: signal.Signals
 ) -> None:

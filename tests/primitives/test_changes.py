@@ -157,7 +157,7 @@ def test_what_can_t_be_honoured_is_left_out_of_the_acknowledgement(tmp_path: Pat
         uris = [SHARED, "note://nowhere", "item://one/7"]
         _, honoured = listen(host, toolsListChanged=True, resourceSubscriptions=uris)
 
-    assert honoured == {"resourceSubscriptions": [SHARED]}
+    assert honoured == {"toolsListChanged": True, "resourceSubscriptions": [SHARED]}
 
 
 @pytest.mark.parametrize("server_era", ERAS)

@@ -44,7 +44,8 @@ def serve(
 ) -> int:
     """Be an MCP server on stdin and stdout: this is what a host starts.
 
-    It ends when its input ends. Without a configuration it serves the demo toolbox.
+    It ends when its input ends. Without a configuration it serves the demo toolbox. A changed file
+    is taken while it serves, without a lost call; SIGHUP has it read at once.
 
     With --http it serves any number of hosts on a port of this machine until Ctrl-C. Another
     address than this machine's own needs a token (MCP_WORKBENCH_HTTP_TOKEN, or http.token or
@@ -61,7 +62,9 @@ def serve(
     if address is not None:
         from mcp_workbench import http_app  # a parser of HTTP and more: not for stdio
 
-        return http_app.serve_http(snapshot, *address, verbose=settings.verbose)
+        return http_app.serve_http(
+            snapshot, *address, toolboxes=toolboxes, verbose=settings.verbose
+        )
     from mcp_workbench import app  # the whole program: not for `--help`
 
     return app.serve(snapshot, opened=toolboxes, verbose=settings.verbose)

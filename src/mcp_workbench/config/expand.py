@@ -1,5 +1,6 @@
 """Variables in the strings of a server entry: replaced once, late, and never shown."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 
@@ -10,6 +11,7 @@ from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
 
 Path = tuple[str | int, ...]
 Target = StdioCommand | HttpEndpoint
+Way = tuple[Target, str, str, str]  # a target with its values, era, scope, and what is wrong
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PLAIN_KEY = "[A-Za-z0-9_$-]+"
@@ -110,6 +112,19 @@ def expand_target(spec: ServerSpec, environ: Mapping[str, str]) -> Target:
     if reasons:
         raise Unexpandable("; ".join(reasons))
     return _filled(spec.target, {path: expanded.text for path, expanded in texts.items()})
+
+
+def way_to(spec: ServerSpec, environ: Mapping[str, str]) -> Way:
+    """How the server is reached, with the values of now. Who is reached the same way is the same."""
+    texts = {path: expand(text, environ).text for path, text in strings_of(spec.target)}
+    target = _filled(spec.target, texts)
+    if isinstance(target, StdioCommand):
+        cwd = os.path.join(target.folder, target.cwd) if target.cwd else ""  # noqa: PTH118
+        env = tuple(sorted(target.env))  # in whatever order they are written
+        target = StdioCommand(target.command, target.args, env, cwd)
+    else:
+        target = HttpEndpoint(target.url, tuple(sorted(target.headers)), target.transport)
+    return target, spec.era, spec.scope, spec.problem
 
 
 def _forbidden(path: Path) -> str:

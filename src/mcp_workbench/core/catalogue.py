@@ -51,6 +51,7 @@ class OpenToolboxResult(msgspec.Struct, frozen=True):
     servers_connected: int
     tools: tuple[ToolInfo, ...]
     unavailable: tuple[Unavailable, ...] = ()
+    warnings: tuple[str, ...] = ()  # a configuration file that was written since and can't be used
 
 
 class _ToolPeek(msgspec.Struct):

@@ -23,6 +23,7 @@ class OpenedToolbox(msgspec.Struct, frozen=True):
     spec: ToolboxSpec
     servers: tuple[OpenedServer, ...]
     unavailable: tuple[Unavailable, ...]
+    warnings: tuple[str, ...] = ()  # about the configuration file
 
 
 class ServerReport(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.questions import OpenQuestions
 from mcp_workbench.downstream.room import is_full, why_full
-from mcp_workbench.downstream.states import Closed, Connecting, Ready
+from mcp_workbench.downstream.states import Closed, Connecting, Ended, Ready
 from mcp_workbench.downstream.surroundings import Surroundings
 from mcp_workbench.downstream.trials import Trial
 from mcp_workbench.downstream.upkeep import read_again, took_notice
@@ -55,6 +55,9 @@ class Connection:
         self.usable = False  # takes calls
         self.over = False  # or ending: a new connection is needed
         self.awaited = 0  # how many wait for it to become ready
+        self.retired = False  # over for those who have no call there yet
+        self.ending = "it was closed"  # why, where nothing else is the reason
+        self.succeeds = False  # another: what differs from that one's lists is announced
         self.lessee: Host | None = None  # who has it for now, among those who take turns
         self.wares = Wares(spec.address, around)
         self.visible = self.wares.visible
@@ -70,7 +73,6 @@ class Connection:
         self.resting = False  # stopped because nobody used it
         self._stopping = False
         self._hung_up = False
-        self._why_stopped = "it was closed"
         self._ready_at = 0.0
         self._link: Link | None = None
         self._held = False
@@ -128,7 +130,7 @@ class Connection:
     def hold(self, *, held: bool) -> None:
         """Stop listening to it while a host can't keep up, or go on."""
         self._held = held
-        if self._link is not None and self.usable:  # one that is being met is heard out
+        if self._link is not None and isinstance(self.state, Ready):  # while met it is heard out
             self._link.hold(held=held)
 
     def expire(self, now: float) -> bool:
@@ -154,17 +156,16 @@ class Connection:
                 raise
         except TimeoutError:
             reason = self._too_slow()
-        except (Unreachable, Unlistable, Lost, _Ended) as error:
+        except (Unreachable, Unlistable, Lost, Ended) as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - any failure becomes a state
             reason = f"{type(error).__name__}: {error}"
         finally:
-            self._close(reason)
+            self._close(reason or self.ending)
             self._gone.set()
 
-    def stop(self, why: str = "it was closed") -> None:
+    def stop(self) -> None:
         """Ask it to end: at once while connecting, politely when ready."""
-        self._why_stopped = why
         self._stopping = self.over = True
         self._wake.set()
         if self._task is not None and isinstance(self.state, Connecting):
@@ -179,7 +180,7 @@ class Connection:
                 await asyncio.sleep(self._pause)
             if self._after is not None:
                 await self._after.gone()
-            while True:
+            while not self._stopping:
                 talk = self.conversation = self._new_conversation()
                 ended = partial(self._ended, talk)
                 async with dial(self.spec, self._around.environ, talk, ended) as link:
@@ -209,20 +210,19 @@ class Connection:
             if isinstance(found, Startover):
                 return None
             if isinstance(found, Refused):
-                self._around.eras.pop(
-                    self.spec.target, None
-                )  # what was remembered may be out of date
-                raise _Ended(found.reason)  # noqa: TRY301 - joined with the other ends below
+                self._around.eras.pop(self.spec.target, None)  # it may be out of date
+                raise Ended(found.reason)  # noqa: TRY301 - joined with the other ends below
             self.modern = is_modern(found.revision)
             link.agreed(found.revision)
             if not self.modern and self.spec.era == "auto":
                 self._around.eras[self.spec.target] = "legacy"  # the next start needs no probe
             if found.listen:
                 listen(self.conversation, OURSELVES, changes(found.declared))
-            if await self.wares.read(self.conversation, modern=self.modern):
+            shown = self.succeeds or self.spec.address in self._around.known
+            if await self.wares.read(self.conversation, modern=self.modern) and shown:
                 self._around.changed(self)
-        except (_Ended, Unlistable, Lost) as error:
-            ended = _Ended(await link.last_words(str(error), ended=self._hung_up))
+        except (Ended, Unlistable, Lost) as error:
+            ended = Ended(await link.last_words(str(error), ended=self._hung_up))
             self._close(str(ended))  # before the server is seen out, which may take its time
             raise ended from None
         return found
@@ -234,6 +234,7 @@ class Connection:
         self._settle(Ready(agreed, self._ready_at - since))
         self._around.welcome(self.spec)
         link.hold(held=self._held)
+        self._wake.set()  # there may be lists to read: those of the one that it succeeds
         async with task_scope() as chores:
             while not self._stopping:
                 await self._wake.wait()
@@ -244,24 +245,24 @@ class Connection:
                     reading = read_again(self.wares, self.offers, self.refresh)
                     chores.start(reading, f"list {self.spec.address}")
 
-    async def _end(self, link: Link) -> "_Ended":
+    async def _end(self, link: Link) -> Ended:
         """Close now, before the server is seen out; the exception says why."""
         failure = self.conversation.failure
         said = failure.reason if failure else await link.last_words("the server exited", ended=True)
         self._close(said)
-        return _Ended(said)
+        return Ended(said)
 
     def _too_slow(self) -> str:
         return f"it did not start within {self.spec.connect_timeout:g} s (connectTimeout)"
 
     def _settle(self, state: Ready | Closed) -> None:
         self.state = state
-        self.usable = isinstance(state, Ready)
+        self.usable = isinstance(state, Ready) and not self.retired
         self.over = not self.usable
         self._decided.set()
 
     def _close(self, reason: str) -> None:
-        reason = masked(reason or self._why_stopped, self.spec, self._around.environ)
+        reason = masked(reason, self.spec, self._around.environ)
         if not isinstance(self.state, Closed):
             trial = Trial()
             if not self._stopping:  # nobody's wish is a failure
@@ -291,7 +292,3 @@ class Connection:
             self.questions.cancelled(message.params)
         elif not message.method or took_notice(self.wares, self.offers, message):
             self._wake.set()
-
-
-class _Ended(Exception):
-    """The connection is over; the text is the reason that a user reads."""

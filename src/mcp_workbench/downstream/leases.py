@@ -74,6 +74,7 @@ class Leases:
                 return True
         return False
 
+
 def _make_room(connection: Connection) -> bool:
     """Have the call that waits longest give way, if nobody waits for it."""
     waiter = connection.conversation.pending.oldest(lambda waiter: waiter.suspended)

@@ -1,12 +1,25 @@
 """What there is to say of a connection, for people and for hosts."""
 
+import asyncio
 import time
+from collections.abc import Iterable, Mapping
 
-from mcp_workbench.core.catalogue import tool_info
-from mcp_workbench.core.reports import OpenedServer, ServerHealth, ServerReport
-from mcp_workbench.core.spec import ServerSpec
+from mcp_workbench.core.catalogue import Unavailable, tool_info
+from mcp_workbench.core.errors import ServerUnavailable, not_connected
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
+from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.states import Closed, Ready
+from mcp_workbench.wire.tasks import task_scope
+
+
+async def decided(connections: Iterable[Connection], seconds: float) -> None:
+    """Wait until all take calls or are over; the slow ones have had their time, and go on starting."""
+    async with task_scope() as waiting:
+        tasks = [waiting.start(one.ready(), "wait") for one in connections if not one.usable]
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
 
 
 def shown(spec: ServerSpec, connection: Connection) -> OpenedServer | None:
@@ -18,12 +31,53 @@ def shown(spec: ServerSpec, connection: Connection) -> OpenedServer | None:
     return OpenedServer(spec.address, visible, connection.modern)
 
 
+def opened(
+    toolbox: ToolboxSpec,
+    begun: Mapping[ServerAddress, Connection],
+    known: Mapping[ServerAddress, OpenedServer | None],
+    warnings: tuple[str, ...] = (),
+) -> OpenedToolbox:
+    """A toolbox as far as its servers could be reached, or are known. Raises where none could."""
+    servers: list[OpenedServer] = []
+    unavailable: list[Unavailable] = []
+    for spec in toolbox.servers.values():
+        connection = begun.get(spec.address)
+        found = known.get(spec.address) if connection is None else shown(spec, connection)
+        if found is not None:
+            servers.append(found)
+        elif connection is not None:
+            unavailable.append(Unavailable(spec.address.server, why_not(connection)))
+    if unavailable and not servers:
+        raise _none_reached(toolbox.name, unavailable)
+    return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable), warnings)
+
+
+def _none_reached(toolbox: str, unavailable: list[Unavailable]) -> ServerUnavailable:
+    errors = [not_connected(u.server, toolbox, u.reason) for u in unavailable]
+    return ServerUnavailable(
+        "connect_failed",
+        "\n".join(error.message for error in errors),
+        reason="; ".join(u.reason for u in unavailable),
+    )
+
+
 def why_not(connection: Connection) -> str:
     """Why it does not take calls."""
     state, now = connection.state, time.monotonic()
     if isinstance(state, Closed):
         return state.told(now)
+    if connection.retired:
+        return connection.ending
     return f"still starting ({now - getattr(state, 'since', now):.0f} s)"
+
+
+def require_patience(connection: Connection, limits: Limits) -> None:
+    """Raises where as many wait for it to start as may call it afterwards."""
+    if connection.awaited < limits.calls_per_server:
+        return
+    why = f"{connection.awaited} calls wait for it to start (limits.callsPerServer)"
+    text = f"[{connection.spec.address}] Error: the server is busy: {why}"
+    raise ServerUnavailable("overloaded", text, reason=why)
 
 
 def report(spec: ServerSpec, connection: Connection, since: float) -> ServerReport:

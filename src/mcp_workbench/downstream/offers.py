@@ -88,6 +88,12 @@ class Offers:
 
     # Lists
 
+    def succeed(self, before: Offers | None) -> None:
+        """Read the lists that were read there, or any, and say which of them differ."""
+        if before is not None:
+            self._listed = dict(before._listed)  # noqa: SLF001 - one of us
+        self.stale = set(self._listed if before is not None else METHODS)
+
     def offers_any(self, kind: Kind) -> bool:
         return self.declared.prompts if kind == "prompts" else self.declared.resources
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+from mcp_workbench.config.expand import Way, way_to
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Limits, ServerSpec
 from mcp_workbench.downstream.connection import Connection
@@ -15,6 +16,7 @@ from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.leases import Key, Leases
 from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.rests import Rests
+from mcp_workbench.downstream.retiring import Retiring, address_of
 from mcp_workbench.downstream.standing import Place, Standing
 from mcp_workbench.downstream.surroundings import Known, Surroundings
 from mcp_workbench.downstream.trials import PATIENCE
@@ -39,6 +41,7 @@ class ConnectionPool(Lifetime):
         self.sole_host: Host | None = None  # where there is but one, every question is its
         self._live: dict[Key, Connection] = {}
         self._leases = Leases(self._live)
+        self._retiring = Retiring(self._live)
         self._owners: TaskScope | None = None
         self._held = False
         self._clock: asyncio.TimerHandle | None = None
@@ -90,6 +93,44 @@ class ConnectionPool(Lifetime):
         self._leases.end(host)
         for key in [key for key in self._live if isinstance(key, tuple) and key[1] == id(host)]:
             self._live.pop(key).stop()
+            self._retiring.forget(key)
+
+    # Another configuration
+
+    def ways(self, specs: Mapping[ServerAddress, ServerSpec]) -> dict[ServerAddress, Way]:
+        """How these servers are reached, with the variables' values of now."""
+        return {address: way_to(spec, self._around.environ) for address, spec in specs.items()}
+
+    def begun_ways(self) -> dict[ServerAddress, Way]:
+        """How those that were begun are reached, with the values of then."""
+        return self._retiring.ways()
+
+    def at_hand(self) -> dict[ServerAddress, Connection]:
+        """A connection of each server that was begun, over or not."""
+        return {address_of(key): connection for key, connection in self._live.items()}
+
+    def renew(
+        self,
+        specs: Mapping[ServerAddress, ServerSpec],
+        ways: Mapping[ServerAddress, Way],
+        limits: Limits,
+    ) -> dict[ServerAddress, Connection]:
+        """Want these servers from now on. Connections that lead elsewhere are retired, and returned."""
+        self._around.limits = limits
+        retired = self._retiring.renew(specs, ways)
+        self._around.forget(retired)  # what those offered does not speak for others
+        for connection in self._live.values():
+            self._rests.watch(connection)
+        self.watch_deadlines()
+        return retired
+
+    def revive(self, spec: ServerSpec, host: Host | None) -> None:
+        """Begin this server now, and have its lists announced where they are news."""
+        key = self._key(spec, host)
+        self._retiring.expect(key)
+        self.connection(spec, host)
+
+    # One by one
 
     def live(self, address: ServerAddress) -> Connection | None:
         """The connection at this address, if there is one that is not over."""
@@ -133,9 +174,9 @@ class ConnectionPool(Lifetime):
         if host is not None and host.takes_turns:
             begun.lessee = host
         self._live[key] = begun
+        self._retiring.begun(key, begun, way_to(spec, self._around.environ))
         owners.start(begun.run(), f"server {spec.address}")
-        if spec.idle_timeout:
-            self._rests.watch(begun)
+        self._rests.watch(begun)
         return begun
 
     def _crowded(self) -> bool:
@@ -157,6 +198,7 @@ class ConnectionPool(Lifetime):
         self._held = held
         for connection in self._live.values():
             connection.hold(held=held)
+        self._retiring.hold(held=held)
 
     def watch_deadlines(self) -> None:
         """See to it that the clock runs while calls are in flight."""
@@ -166,6 +208,7 @@ class ConnectionPool(Lifetime):
     def _tick(self) -> None:
         now = time.monotonic()
         waiting = [connection.expire(now) for connection in self._live.values()]
+        waiting.append(self._retiring.tick(now))
         self._clock = None
         if any(waiting):
             self.watch_deadlines()

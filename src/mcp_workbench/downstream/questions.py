@@ -25,6 +25,10 @@ class OpenQuestions:
         self._open: dict[bytes, Callable[[], None]] = {}
         self.declared: Members = {}
 
+    @property
+    def any(self) -> bool:
+        return bool(self._open)
+
     def declare(self) -> Members:
         """What the server is told that it may ask for, from here on."""
         self.declared = {} if self._host is None else self._host.asking_capabilities()

@@ -19,7 +19,10 @@ class Rests:
         self._timers: dict[Connection, asyncio.TimerHandle] = {}
 
     def watch(self, connection: Connection) -> None:
+        """Look at it from now on, where its entry says so."""
         seconds = connection.spec.idle_timeout / LOOKS
+        if not seconds or connection in self._timers:
+            return
         loop = asyncio.get_running_loop()
         self._timers[connection] = loop.call_later(seconds, self._look, connection)
 
@@ -40,4 +43,5 @@ class Rests:
         else:
             connection.resting = True
             seconds = connection.spec.idle_timeout
-            connection.stop(f"stopped after {seconds:g} s without a call (idleTimeout)")
+            connection.ending = f"stopped after {seconds:g} s without a call (idleTimeout)"
+            connection.stop()

@@ -28,3 +28,7 @@ class Closed(msgspec.Struct, frozen=True):
     def told(self, now: float) -> str:
         """The reason as a user reads it, with the time of the next try where that has to wait."""
         return self.reason + self.trial.told(now)
+
+
+class Ended(Exception):
+    """The connection is over; the text is the reason that a user reads."""

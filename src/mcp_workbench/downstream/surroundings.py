@@ -1,7 +1,7 @@
 """What every connection of a pool is given."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,6 +34,11 @@ class Surroundings(msgspec.Struct):
     eras: dict[object, Era] = {}  # what was found out about each target
     trials: Trials = msgspec.field(default_factory=Trials)
     known: dict[ServerAddress, Known] = {}
+
+    def forget(self, addresses: Iterable[ServerAddress]) -> None:
+        """Nobody knows what the next server at these addresses will offer."""
+        for address in addresses:
+            self.known.pop(address, None)
 
     # One line in the log for each change of a server's state.
 

@@ -39,17 +39,16 @@ class Wares:
         return not self.stale and time.monotonic() - self.listed_at < seconds
 
     async def read(self, talk: Conversation, *, modern: bool) -> bool:
-        """Ask the server for all of them. Are they others than hosts were shown?"""
+        """Ask the server for all of them. Are they others than before?"""
         self.stale = False  # an announcement from here on asks for yet another reading
         most = self._around.limits.tools_per_server
         found, self.complaints = await list_tools(talk, OURSELVES, most, modern=modern)
         self.listed_at = time.monotonic()
-        shown_before = self._address in self._around.known
         self._around.known[self._address] = Known(found, modern)
         if found == self.catalogue:
             return False
         self.catalogue, self._filter = found, None
-        return shown_before
+        return True
 
     async def read_again(self, talk: Conversation, *, modern: bool) -> bool:
         """The same; failing to leaves what we have."""

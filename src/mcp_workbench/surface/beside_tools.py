@@ -123,10 +123,20 @@ class BesideTools:
     def _heard(self, heard: Heard) -> None:
         self._open.subscriptions.heard(heard)
 
-    def tools_changed(self, server: ServerAddress) -> None:
-        """A server's tools have changed; a modern host hears of it where it listens."""
-        if self._rooms is not None and server.toolbox in self._workbench.snapshot.toolboxes:
-            self._rooms.subscriptions.list_changed("notifications/tools/list_changed")
+    def list_changed(self, method: str) -> None:
+        """A list has changed; the host hears of it where it listens, or has read that list."""
+        if self._rooms is not None:
+            self._rooms.subscriptions.list_changed(method)
+
+    @property
+    def lists_kept(self) -> frozenset[str]:
+        """The lists of whose changes the host wants to hear."""
+        return frozenset() if self._rooms is None else self._rooms.subscriptions.lists_kept
+
+    @property
+    def subscribed(self) -> frozenset[ServerAddress]:
+        """The servers of whose resources it wants to hear."""
+        return frozenset() if self._rooms is None else self._rooms.subscriptions.servers
 
     async def opened(self, toolbox: str) -> None:
         """A toolbox was opened: does a legacy host see more than its lists have told it?"""

@@ -21,6 +21,11 @@ class Endpoint:
         self._opened = opened
         self._menu = Menu(workbench, opened)
 
+    @property
+    def gone(self) -> bool:
+        """Was its one toolbox removed? Whoever has a session here is told so call by call."""
+        return bool(self._opened) and not self._workbench.snapshot.toolboxes
+
     def session(self, channel: Channel) -> HostSession:
         """A conversation with a memory of its own: what it opens stays open."""
         menu = Menu(self._workbench, self._opened)

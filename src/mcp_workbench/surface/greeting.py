@@ -50,7 +50,7 @@ def offered_revision(members: Members) -> str:
 def _capabilities(snapshot: Snapshot) -> dict[str, Any]:
     """What servers may offer, whether those behind us do or not: that is known when they are met."""
     return {
-        "tools": {"listChanged": snapshot.tool_mode == "dynamic"},
+        "tools": {"listChanged": True},  # in proxy mode too: open_toolbox names the toolboxes
         "prompts": {"listChanged": True},
         "resources": {"listChanged": True, "subscribe": True},
         "completions": {},

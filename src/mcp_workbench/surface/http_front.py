@@ -54,6 +54,10 @@ class HttpFront:
         self._now = 0.0
         self._commented = 0.0
 
+    @property
+    def workbench(self) -> Workbench:
+        return self._workbench
+
     # The door
 
     def admit(self, request: Request) -> Reply | None:
@@ -73,7 +77,7 @@ class HttpFront:
         if isinstance(principal, Reply):
             return principal
         endpoint = self._endpoints.get((principal.name, path)) or self._found(principal, path)
-        if endpoint is None:
+        if endpoint is None or (endpoint.gone and not self._sessions.knows(request, endpoint)):
             return NOT_FOUND
         if (unreadable := self.access.unreadable(request)) is not None:
             return unreadable
@@ -96,14 +100,13 @@ class HttpFront:
 
     def _found(self, principal: Principal, path: bytes) -> Endpoint | None:
         """What this principal has at a path; a toolbox that it may not use is none."""
-        shown = tuple(filter(principal.sees, self._workbench.snapshot.toolboxes))
-        opened: tuple[str, ...] = ()
+        shows, opened = principal.sees, ()
         if path != b"/mcp":
             name = path.removeprefix(b"/mcp/").decode("latin-1")
-            if name not in shown:
+            if name not in self._workbench.snapshot.toolboxes or not principal.sees(name):
                 return None
-            shown = opened = (name,)
-        view = self._workbench.view(shown, private=self.access.differ)
+            shows, opened = name.__eq__, (name,)
+        view = self._workbench.view(shows, private=self.access.differ)
         endpoint = Endpoint(view, self._scope, opened)
         return self._endpoints.setdefault((principal.name, path), endpoint)
 

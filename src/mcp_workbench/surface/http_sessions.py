@@ -112,6 +112,11 @@ class Sessions:
         own = sum(session.principal == principal.name for session in self._sessions.values())
         return own >= max(1, SESSIONS // principal.among)
 
+    def knows(self, request: Request, endpoint: Endpoint) -> bool:
+        """Does the request name a session of this endpoint?"""
+        session = self._sessions.get(request.headers.get(SESSION_ID, b"").decode("latin-1"))
+        return session is not None and session.endpoint is endpoint
+
     def _known(
         self, request: Request, endpoint: Endpoint, principal: Principal
     ) -> LegacySession | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mcp_workbench.core.errors import ServerUnavailable
+from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
 from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.core.spec import Snapshot
@@ -17,7 +17,7 @@ from mcp_workbench.surface.meta_tools import (
 from mcp_workbench.wire.tasks import task_scope
 from mcp_workbench.workbench import Workbench
 
-STATIC_TTL = 60_000  # milliseconds that a modern host may keep what never changes
+STATIC_TTL = 60_000  # milliseconds that a modern host may keep what changes with the file alone
 # Cached only as private: the tools come from servers, which may tell each of their users apart.
 _LIVE_CACHE = b',"ttlMs":0,"cacheScope":"private"}'
 _STATIC_CACHE = b',"ttlMs":%d,"cacheScope":"%b"}'
@@ -44,13 +44,21 @@ class Menu:
     def __init__(self, workbench: Workbench, opened: tuple[str, ...]) -> None:
         self._workbench = workbench
         self._opened: list[str] = list(opened)
-        snapshot = workbench.snapshot
+        snapshot = self._of = workbench.snapshot  # whose names the rest is about
         self.dynamic = snapshot.tool_mode == "dynamic"
         self.bare = self.dynamic and snapshot.naming == "bare"
         self._routes: dict[str, ToolIdentifier] = {}  # bare names, once they have been listed
         self._cache = _STATIC_CACHE % (STATIC_TTL, cache_scope(snapshot).encode())
         self._open_toolbox = msgspec.json.encode(open_toolbox_definition(snapshot))
         self._use_tool = msgspec.json.encode(use_tool_definition())
+
+    def _renew(self) -> None:
+        """Another configuration may hold since the last time."""
+        snapshot = self._workbench.snapshot
+        if snapshot is not self._of:
+            self._of = snapshot
+            self._routes = {}
+            self._open_toolbox = msgspec.json.encode(open_toolbox_definition(snapshot))
 
     @property
     def is_static(self) -> bool:
@@ -61,6 +69,10 @@ class Menu:
         if not self.dynamic or toolbox not in self._workbench.snapshot.toolboxes:
             return False
         return self.bare or toolbox in self._opened
+
+    def sees(self, toolbox: str, *, modern: bool) -> bool:
+        """Is this one of those whose offers the host sees, or saw while it was there?"""
+        return modern or self.bare or toolbox in self._opened
 
     def opened(self, toolbox: str) -> bool:
         """Note that a toolbox was opened; does that change which tools the host sees?"""
@@ -79,11 +91,13 @@ class Menu:
 
     def static_list(self, *, modern: bool) -> bytes:
         """The list of proxy mode."""
+        self._renew()
         body = b'{"tools":[%b,%b]' % (self._open_toolbox, self._use_tool)
         return body + (self._cache if modern else b"}")
 
     async def live_list(self, *, modern: bool) -> bytes:
         """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""
+        self._renew()
         boxes = self.toolboxes(modern=modern)
         if self.bare:
             tools = await self._bare_definitions(boxes, modern=modern)
@@ -99,10 +113,12 @@ class Menu:
         """Which tool a name of dynamic mode means, as far as that is known without asking."""
         if not self.dynamic:
             return None
+        self._renew()
         return self._routes.get(name) if self.bare else parse_tool_name(name)
 
     async def route(self, name: str) -> ToolIdentifier | None:
         """Which tool a bare name means; the servers are asked where it is not known."""
+        self._renew()
         if name not in self._routes:
             await self._bare_definitions(self.toolboxes(modern=True), modern=True)
         return self._routes.get(name)
@@ -111,6 +127,7 @@ class Menu:
         """Definitions as their servers gave them. Two tools of one name can't be shown."""
         routes: dict[str, ToolIdentifier] = {}
         tools: list[bytes] = []
+        listed = self._of
         for found_box in await self._open_all(boxes):
             opened = found_box if modern else for_legacy_hosts(found_box)
             for server in opened.servers:
@@ -121,7 +138,8 @@ class Menu:
                         raise Collision(routes[tool.name], found)
                     routes[tool.name] = found
                     tools.append(tool.raw)
-        self._routes = routes
+        if listed is self._of:
+            self._routes = routes
         return tools
 
     def _in_order(self) -> list[str]:
@@ -134,7 +152,7 @@ class Menu:
         async def open_one(name: str) -> None:
             try:
                 found[name] = await self._workbench.open(name, remembered=True)
-            except ServerUnavailable:
+            except WorkbenchError:  # nobody there, or it was removed meanwhile
                 return
 
         async with task_scope() as opening:

@@ -137,6 +137,8 @@ def opened_text(opened: OpenedToolbox, tools: list[bytes]) -> str:
     ]
     if opened.unavailable:
         parts.append(b'"unavailable":%b' % encode(_told(opened.unavailable)))
+    if opened.warnings:
+        parts.append(b'"warnings":%b' % encode(opened.warnings))
     return (b",".join(parts) + b"}").decode()
 
 

@@ -30,10 +30,6 @@ class Routes:
         return self._menu.toolboxes(modern=self._era.modern)
 
     @property
-    def dynamic(self) -> bool:
-        return self._menu.dynamic
-
-    @property
     def bare(self) -> bool:
         """Do servers' own names hold?"""
         return self._menu.bare

@@ -82,7 +82,9 @@ class HostSession:
             "server/discover": self._discover,
             "ping": self._ping,
         }
-        self._stop_hearing = workbench.on_change(self._toolboxes.tools_changed)
+        self._stop_hearing = workbench.on_change(
+            self._toolboxes.tools_changed, self._toolboxes.reloaded
+        )
 
     # In
 

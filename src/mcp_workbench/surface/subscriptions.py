@@ -104,8 +104,6 @@ class Subscriptions:
     async def _listen(self, request: Request) -> None:
         wanted = _read_filter(request.members)
         kinds = {flag for flag in _FLAGS.values() if getattr(wanted, flag)}
-        if not self._routes.dynamic:
-            kinds.discard("toolsListChanged")  # our own two tools never change
         listening = Listening(frozenset(kinds))
         try:
             for uri in wanted.resourceSubscriptions:
@@ -146,6 +144,22 @@ class Subscriptions:
         for holder in (self._own, self._host, *self._listening.values()):
             self._offering.forget(holder)
 
+    # What is wanted
+
+    @property
+    def lists_kept(self) -> frozenset[str]:
+        """The lists of whose changes the host wants to hear."""
+        if not self._host.era.modern:
+            return frozenset(self._primitives.seen)
+        flags = {flag for listening in self._listening.values() for flag in listening.kinds}
+        return frozenset(_list_of(method) for method, flag in _FLAGS.items() if flag in flags)
+
+    @property
+    def servers(self) -> frozenset[ServerAddress]:
+        """Those of whose resources it wants to hear."""
+        all_of_them = (self._own, *self._listening.values())
+        return frozenset(owner.address for one in all_of_them for owner in one.resources)
+
     # What servers say
 
     def heard(self, heard: Heard) -> None:
@@ -159,7 +173,7 @@ class Subscriptions:
     def list_changed(self, method: str) -> None:
         """Something that the host sees has changed."""
         if not self._host.era.modern:
-            if method.split("/")[1] in self._primitives.seen:
+            if _list_of(method) in self._primitives.seen:
                 self._host.notify(method)
             return
         for id, listening in self._listening.items():
@@ -223,6 +237,10 @@ class Subscriptions:
             for id, call in self._calls.items()
             if call is not None and call.call.tool.address == address
         ]
+
+
+def _list_of(method: str) -> str:
+    return method.split("/")[1]
 
 
 def _read_filter(members: Members) -> _Filter:

@@ -107,9 +107,9 @@ def text_result(text: str) -> bytes:
     return msgspec.json.encode({"content": [{"type": "text", "text": text}]})
 
 
-def error_result(error: WorkbenchError) -> bytes:
-    """An error as the model reads it: the contract's text first, hints in a block of their own."""
-    return error_texts(error.code, error.message, error.hint)
+def error_result(error: WorkbenchError, *warnings: str) -> bytes:
+    """An error as the model reads it: the contract's text first, hints in blocks of their own."""
+    return error_texts(error.code, error.message, error.hint, *warnings)
 
 
 def error_texts(code: str, *texts: str) -> bytes:

@@ -10,11 +10,13 @@ from mcp_workbench.era.translate import Members
 from mcp_workbench.surface import texts
 from mcp_workbench.surface.beside_tools import BesideTools
 from mcp_workbench.surface.menu import Collision, Menu
+from mcp_workbench.surface.meta_tools import open_toolbox_definition
 from mcp_workbench.surface.reading import HostEra, Refusal
 from mcp_workbench.wire import envelope
 from mcp_workbench.workbench import Workbench
 
 if TYPE_CHECKING:
+    from mcp_workbench.core.reload import Reloaded
     from mcp_workbench.surface.errands import Work
 
 LIST_CHANGED = "notifications/tools/list_changed"
@@ -65,7 +67,8 @@ class ToolboxDesk:
         try:
             opened = await self._workbench.open(name)
         except WorkbenchError as error:
-            self._session.reply_own(id, texts.error_result(error))
+            result = texts.error_result(error, *self._workbench.warnings)
+            self._session.reply_own(id, result)
             return
         if self._menu.opened(name) and not self._session.era.modern:
             self._session.notify(LIST_CHANGED)
@@ -74,7 +77,39 @@ class ToolboxDesk:
 
     def tools_changed(self, server: ServerAddress) -> None:
         """A connected server has other tools than before."""
+        if server.toolbox not in self._workbench.snapshot.toolboxes:
+            return
         if self._session.era.modern:
-            self._beside.tools_changed(server)
+            self._beside.list_changed(LIST_CHANGED)
         elif self._session.era.legacy and self._menu.shows(server.toolbox):
             self._session.notify(LIST_CHANGED)
+
+    def reloaded(self, change: Reloaded) -> None:
+        """Another configuration holds: say which lists of the host differ, begin what may add to them."""
+        era, menu, bench = self._session.era, self._menu, self._workbench
+        if not (era.modern or era.legacy):
+            return
+        before, after = bench.seen(change.before), bench.seen(change.after)
+        either = {**before.toolboxes, **after.toolboxes}
+        boxes = {box for box in either if menu.sees(box, modern=era.modern)}
+        differ = {kind for box, kind in change.lists if box in boxes}
+        kept = self._beside.lists_kept  # by the host, which wants to hear of their changes
+        if not menu.dynamic:
+            differ.discard("tools")
+            kept = kept - {"tools"}
+        elif era.legacy:
+            kept = kept | {"tools"}
+        if not menu.bare and open_toolbox_definition(before) != open_toolbox_definition(after):
+            differ.add("tools")
+        for kind in sorted(differ):
+            self._list_changed(kind)
+        plan, subscribed = change.plan, self._beside.subscribed
+        bench.revive(a for a in (*plan.changed, *plan.added) if kept and a.toolbox in boxes)
+        bench.revive(a for a in plan.changed if a in subscribed)
+
+    def _list_changed(self, kind: str) -> None:
+        method = f"notifications/{kind}/list_changed"
+        if method == LIST_CHANGED and self._session.era.legacy:
+            self._session.notify(LIST_CHANGED)
+        else:
+            self._beside.list_changed(method)

@@ -1,0 +1,97 @@
+"""The configuration file is followed while we serve: taken when it is good, told when it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+
+from mcp_workbench.config.load import FILE_NAME
+from mcp_workbench.config.watch import FileWatch, Found
+from mcp_workbench.core.errors import ConfigError
+from mcp_workbench.core.sight import narrowed_to
+from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.workbench import Workbench
+
+log = logging.getLogger(__name__)
+
+_KEPT = (
+    "The configuration file has changed and can't be used; what was loaded before it still holds."
+)
+_CHECK = "`mcp-workbench check` tells what is wrong."
+
+
+@contextmanager
+def following(
+    workbench: Workbench, toolboxes: tuple[str, ...], *, brief: bool = False
+) -> Generator[Callable[[], None]]:
+    """Follow the workbench's file for the length of the block; what is yielded reads it at once.
+
+    `toolboxes` are those that are served, or all. `brief` keeps the file's problems from hosts,
+    which may be anybody's. Where there is no file the demo is served, until one is written.
+    """
+    origin = workbench.snapshot.origin
+    follower = _Follower(workbench, toolboxes, brief=brief)
+    loop = asyncio.get_running_loop()
+
+    def found(outcome: Found) -> None:
+        with suppress(RuntimeError):  # the loop has closed meanwhile
+            loop.call_soon_threadsafe(follower.take, outcome)
+
+    watch = FileWatch(origin or os.path.abspath(FILE_NAME), found, optional=not origin)  # noqa: PTH100
+    watch.start()
+    try:
+        yield watch.look
+    finally:
+        watch.end()
+
+
+class _Follower:
+    """Hands what was found to the workbench, and says what came of it."""
+
+    def __init__(self, workbench: Workbench, toolboxes: tuple[str, ...], *, brief: bool) -> None:
+        self._workbench = workbench
+        self._toolboxes = toolboxes
+        self._brief = brief
+        self._refused = ""  # what was wrong with the file when it was last read
+        self._later: tuple[str, ...] = ()
+
+    def take(self, found: Found) -> None:
+        if isinstance(found, ConfigError):
+            self._refuse(found)
+        else:
+            self._reload(found)
+
+    def _refuse(self, error: ConfigError) -> None:
+        told = str(error)
+        detail = _CHECK if self._brief else told
+        self._workbench.warn(f"{_KEPT} {detail}")
+        if told != self._refused:
+            self._refused = told
+            log.warning("the configuration of before still holds: %s", told)
+
+    def _reload(self, wanted: Snapshot) -> None:
+        wanted = narrowed_to(wanted, self._toolboxes)
+        if not self._refused and wanted == self._workbench.snapshot:
+            self._later = ()
+            return  # as soon after every start: nothing is loaded for that
+        change = self._workbench.reload(wanted)
+        for name in self._toolboxes:
+            if name in change.before.toolboxes and name not in change.after.toolboxes:
+                log.warning("the toolbox %s, which is served, is not in the file any more", name)
+        if change.later and change.later != self._later:
+            log.warning(
+                "changed in the file, takes effect at the next start: %s", _words(change.later)
+            )
+        self._later = change.later
+        if self._refused:
+            self._refused = ""
+            log.warning("the configuration file is in order again: %s", change)
+        elif change.anything:
+            log.info("the configuration was reloaded: %s", change)
+
+
+def _words(keys: tuple[str, ...]) -> str:
+    return ", ".join(keys)
