@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SDK1   := .venv-sdk1
 NODE   := .node
 SUITE  := .node-conformance
 FUZZ   ?= 3
@@ -30,6 +31,13 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@$(PIP) -e ".[dev]" -c constraints.txt
 	@$(COMPILE)
 	@touch $@ $(VENV)/.run
+
+# Version 1 of the Python SDK, which can't live beside version 2.
+$(SDK1)/.ready: tests/peers/requirements-sdk1.txt
+	@echo "preparing $(SDK1) (once) ..." >&2
+	@test -x $(SDK1)/bin/python || $(PYTHON) -m venv $(SDK1)
+	@$(SDK1)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 # Python and Node peers. Node is not installed by us: the tests say so when it is missing.
 $(VENV)/.peers: $(VENV)/.dev tests/peers/package.json
@@ -69,7 +77,7 @@ format: $(VENV)/.dev ## let ruff write
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-peers: $(VENV)/.peers ## real servers from npm and PyPI behind the workbench
+peers: $(VENV)/.peers $(SDK1)/.ready ## real servers and hosts from npm and PyPI, and Inspector
 	$(BIN)/python -m pytest -m peers tests/peers
 
 conformance: $(VENV)/.dev $(SUITE)/.ready ## the official suite through the workbench, in all pairs of eras
@@ -91,4 +99,4 @@ constraints: ## renew constraints.txt from a fresh environment
 	rm -rf .venv-constraints
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(NODE) $(SUITE) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SDK1) $(NODE) $(SUITE) .pytest_cache .ruff_cache .hypothesis

@@ -293,7 +293,8 @@ class Workbench(Lifetime):
 
     def on_heard(self, hearer: Callable[[Heard], None]) -> Callable[[], None]:
         """Be told what servers say unasked, beside changes of tools; what is returned ends that."""
-        return self.standing.on_heard(owner_of(self._host), hearer)
+        # A modern host says with its request what it can do, and so whose connections it has.
+        return self.standing.on_heard(lambda: owner_of(self._host), hearer)
 
     def _catalogue_changed(self, address: ServerAddress) -> None:
         for listener, _ in tuple(self._listeners):

@@ -362,3 +362,17 @@ def test_instructions_show_a_call_by_flat_name(host: RawHost) -> None:
     assert "- dev (3 servers): Development" in text
     assert "- prod (1 server)" in text
     assert len(text) <= 2000
+
+
+def test_a_host_s_own_server_is_the_one_that_is_listed(tmp_path: Path) -> None:
+    """With a scope of its own there is one process for the host, which both lists and is called."""
+    file = tmp_path / "pids"
+    mine = entry(scope="session", env={"PIDFILE": str(file)})
+    boxes = {"dev": {"mcpServers": {"mine": mine}}}
+    with RawHost(written(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes})) as host:
+        host.initialize()
+        host.result("tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}})
+        assert "dev__mine__echo" in listed(host)
+        host.result("tools/call", {"name": "dev__mine__echo", "arguments": {"text": "x"}})
+
+    assert len(pids_in(file)) == 1

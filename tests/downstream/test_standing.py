@@ -53,7 +53,8 @@ def test_what_one_host_s_own_server_says_is_for_that_host_alone() -> None:
     standing = Standing()
     heard: dict[int, list[Place]] = {7: [], 8: []}
     ends = [
-        standing.on_heard(host, lambda h, host=host: heard[host].append(h.place)) for host in (7, 8)
+        standing.on_heard(lambda host=host: host, lambda h, host=host: heard[host].append(h.place))
+        for host in (7, 8)
     ]
 
     standing.pass_on(Heard(HERE, "m", raw({})))

@@ -11,7 +11,9 @@ import pytest
 
 HERE = Path(__file__).parent
 NODE_MODULES = HERE.parents[1] / ".node" / "node_modules"
+SDK1 = HERE.parents[1] / ".venv-sdk1"
 PYTHON_PEERS = ["mcp_server_git", "mcp_server_time"]
+OLD_SDK = "mcp==1.30.0 in .venv-sdk1"
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +26,11 @@ def missing() -> list[str]:
     programs = [program for program in ("node", "git") if shutil.which(program) is None]
     packages = [name for name, wish in wanted.items() if installed(name) != wish.rpartition("@")[2]]
     modules = [name for name in PYTHON_PEERS if importlib.util.find_spec(name) is None]
-    return programs + packages + modules
+    return programs + packages + modules + ([] if has_old_sdk() else [OLD_SDK])
+
+
+def has_old_sdk() -> bool:
+    return any(SDK1.glob("lib/python3*/site-packages/mcp-1.30.0.dist-info"))
 
 
 def installed(package: str) -> str:

@@ -192,6 +192,8 @@ async def workbench(
 def write_config(folder: Path, servers: dict[str, Json], *, tools: str, mark: str) -> Path:
     marked = {
         name: {**server, "env": {**server.get("env", {}), MARK: mark}}
+        if "command" in server
+        else server
         for name, server in servers.items()
     }
     config = folder / "workbench-config.json"

@@ -37,10 +37,11 @@ async def legacy_host(opened: Port) -> tuple[Session, Peer]:
     return session, stream
 
 
-async def listening(opened: Port, **wanted: object) -> Peer:
+async def listening(opened: Port, meta: Message | None = None, **wanted: object) -> Peer:
     """The stream of a modern host, after the acknowledgement."""
     peer = await opened.connect()
-    peer.send(opened.request(*opened.modern("subscriptions/listen", {"notifications": wanted})))
+    params = {"notifications": wanted, **(meta or {})}
+    peer.send(opened.request(*opened.modern("subscriptions/listen", params)))
     assert (await peer.head())[0] == 200
     assert (await peer.message())["method"] == "notifications/subscriptions/acknowledged"
     return peer
@@ -113,17 +114,19 @@ async def test_the_log_of_a_request_comes_on_its_own_stream(server_era: str) -> 
 
 
 @servers
+@pytest.mark.parametrize("can", [{}, {"elicitation": {}}], ids=["declares nothing", "can be asked"])
 async def test_requests_of_one_principal_hear_of_each_other_where_servers_are_its_own(
-    server_era: str,
+    server_era: str, can: Message
 ) -> None:
+    meta = {"_meta": {META + "clientCapabilities": can}}
     async with port(shared(server_era, "session")) as opened:
-        await opened.ask_modern("prompts/list")
-        stream = await listening(opened, promptsListChanged=True)
+        await opened.ask_modern("prompts/list", meta)
+        stream = await listening(opened, meta, promptsListChanged=True)
         stranger = await opened.open()  # a session has servers of its own
 
         arguments = {"prompt": "late"}
         wish = {"toolbox": "dev", "server": "fixture", "tool": "learn"}
-        call = {"name": "use_tool", "arguments": {"tool": wish, "arguments": arguments}}
+        call = {"name": "use_tool", "arguments": {"tool": wish, "arguments": arguments}, **meta}
         await opened.ask_modern("tools/call", call)
 
         assert (await stream.message())["method"] == "notifications/prompts/list_changed"

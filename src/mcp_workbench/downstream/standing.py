@@ -34,17 +34,19 @@ class Standing:
     def __init__(self) -> None:
         self._levels: dict[object, tuple[str, frozenset[str]]] = {}  # and for which toolboxes
         self._subscriptions: dict[Place, dict[str, set[object]]] = {}
-        self._hearers: dict[object, tuple[Hashable, Callable[[Heard], None]]] = {}
+        self._hearers: dict[object, tuple[Callable[[], Hashable], Callable[[Heard], None]]] = {}
 
-    def on_heard(self, owner: Hashable, hearer: Callable[[Heard], None]) -> Callable[[], None]:
-        """Be told, as this owner, what servers say unasked; what is returned ends that."""
+    def on_heard(
+        self, owner: Callable[[], Hashable], hearer: Callable[[Heard], None]
+    ) -> Callable[[], None]:
+        """Be told, as whoever `owner` is by then, what servers say unasked; what is returned ends that."""
         key = object()
         self._hearers[key] = (owner, hearer)
         return lambda: self._hearers.pop(key, None) and None
 
     def pass_on(self, heard: Heard) -> None:
         for owner, hearer in tuple(self._hearers.values()):
-            if heard.place.owner in (None, owner):
+            if heard.place.owner is None or heard.place.owner == owner():
                 hearer(heard)
 
     # Logging

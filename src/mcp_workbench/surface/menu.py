@@ -60,6 +60,10 @@ class Menu:
             self._routes = {}
             self._open_toolbox = msgspec.json.encode(open_toolbox_definition(snapshot))
 
+    def belong_to(self, workbench: Workbench) -> None:
+        """List the servers as the one host has them that this menu is for: some are its own."""
+        self._workbench = workbench
+
     @property
     def is_static(self) -> bool:
         """Can the list be given without asking any server?"""

@@ -68,6 +68,8 @@ class HostSession:
         if asked != "by modern servers":
             alone = asked == "by all servers"
             self._workbench = workbench.for_host(self._questions, alone=alone)
+            if asking is None:  # exchanges share a menu, and list what all of them share
+                menu.belong_to(self._workbench)
         self._channel = channel
         self._errands = Errands(scope, lambda id: self.refuse(id, _OUR_FAULT))
         self._menu = menu
