@@ -174,18 +174,16 @@ class Workbench(Lifetime):
         until = time.monotonic() + self.snapshot.limits.open_wait
         while True:
             toolbox = self.snapshot.toolbox(name)
-            specs = toolbox.servers.values()
-            known = {spec.address: self._remembered(spec) for spec in specs if remembered}
             # All are begun before the first wait, so that they start at once.
-            begun = {
-                spec.address: self._pool.connection(spec, self._host)
-                for spec in specs
-                if known.get(spec.address) is None
-            }
-            await looks.decided(begun.values(), self.snapshot.limits.open_wait)
-            if time.monotonic() > until or not any(one.retired for one in begun.values()):
+            found = [
+                (remembered and self._remembered(spec)) or self._pool.begun(spec, self._host)
+                for spec in toolbox.servers.values()
+            ]
+            begun = [one for one in found if isinstance(one, Connection)]
+            await looks.decided(begun, self.snapshot.limits.open_wait)
+            if time.monotonic() > until or not any(one.retired for one in begun):
                 break  # otherwise it is another toolbox by now
-        return looks.opened(toolbox, begun, known, self.warnings)
+        return looks.opened(toolbox, found, self.warnings)
 
     def _remembered(self, spec: ServerSpec) -> OpenedServer | None:
         """What a server showed that is not there now, but was."""
@@ -197,7 +195,8 @@ class Workbench(Lifetime):
 
     async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Those of these servers that can be reached in time; all are begun at once."""
-        begun = [self._pool.connection(spec, self._host) for spec in specs]
+        found = [self._pool.begun(spec, self._host) for spec in specs]
+        begun = [one for one in found if isinstance(one, Connection)]
         await looks.decided(begun, self.snapshot.limits.open_wait)
         return [connection for connection in begun if connection.usable]
 

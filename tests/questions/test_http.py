@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,22 @@ async def test_servers_that_are_busy_are_left_to_whoever_uses_them(tmp_path: Pat
 
         assert "the server is busy" in told.result["content"][0]["text"]
         assert sum(map(alive, pids_in(pids))) == len(pids_in(pids)) == MOST_OF_ONE
+
+
+async def test_a_busy_server_is_no_reason_to_leave_the_others_out(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    own = spec("fixture", env={"PIDFILE": str(pids)}, scope="session")
+    async with port(snapshot(own, spec("other"))) as opened:
+        for number in range(MOST):
+            peer = await opened.connect()
+            call = {**use_fixture("hang"), "_meta": CAN}
+            peer.send(opened.request(*opened.modern("tools/call", call)))
+            await until(lambda number=number: len(pids_in(pids)) == number + 1)
+        wish = {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}, "_meta": CAN}
+        text = (await opened.ask_modern("tools/call", wish)).result["content"][0]["text"]
+
+    found = json.loads(text)
+    assert found["servers_connected"] == 1
+    [missing] = found["unavailable"]
+    assert missing["server"] == "fixture"
+    assert "busy" in missing["reason"]

@@ -2,11 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from mcp_workbench.core.catalogue import Unavailable, tool_info
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec
 from mcp_workbench.downstream.connection import Connection
@@ -33,20 +32,22 @@ def shown(spec: ServerSpec, connection: Connection) -> OpenedServer | None:
 
 def opened(
     toolbox: ToolboxSpec,
-    begun: Mapping[ServerAddress, Connection],
-    known: Mapping[ServerAddress, OpenedServer | None],
+    found: Iterable[Connection | OpenedServer | str],
     warnings: tuple[str, ...] = (),
 ) -> OpenedToolbox:
-    """A toolbox as far as its servers could be reached, or are known. Raises where none could."""
+    """A toolbox as far as its servers could be reached. Raises where none could.
+
+    Of each server, in order: its connection, what is known of it, or why there is neither.
+    """
     servers: list[OpenedServer] = []
     unavailable: list[Unavailable] = []
-    for spec in toolbox.servers.values():
-        connection = begun.get(spec.address)
-        found = known.get(spec.address) if connection is None else shown(spec, connection)
-        if found is not None:
-            servers.append(found)
-        elif connection is not None:
-            unavailable.append(Unavailable(spec.address.server, why_not(connection)))
+    for spec, one in zip(toolbox.servers.values(), found, strict=True):
+        server = shown(spec, one) if isinstance(one, Connection) else one
+        if isinstance(server, OpenedServer):
+            servers.append(server)
+        else:
+            reason = why_not(one) if isinstance(one, Connection) else str(one)
+            unavailable.append(Unavailable(spec.address.server, reason))
     if unavailable and not servers:
         raise _none_reached(toolbox.name, unavailable)
     return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable), warnings)

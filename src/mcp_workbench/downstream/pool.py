@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from mcp_workbench.config.expand import Way, way_to
+from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Limits, ServerSpec
 from mcp_workbench.downstream.connection import Connection
@@ -87,6 +88,13 @@ class ConnectionPool(Lifetime):
 
     def _pause(self, spec: ServerSpec) -> float:
         return self._around.trials.of(spec).not_before - time.monotonic()
+
+    def begun(self, spec: ServerSpec, host: Host | None = None) -> Connection | str:
+        """The same for one server of many: where it is too busy, the reason."""
+        try:
+            return self.connection(spec, host)
+        except ServerUnavailable as busy:
+            return busy.reason
 
     def release(self, host: Host) -> None:
         """End the connections that belong to this host alone."""
