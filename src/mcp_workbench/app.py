@@ -68,7 +68,8 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
         _listen(own_in, front, end)
         with following(workbench, opened) as end.reload:
             await end.host_left.wait()
-            front.drain()
+            with contextlib.suppress(OSError):  # no descriptor left to load it with: we serve on
+                front.drain()
             await _drain(session, end, snapshot.limits.drain)
     await channel.flushed(FLUSH)
     return end.status

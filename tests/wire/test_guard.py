@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.wire.child import running_child
-from mcp_workbench.wire.guard import guard
+from mcp_workbench.wire.guard import GUARDS, guard
 from tests.makers import PATIENCE, alive, eventually, open_fds, pids_in, until
 from tests.processes import PROMISE, guards, in_groups, within
 from tests.wire.test_child import CAT, known, python
@@ -21,6 +21,15 @@ if sys.platform != "linux":
     pytest.skip("reads /proc", allow_module_level=True)
 
 LIMIT = 15.0
+
+
+@pytest.fixture(autouse=True)
+def a_guard_of_its_own() -> Generator[None]:
+    """Tests may share a loop, and what one has closed stays closed."""
+    GUARDS.clear()
+    yield
+    GUARDS.clear()
+
 
 # A program that starts children as `child.py` does, and then is killed in the middle of something.
 PROGRAM = """

@@ -12,9 +12,14 @@ INTERRUPTED = 130  # exit status; here because `settings` loads too much
 
 def main() -> None:
     try:
-        sys.exit(_run(sys.argv[1:]))
+        status = _run(sys.argv[1:])
     except KeyboardInterrupt:  # while something was still being loaded
-        sys.exit(INTERRUPTED)
+        status = INTERRUPTED
+    if status == INTERRUPTED:
+        import signal  # whoever insists is obeyed already, and would only see a traceback
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(status)
 
 
 def _run(argv: list[str]) -> int:

@@ -43,12 +43,15 @@ async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
         with suppress(RuntimeError):  # the loop has closed meanwhile
             loop.call_soon_threadsafe(interrupted)
 
-    with _handled(interrupt):
+    with _handled(interrupt, lambda: told > 0):
         return await main
 
 
 @contextmanager
-def _handled(interrupt: Callable[[int, FrameType | None], None]) -> Generator[None]:
+def _handled(
+    interrupt: Callable[[int, FrameType | None], None], over: Callable[[], bool]
+) -> Generator[None]:
+    """Signals go to `interrupt` inside the block, and if all is over by then, also behind it."""
     before = {signal.SIGINT: signal.getsignal(signal.SIGINT)}
     for name in _LIKE_CTRL_C:
         number = getattr(signal, name, None)  # Windows has fewer
@@ -59,5 +62,6 @@ def _handled(interrupt: Callable[[int, FrameType | None], None]) -> Generator[No
             signal.signal(number, interrupt)
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if not over():
+            for number, handler in before.items():
+                signal.signal(number, handler)

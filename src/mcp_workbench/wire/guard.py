@@ -64,7 +64,7 @@ done
 
 def guard() -> "Guard":
     """The guard of all children of the running loop."""
-    return _GUARDS.setdefault(asyncio.get_running_loop(), Guard())
+    return GUARDS.setdefault(asyncio.get_running_loop(), Guard())
 
 
 class Guard:
@@ -210,10 +210,10 @@ def _nothing() -> None:
 
 
 def _abandon_all() -> None:
-    for one in _GUARDS.values():
+    for one in GUARDS.values():
         one.abandon()
 
 
-_GUARDS: WeakKeyDictionary[asyncio.AbstractEventLoop, Guard] = WeakKeyDictionary()
+GUARDS: WeakKeyDictionary[asyncio.AbstractEventLoop, Guard] = WeakKeyDictionary()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_all)  # a copy of the pipe would keep it open
