@@ -91,7 +91,8 @@ class ConnectionPool(Lifetime):
         """Want these servers from now on. Connections that lead elsewhere are retired, and returned."""
         self._limits = limits  # of whatever is begun from here on
         retired = self._retiring.renew(specs, ways)
-        self.watch_deadlines()
+        if retired:
+            self.watch_deadlines()
         return retired
 
     def revive(self, spec: ServerSpec, host: Host | None) -> None:
