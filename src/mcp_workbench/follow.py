@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
@@ -40,7 +39,7 @@ def following(
         with suppress(RuntimeError):  # the loop has closed meanwhile
             loop.call_soon_threadsafe(follower.take, outcome)
 
-    watch = FileWatch(origin or os.path.abspath(FILE_NAME), found, optional=not origin)  # noqa: PTH100
+    watch = FileWatch(origin or FILE_NAME, found, optional=not origin)
     watch.start()
     try:
         yield watch.look

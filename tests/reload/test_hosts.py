@@ -306,6 +306,28 @@ def test_a_changed_server_is_announced_only_where_its_tools_are_others(tmp_path:
         assert not [name for name in tools(host) if name.startswith("dev__a__")]
 
 
+def test_what_changes_twice_before_it_was_met_is_compared_with_what_the_host_saw(
+    tmp_path: Path,
+) -> None:
+    def write(*flags: str) -> Path:
+        dev = {"a": noted(tmp_path, "a", *flags), "b": entry()}
+        return config(tmp_path, {"dev": dev}, toolMode="dynamic")
+
+    with hosting(write()) as host:
+        host.initialize()
+        host.open()
+        host.others.clear()
+
+        write("hang")  # which never gets ready
+        reload(host)
+        eventually(lambda: len(pids_in(tmp_path / "a.pids")) == 2, "the second is begun")
+        write("no_tools")
+        reload(host)
+
+        host.notice(TOOLS)
+        assert not [name for name in tools(host) if name.startswith("dev__a__")]
+
+
 def test_another_filter_is_announced_without_a_new_connection(tmp_path: Path) -> None:
     def write(*filters: str) -> Path:
         one = {**noted(tmp_path, "a"), "toolFilters": list(filters)}
@@ -326,6 +348,22 @@ def test_another_filter_is_announced_without_a_new_connection(tmp_path: Path) ->
         assert notices(host) == []
 
     assert len(pids_in(tmp_path / "a.pids")) == 1
+
+
+def test_a_bare_name_leads_to_whoever_has_it_now(tmp_path: Path) -> None:
+    def write(server: str) -> Path:
+        boxes = {"dev": {server: noted(tmp_path, server)}}
+        return config(tmp_path, boxes, toolMode="dynamic", naming="bare")
+
+    with hosting(write("a")) as host:
+        host.initialize()
+        assert said(host.call("stats", {}))["pid"] == pids_in(tmp_path / "a.pids")[0]
+
+        write("b")
+        reload(host)
+        host.notice(TOOLS)
+
+        assert said(host.call("stats", {}))["pid"] == pids_in(tmp_path / "b.pids")[0]
 
 
 def test_a_toolbox_that_was_not_opened_is_nobody_s_business(tmp_path: Path) -> None:

@@ -220,6 +220,13 @@ async def test_a_server_that_has_died_and_changed_is_begun_as_it_is_now(tmp_path
         assert said(await wb.use_tool(tool("a", "env")))["env"]["NOW"] == "1"
 
 
+async def test_a_configuration_may_be_exchanged_before_anything_is_open() -> None:
+    workbench = Workbench(snapshot(spec("a")))
+    workbench.reload(snapshot(spec("b")))
+    async with asyncio.timeout(PATIENCE), workbench as wb:
+        assert (await wb.open_toolbox("dev")).tools[0].source_server == "b"
+
+
 async def test_views_and_limits_follow() -> None:
     before = snapshot(spec("a"), spec("b", toolbox="ops"))
     async with asyncio.timeout(PATIENCE), Workbench(before) as wb:

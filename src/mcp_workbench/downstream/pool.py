@@ -129,7 +129,8 @@ class ConnectionPool(Lifetime):
         self._around.forget(retired)  # what those offered does not speak for others
         for connection in self._live.values():
             self._rests.watch(connection)
-        self.watch_deadlines()
+        if retired:
+            self.watch_deadlines()
         return retired
 
     def revive(self, spec: ServerSpec, host: Host | None) -> None:

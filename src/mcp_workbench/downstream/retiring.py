@@ -69,8 +69,10 @@ class Retiring:
 
     def _retire(self, key: Key, connection: Connection, *, wanted: bool) -> None:
         del self._live[key], self._ways[key]
-        if wanted and not isinstance(connection.state, Connecting) and not _leased(key):
-            self._before[key] = connection
+        if wanted and not _leased(key):
+            self._before[key] = (
+                connection  # even one that was still to be met: it may have inherited
+            )
         connection.retired = connection.over = True
         connection.usable = connection.succeeds = False
         connection.ending = _CHANGED if wanted else _REMOVED
