@@ -142,7 +142,7 @@ class Offering:
         if not connection.offers.declared.subscribe:
             return False
         try:
-            await connection.offers.subscribe(owner.key, holder)
+            await connection.offers.wishes.subscribe(owner.key, holder)
         except (Lost, TimeoutError, Unlistable) as error:
             raise _failed(connection, "timeout", str(error) or "no answer") from None
         return True
@@ -155,7 +155,7 @@ class Offering:
         """Messages from this level on are wanted; legacy servers that can are told at once."""
         self._workbench.standing.want_level(holder, level)
         for connection in self._workbench.all_live:
-            connection.offers.heed_level()
+            connection.offers.wishes.heed_level()
 
     def level_of(self, holder: object) -> str:
         return self._workbench.standing.level_of(holder)
@@ -172,7 +172,7 @@ class Offering:
         by_place = {c.offers.place: c for c in self._workbench.all_live} if gone else {}
         for place, uri in gone:
             if place in by_place:
-                by_place[place].offers.unsubscribed(uri)
+                by_place[place].offers.wishes.unsubscribed(uri)
 
 
 class _Ui(msgspec.Struct, frozen=True):

@@ -207,6 +207,9 @@ class Workbench(Lifetime):
         """Until all have decided, or the slow ones have had their time; they go on starting."""
         async with task_scope() as waiting:
             tasks = [waiting.start(c.ready(), "wait") for c in connections if not c.usable]
+            # One that stopped to announce its changes is asked what it has now.
+            deaf = [c for c in connections if c.usable and c.offers.wishes.deaf]
+            tasks += [waiting.start(c.refresh(), "read") for c in deaf]
             if tasks:
                 await asyncio.wait(tasks, timeout=self.snapshot.limits.open_wait)
 

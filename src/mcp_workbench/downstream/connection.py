@@ -14,7 +14,7 @@ from mcp_workbench.downstream.dial import Unreachable, dial
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.last_words import masked
 from mcp_workbench.downstream.link import Link
-from mcp_workbench.downstream.listing import Unlistable, changes, list_tools, listen
+from mcp_workbench.downstream.listing import Unlistable, list_tools
 from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.questions import OpenQuestions
@@ -96,11 +96,12 @@ class Connection:
         return self._visible
 
     def fresh(self, seconds: float) -> bool:
-        return not self._stale and time.monotonic() - self._listed < seconds
+        doubtful = self._stale or self.offers.wishes.deaf
+        return not doubtful and time.monotonic() - self._listed < seconds
 
     async def refresh(self) -> None:
         """Read the catalogue again now; failing to leaves the one we have."""
-        self._stale = False  # an announcement from here on asks for yet another reading
+        self._stale = False  # what is announced from here on asks for another reading
         try:
             found, complaints = await list_tools(self.conversation, OURSELVES, modern=self.modern)
         except (Unlistable, Lost):
@@ -195,7 +196,7 @@ class Connection:
     async def _enter(self, link: Link, era: Era) -> Agreed | None:
         """Meet the server and list its tools; None means that it has to be started anew."""
         try:
-            found = await meet(self.conversation, era, self.questions.declare())
+            found = await meet(self.conversation, era, self.questions.declare(self.conversation))
             if isinstance(found, Startover):
                 return None
             if isinstance(found, Refused):
@@ -205,8 +206,7 @@ class Connection:
             link.agreed(found.revision)
             if not self.modern and self.spec.era == "auto":
                 self._eras[self.spec.target] = "legacy"  # the next start needs no probe
-            if found.listen:
-                listen(self.conversation, OURSELVES, changes(found.declared))
+            self.offers.wishes.hear_changes(self.conversation, found)
             catalogue, complaints = await list_tools(
                 self.conversation, OURSELVES, modern=self.modern
             )

@@ -44,6 +44,11 @@ class Waiter(Protocol):
 
     suspended = False  # it waits for its host, which is being asked something
 
+    @property
+    def asker(self) -> object:
+        """The host on whose behalf it waits, if there is one."""
+        return None
+
     def give_way(self) -> bool:
         """Give up waiting, if nobody is there to be told."""
         return False
@@ -67,6 +72,18 @@ class FutureWaiter(Waiter):
         """Nobody asked for it."""
 
 
+class Lasting(Protocol):
+    """A request that is answered only when the server ends it, if ever."""
+
+    def ended(self, error: msgspec.Raw | bytes) -> None:
+        """The server has ended it, by an error or without one."""
+        ...
+
+    def interrupted(self) -> None:
+        """The road has lost it, and takes it up again by itself."""
+        ...
+
+
 class _Nowhere:
     """The channel of a conversation that has not begun."""
 
@@ -86,9 +103,16 @@ class Conversation:
         self._over: Loss | None = None  # nobody will be answered any more
         self.skipped = 0  # lines that were no messages
         self.last_skipped = ""
+        self.about = 0  # on whose answer the message came that is being read, if that is known
+        self.lasting: dict[int, Lasting] = {}
+        self.when_forgotten: list[Callable[[], None]] = []
         self.message_bytes = message_bytes
         self._framer = LineFramer(message_bytes)
         self._notice = notice
+
+    @property
+    def over(self) -> bool:
+        return self._over is not None
 
     def begin(self, method: str, params: bytes, waiter: Waiter) -> int:
         """A request of our own, answered to `waiter` however long it takes."""
@@ -139,6 +163,28 @@ class Conversation:
         if self._framer.take_overflow() is not None:
             self._break_off()
 
+    def receive_on(self, number: int, data: bytes) -> None:
+        """Bytes that came on the answer to this request: whatever is in them belongs to it."""
+        self.about = number
+        try:
+            self.receive(data)
+        finally:
+            self.about = 0
+
+    def announce(self, method: str) -> None:
+        """Have it that the server said so: what it may have said was not heard."""
+        self._notice(Envelope(method=method))
+
+    def interrupted(self, number: int) -> None:
+        """The road has lost a request that lasts, and takes it up again."""
+        if (lasting := self.lasting.get(number)) is not None:
+            lasting.interrupted()
+
+    def forgotten(self) -> None:
+        """The server knows nothing any more of what it was told before."""
+        for act in self.when_forgotten:
+            act()
+
     def _receive_line(self, line: bytes) -> None:
         try:
             if not line.isascii():
@@ -155,6 +201,8 @@ class Conversation:
             except Exception:
                 waiter.lost(Loss("internal", "the workbench failed to hand on the answer"))
                 raise
+        elif lasting := self.lasting.pop(_number(message.id), None):
+            lasting.ended(message.error)
 
     def _receive_notice(self, message: Envelope) -> None:
         if message.method == "notifications/progress" and message.params:
@@ -164,8 +212,21 @@ class Conversation:
                 return
             if waiter is not None:
                 waiter.progressed(message.params)
+        elif message.method == "notifications/cancelled" and self._lasting_ended(message.params):
+            return
         else:
             self._notice(message)
+
+    def _lasting_ended(self, params: msgspec.Raw) -> bool:
+        """Servers end what lasts by its answer, or by taking it back."""
+        try:
+            number = msgspec.json.decode(params or b"{}", type=_Cancelled).requestId
+        except msgspec.DecodeError:
+            return False
+        lasting = self.lasting.pop(number, None)
+        if lasting is not None:
+            lasting.ended(b"")
+        return lasting is not None
 
     def _receive_garbage(self, line: bytes, error: Malformed) -> None:
         if envelope.is_batch(line):
@@ -193,6 +254,10 @@ class Conversation:
         self.failure = loss = Loss("too_large", reason)
         self.lose(loss)
         self._notice(Envelope())  # wakes the owner, which ends the connection
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: int = 0  # noqa: N815 - the wire's word
 
 
 def _valid_text(line: bytes) -> bytes:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 
 import msgspec
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.downstream.conversation import Conversation
+from mcp_workbench.downstream.conversation import Conversation, Waiter
 from mcp_workbench.downstream.hosts import Host
-from mcp_workbench.era.questions import CAPABILITY_OF, asked_by, may_ask
+from mcp_workbench.era.questions import CAPABILITY_OF, Question, asked_by, may_ask
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
+
+log = logging.getLogger(__name__)
+
+
+def _oldest(talk: Conversation) -> Waiter | None:
+    """The call of a host that waits longest; first come those whose host waits too."""
+    pending = talk.pending
+    return pending.oldest(
+        lambda waiter: waiter.asker is not None and not waiter.suspended
+    ) or pending.oldest(lambda waiter: waiter.asker is not None)
 
 
 class OpenQuestions:
@@ -25,8 +36,9 @@ class OpenQuestions:
         self._open: dict[bytes, Callable[[], None]] = {}
         self.declared: Members = {}
 
-    def declare(self) -> Members:
+    def declare(self, talk: Conversation) -> Members:
         """What the server is told that it may ask for, from here on."""
+        talk.when_forgotten.append(self.withdraw_all)
         self.declared = {} if self._host is None else self._host.asking_capabilities()
         return self.declared
 
@@ -44,9 +56,21 @@ class OpenQuestions:
                 told = envelope.error_object(envelope.INVALID_PARAMS, str(error))
                 talk.channel.send(envelope.refusal(id, told))
                 return
-            self._open[id] = lambda: None
-            caller = talk.pending.oldest(lambda waiter: not waiter.suspended)
-            self._open[id] = self._host.ask(question, caller, partial(self._answered, talk, id))
+            self._put(talk, id, question, self._host)
+
+    def _put(self, talk: Conversation, id: bytes, question: Question, host: Host) -> None:
+        caller = talk.pending.find(talk.about) if talk.about else None
+        if caller is None or caller.asker is None:
+            if len(talk.pending.askers()) > 1:
+                log.warning("%s asks, and nobody can tell whom", self._address)
+                told = envelope.error_object(envelope.INTERNAL_ERROR, "it is unclear who is asked")
+                talk.channel.send(envelope.refusal(id, told))
+                return
+            caller = _oldest(talk)
+        self._open[id] = lambda: None  # it may be answered at once
+        withdraw = host.ask(question, caller, partial(self._answered, talk, id))
+        if id in self._open:
+            self._open[id] = withdraw
 
     def cancelled(self, params: msgspec.Raw) -> None:
         """The server takes a question back."""

@@ -9,7 +9,8 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.era.translate import Members, read_members
 
 ELICIT = "elicitation/create"
-CAPABILITY_OF = {ELICIT: "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+ROOTS = "roots/list"
+CAPABILITY_OF = {ELICIT: "elicitation", "sampling/createMessage": "sampling", ROOTS: "roots"}
 VIEWS = "io.modelcontextprotocol/ui"
 ROUNDS = 10  # questions in a row of one call; more is a loop
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import Callable
@@ -23,14 +22,13 @@ from mcp_workbench.era.questions import (
     read_input_required,
     unanswered,
 )
-from mcp_workbench.era.seal import LIFETIME, Seal, Sealed, digest_of
+from mcp_workbench.era.seal import Kind, Seal, Sealed, digest_of
 from mcp_workbench.era.translate import Members, read_members
+from mcp_workbench.surface.holding import Holding
 from mcp_workbench.surface.host_call import HostCall
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 
-SIBLINGS = 0.02  # seconds in which further questions of the same call join the first
-MOST_HELD = 64  # calls that wait for a person; beyond it the oldest is given up
 GONE = "The suspended call is gone; it may have run"
 
 
@@ -38,17 +36,6 @@ class Sender(Protocol):
     """Where questions to a legacy host leave."""
 
     def put(self, frame: bytes, about: bytes) -> None: ...
-
-
-class Held:
-    """A call of a modern host that waits at its legacy server while the host is asked."""
-
-    def __init__(self, host_call: HostCall) -> None:
-        self.host_call = host_call
-        self.open: dict[str, tuple[Question, Answered]] = {}
-        self.rounds = 0
-        self.keys = count(1)
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class Turn:
@@ -92,8 +79,7 @@ class Asking:
         self._seal = Seal(secrets.token_bytes(32))
         self._numbers = count(1)
         self._asked: dict[bytes, Answered] = {}
-        self._held: dict[str, Held] = {}
-        self._holding: dict[HostCall, Held] = {}
+        self.holding = Holding(self._seal_waiting)
 
     # A legacy host is asked by a request of its own
 
@@ -145,80 +131,19 @@ class Asking:
             state = self._sealed(host_call.call, "relay", state=wanted.state)
         host_call.answered(input_required(wanted.questions, state))
 
-    # A legacy server's questions to a modern host: the call is held while the host is asked
-
-    def hold(
-        self, host_call: HostCall, question: Question, answered: Answered
-    ) -> Callable[[], None]:
-        """Put the question in place of the call's answer; the call goes on waiting at its server."""
-        held = self._holding.get(host_call)
-        if held is None:
-            held = self._holding[host_call] = Held(host_call)
-            asyncio.get_running_loop().call_later(SIBLINGS, self._suspend, held)
-        key = f"q{next(held.keys)}"
-        held.open[key] = (question, answered)
-        return lambda: held.open.pop(key, None) and None
-
-    def _suspend(self, held: Held) -> None:
-        self._holding.pop(held.host_call, None)
-        if not held.open or not held.host_call.suspend():
-            return  # withdrawn meanwhile, or the host has gone
-        if len(self._held) >= MOST_HELD:
-            self._expire(next(iter(self._held)))
-        handle = secrets.token_urlsafe(16)
-        held.rounds += 1
-        self._held[handle] = held
-        held.timer = asyncio.get_running_loop().call_later(LIFETIME, self._expire, handle)
-        questions = {key: question for key, (question, _) in held.open.items()}
-        state = self._sealed(held.host_call.call, "held", handle=handle)
-        held.host_call.reply_questions(input_required(questions, state))
-
-    def resume(self, handle: str) -> Held | None:
-        """Take a held call out, once."""
-        held = self._held.pop(handle, None)
-        if held is not None and held.timer is not None:
-            held.timer.cancel()
-        return held
-
-    def abandon(self, host_call: HostCall) -> None:
-        """Give up a held call whose place is wanted."""
-        for handle in [h for h, held in self._held.items() if held.host_call is host_call]:
-            self._expire(handle)
-
-    def answer_held(self, held: Held, answers: Members) -> None:
-        """Hand the host's answers to the server; what is missing is asked for again."""
-        given = {key: held.open.pop(key) for key in list(held.open) if key in answers}
-        for key, (_, answered) in given.items():
-            answered(answers[key], b"")
-        if held.open and held.rounds < ROUNDS:
-            self._holding[held.host_call] = held
-            asyncio.get_running_loop().call_later(SIBLINGS, self._suspend, held)
-        elif held.open:
-            self._decline(held)
-
-    def _expire(self, handle: str) -> None:
-        held = self.resume(handle)
-        if held is not None:
-            self._decline(held)
-            held.host_call.cancel("nobody answered the server's question in time")
-
-    def _decline(self, held: Held) -> None:
-        error = envelope.error_object(envelope.INTERNAL_ERROR, "nobody answered in time")
-        for question, answered in held.open.values():
-            told = unanswered(question.method)
-            answered(told or b"", b"" if told else error)
-        held.open.clear()
-
     # Seals
 
     def open_state(self, token: str, call: ToolCall) -> Sealed | None:
         return self._seal.open(token, self._principal, _digest(call), time.time())
 
+    def _seal_waiting(self, call: ToolCall, kind: Kind, handle: str) -> str:
+        return self._sealed(call, kind, handle=handle)
+
     def _sealed(
-        self, call: ToolCall, kind: str, *, handle: str = "", state: msgspec.Raw | None = None
+        self, call: ToolCall, kind: Kind, *, handle: str = "", state: msgspec.Raw | None = None
     ) -> str:
         sealed = Sealed(
-            kind="held" if kind == "held" else "relay",
+            kind=kind,
             route=call.tool.address,
             digest=_digest(call),
             principal=self._principal,
@@ -245,8 +170,7 @@ class Asking:
 
     def close(self) -> None:
         """The host is gone: nobody will answer."""
-        for handle in list(self._held):
-            self._expire(handle)
+        self.holding.close()
         self._asked.clear()
 
 

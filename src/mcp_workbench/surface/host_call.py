@@ -10,6 +10,7 @@ import msgspec
 from mcp_workbench.callers import Caller
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
+from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.era.revision import FOR_THE_HOST
 from mcp_workbench.era.translate import with_token
 from mcp_workbench.surface import texts
@@ -17,6 +18,20 @@ from mcp_workbench.wire import envelope
 
 if TYPE_CHECKING:
     from mcp_workbench.surface.asking import Sender
+    from mcp_workbench.surface.holding import Held
+
+
+class UnderWay(dict[bytes, "HostCall | None"]):
+    """A host's requests without an answer, by id; those that concern no server have no call."""
+
+    def has(self, host_call: HostCall) -> bool:
+        """Is this still what its request waits for?"""
+        return self.get(host_call.id) is host_call
+
+    def waiting_for(self, address: ServerAddress) -> HostCall | None:
+        """The oldest that can't begin before this server is ready."""
+        calls = [call for call in self.values() if call is not None]
+        return next((call for call in calls if call.waits_for(address)), None)
 
 
 class Desk(Protocol):
@@ -24,12 +39,14 @@ class Desk(Protocol):
 
     @property
     def sender(self) -> Sender: ...
+    @property
+    def under_way(self) -> UnderWay: ...
+    def stop(self, id: bytes) -> None: ...
     def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None: ...
     def reply_own(self, id: bytes, result: bytes) -> None: ...
     def refuse(self, id: bytes, error: msgspec.Raw | bytes) -> None: ...
     def notify(self, method: str, params: bytes = b"", about: bytes = b"") -> None: ...
     def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None: ...
-    def abandon(self, host_call: HostCall) -> None: ...
 
 
 class HostCall(Caller):
@@ -37,6 +54,7 @@ class HostCall(Caller):
 
     rounds = 0  # of questions
     suspended = False  # its request was answered with a question, and the next one has not come
+    held: Held | None = None  # the questions that are open for it, while its host is modern
 
     def __init__(self, desk: Desk, id: bytes, call: ToolCall, *, flat: bool) -> None:
         super().__init__(call)
@@ -107,9 +125,17 @@ class HostCall(Caller):
         for withdraw in withdrawals:
             withdraw()
 
+    def waits_for(self, address: ServerAddress) -> bool:
+        """Does it begin only when this server is ready?"""
+        return self.connection is None and self.call.tool.address == address
+
+    def stop(self) -> None:
+        """Do not begin: its server wants to know something first."""
+        self._desk.stop(self.id)
+
     def suspend(self) -> bool:
-        """Wait for the host to come back; False where there is nobody to wait for."""
-        if self.suspended or not self.id:
+        """Wait for the host to come back; False where nobody waits for the answer any more."""
+        if self.suspended or not self._desk.under_way.has(self):
             return False
         self.suspended = True
         self.pause()
@@ -117,8 +143,8 @@ class HostCall(Caller):
 
     def give_way(self) -> bool:
         """A held call whose host has not come back leaves its place to others."""
-        if self.suspended:
-            self._desk.abandon(self)
+        if self.suspended and self.held is not None:
+            self.held.expire()
         return self.suspended
 
     def reply_questions(self, result: bytes) -> None:
@@ -127,7 +153,15 @@ class HostCall(Caller):
     def resume(self, desk: Desk, id: bytes) -> None:
         """The host is back, with a new request; what was kept for it is told at once."""
         self._desk, self.id, self.suspended = desk, id, False
+        desk.under_way[id] = self
         self.proceed()
         if self._kept is not None:
             kept, self._kept = self._kept, None
             kept()
+
+
+class Opening(HostCall):
+    """A request that may have to wait for servers: all those of a toolbox, or of every one."""
+
+    def waits_for(self, address: ServerAddress) -> bool:
+        return self.call.tool.toolbox in ("", address.toolbox)

@@ -38,6 +38,7 @@ _MEMBERS: dict[Kind, bytes] = {
     "resources": b"resources",
     "templates": b"resourceTemplates",
 }
+_MAY_ASK = ("prompts/get", "resources/read")  # whose servers may ask before they answer
 _NO_COMPLETION = b'{"completion":{"values":[]}}'
 
 
@@ -63,7 +64,11 @@ class Primitives:
         }
 
     def begin(self, method: str, id: bytes, members: Members, meta: Members) -> None:
-        self._host.run(id, self.answer, Request(id, members, meta), self._methods[method])
+        said: Members | None = members
+        if method in _MAY_ASK:
+            said = self._sending.opening(method, id, members, meta)
+        if said is not None:
+            self._host.run(id, self.answer, Request(id, said, meta), self._methods[method])
 
     async def answer(self, request: Request, answering: Answering) -> None:
         """Perform a request; what goes wrong is told as a JSON-RPC error."""

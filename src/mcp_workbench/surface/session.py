@@ -17,7 +17,7 @@ from mcp_workbench.surface import texts
 from mcp_workbench.surface.beside_tools import BesideTools
 from mcp_workbench.surface.errands import Errands, Work
 from mcp_workbench.surface.greeting import discover_result, initialize_result, offered_revision
-from mcp_workbench.surface.host_call import HostCall
+from mcp_workbench.surface.host_call import HostCall, UnderWay
 from mcp_workbench.surface.menu import Collision, Menu
 from mcp_workbench.surface.meta_tools import read_plain_call
 from mcp_workbench.surface.question_desk import QuestionDesk
@@ -71,7 +71,7 @@ class HostSession:
         self._channel = channel
         self._errands = Errands(scope, lambda id: self.refuse(id, _OUR_FAULT))
         self._menu = menu
-        self._under_way: dict[bytes, HostCall | None] = {}
+        self.under_way = self._under_way = UnderWay()
         self._on_idle: Callable[[], None] | None = None
         self._beside = BesideTools(self, self._questions, self._workbench, menu, self._under_way)
         self._toolboxes = ToolboxDesk(self, self._workbench, menu, self._beside)
@@ -162,7 +162,9 @@ class HostSession:
     def _tools_call(self, id: bytes, members: Members, meta: Members) -> None:
         name = read_name(members)
         if self._menu.bare:
-            self.run(id, self._call_barely, id, name, members, meta)
+            said = self._questions.opening(id, ToolIdentifier("", "", name), members, meta)
+            if said is not None:
+                self.run(id, self._call_barely, id, name, said, meta)
             return
         mode = self._workbench.snapshot.tool_mode
         try:
@@ -176,7 +178,9 @@ class HostSession:
             case UseTool():
                 self._use_again(id, wish, self._questions.declared(meta))
             case OpenToolbox():
-                self.run(id, self._toolboxes.open, id, wish.name)
+                what = ToolIdentifier(wish.name, "", name)
+                if self._questions.opening(id, what, members, meta) is not None:
+                    self.run(id, self._toolboxes.open, id, wish.name)
 
     async def _call_barely(self, id: bytes, name: str, members: Members, meta: Members) -> None:
         """A call under the server's own name, answered as the server itself would."""
@@ -234,6 +238,10 @@ class HostSession:
             host_call.cancel(reason)
         self._rest()
 
+    def stop(self, id: bytes) -> None:
+        """Leave a request unperformed; it is answered in another way."""
+        self._errands.cancel(id)
+
     # Out
 
     @property
@@ -246,9 +254,6 @@ class HostSession:
 
     def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None:
         self._questions.questioned(host_call, result)
-
-    def abandon(self, host_call: HostCall) -> None:
-        self._questions.asking.abandon(host_call)
 
     def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None:
         """Answer with a result that is right for the host's era already."""

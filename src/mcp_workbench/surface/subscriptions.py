@@ -194,7 +194,7 @@ class Subscriptions:
             return
         wish = self._legacy_wish
         if reaches(level, wish) and self._concerns(heard, address):
-            mine = self._under_way_at(address) if heard.asker is self._host else []
+            mine = self._under_way_at(heard) if heard.asker is self._host else []
             self._host.notify(MESSAGE, bytes(heard.params), mine[0][0] if mine else b"")
 
     @property
@@ -213,17 +213,18 @@ class Subscriptions:
         """The oldest request under way there that wants messages of this level."""
         if heard.asker is not self._host:
             return b""
-        for id, meta in self._under_way_at(heard.place.address):
+        for id, meta in self._under_way_at(heard):
             if LOG_LEVEL_KEY in meta and reaches(level, level_in(meta)):
                 return id
         return b""
 
-    def _under_way_at(self, address: ServerAddress) -> list[tuple[bytes, Members]]:
-        return [
-            (id, call.call.meta)
-            for id, call in self._calls.items()
-            if call is not None and call.call.tool.address == address
-        ]
+    def _under_way_at(self, heard: Heard) -> list[tuple[bytes, Members]]:
+        """The requests that it may be about: the one, if that is known."""
+        calls = [(id, call) for id, call in self._calls.items() if call is not None]
+        if heard.caller is not None:
+            return [(id, call.call.meta) for id, call in calls if call is heard.caller]
+        there = heard.place.address
+        return [(id, call.call.meta) for id, call in calls if call.call.tool.address == there]
 
 
 def _read_filter(members: Members) -> _Filter:
