@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from mcp_workbench.core.spec import Scope
-from tests.http.scenes import LEGACY, Port, Session, port, rpc
+from tests.http.scenes import LEGACY, Peer, Port, Session, port, rpc
 from tests.http_servers.badhttp import BadHttp, Hung, Request, bad_http, event, result
 from tests.http_servers.scenes import behind
 from tests.makers import config_file, snapshot, texts, until
@@ -49,7 +49,8 @@ class Asker:
     def answer(self, id: str) -> Message:
         """What was answered to the question of this name."""
         bodies = [one.body for one in self.bad.seen if not one.method]
-        return next((b.get("result", b) for b in bodies if b.get("id") == id), {})
+        nothing: Message = {}
+        return next((b.get("result", b) for b in bodies if b.get("id") == id), nothing)
 
 
 def use(text: str) -> Message:
@@ -73,7 +74,7 @@ async def test_a_legacy_host_hears_each_question_on_the_stream_of_its_call() -> 
         asker = Asker(bad)
         async with port(bench(asker)) as opened:
             session = await legacy_session(opened)
-            peers = {}
+            peers: dict[str, Peer] = {}
             for number, text in enumerate(("wait", "b", "c"), 1):
                 peers[text] = await opened.connect()
                 peers[text].send(session.request(rpc("tools/call", use(text), number)))
@@ -132,7 +133,7 @@ async def test_what_a_server_logs_for_one_call_reaches_the_host_of_that_call_alo
     async with bad_http() as bad:
         asker = Asker(bad)
         async with port(bench(asker, "shared")) as opened:
-            peers = []
+            peers: list[Peer] = []
             for number, text in enumerate(("wait", "log"), 1):
                 peers.append(await opened.connect())
                 params = {**use(text), "_meta": wants}

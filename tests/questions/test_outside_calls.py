@@ -130,11 +130,9 @@ def test_a_request_that_can_not_be_asked_goes_on(tmp_path: Path) -> None:
     """The connection was promised more than this request can keep."""
     with scene(tmp_path) as host:
         host.result("tools/call", use("can"))
-        wish = {**use("name"), "_meta": {META + "clientCapabilities": {"roots": {}}}}
-        name = host.result("tools/call", wish)
-        model = host.result(
-            "tools/call", {**use("model"), "_meta": {META + "clientCapabilities": {}}}
-        )
+        less: Message = {META + "clientCapabilities": {"roots": {}}}
+        name = host.result("tools/call", {**use("name"), "_meta": less})
+        model = host.result("tools/call", {**use("model"), "_meta": less})
 
     assert json.loads(texts(name)[0])["a"]["error"]["code"] == -32602
     assert json.loads(texts(model)[0])["a"]["error"]["code"] == -32601

@@ -39,7 +39,11 @@ _STALE: dict[str, tuple[Kind, ...]] = {
     "notifications/prompts/list_changed": ("prompts",),
     "notifications/resources/list_changed": ("resources", "templates"),
 }
-_TOLD = ("notifications/message", "notifications/resources/updated")
+_TOLD = (
+    "notifications/message",
+    "notifications/resources/updated",
+    "notifications/elicitation/complete",
+)
 
 
 class Listed(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.downstream.conversation import Conversation, Waiter
 from mcp_workbench.downstream.hosts import Host
-from mcp_workbench.era.questions import CAPABILITY_OF, Question, asked_by, may_ask
+from mcp_workbench.era.questions import CAPABILITY_OF, ROOTS, Question, asked_by, may_ask
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
@@ -71,6 +71,11 @@ class OpenQuestions:
         withdraw = host.ask(question, caller, partial(self._answered, talk, id))
         if id in self._open:
             self._open[id] = withdraw
+
+    def tell(self, host: Host, talk: Conversation, method: str) -> None:
+        """Pass on what this host says of its roots, if the server was told that it has any."""
+        if host is self._host and CAPABILITY_OF[ROOTS] in self.declared:
+            talk.channel.send(envelope.notification(method))
 
     def cancelled(self, params: msgspec.Raw) -> None:
         """The server takes a question back."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,11 +18,14 @@ from mcp_workbench.era.questions import (
     Answered,
     InputRequired,
     Question,
+    for_legacy_host,
     input_required,
-    may_ask,
+    may_put,
     read_input_required,
+    read_needed,
     unanswered,
 )
+from mcp_workbench.era.revision import MISSING_CAPABILITY
 from mcp_workbench.era.seal import Kind, Seal, Sealed, digest_of
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.surface.holding import Holding
@@ -29,6 +33,7 @@ from mcp_workbench.surface.host_call import HostCall
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 
+PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds before a server is called again that asked nothing
 GONE = "The suspended call is gone; it may have run"
 
 
@@ -117,8 +122,14 @@ class Asking:
         turn = Turn(host_call, wanted, again)
         for key, question in wanted.questions.items():
             done = partial(turn.answered, key)
-            host_call.withdrawals.append(self.ask(host_call.sender, question, host_call.id, done))
-        turn.perhaps_repeat()
+            put = for_legacy_host(question, secrets.token_urlsafe(16))
+            host_call.withdrawals.append(self.ask(host_call.sender, put, host_call.id, done))
+        if not wanted.questions and host_call.rounds > 1:  # it wants to be asked once more, later
+            pause = min(PAUSE * 2 ** (host_call.rounds - 2), LONGEST_PAUSE)
+            timer = asyncio.get_running_loop().call_later(pause, turn.perhaps_repeat)
+            host_call.withdrawals.append(timer.cancel)
+        else:
+            turn.perhaps_repeat()
 
     # A modern server's questions to a modern host pass on, their state sealed
 
@@ -130,6 +141,26 @@ class Asking:
         if wanted.state is not None:
             state = self._sealed(host_call.call, "relay", state=wanted.state)
         host_call.answered(input_required(wanted.questions, state))
+
+    # A legacy server's error that sends a modern host's person to addresses first
+
+    def send_to_addresses(self, host_call: HostCall, error: msgspec.Raw) -> None:
+        """Ask in place of the error; the call is over, and what the host sends then is a new one."""
+        call = host_call.call
+        try:
+            questions = read_needed(call.tool.address, error)
+        except msgspec.DecodeError as fault:
+            why = f"the server wants addresses to be visited, and names none: {fault}"
+            host_call.give_up("protocol_error", why)
+            return
+        declared = read_members(call.capabilities)
+        if all(may_put(question, declared) for question in questions.values()):
+            host_call.answered(input_required(questions, self._sealed(call, "again")))
+        else:
+            needs: Any = {"requiredCapabilities": {"elicitation": {"url": {}}}}
+            why = "the server wants an address to be visited first"
+            told = envelope.error_object(MISSING_CAPABILITY, why, needs)
+            host_call.refused(msgspec.Raw(told))
 
     # Seals
 
@@ -162,7 +193,7 @@ class Asking:
             return None
         declared = read_members(host_call.call.capabilities)
         for question in wanted.questions.values():
-            if not may_ask(question.method, declared):
+            if not may_put(question, declared):
                 why = f"the server wants {question.method}, and this host can't be asked for that"
                 host_call.give_up("protocol_error", why)
                 return None

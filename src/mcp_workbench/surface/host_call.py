@@ -11,7 +11,8 @@ from mcp_workbench.callers import Caller
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.era.revision import FOR_THE_HOST
+from mcp_workbench.era.questions import progress_of
+from mcp_workbench.era.revision import FOR_THE_HOST, URL_ELICITATION_NEEDED
 from mcp_workbench.era.translate import with_token
 from mcp_workbench.surface import texts
 from mcp_workbench.wire import envelope
@@ -34,6 +35,13 @@ class UnderWay(dict[bytes, "HostCall | None"]):
         return next((call for call in calls if call.waits_for(address)), None)
 
 
+class Questions(Protocol):
+    """What becomes of an outcome that asks something."""
+
+    def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None: ...
+    def needs_addresses(self, host_call: HostCall, error: msgspec.Raw) -> None: ...
+
+
 class Desk(Protocol):
     """Where answers go: each request is answered there once, or not at all when cancelled."""
 
@@ -41,18 +49,20 @@ class Desk(Protocol):
     def sender(self) -> Sender: ...
     @property
     def under_way(self) -> UnderWay: ...
+    @property
+    def questions(self) -> Questions: ...
     def stop(self, id: bytes) -> None: ...
     def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None: ...
     def reply_own(self, id: bytes, result: bytes) -> None: ...
     def refuse(self, id: bytes, error: msgspec.Raw | bytes) -> None: ...
     def notify(self, method: str, params: bytes = b"", about: bytes = b"") -> None: ...
-    def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None: ...
 
 
 class HostCall(Caller):
     """A call whose outcome goes back to a host's request."""
 
     rounds = 0  # of questions
+    _furthest = -1.0  # the progress that the host has heard of
     suspended = False  # its request was answered with a question, and the next one has not come
     held: Held | None = None  # the questions that are open for it, while its host is modern
 
@@ -84,8 +94,11 @@ class HostCall(Caller):
         if self.suspended:
             self._kept = lambda: self.refused(error)
             return
-        told = envelope.read_error(error) if self._flat else None
-        if told is None or told.code in FOR_THE_HOST:
+        told = envelope.read_error(error)
+        if told.code == URL_ELICITATION_NEEDED and self.call.modern_host:
+            self._desk.questions.needs_addresses(self, error)
+            return
+        if not self._flat or told.code in FOR_THE_HOST:
             self._desk.refuse(self.id, error)
             return
         text = f"[{self.call.tool}] Error: {told.message}"
@@ -103,8 +116,18 @@ class HostCall(Caller):
 
     def progressed(self, params: msgspec.Raw) -> None:
         token = self.call.meta.get("progressToken")
-        if token is not None and not self.suspended:
+        if token is not None and not self.suspended and self._gets_on(params):
             self._desk.notify("notifications/progress", with_token(params, token), self.id)
+
+    def _gets_on(self, params: msgspec.Raw) -> bool:
+        """Is it news? A call that is repeated with answers begins anew, which its host need not know."""
+        if self.call.modern_host or self.connection is None or not self.connection.modern:
+            return True
+        progress = progress_of(params)
+        if progress is None or progress > self._furthest:
+            self._furthest = self._furthest if progress is None else progress
+            return True
+        return False
 
     # Questions
 
@@ -113,7 +136,7 @@ class HostCall(Caller):
         return False
 
     def questioned(self, result: msgspec.Raw) -> None:
-        self._desk.questioned(self, result)
+        self._desk.questions.questioned(self, result)
 
     def cancel(self, reason: str) -> None:
         self.withdraw()

@@ -29,7 +29,7 @@ from mcp_workbench.surface.host_request import (
     Sending,
 )
 from mcp_workbench.surface.reading import Refusal, read_name, read_uri
-from mcp_workbench.surface.routes import Routes
+from mcp_workbench.surface.routes import Routes, require_own_names
 from mcp_workbench.wire import envelope
 
 encode = msgspec.json.encode
@@ -86,6 +86,8 @@ class Primitives:
 
     async def _prompts(self, request: Request) -> None:
         found = await self._listed(request, "prompts")
+        if self._routes.bare:
+            require_own_names(found.shelves)
         shown = [
             offer.raw
             if self._routes.bare

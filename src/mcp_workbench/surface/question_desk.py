@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.era.questions import ELICIT, ROOTS, Answered, Question, asking, may_ask
+from mcp_workbench.era.questions import ELICIT, ROOTS, Answered, Question, asking, may_put
 from mcp_workbench.era.revision import CAPABILITIES_KEY
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.surface.host_call import Desk, HostCall, Opening
@@ -18,12 +18,14 @@ from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 
 if TYPE_CHECKING:
+    from mcp_workbench.downstream.connection import Connection
     from mcp_workbench.era.seal import Sealed
     from mcp_workbench.surface.asking import Asking
 
 NOTHING = msgspec.Raw(b"{}")
 # What belongs to a question that a server has asked, and not to the request itself.
 ANSWERS = ("inputResponses", "requestState")
+ROOTS_CHANGED = "notifications/roots/list_changed"
 _BAD_STATE = "Invalid or expired requestState"
 
 
@@ -90,7 +92,7 @@ class QuestionDesk:
             return self.asking.ask(self._session.sender, question, about, answered)
         if host_call is None:
             self._answer_alone(question, answered)
-        elif not may_ask(question.method, read_members(host_call.call.capabilities)):
+        elif not may_put(question, read_members(host_call.call.capabilities)):
             code = _NOT_THIS_TIME.get(question.method, envelope.METHOD_NOT_FOUND)
             answered(b"", envelope.error_object(code, "this request of the host can't be asked"))
         else:
@@ -106,6 +108,11 @@ class QuestionDesk:
         why = "there is no request of the host that the question could be put to"
         answered(b"", envelope.error_object(envelope.METHOD_NOT_FOUND, why))
 
+    def roots_changed(self, connections: Iterable[Connection]) -> None:
+        """A legacy host has other roots: servers that may ask for them are told."""
+        for connection in connections:
+            connection.questions.tell(self, connection.conversation, ROOTS_CHANGED)
+
     def answer(self, message: Envelope) -> None:
         """An answer of a legacy host."""
         if self._asking is not None:
@@ -118,6 +125,10 @@ class QuestionDesk:
             self.asking.relay(host_call, result)
         else:
             self.asking.drive(host_call, result, lambda: self._again(host_call))
+
+    def needs_addresses(self, host_call: HostCall, error: msgspec.Raw) -> None:
+        """A legacy server wants a person to visit addresses, and then to be called again."""
+        self.asking.send_to_addresses(host_call, error)
 
     def _again(self, host_call: HostCall) -> None:
         if not host_call.repeat():

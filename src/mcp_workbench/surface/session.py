@@ -20,7 +20,7 @@ from mcp_workbench.surface.greeting import discover_result, initialize_result, o
 from mcp_workbench.surface.host_call import HostCall, UnderWay
 from mcp_workbench.surface.menu import Collision, Menu
 from mcp_workbench.surface.meta_tools import read_plain_call
-from mcp_workbench.surface.question_desk import QuestionDesk
+from mcp_workbench.surface.question_desk import ROOTS_CHANGED, QuestionDesk
 from mcp_workbench.surface.reading import (
     HostEra,
     Refusal,
@@ -63,7 +63,7 @@ class HostSession:
         asking: Asking | None = None,
     ) -> None:
         self.era = HostEra()
-        self._questions = QuestionDesk(self, asking)
+        self.questions = self._questions = QuestionDesk(self, asking)
         self._workbench = workbench
         if asked != "by modern servers":
             alone = asked == "by all servers"
@@ -94,8 +94,7 @@ class HostSession:
             return
         id = bytes(message.id)
         if not id:
-            if method == "notifications/cancelled":
-                self.cancel(cancelled_id(message.params), "cancelled by the host")
+            self._notified(method, message.params)
             return
         if id in self._under_way or not envelope.usable_id(id):
             problem = (
@@ -118,6 +117,12 @@ class HostSession:
         except Exception:  # a fault of ours costs one request, not the conversation
             log.exception("%s failed", method)
             self.refuse(id, _OUR_FAULT)
+
+    def _notified(self, method: str, params: msgspec.Raw) -> None:
+        if method == "notifications/cancelled":
+            self.cancel(cancelled_id(params), "cancelled by the host")
+        elif method == ROOTS_CHANGED:
+            self._questions.roots_changed(self._workbench.all_live)
 
     def _handler(self, method: str) -> Handler:
         found = self._methods.get(method) or self._beside.handler(method)
@@ -251,9 +256,6 @@ class HostSession:
     def put(self, frame: bytes, about: bytes) -> None:
         """Send a question of a server."""
         self._channel.send(frame, about)
-
-    def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None:
-        self._questions.questioned(host_call, result)
 
     def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None:
         """Answer with a result that is right for the host's era already."""

@@ -21,6 +21,7 @@ from mcp_workbench.surface.routes import Routes
 from mcp_workbench.wire import envelope
 
 UPDATED = "notifications/resources/updated"
+VISITED = "notifications/elicitation/complete"
 MESSAGE = "notifications/message"
 TOOLS_CHANGED = "notifications/tools/list_changed"
 _FLAGS = {
@@ -153,8 +154,15 @@ class Subscriptions:
             self._log(heard)
         elif heard.method == UPDATED:
             self._updated(heard)
+        elif heard.method == VISITED:
+            self._visited(heard)
         elif heard.place.address.toolbox in self._routes.toolboxes:
             self.list_changed(heard.method)
+
+    def _visited(self, heard: Heard) -> None:
+        """An address that a person was sent to has been dealt with; modern hosts ask no more."""
+        if not self._host.era.modern and heard.asker in (None, self._host):
+            self._host.notify(VISITED, bytes(heard.params))
 
     def list_changed(self, method: str) -> None:
         """Something that the host sees has changed."""
