@@ -15,7 +15,7 @@ from mcp_workbench.era.revision import (
     legacy_answer,
 )
 from mcp_workbench.era.translate import Members, complete
-from mcp_workbench.surface.menu import STATIC_TTL
+from mcp_workbench.surface.menu import STATIC_TTL, static_scope
 from mcp_workbench.surface.texts import instructions
 
 
@@ -76,6 +76,6 @@ def discover_result(snapshot: Snapshot) -> bytes:
         "capabilities": _capabilities(snapshot),
         "instructions": instructions(snapshot, modern=True),
         "ttlMs": STATIC_TTL,
-        "cacheScope": "public",
+        "cacheScope": static_scope(snapshot),
     }
     return complete(msgspec.json.encode(result), STAMPS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +25,8 @@ from mcp_workbench.era.seal import LIFETIME
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.surface.host_call import HostCall
 from mcp_workbench.wire import envelope
+
+log = logging.getLogger(__name__)
 
 SIBLINGS = 0.02  # seconds in which further questions of the same call join the first
 MOST_HELD = 64  # calls that wait for a person; beyond it the oldest is given up
@@ -152,6 +155,7 @@ class Holding:
     def _expire(self, handle: str) -> None:
         held = self.resume(handle)
         if held is not None:
+            log.warning("%s: nobody answered the server's question", held.host_call.call.tool)
             held.decline()
             held.host_call.cancel("nobody answered the server's question in time")
 

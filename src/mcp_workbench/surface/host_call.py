@@ -12,7 +12,7 @@ from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.era.questions import progress_of
-from mcp_workbench.era.revision import FOR_THE_HOST, URL_ELICITATION_NEEDED
+from mcp_workbench.era.revision import FOR_THE_HOST, OF_OUR_HOP, URL_ELICITATION_NEEDED
 from mcp_workbench.era.translate import with_token
 from mcp_workbench.surface import texts
 from mcp_workbench.wire import envelope
@@ -98,6 +98,9 @@ class HostCall(Caller):
         if told.code == URL_ELICITATION_NEEDED and self.call.modern_host:
             self._desk.questions.needs_addresses(self, error)
             return
+        if told.code in OF_OUR_HOP and self.connection is not None and self.connection.modern:
+            why = f"the server refused what the workbench sent: {told.message} ({told.code})"
+            error = msgspec.Raw(envelope.error_object(envelope.INTERNAL_ERROR, why))
         if not self._flat or told.code in FOR_THE_HOST:
             self._desk.refuse(self.id, error)
             return

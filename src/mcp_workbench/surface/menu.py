@@ -6,6 +6,7 @@ import msgspec
 
 from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
+from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.surface.flat_tools import flat_definitions, for_legacy_hosts, opened_flat
 from mcp_workbench.surface.meta_tools import (
     open_toolbox_definition,
@@ -18,7 +19,11 @@ from mcp_workbench.workbench import OpenedToolbox, Workbench
 STATIC_TTL = 60_000  # milliseconds that a modern host may keep what never changes
 # Cached only as private: the tools come from servers, which may tell each of their users apart.
 _LIVE_CACHE = b',"ttlMs":0,"cacheScope":"private"}'
-_STATIC_CACHE = b',"ttlMs":%d,"cacheScope":"public"}' % STATIC_TTL
+
+
+def static_scope(snapshot: Snapshot) -> str:
+    """Who may share what never changes: everybody, unless hosts are told apart."""
+    return "private" if snapshot.http.token else "public"
 
 
 class Collision(Exception):
@@ -41,6 +46,8 @@ class Menu:
         self.dynamic = snapshot.tool_mode == "dynamic"
         self.bare = self.dynamic and snapshot.naming == "bare"
         self._routes: dict[str, ToolIdentifier] = {}  # bare names, once they have been listed
+        cache = (STATIC_TTL, static_scope(snapshot).encode())
+        self._static_cache = b',"ttlMs":%d,"cacheScope":"%b"}' % cache
         self._open_toolbox = msgspec.json.encode(open_toolbox_definition(snapshot))
         self._use_tool = msgspec.json.encode(use_tool_definition())
 
@@ -70,7 +77,7 @@ class Menu:
     def static_list(self, *, modern: bool) -> bytes:
         """The list of proxy mode."""
         body = b'{"tools":[%b,%b]' % (self._open_toolbox, self._use_tool)
-        return body + (_STATIC_CACHE if modern else b"}")
+        return body + (self._static_cache if modern else b"}")
 
     async def live_list(self, *, modern: bool) -> bytes:
         """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""
