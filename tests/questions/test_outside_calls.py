@@ -80,6 +80,14 @@ def test_a_modern_host_answers_before_the_request_that_opened_the_server_begins(
             assert json.loads(texts(result)[0]) == [{"a": WORK}, {"a": ADA}]
 
 
+def test_a_server_that_is_not_ready_before_it_has_its_answer_gets_it(tmp_path: Path) -> None:
+    with scene(tmp_path, "early", "strict") as host:
+        asked = host.result("tools/call", use("told"))
+        result = host.result("tools/call", back(use("told"), asked, ANSWERS))
+
+    assert json.loads(texts(result)[0]) == [{"a": WORK}]
+
+
 def test_an_answer_that_is_missing_is_asked_for_again_and_the_call_does_not_begin(
     tmp_path: Path,
 ) -> None:
@@ -178,8 +186,8 @@ def heard_by_legacy(host: RawHost) -> list[Message]:
 # Over HTTP
 
 
-def own_server() -> Snapshot:
-    command = StdioCommand(sys.executable, (ASKER, "early"))
+def own_server(*flags: str) -> Snapshot:
+    command = StdioCommand(sys.executable, (ASKER, "early", *flags))
     return snapshot(ServerSpec(ServerAddress("dev", "s"), command, era="legacy", scope="session"))
 
 
@@ -187,8 +195,11 @@ async def ask(opened: Port, params: Message) -> Message:
     return (await opened.ask_modern("tools/call", params)).result
 
 
-async def test_a_modern_host_over_http_is_asked_in_the_request_that_opens_the_server() -> None:
-    async with port(own_server()) as opened:
+@pytest.mark.parametrize("flags", [(), ("strict",)])
+async def test_a_modern_host_over_http_is_asked_once_in_the_request_that_opens_the_server(
+    flags: tuple[str, ...],
+) -> None:
+    async with port(own_server(*flags)) as opened:
         asked = await ask(opened, use("told"))
         result = await ask(opened, back(use("told"), asked, ANSWERS))
 

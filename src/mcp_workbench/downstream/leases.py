@@ -30,7 +30,7 @@ class Leases:
         if key is None:
             key = host.leases[spec.address] = self._free(spec, host)
             if key in self._live:
-                self._live[key].lessee = host
+                self._live[key].lessee = self._live[key].questions.host = host
         return key
 
     def end(self, host: Host) -> None:
@@ -45,7 +45,9 @@ class Leases:
         group[:] = [key for key in group if key in self._live and not self._live[key].over]
         unleased = [key for key in group if self._live[key].lessee is None]
         for key in unleased:
-            if self._live[key].idle:
+            if (
+                self._live[key].idle or not self._live[key].usable
+            ):  # it is being met, and for nobody
                 return key
         if len(group) < MOST:
             group.append((spec.address, -next(self._numbers)))

@@ -32,14 +32,14 @@ class OpenQuestions:
 
     def __init__(self, address: ServerAddress, host: Host | None) -> None:
         self._address = address
-        self._host = host
+        self.host = host
         self._open: dict[bytes, Callable[[], None]] = {}
         self.declared: Members = {}
 
     def declare(self, talk: Conversation) -> Members:
         """What the server is told that it may ask for, from here on."""
         talk.when_forgotten.append(self.withdraw_all)
-        self.declared = {} if self._host is None else self._host.asking_capabilities()
+        self.declared = {} if self.host is None else self.host.asking_capabilities()
         return self.declared
 
     def asked(self, talk: Conversation, message: Envelope) -> None:
@@ -47,7 +47,7 @@ class OpenQuestions:
         id, method = bytes(message.id), message.method
         if method == "ping":
             talk.channel.send(envelope.answer(id, b"{}"))
-        elif self._host is None or not may_ask(method, self.declared):
+        elif self.host is None or not may_ask(method, self.declared):
             self._refuse(talk, id, method)
         else:
             try:
@@ -56,7 +56,7 @@ class OpenQuestions:
                 told = envelope.error_object(envelope.INVALID_PARAMS, str(error))
                 talk.channel.send(envelope.refusal(id, told))
                 return
-            self._put(talk, id, question, self._host)
+            self._put(talk, id, question, self.host)
 
     def _put(self, talk: Conversation, id: bytes, question: Question, host: Host) -> None:
         caller = talk.pending.find(talk.about) if talk.about else None
@@ -74,7 +74,7 @@ class OpenQuestions:
 
     def tell(self, host: Host, talk: Conversation, method: str) -> None:
         """Pass on what this host says of its roots, if the server was told that it has any."""
-        if host is self._host and CAPABILITY_OF[ROOTS] in self.declared:
+        if host is self.host and CAPABILITY_OF[ROOTS] in self.declared:
             talk.channel.send(envelope.notification(method))
 
     def cancelled(self, params: msgspec.Raw) -> None:
