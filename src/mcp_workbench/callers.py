@@ -13,7 +13,7 @@ from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import read_object
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
 from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.downstream.conversation import Loss, Waiter
+from mcp_workbench.downstream.waiters import Loss, Waiter
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.translate import PAIRS, Unanswerable, asks_for_input, result_for
 from mcp_workbench.wire import envelope

@@ -15,10 +15,10 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.offers import Kind, Owned, Shelf
 from mcp_workbench.core.spec import ServerSpec
 from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.downstream.conversation import Loss, Lost
 from mcp_workbench.downstream.listing import Unlistable
 from mcp_workbench.downstream.offers import ANNOUNCED_TTL, Listed
 from mcp_workbench.downstream.standing import Heard, Place
+from mcp_workbench.downstream.waiters import Loss, Lost
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.primitives import request_params
 from mcp_workbench.era.translate import PAIRS, Members
@@ -146,7 +146,7 @@ class Offering:
         if not connection.offers.declared.subscribe:
             return False
         try:
-            await connection.offers.subscribe(owner.key, holder)
+            await connection.offers.wishes.subscribe(owner.key, holder)
         except (Lost, TimeoutError, Unlistable) as error:
             raise _failed(connection, "timeout", str(error) or "no answer") from None
         return True
@@ -159,7 +159,7 @@ class Offering:
         """Messages from this level on are wanted; legacy servers that can are told at once."""
         self._workbench.standing.want_level(holder, level, self.toolboxes)
         for connection in self._workbench.all_live:
-            connection.offers.heed_level()
+            connection.offers.wishes.heed_level()
 
     def level_of(self, holder: object) -> str:
         return self._workbench.standing.level_of(holder)
@@ -176,7 +176,7 @@ class Offering:
         by_place = {c.offers.place: c for c in self._workbench.all_live} if gone else {}
         for place, uri in gone:
             if place in by_place:
-                by_place[place].offers.unsubscribed(uri)
+                by_place[place].offers.wishes.unsubscribed(uri)
 
 
 class _Way(msgspec.Struct, frozen=True):

@@ -20,10 +20,10 @@ from mcp_workbench.core.sight import Shows, Sights
 from mcp_workbench.core.spec import ServerSpec, Snapshot
 from mcp_workbench.downstream import looks
 from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.downstream.conversation import Loss
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.pool import ConnectionPool, owner_of
 from mcp_workbench.downstream.standing import Heard, Standing
+from mcp_workbench.downstream.waiters import Loss
 from mcp_workbench.wire.tasks import Lifetime
 
 if TYPE_CHECKING:

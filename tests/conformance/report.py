@@ -20,7 +20,7 @@ class Impossible:
     server: Era
     scenario: str
     check: str
-    says: str  # what the failed check says; any other failure counts
+    says: str  # what the failed or warned check says; any other failure counts
     reason: str
 
     def excuses(self, check: Check) -> bool:
@@ -79,7 +79,8 @@ class Pairing:
         for outcome in self.scored:
             lines += [told(self, outcome, check) for check in self.faults(outcome)]
             known = self.exception(outcome)
-            if known is not None and not outcome.failures:
+            shown = [*outcome.failures, *outcome.warnings]
+            if known is not None and not any(known.excuses(check) for check in shown):
                 lines.append(f"{place(self, outcome)}: passes, but is listed as impossible")
         return lines
 

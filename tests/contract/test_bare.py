@@ -1,6 +1,7 @@
 """Bare names: a transparent endpoint that shows the servers' own tools and nothing of ours."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,28 @@ def test_two_tools_of_one_name_are_an_error_that_names_both(tmp_path: Path) -> N
         host.initialize()
         for told in (host.error("tools/list"), host.error("tools/call", {"name": "echo"})):
             assert "dev/a/echo and dev/b/echo" in told["message"]
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_two_prompts_of_one_name_are_an_error_that_names_both(
+    tmp_path: Path, *, modern: bool
+) -> None:
+    fixture = Path(__file__).parents[1] / "fixtures" / "offers_server.py"
+    servers = {
+        name: {"command": sys.executable, "args": [str(fixture), name], "era": "legacy"}
+        for name in ("a", "b")
+    }
+    with RawHost(config_file(tmp_path, servers, **BARE), modern=modern) as host:
+        if not modern:
+            host.initialize()
+        ref = {"type": "ref/prompt", "name": "greet"}
+        for told in (
+            host.error("prompts/list"),
+            host.error("prompts/get", {"name": "greet"}),
+            host.error("completion/complete", {"ref": ref, "argument": {"name": "x", "value": ""}}),
+        ):
+            assert told["code"] == -32603
+            assert "dev/a and dev/b both have a prompt named 'greet'" in told["message"]
 
 
 def test_bare_names_need_dynamic_mode(tmp_path: Path) -> None:

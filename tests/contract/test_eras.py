@@ -98,6 +98,36 @@ def test_a_result_of_a_kind_that_we_do_not_carry_is_an_error_that_says_so(host: 
     assert "task" in text
 
 
+@pytest.mark.parametrize(("server", "passes"), [("rev3", True), ("modern", False)])
+@pytest.mark.parametrize("code", [-32020, -32022])
+def test_a_server_s_complaint_about_our_own_request_is_not_taken_for_the_host_s(
+    host: RawHost, server: str, code: int, *, passes: bool
+) -> None:
+    """In the modern era these codes speak of the hop; a host would look for its own fault."""
+    error = json.dumps({"code": code, "message": "not like this"})
+    told = host.error(
+        "tools/call",
+        {
+            "name": "use_tool",
+            "arguments": {
+                "tool": {"toolbox": "dev", "server": server, "tool": "error"},
+                "arguments": {"error": error},
+            },
+        },
+    )
+
+    assert told["code"] == (code if passes else -32603)
+    assert "not like this" in told["message"]
+
+
+def test_where_hosts_are_told_apart_our_own_lists_are_private(tmp_path: Path) -> None:
+    file = config_file(tmp_path, {"s": entry()}, http={"token": "${SECRET}"})
+    with RawHost(file, modern=True, env={"SECRET": "x" * 32}) as host:
+        scopes = [host.result(method)["cacheScope"] for method in ("tools/list", "server/discover")]
+
+    assert scopes == ["private", "private"]
+
+
 def test_our_own_answers_are_of_the_host_s_era(host: RawHost) -> None:
     answers = [
         host.result("tools/list"),

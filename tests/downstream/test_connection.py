@@ -14,8 +14,8 @@ from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolFilter
 from mcp_workbench.downstream.connection import Closed, Connection, Ready
-from mcp_workbench.downstream.conversation import FutureWaiter, Lost
 from mcp_workbench.downstream.pool import ConnectionPool
+from mcp_workbench.downstream.waiters import FutureWaiter, Lost
 from mcp_workbench.wire.envelope import Envelope
 from tests.makers import alive, eventually, pids_in, spec, until
 

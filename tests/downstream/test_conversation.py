@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.downstream.conversation import NEVER, Conversation, Loss, Waiter
+from mcp_workbench.downstream.conversation import NEVER, Conversation
+from mcp_workbench.downstream.waiters import Loss, Waiter
 from mcp_workbench.wire.envelope import Envelope
 
 ids = st.integers(-1, 6) | st.sampled_from(["1", "", None, 1.0, True, 2**70])

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from mcp_workbench.downstream.conversation import Conversation, Loss, Waiter
+from mcp_workbench.downstream.conversation import Conversation
+from mcp_workbench.downstream.waiters import Loss, Waiter
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.pending import NEVER

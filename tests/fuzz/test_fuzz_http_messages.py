@@ -11,10 +11,11 @@ from typing import Any, cast
 import msgspec
 from hypothesis import strategies as st
 
-from mcp_workbench.downstream.conversation import Conversation, Loss
+from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.http_exchange import Asked, Exchange
 from mcp_workbench.downstream.http_faults import Failed, Keeping
 from mcp_workbench.downstream.http_streams import Pace
+from mcp_workbench.downstream.waiters import Loss
 from mcp_workbench.wire.http_answer import Answer, Broken
 from mcp_workbench.wire.pending import NEVER
 from tests.fuzz.effort import fuzzed, size

@@ -65,7 +65,8 @@ TOP = {
     ),
     "naming": Key(
         one_of("full", "bare"),
-        "In dynamic mode: flat names, or the servers' own names without any tool of ours.",
+        "In dynamic mode: flat names, or the servers' own names without any tool of ours. "
+        "Two tools, or two prompts, of one name are then an error that names both.",
         "full",
     ),
     "toolboxes": Key(

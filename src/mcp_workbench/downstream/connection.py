@@ -8,12 +8,12 @@ from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.errors import CallFailed
 from mcp_workbench.core.spec import Era, ServerSpec
-from mcp_workbench.downstream.conversation import Conversation, Loss, Lost, Waiter
+from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.dial import Unreachable, dial
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.last_words import masked
 from mcp_workbench.downstream.link import Link
-from mcp_workbench.downstream.listing import Unlistable, changes, listen
+from mcp_workbench.downstream.listing import Unlistable
 from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.questions import OpenQuestions
@@ -22,10 +22,11 @@ from mcp_workbench.downstream.states import Closed, Connecting, Ended, Ready
 from mcp_workbench.downstream.surroundings import Surroundings
 from mcp_workbench.downstream.trials import Trial
 from mcp_workbench.downstream.upkeep import read_again, took_notice
+from mcp_workbench.downstream.waiters import Loss, Lost, Waiter
 from mcp_workbench.downstream.wares import Wares
 from mcp_workbench.downstream.wellbeing import Wellbeing
 from mcp_workbench.era.negotiate import Agreed, Refused, Startover
-from mcp_workbench.era.ourselves import OURSELVES, STAMPS
+from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.revision import is_modern
 from mcp_workbench.era.translate import PAIRS, params_for
 from mcp_workbench.wire import envelope
@@ -61,7 +62,6 @@ class Connection:
         self.lessee: Host | None = None  # who has it for now, among those who take turns
         self.wares = Wares(spec.address, around)
         self.visible = self.wares.visible
-        self.fresh = self.wares.fresh
         self.modern = False
         self.conversation = self._new_conversation()
         self.wellbeing = Wellbeing()
@@ -103,6 +103,9 @@ class Connection:
     def complaints(self) -> tuple[str, ...]:
         """What is wrong with tools of it."""
         return self.wares.complaints + (() if self._link is None else self._link.complaints)
+
+    def fresh(self, seconds: float) -> bool:
+        return not self.offers.wishes.deaf and self.wares.fresh(seconds)
 
     async def refresh(self) -> None:
         """List its tools again now; failing to leaves those that we have."""
@@ -206,7 +209,7 @@ class Connection:
     async def _enter(self, link: Link, era: Era) -> Agreed | None:
         """Meet the server and list its tools; None means that it has to be started anew."""
         try:
-            found = await meet(self.conversation, era, self.questions.declare())
+            found = await meet(self.conversation, era, self.questions.declare(self.conversation))
             if isinstance(found, Startover):
                 return None
             if isinstance(found, Refused):
@@ -216,8 +219,7 @@ class Connection:
             link.agreed(found.revision)
             if not self.modern and self.spec.era == "auto":
                 self._around.eras[self.spec.target] = "legacy"  # the next start needs no probe
-            if found.listen:
-                listen(self.conversation, OURSELVES, changes(found.declared))
+            self.offers.wishes.hear_changes(self.conversation, found)
             shown = self.succeeds or self.spec.address in self._around.known
             if await self.wares.read(self.conversation, modern=self.modern) and shown:
                 self._around.changed(self)

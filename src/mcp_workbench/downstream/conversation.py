@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from mcp_workbench.downstream.waiters import FutureWaiter, Lasting, Loss, Waiter
 from mcp_workbench.era.translate import token_of
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
@@ -18,60 +19,6 @@ log = logging.getLogger(__name__)
 
 UNREADABLE = "the server's answer can't be read: "
 KEPT = 200  # characters of the last line that was no message
-
-
-class Loss(msgspec.Struct, frozen=True):
-    """Why a request has no answer, and whether its server may have acted on it."""
-
-    code: str
-    reason: str
-    may_have_run: bool = True
-
-    @classmethod
-    def of_call(cls, code: str, reason: str, *, may_have_run: bool) -> "Loss":
-        """The reason says as well whether the call ran: may it be made again?"""
-        ran = "the call may have run" if may_have_run else "the call did not run"
-        return cls(code, f"{reason}; {ran}", may_have_run)
-
-
-class Lost(Exception):
-    """A request of our own has no answer."""
-
-    def __init__(self, loss: Loss) -> None:
-        super().__init__(loss.reason)
-        self.loss = loss
-
-
-class Waiter(Protocol):
-    """Whoever sent a request: exactly one of `settled` and `lost` is called."""
-
-    def settled(self, answer: Envelope) -> None: ...
-    def lost(self, loss: Loss) -> None: ...
-    def progressed(self, params: msgspec.Raw) -> None: ...
-
-    suspended = False  # it waits for its host, which is being asked something
-
-    def give_way(self) -> bool:
-        """Give up waiting, if nobody is there to be told."""
-        return False
-
-
-class FutureWaiter(Waiter):
-    """Lets a task await an answer."""
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
-
-    def settled(self, answer: Envelope) -> None:
-        if not self.future.done():
-            self.future.set_result(answer)
-
-    def lost(self, loss: Loss) -> None:
-        if not self.future.done():
-            self.future.set_exception(Lost(loss))
-
-    def progressed(self, params: msgspec.Raw) -> None:
-        """Nobody asked for it."""
 
 
 class _Nowhere:
@@ -94,6 +41,9 @@ class Conversation:
         self.dropped = 0  # requests that were ended without an answer
         self.skipped = 0  # lines that were no messages
         self.last_skipped = ""
+        self.about = 0  # on whose answer the message came that is being read, if that is known
+        self.lasting: dict[int, Lasting] = {}
+        self.when_forgotten: list[Callable[[], None]] = []
         self.message_bytes = message_bytes
         self._framer = LineFramer(message_bytes)
         self._notice = notice
@@ -102,6 +52,10 @@ class Conversation:
     def answered(self) -> int:
         """How many requests have been answered so far."""
         return self.pending.given - self.pending.count - self.dropped
+
+    @property
+    def over(self) -> bool:
+        return self._over is not None
 
     def begin(self, method: str, params: bytes, waiter: Waiter) -> int:
         """A request of our own, answered to `waiter` however long it takes."""
@@ -160,6 +114,28 @@ class Conversation:
         if self._framer.take_overflow() is not None:
             self._break_off()
 
+    def receive_on(self, number: int, data: bytes) -> None:
+        """Bytes that came on the answer to this request: whatever is in them belongs to it."""
+        self.about = number
+        try:
+            self.receive(data)
+        finally:
+            self.about = 0
+
+    def announce(self, method: str) -> None:
+        """Have it that the server said so: what it may have said was not heard."""
+        self._notice(Envelope(method=method))
+
+    def interrupted(self, number: int) -> None:
+        """The road has lost a request that lasts, and takes it up again."""
+        if (lasting := self.lasting.get(number)) is not None:
+            lasting.interrupted()
+
+    def forgotten(self) -> None:
+        """The server knows nothing any more of what it was told before."""
+        for act in self.when_forgotten:
+            act()
+
     def _receive_line(self, line: bytes) -> None:
         try:
             if not line.isascii():
@@ -178,6 +154,8 @@ class Conversation:
             except Exception:
                 waiter.lost(Loss("internal", "the workbench failed to hand on the answer"))
                 raise
+        elif lasting := self.lasting.pop(_number(message.id), None):
+            lasting.ended(message.error)
 
     def _receive_notice(self, message: Envelope) -> None:
         if message.method == "notifications/progress" and message.params:
@@ -187,8 +165,21 @@ class Conversation:
                 return
             if waiter is not None:
                 waiter.progressed(message.params)
+        elif message.method == "notifications/cancelled" and self._lasting_ended(message.params):
+            return
         else:
             self._notice(message)
+
+    def _lasting_ended(self, params: msgspec.Raw) -> bool:
+        """Servers end what lasts by its answer, or by taking it back."""
+        try:
+            number = msgspec.json.decode(params or b"{}", type=_Cancelled).requestId
+        except msgspec.DecodeError:
+            return False
+        lasting = self.lasting.pop(number, None)
+        if lasting is not None:
+            lasting.ended(b"")
+        return lasting is not None
 
     def _receive_garbage(self, line: bytes, error: Malformed) -> None:
         if envelope.is_batch(line):
@@ -216,6 +207,10 @@ class Conversation:
         self.failure = loss = Loss("too_large", reason)
         self.lose(loss)
         self._notice(Envelope())  # wakes the owner, which ends the connection
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: int = 0  # noqa: N815 - the wire's word
 
 
 def _valid_text(line: bytes) -> bytes:

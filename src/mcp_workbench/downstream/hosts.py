@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.downstream.conversation import Waiter
+from mcp_workbench.downstream.waiters import Waiter
 from mcp_workbench.era.questions import Answered, Question
 from mcp_workbench.era.translate import Members
 

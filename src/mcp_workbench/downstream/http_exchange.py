@@ -8,12 +8,16 @@ import time
 
 import msgspec
 
-from mcp_workbench.downstream.conversation import Conversation, Loss
+from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.http_faults import Failed, is_refusal, loss_for
-from mcp_workbench.downstream.http_headers import ANNOTATION, Wanted, screened
+from mcp_workbench.downstream.http_headers import ANNOTATION, Wanted, modern_headers, screened
 from mcp_workbench.downstream.http_road import Road
 from mcp_workbench.downstream.http_streams import Pace
+from mcp_workbench.downstream.listening import refuses
+from mcp_workbench.downstream.listing import PAGES
+from mcp_workbench.downstream.waiters import Loss
 from mcp_workbench.era.negotiate import INITIALIZE
+from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.revision import HEADER_MISMATCH
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
@@ -22,7 +26,7 @@ from mcp_workbench.wire.sse import EventReader, EventTooLarge
 
 log = logging.getLogger(__name__)
 
-ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+CANCELLED = "notifications/cancelled"
 CHANGED = envelope.notification("notifications/tools/list_changed")
 EVENTS = "text/event-stream"
 IDLE = 60.0  # seconds between two pieces of one body
@@ -43,7 +47,7 @@ class Asked:
         self.frame = frame
         self.params = params
         self.answered = False
-        self.refused = False  # by an error
+        self.refused = False  # by an error, for good
         self.standing = False  # a stream that is opened again when it ends
         self.again = False  # it is not the first of these
         self.quiet = False  # its answer is for us alone
@@ -90,6 +94,8 @@ class Exchange:
         self._pace = pace
         self._last_id = ""  # of what the server said unasked
         self._cut = ""  # how the last stream broke, if it did
+        self._streamed = False  # what the server says unasked has come on a stream before
+        self.forgotten = False  # that stream is refused as if our session were unknown
 
     async def hear(self, asked: Asked, answer: Answer) -> None:
         """Hand on the answer to a request, or raise Failed or Broken."""
@@ -103,6 +109,34 @@ class Exchange:
         self._hear_body(asked, answer, body)
         if asked.answered and self._talk.pending.find(asked.number) is not None:
             raise Failed(Loss("protocol_error", "the server's answer is none to this request"))
+
+    # Headers that tools want
+
+    def headers_for(self, asked: Asked) -> bytes:
+        if not self._road.modern:
+            return b""
+        try:
+            return modern_headers(asked.method, asked.params, self.wanted)
+        except msgspec.DecodeError:
+            return b""  # a body that can't be read: the server is the judge
+
+    async def learn_headers(self) -> None:
+        """Read which headers the tools want by now."""
+        self._talk.receive(CHANGED)  # others will want to know as well
+        cursor: dict[str, str] = {}
+        for _ in range(PAGES):
+            params = envelope.encode({**cursor, "_meta": STAMPS.request})
+            frame = envelope.request(0, "tools/list", params)
+            page = Asked(0, "tools/list", frame, msgspec.Raw(params))
+            page.quiet = True
+            answer = await self._road.post(frame, self.headers_for(page), repeatable=True)
+            try:
+                await self.hear(page, answer)
+            finally:
+                answer.close()
+            if not page.cursor:
+                return
+            cursor = {"cursor": page.cursor}
 
     # A body
 
@@ -154,10 +188,13 @@ class Exchange:
         """The stream of what the server says by itself; is it worth opening again?"""
         answer = await self._road.get(self._last_id)
         try:
-            if answer.status >= 500 or answer.status == 429:
+            # Where there never was a stream, its absence says nothing about our session.
+            self.forgotten = answer.status == 404 and self._streamed and bool(self._road.session)
+            if answer.status >= 500 or answer.status == 429 or self.forgotten:
                 return True
             if answer.status != 200 or answer.content_type != EVENTS:
                 return False
+            self._streamed = True
             reader = await self._read_events(None, answer, self._last_id)
         finally:
             answer.close()
@@ -167,6 +204,7 @@ class Exchange:
     def forget(self) -> None:
         """A new session: events of the old one can't be gone on from."""
         self._last_id = ""
+        self._streamed = self.forgotten = False
 
     async def _read_events(self, asked: Asked | None, answer: Answer, after: str) -> EventReader:
         """Hand on events until the stream ends or breaks; only one that is too large is a fault."""
@@ -191,22 +229,22 @@ class Exchange:
             self._talk.receive(line)
             return
         message = _peeked(line)
-        if asked.again and message is not None and message.method == ACKNOWLEDGED:
-            self._talk.receive(CHANGED)  # what was said meanwhile was not heard
+        if asked.standing and message is not None and message.method == CANCELLED:
+            raise Broken("the server ended it", heard=True)  # its other way to say so
         own = b"%d" % asked.number
         if message is None or message.method or not (message.result or message.error):
-            self._talk.receive(line)
+            self._talk.receive_on(asked.number, line)
         elif bytes(message.id) == own or message.error:
             self._settle(asked, line, message)
         else:
-            self._talk.receive(line)
+            self._talk.receive_on(asked.number, line)
 
     # What an answer tells us ourselves
 
     def _settle(self, asked: Asked, line: bytes, message: Envelope | None = None) -> None:
         if asked.standing or self._mismatched(asked, message):
             message = message or _peeked(line)
-            asked.refused = message is not None and bool(message.error)
+            asked.refused = message is not None and bool(message.error) and refuses(message.error)
             return
         asked.answered = True
         if asked.method in (INITIALIZE, "tools/list") or asked.quiet:

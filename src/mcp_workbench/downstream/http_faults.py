@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from mcp_workbench.core.redact import redact
-from mcp_workbench.downstream.conversation import Loss
+from mcp_workbench.downstream.waiters import Loss
 from mcp_workbench.wire.http_answer import Answer, Broken, Oversized, Slow
 
 SHOWN = 200  # characters of a page that came instead of an answer

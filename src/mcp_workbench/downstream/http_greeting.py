@@ -6,11 +6,11 @@ import asyncio
 
 import msgspec
 
-from mcp_workbench.downstream.conversation import Loss
 from mcp_workbench.downstream.http_exchange import Asked, Exchange
 from mcp_workbench.downstream.http_faults import Failed
 from mcp_workbench.downstream.http_headers import modern_headers
 from mcp_workbench.downstream.http_road import Road
+from mcp_workbench.downstream.waiters import Loss
 from mcp_workbench.era.negotiate import INITIALIZE
 from mcp_workbench.era.revision import MODERN
 from mcp_workbench.wire import envelope

@@ -10,24 +10,21 @@ import msgspec
 
 from mcp_workbench.core.redact import redact
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec
-from mcp_workbench.downstream.conversation import Conversation, Loss
-from mcp_workbench.downstream.http_exchange import CHANGED, Asked, Exchange
+from mcp_workbench.downstream.conversation import Conversation
+from mcp_workbench.downstream.http_exchange import CANCELLED, CHANGED, Asked, Exchange
 from mcp_workbench.downstream.http_faults import Failed, loss_of
 from mcp_workbench.downstream.http_greeting import INITIALIZED, Greeter
-from mcp_workbench.downstream.http_headers import modern_headers
 from mcp_workbench.downstream.http_old import OldStream
 from mcp_workbench.downstream.http_road import Road
 from mcp_workbench.downstream.http_streams import Pace, follow_stream
-from mcp_workbench.downstream.listing import PAGES
+from mcp_workbench.downstream.waiters import Loss
 from mcp_workbench.era.negotiate import DISCOVER, INITIALIZE
-from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.http_answer import Broken
 from mcp_workbench.wire.tasks import TaskScope, task_scope
 
 OPENINGS = (DISCOVER, INITIALIZE)
-CANCELLED = "notifications/cancelled"
 LISTEN = "subscriptions/listen"
 LASTING = ("needs_login", "rate_limited")  # says nothing about an era: no use to ask otherwise
 
@@ -144,7 +141,9 @@ class HttpLink:
         for attempt in (1, 2):
             session = self._road.session
             answer = await self._road.post(
-                asked.frame, self._headers(asked), repeatable=asked.method != "tools/call"
+                asked.frame,
+                self._exchange.headers_for(asked),
+                repeatable=asked.method != "tools/call",
             )
             try:
                 forgotten = answer.status == 404 and bool(session)
@@ -155,50 +154,33 @@ class HttpLink:
             if asked.answered or asked.standing:
                 return
             if not forgotten:
-                await self._learn_headers()
+                await self._exchange.learn_headers()
                 asked.again = True
-            elif attempt == 1 and await self._greeter.renew(session):
-                self._listen()
-                self._talk.receive(CHANGED)  # it was probably started anew
+            elif attempt == 1:
+                await self._renew(session)
         reason = "the server forgets its sessions as soon as they are opened"
         raise Failed(Loss("session_lost", reason, may_have_run=False))
 
-    def _headers(self, asked: Asked) -> bytes:
-        if not self._road.modern:
-            return b""
-        try:
-            return modern_headers(asked.method, asked.params, self._exchange.wanted)
-        except msgspec.DecodeError:
-            return b""  # a body that can't be read: the server is the judge
-
-    async def _learn_headers(self) -> None:
-        """Read which headers the tools want by now."""
-        self._talk.receive(CHANGED)  # others will want to know as well
-        cursor: dict[str, str] = {}
-        for _ in range(PAGES):
-            params = envelope.encode({**cursor, "_meta": STAMPS.request})
-            frame = envelope.request(0, "tools/list", params)
-            page = Asked(0, "tools/list", frame, msgspec.Raw(params))
-            page.quiet = True
-            answer = await self._road.post(frame, self._headers(page), repeatable=True)
-            try:
-                await self._exchange.hear(page, answer)
-            finally:
-                answer.close()
-            if not page.cursor:
-                return
-            cursor = {"cursor": page.cursor}
+    async def _renew(self, session: str) -> None:
+        """Open a session in the place of one that the server does not know any more."""
+        if await self._greeter.renew(session):
+            self._listen()
+            self._talk.forgotten()
+            self._talk.receive(CHANGED)  # it was probably started anew
 
     async def _follow(self, asked: Asked) -> None:
-        """Listen for changes as long as we live; what was missed between two streams is read anew."""
+        """Listen for changes as long as we live, or until the server refuses for good."""
 
         async def once() -> bool:
-            await self._perform(asked)
+            try:
+                await self._perform(asked)
+            finally:
+                self._talk.interrupted(asked.number)
             return not asked.refused
 
         asked.standing = True
         async for _ in follow_stream(once, self._pace):
-            asked.again = True
+            asked.refused = False
         asked.answered = True
 
     def _lose(self, asked: Asked, loss: Loss) -> None:
@@ -272,8 +254,15 @@ class HttpLink:
     async def _hear_unasked(self) -> None:
         if self._opened is not None:
             await asyncio.wait((self._opened,))
-        async for _ in follow_stream(self._exchange.hear_unasked, self._pace):
+        async for _ in follow_stream(self._hear_once, self._pace):
             pass
+
+    async def _hear_once(self) -> bool:
+        session = self._road.session
+        worth = await self._exchange.hear_unasked()
+        if self._exchange.forgotten:
+            await self._renew(session)
+        return worth
 
 
 @asynccontextmanager

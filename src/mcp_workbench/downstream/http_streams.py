@@ -8,13 +8,12 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from mcp_workbench.downstream.http_faults import Failed
+from mcp_workbench.downstream.listening import LASTED, LONGEST, SHORTEST
 from mcp_workbench.wire.http_answer import Broken
 
 CONNECTS = 6  # streams opened within a minute, whatever a server says
 MINUTE = 60.0
-SHORTEST, LONGEST = 1.0, 60.0  # seconds before a stream is opened again
 SOONEST = 0.25  # seconds before the rest of an answer is asked for
-LASTED = 30.0  # seconds after which a stream counts as sound
 
 
 class Pace:

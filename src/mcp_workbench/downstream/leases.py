@@ -32,7 +32,7 @@ class Leases:
         if key is None:
             key = host.leases[spec.address] = self._free(spec, host)
             if key in self._live:
-                self._live[key].lessee = host
+                self._live[key].lessee = self._live[key].questions.host = host
         return key
 
     def end(self, host: Host) -> None:
@@ -51,7 +51,9 @@ class Leases:
         group = groups.get(host.key, [])
         unleased = [key for key in group if self._live[key].lessee is None]
         for key in unleased:
-            if self._live[key].idle:
+            if (
+                self._live[key].idle or not self._live[key].usable
+            ):  # it is being met, and for nobody
                 return key
         if len(group) < MOST and self._has_place(groups.values()):
             groups.setdefault(host.key, []).append((spec.address, -next(self._numbers)))

@@ -16,7 +16,12 @@ from mcp_workbench.wire.tasks import task_scope
 async def decided(connections: Iterable[Connection], seconds: float) -> None:
     """Wait until all take calls or are over; the slow ones have had their time, and go on starting."""
     async with task_scope() as waiting:
-        tasks = [waiting.start(one.ready(), "wait") for one in connections if not one.usable]
+        tasks = [
+            waiting.start(one.refresh() if one.usable else one.ready(), "wait")
+            for one in connections
+            # One that stopped to announce its changes is asked what it has now.
+            if not one.usable or one.offers.wishes.deaf
+        ]
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
 

@@ -7,7 +7,8 @@ import asyncio
 import msgspec
 
 from mcp_workbench.core.spec import Era
-from mcp_workbench.downstream.conversation import Conversation, Loss, Waiter
+from mcp_workbench.downstream.conversation import Conversation
+from mcp_workbench.downstream.waiters import Loss, Waiter
 from mcp_workbench.era import negotiate
 from mcp_workbench.era.negotiate import Agreed, Answered, HungUp, Refused, Silence, Startover
 from mcp_workbench.era.ourselves import OURSELVES

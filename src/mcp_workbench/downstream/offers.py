@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.errors import ServerError
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.offers import Kind, Offer, read_offers
-from mcp_workbench.downstream.conversation import Conversation, Lost
-from mcp_workbench.downstream.listing import LIST_SECONDS, PAGES, Unlistable, list_params, listen
+from mcp_workbench.downstream.conversation import Conversation
+from mcp_workbench.downstream.listing import LIST_SECONDS, PAGES, Unlistable, list_params
 from mcp_workbench.downstream.standing import Heard, Place, Standing
+from mcp_workbench.downstream.waiters import Lost, Waiter
+from mcp_workbench.downstream.wishes import Wishes
 from mcp_workbench.era.declared import Declared
 from mcp_workbench.era.negotiate import Agreed
 from mcp_workbench.era.ourselves import OURSELVES
@@ -23,7 +24,6 @@ from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-ACK_SECONDS = 5.0  # for a server to say that it has heard us; a slower one is believed
 ANNOUNCED_TTL = 30_000  # milliseconds for a list whose changes a legacy server announces
 
 METHODS: dict[Kind, str] = {
@@ -40,7 +40,11 @@ _STALE: dict[str, tuple[Kind, ...]] = {
     "notifications/prompts/list_changed": ("prompts",),
     "notifications/resources/list_changed": ("resources", "templates"),
 }
-_TOLD = ("notifications/message", "notifications/resources/updated")
+_TOLD = (
+    "notifications/message",
+    "notifications/resources/updated",
+    "notifications/elicitation/complete",
+)
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -59,14 +63,11 @@ class Offers:
         self.declared = Declared()
         self.modern = False
         self.stale: set[Kind] = set()  # lists of which the server says that they have changed
-        self._standing = standing
         self._heard = heard
         self._talk: Conversation | None = None
         self._listed: dict[Kind, Listed] = {}
         self._locks: dict[Kind, asyncio.Lock] = {}
-        self._level = ""
-        self._listening = 0  # the number of the request by which we hear of resources
-        self._acks: dict[int, asyncio.Future[None]] = {}
+        self.wishes = Wishes(place, standing, self._doubt, self._touched)
 
     @classmethod
     def alone(cls, address: ServerAddress) -> Offers:
@@ -74,17 +75,11 @@ class Offers:
         return cls(Place(address), Standing(), lambda heard: None)
 
     def opened(self, talk: Conversation, agreed: Agreed) -> None:
-        """The server takes requests: whatever hosts wanted before it came is asked for now."""
+        """The server takes requests."""
         self._talk = talk
         self.declared = agreed.declared
         self.modern = is_modern(agreed.revision)
-        self.heed_level()
-        if uris := self._standing.uris(self.place):
-            if self.modern:
-                self._listen(uris)
-            else:
-                for uri in uris:
-                    self._tell("resources/subscribe", {"uri": uri})
+        self.wishes.opened(talk, agreed)
 
     # Lists
 
@@ -133,7 +128,12 @@ class Offers:
 
     def _announces(self, kind: Kind) -> bool:
         said = self.declared
-        return said.prompts_changed if kind == "prompts" else said.resources_changed
+        announced = said.prompts_changed if kind == "prompts" else said.resources_changed
+        return announced and not self.wishes.deaf
+
+    def _doubt(self) -> None:
+        """Lists that were read may have changed, and we have not heard of it."""
+        self.stale.update(self._listed)
 
     async def _read(self, kind: Kind) -> Listed:
         self.stale.discard(kind)  # an announcement from here on asks for yet another reading
@@ -174,73 +174,6 @@ class Offers:
             raise Unlistable("it is not ready")
         return self._talk
 
-    # Logging
-
-    def heed_level(self) -> None:
-        """Tell a legacy server the most verbose level that any host wants."""
-        level = self._standing.level_at(self.place.address.toolbox)
-        if level and level != self._level and self.declared.logging and not self.modern:
-            self._level = level
-            self._tell("logging/setLevel", {"level": level})
-
-    # Subscriptions
-
-    async def subscribe(self, uri: str, holder: object) -> None:
-        """Hear of this resource's changes. Raises ServerError where the server refuses."""
-        first = uri not in self._standing.uris(self.place)
-        if first and not self.modern:
-            await self._subscribe_there(uri)
-        self._standing.subscribe(self.place, uri, holder)
-        if first and self.modern:
-            await self._acknowledged(self._listen(self._standing.uris(self.place)))
-
-    async def _subscribe_there(self, uri: str) -> None:
-        params = envelope.encode({"uri": uri})
-        answer = await self._talking.ask("resources/subscribe", params, LIST_SECONDS)
-        if answer.error:
-            told = envelope.read_error(answer.error)
-            raise ServerError(told.code, told.message, bytes(answer.error))
-
-    def unsubscribed(self, uri: str) -> None:
-        """Nobody wants to hear of this resource any more."""
-        if self.modern:
-            self._listen(self._standing.uris(self.place))
-        else:
-            self._tell("resources/unsubscribe", {"uri": uri})
-
-    def _listen(self, uris: list[str]) -> int:
-        """A new set means a new request; the old one ends when this one is acknowledged."""
-        if not uris:
-            self._end(self._listening)
-            self._listening = 0
-            return 0
-        before = self._listening
-        self._listening = number = listen(self._talking, OURSELVES, {"resourceSubscriptions": uris})
-        ack = self._acks[number] = asyncio.get_running_loop().create_future()
-        ack.add_done_callback(lambda _: self._end(before))
-        return number
-
-    def _end(self, number: int) -> None:
-        if number and self._talk is not None:
-            self._talk.tell_cancelled(number, "a newer subscription replaces this one")
-
-    async def _acknowledged(self, number: int) -> None:
-        ack = self._acks.get(number)
-        if ack is not None:
-            await asyncio.wait([ack], timeout=ACK_SECONDS)
-        self._believe(number)
-
-    def _believe(self, number: int) -> None:
-        ack = self._acks.pop(number, None)
-        if ack is not None:
-            ack.set_result(None)
-
-    def _tell(self, method: str, params: dict[str, Any]) -> None:
-        """A request whose answer nobody waits for."""
-        if self._talk is not None:
-            number = self._talk.pending.reserve()
-            self._talk.channel.send(envelope.request(number, method, envelope.encode(params)))
-
     # What the server says unasked
 
     def noticed(self, message: Envelope) -> bool:
@@ -250,15 +183,26 @@ class Offers:
             self.stale.update(stale)
             return True
         if message.method == ACKNOWLEDGED:
-            self._believe(subscription_of(message.params))
+            self.wishes.acknowledged(subscription_of(message.params))
         elif message.method in _TOLD and message.params:
             self._say(message.method, message.params)
         return False
 
+    def _touched(self, uri: str) -> None:
+        self._say("notifications/resources/updated", msgspec.Raw(envelope.encode({"uri": uri})))
+
     def _say(self, method: str, params: msgspec.Raw) -> None:
-        askers = set[object]() if self._talk is None else self._talk.pending.askers()
-        asker = askers.pop() if len(askers) == 1 else None
-        self._heard(Heard(self.place, method, params, self.modern, asker))
+        asker, caller = (None, None) if self._talk is None else _attributed(self._talk)
+        self._heard(Heard(self.place, method, params, self.modern, asker, caller))
+
+
+def _attributed(talk: Conversation) -> tuple[object, Waiter | None]:
+    """Whose request it is about that the server says something, and which, where that is known."""
+    caller = talk.pending.find(talk.about) if talk.about else None
+    if caller is not None and caller.asker is not None:
+        return caller.asker, caller
+    askers = talk.pending.askers()
+    return (askers.pop() if len(askers) == 1 else None), None
 
 
 class _Page(msgspec.Struct):

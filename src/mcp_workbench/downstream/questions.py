@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -10,10 +11,21 @@ import msgspec
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.hosts import Host
-from mcp_workbench.era.questions import CAPABILITY_OF, asked_by, may_ask
+from mcp_workbench.downstream.waiters import Waiter
+from mcp_workbench.era.questions import CAPABILITY_OF, ROOTS, Question, asked_by, may_ask
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
+
+log = logging.getLogger(__name__)
+
+
+def _oldest(talk: Conversation) -> Waiter | None:
+    """The call of a host that waits longest; first come those whose host waits too."""
+    pending = talk.pending
+    return pending.oldest(
+        lambda waiter: waiter.asker is not None and not waiter.suspended
+    ) or pending.oldest(lambda waiter: waiter.asker is not None)
 
 
 class OpenQuestions:
@@ -21,7 +33,7 @@ class OpenQuestions:
 
     def __init__(self, address: ServerAddress, host: Host | None) -> None:
         self._address = address
-        self._host = host
+        self.host = host
         self._open: dict[bytes, Callable[[], None]] = {}
         self.declared: Members = {}
 
@@ -29,9 +41,10 @@ class OpenQuestions:
     def any(self) -> bool:
         return bool(self._open)
 
-    def declare(self) -> Members:
+    def declare(self, talk: Conversation) -> Members:
         """What the server is told that it may ask for, from here on."""
-        self.declared = {} if self._host is None else self._host.asking_capabilities()
+        talk.when_forgotten.append(self.withdraw_all)
+        self.declared = {} if self.host is None else self.host.asking_capabilities()
         return self.declared
 
     def asked(self, talk: Conversation, message: Envelope) -> None:
@@ -39,7 +52,7 @@ class OpenQuestions:
         id, method = bytes(message.id), message.method
         if method == "ping":
             talk.channel.send(envelope.answer(id, b"{}"))
-        elif self._host is None or not may_ask(method, self.declared):
+        elif self.host is None or not may_ask(method, self.declared):
             self._refuse(talk, id, method)
         else:
             try:
@@ -48,9 +61,26 @@ class OpenQuestions:
                 told = envelope.error_object(envelope.INVALID_PARAMS, str(error))
                 talk.channel.send(envelope.refusal(id, told))
                 return
-            self._open[id] = lambda: None
-            caller = talk.pending.oldest(lambda waiter: not waiter.suspended)
-            self._open[id] = self._host.ask(question, caller, partial(self._answered, talk, id))
+            self._put(talk, id, question, self.host)
+
+    def _put(self, talk: Conversation, id: bytes, question: Question, host: Host) -> None:
+        caller = talk.pending.find(talk.about) if talk.about else None
+        if caller is None or caller.asker is None:
+            if len(talk.pending.askers()) > 1:
+                log.warning("%s asks, and nobody can tell whom", self._address)
+                told = envelope.error_object(envelope.INTERNAL_ERROR, "it is unclear who is asked")
+                talk.channel.send(envelope.refusal(id, told))
+                return
+            caller = _oldest(talk)
+        self._open[id] = lambda: None  # it may be answered at once
+        withdraw = host.ask(question, caller, partial(self._answered, talk, id))
+        if id in self._open:
+            self._open[id] = withdraw
+
+    def tell(self, host: Host, talk: Conversation, method: str) -> None:
+        """Pass on what this host says of its roots, if the server was told that it has any."""
+        if host is self.host and CAPABILITY_OF[ROOTS] in self.declared:
+            talk.channel.send(envelope.notification(method))
 
     def cancelled(self, params: msgspec.Raw) -> None:
         """The server takes a question back."""

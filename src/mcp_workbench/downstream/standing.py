@@ -25,7 +25,8 @@ class Heard(msgspec.Struct, frozen=True):
     method: str
     params: msgspec.Raw
     modern_server: bool = False
-    asker: object = None  # whose requests are under way there, where they are one's alone
+    asker: object = None  # whose request it is about, or whose are the only ones under way there
+    caller: object = None  # that request, where it is known
 
 
 class Standing:

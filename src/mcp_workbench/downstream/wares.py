@@ -5,9 +5,10 @@ import time
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ToolFilter
-from mcp_workbench.downstream.conversation import Conversation, Lost
+from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.listing import Unlistable, list_tools
 from mcp_workbench.downstream.surroundings import Known, Surroundings
+from mcp_workbench.downstream.waiters import Lost
 from mcp_workbench.era.ourselves import OURSELVES
 from mcp_workbench.wire import envelope
 

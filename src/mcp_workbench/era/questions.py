@@ -1,5 +1,7 @@
 """What a server asks a host: in a request of its own (legacy) or inside a result (modern)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +11,8 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.era.translate import Members, read_members
 
 ELICIT = "elicitation/create"
-CAPABILITY_OF = {ELICIT: "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+ROOTS = "roots/list"
+CAPABILITY_OF = {ELICIT: "elicitation", "sampling/createMessage": "sampling", ROOTS: "roots"}
 VIEWS = "io.modelcontextprotocol/ui"
 ROUNDS = 10  # questions in a row of one call; more is a loop
 
@@ -59,6 +62,71 @@ def asking(capabilities: Members) -> Members:
 
 def may_ask(method: str, capabilities: Members) -> bool:
     return CAPABILITY_OF.get(method, "") in capabilities
+
+
+def may_put(question: Question, capabilities: Members) -> bool:
+    """The same for one question: a host that fills in forms need not be able to open addresses."""
+    if question.method != ELICIT or not is_address(question.params):
+        return may_ask(question.method, capabilities)
+    try:
+        return "url" in read_members(capabilities.get("elicitation", b"{}"))
+    except msgspec.DecodeError:
+        return False
+
+
+class _Mode(msgspec.Struct):
+    mode: str = "form"
+
+
+def is_address(params: bytes) -> bool:
+    """Does this elicitation send a person to an address?"""
+    try:
+        return msgspec.json.decode(params, type=_Mode).mode == "url"
+    except msgspec.DecodeError:
+        return False
+
+
+def for_legacy_host(question: Question, id: str) -> Question:
+    """A modern server's question as a legacy host gets it, which wants a name for each address."""
+    if question.method != ELICIT or not is_address(question.params):
+        return question
+    members = read_members(question.params)
+    members.setdefault("elicitationId", msgspec.Raw(encode(id)))
+    return msgspec.structs.replace(question, params=encode(members))
+
+
+class _Needed(msgspec.Struct):
+    elicitations: list[Members]
+
+
+class _NeedsAddress(msgspec.Struct):
+    data: _Needed
+
+
+def read_needed(address: ServerAddress, error: msgspec.Raw) -> dict[str, Question]:
+    """The questions of a legacy server's error that wants a person to visit addresses first.
+
+    Raises msgspec.DecodeError where it has no usable form.
+    """
+    found = msgspec.json.decode(error, type=_NeedsAddress).data.elicitations
+    questions: dict[str, Question] = {}
+    for number, members in enumerate(found, 1):
+        members.pop("elicitationId", None)
+        members["mode"] = msgspec.Raw(b'"url"')
+        questions[f"q{number}"] = asked_by(address, ELICIT, encode(members))
+    return questions
+
+
+class _Progress(msgspec.Struct):
+    progress: float
+
+
+def progress_of(params: msgspec.Raw) -> float | None:
+    """How far a call is; None where it does not say."""
+    try:
+        return msgspec.json.decode(params, type=_Progress).progress
+    except msgspec.DecodeError:
+        return None
 
 
 def asked_by(address: ServerAddress, method: str, params: msgspec.Raw | bytes) -> Question:

@@ -20,6 +20,8 @@ URL_ELICITATION_NEEDED = -32042
 
 # Errors that speak to the host's machinery, not to the model: they stay errors everywhere.
 FOR_THE_HOST = frozenset({MISSING_CAPABILITY, URL_ELICITATION_NEEDED})
+# Errors about our own request to a server: a host would take them for its own.
+OF_OUR_HOP = frozenset({HEADER_MISMATCH, UNSUPPORTED_VERSION})
 
 
 def is_modern(revision: str) -> bool:

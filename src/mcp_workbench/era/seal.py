@@ -12,13 +12,16 @@ from mcp_workbench.core.names import ServerAddress
 
 LIFETIME = 600.0  # seconds that a question may stay open: people go for coffee
 
+# The server's own state inside; a call that waits at its server; a request that is sent anew.
+Kind = Literal["relay", "held", "again"]
+
 encode = msgspec.json.encode
 
 
 class Sealed(msgspec.Struct, frozen=True):
     """What we write on a question, so that its answer finds the way back, and no other does."""
 
-    kind: Literal["relay", "held"]
+    kind: Kind
     route: ServerAddress
     digest: str  # of the call that it belongs to
     principal: str

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,19 +18,22 @@ from mcp_workbench.era.questions import (
     Answered,
     InputRequired,
     Question,
+    for_legacy_host,
     input_required,
-    may_ask,
+    may_put,
     read_input_required,
+    read_needed,
     unanswered,
 )
-from mcp_workbench.era.seal import LIFETIME, Seal, Sealed, digest_of
+from mcp_workbench.era.revision import MISSING_CAPABILITY
+from mcp_workbench.era.seal import Kind, Seal, Sealed, digest_of
 from mcp_workbench.era.translate import Members, read_members
+from mcp_workbench.surface.holding import Holding
 from mcp_workbench.surface.host_call import HostCall
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 
-SIBLINGS = 0.02  # seconds in which further questions of the same call join the first
-MOST_HELD = 64  # calls that wait for a person; beyond it the oldest is given up
+PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds before a server is called again that asked nothing
 GONE = "The suspended call is gone; it may have run"
 
 
@@ -38,17 +41,6 @@ class Sender(Protocol):
     """Where questions to a legacy host leave."""
 
     def put(self, frame: bytes, about: bytes) -> None: ...
-
-
-class Held:
-    """A call of a modern host that waits at its legacy server while the host is asked."""
-
-    def __init__(self, host_call: HostCall) -> None:
-        self.host_call = host_call
-        self.open: dict[str, tuple[Question, Answered]] = {}
-        self.rounds = 0
-        self.keys = count(1)
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class Turn:
@@ -92,8 +84,7 @@ class Asking:
         self._seal = Seal(secrets.token_bytes(32))
         self._numbers = count(1)
         self._asked: dict[bytes, Answered] = {}
-        self._held: dict[str, Held] = {}
-        self._holding: dict[HostCall, Held] = {}
+        self.holding = Holding(self._seal_waiting)
 
     # A legacy host is asked by a request of its own
 
@@ -131,8 +122,14 @@ class Asking:
         turn = Turn(host_call, wanted, again)
         for key, question in wanted.questions.items():
             done = partial(turn.answered, key)
-            host_call.withdrawals.append(self.ask(host_call.sender, question, host_call.id, done))
-        turn.perhaps_repeat()
+            put = for_legacy_host(question, secrets.token_urlsafe(16))
+            host_call.withdrawals.append(self.ask(host_call.sender, put, host_call.id, done))
+        if not wanted.questions and host_call.rounds > 1:  # it wants to be asked once more, later
+            pause = min(PAUSE * 2 ** (host_call.rounds - 2), LONGEST_PAUSE)
+            timer = asyncio.get_running_loop().call_later(pause, turn.perhaps_repeat)
+            host_call.withdrawals.append(timer.cancel)
+        else:
+            turn.perhaps_repeat()
 
     # A modern server's questions to a modern host pass on, their state sealed
 
@@ -145,80 +142,39 @@ class Asking:
             state = self._sealed(host_call.call, "relay", state=wanted.state)
         host_call.answered(input_required(wanted.questions, state))
 
-    # A legacy server's questions to a modern host: the call is held while the host is asked
+    # A legacy server's error that sends a modern host's person to addresses first
 
-    def hold(
-        self, host_call: HostCall, question: Question, answered: Answered
-    ) -> Callable[[], None]:
-        """Put the question in place of the call's answer; the call goes on waiting at its server."""
-        held = self._holding.get(host_call)
-        if held is None:
-            held = self._holding[host_call] = Held(host_call)
-            asyncio.get_running_loop().call_later(SIBLINGS, self._suspend, held)
-        key = f"q{next(held.keys)}"
-        held.open[key] = (question, answered)
-        return lambda: held.open.pop(key, None) and None
-
-    def _suspend(self, held: Held) -> None:
-        self._holding.pop(held.host_call, None)
-        if not held.open or not held.host_call.suspend():
-            return  # withdrawn meanwhile, or the host has gone
-        if len(self._held) >= MOST_HELD:
-            self._expire(next(iter(self._held)))
-        handle = secrets.token_urlsafe(16)
-        held.rounds += 1
-        self._held[handle] = held
-        held.timer = asyncio.get_running_loop().call_later(LIFETIME, self._expire, handle)
-        questions = {key: question for key, (question, _) in held.open.items()}
-        state = self._sealed(held.host_call.call, "held", handle=handle)
-        held.host_call.reply_questions(input_required(questions, state))
-
-    def resume(self, handle: str) -> Held | None:
-        """Take a held call out, once."""
-        held = self._held.pop(handle, None)
-        if held is not None and held.timer is not None:
-            held.timer.cancel()
-        return held
-
-    def abandon(self, host_call: HostCall) -> None:
-        """Give up a held call whose place is wanted."""
-        for handle in [h for h, held in self._held.items() if held.host_call is host_call]:
-            self._expire(handle)
-
-    def answer_held(self, held: Held, answers: Members) -> None:
-        """Hand the host's answers to the server; what is missing is asked for again."""
-        given = {key: held.open.pop(key) for key in list(held.open) if key in answers}
-        for key, (_, answered) in given.items():
-            answered(answers[key], b"")
-        if held.open and held.rounds < ROUNDS:
-            self._holding[held.host_call] = held
-            asyncio.get_running_loop().call_later(SIBLINGS, self._suspend, held)
-        elif held.open:
-            self._decline(held)
-
-    def _expire(self, handle: str) -> None:
-        held = self.resume(handle)
-        if held is not None:
-            self._decline(held)
-            held.host_call.cancel("nobody answered the server's question in time")
-
-    def _decline(self, held: Held) -> None:
-        error = envelope.error_object(envelope.INTERNAL_ERROR, "nobody answered in time")
-        for question, answered in held.open.values():
-            told = unanswered(question.method)
-            answered(told or b"", b"" if told else error)
-        held.open.clear()
+    def send_to_addresses(self, host_call: HostCall, error: msgspec.Raw) -> None:
+        """Ask in place of the error; the call is over, and what the host sends then is a new one."""
+        call = host_call.call
+        try:
+            questions = read_needed(call.tool.address, error)
+        except msgspec.DecodeError as fault:
+            why = f"the server wants addresses to be visited, and names none: {fault}"
+            host_call.give_up("protocol_error", why)
+            return
+        declared = read_members(call.capabilities)
+        if all(may_put(question, declared) for question in questions.values()):
+            host_call.answered(input_required(questions, self._sealed(call, "again")))
+        else:
+            needs: Any = {"requiredCapabilities": {"elicitation": {"url": {}}}}
+            why = "the server wants an address to be visited first"
+            told = envelope.error_object(MISSING_CAPABILITY, why, needs)
+            host_call.refused(msgspec.Raw(told))
 
     # Seals
 
     def open_state(self, token: str, call: ToolCall) -> Sealed | None:
         return self._seal.open(token, self._principal, _digest(call), time.time())
 
+    def _seal_waiting(self, call: ToolCall, kind: Kind, handle: str) -> str:
+        return self._sealed(call, kind, handle=handle)
+
     def _sealed(
-        self, call: ToolCall, kind: str, *, handle: str = "", state: msgspec.Raw | None = None
+        self, call: ToolCall, kind: Kind, *, handle: str = "", state: msgspec.Raw | None = None
     ) -> str:
         sealed = Sealed(
-            kind="held" if kind == "held" else "relay",
+            kind=kind,
             route=call.tool.address,
             digest=_digest(call),
             principal=self._principal,
@@ -237,7 +193,7 @@ class Asking:
             return None
         declared = read_members(host_call.call.capabilities)
         for question in wanted.questions.values():
-            if not may_ask(question.method, declared):
+            if not may_put(question, declared):
                 why = f"the server wants {question.method}, and this host can't be asked for that"
                 host_call.give_up("protocol_error", why)
                 return None
@@ -245,8 +201,7 @@ class Asking:
 
     def close(self) -> None:
         """The host is gone: nobody will answer."""
-        for handle in list(self._held):
-            self._expire(handle)
+        self.holding.close()
         self._asked.clear()
 
 

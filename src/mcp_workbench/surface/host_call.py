@@ -10,13 +10,36 @@ import msgspec
 from mcp_workbench.callers import Caller
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
-from mcp_workbench.era.revision import FOR_THE_HOST
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.era.questions import progress_of
+from mcp_workbench.era.revision import FOR_THE_HOST, OF_OUR_HOP, URL_ELICITATION_NEEDED
 from mcp_workbench.era.translate import with_token
 from mcp_workbench.surface import texts
 from mcp_workbench.wire import envelope
 
 if TYPE_CHECKING:
     from mcp_workbench.surface.asking import Sender
+    from mcp_workbench.surface.holding import Held
+
+
+class UnderWay(dict[bytes, "HostCall | None"]):
+    """A host's requests without an answer, by id; those that concern no server have no call."""
+
+    def has(self, host_call: HostCall) -> bool:
+        """Is this still what its request waits for?"""
+        return self.get(host_call.id) is host_call
+
+    def waiting_for(self, address: ServerAddress) -> HostCall | None:
+        """The oldest that can't begin before this server is ready."""
+        calls = [call for call in self.values() if call is not None]
+        return next((call for call in calls if call.waits_for(address)), None)
+
+
+class Questions(Protocol):
+    """What becomes of an outcome that asks something."""
+
+    def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None: ...
+    def needs_addresses(self, host_call: HostCall, error: msgspec.Raw) -> None: ...
 
 
 class Desk(Protocol):
@@ -24,19 +47,24 @@ class Desk(Protocol):
 
     @property
     def sender(self) -> Sender: ...
+    @property
+    def under_way(self) -> UnderWay: ...
+    @property
+    def questions(self) -> Questions: ...
+    def stop(self, id: bytes) -> None: ...
     def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None: ...
     def reply_own(self, id: bytes, result: bytes) -> None: ...
     def refuse(self, id: bytes, error: msgspec.Raw | bytes) -> None: ...
     def notify(self, method: str, params: bytes = b"", about: bytes = b"") -> None: ...
-    def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None: ...
-    def abandon(self, host_call: HostCall) -> None: ...
 
 
 class HostCall(Caller):
     """A call whose outcome goes back to a host's request."""
 
     rounds = 0  # of questions
+    _furthest = -1.0  # the progress that the host has heard of
     suspended = False  # its request was answered with a question, and the next one has not come
+    held: Held | None = None  # the questions that are open for it, while its host is modern
 
     def __init__(self, desk: Desk, id: bytes, call: ToolCall, *, flat: bool) -> None:
         super().__init__(call)
@@ -66,8 +94,14 @@ class HostCall(Caller):
         if self.suspended:
             self._kept = lambda: self.refused(error)
             return
-        told = envelope.read_error(error) if self._flat else None
-        if told is None or told.code in FOR_THE_HOST:
+        told = envelope.read_error(error)
+        if told.code == URL_ELICITATION_NEEDED and self.call.modern_host:
+            self._desk.questions.needs_addresses(self, error)
+            return
+        if told.code in OF_OUR_HOP and self.connection is not None and self.connection.modern:
+            why = f"the server refused what the workbench sent: {told.message} ({told.code})"
+            error = msgspec.Raw(envelope.error_object(envelope.INTERNAL_ERROR, why))
+        if not self._flat or told.code in FOR_THE_HOST:
             self._desk.refuse(self.id, error)
             return
         text = f"[{self.call.tool}] Error: {told.message}"
@@ -85,11 +119,21 @@ class HostCall(Caller):
 
     def progressed(self, params: msgspec.Raw) -> None:
         token = self.call.meta.get("progressToken")
-        if token is not None and not self.suspended:
+        if token is not None and not self.suspended and self._gets_on(params):
             self._desk.notify("notifications/progress", with_token(params, token), self.id)
 
     def is_repeatable(self) -> bool:
         return not self.suspended and not self.rounds  # nobody is asked the same twice
+
+    def _gets_on(self, params: msgspec.Raw) -> bool:
+        """Is it news? A call that is repeated with answers begins anew, which its host need not know."""
+        if self.call.modern_host or self.connection is None or not self.connection.modern:
+            return True
+        progress = progress_of(params)
+        if progress is None or progress > self._furthest:
+            self._furthest = self._furthest if progress is None else progress
+            return True
+        return False
 
     # Questions
 
@@ -98,7 +142,7 @@ class HostCall(Caller):
         return False
 
     def questioned(self, result: msgspec.Raw) -> None:
-        self._desk.questioned(self, result)
+        self._desk.questions.questioned(self, result)
 
     def cancel(self, reason: str) -> None:
         self.withdraw()
@@ -110,9 +154,17 @@ class HostCall(Caller):
         for withdraw in withdrawals:
             withdraw()
 
+    def waits_for(self, address: ServerAddress) -> bool:
+        """Does it begin only when this server is ready?"""
+        return self.connection is None and self.call.tool.address == address
+
+    def stop(self) -> None:
+        """Do not begin: its server wants to know something first."""
+        self._desk.stop(self.id)
+
     def suspend(self) -> bool:
-        """Wait for the host to come back; False where there is nobody to wait for."""
-        if self.suspended or not self.id:
+        """Wait for the host to come back; False where nobody waits for the answer any more."""
+        if self.suspended or not self._desk.under_way.has(self):
             return False
         self.suspended = True
         self.pause()
@@ -120,8 +172,8 @@ class HostCall(Caller):
 
     def give_way(self) -> bool:
         """A held call whose host has not come back leaves its place to others."""
-        if self.suspended:
-            self._desk.abandon(self)
+        if self.suspended and self.held is not None:
+            self.held.expire()
         return self.suspended
 
     def reply_questions(self, result: bytes) -> None:
@@ -130,7 +182,15 @@ class HostCall(Caller):
     def resume(self, desk: Desk, id: bytes) -> None:
         """The host is back, with a new request; what was kept for it is told at once."""
         self._desk, self.id, self.suspended = desk, id, False
+        desk.under_way[id] = self
         self.proceed()
         if self._kept is not None:
             kept, self._kept = self._kept, None
             kept()
+
+
+class Opening(HostCall):
+    """A request that may have to wait for servers: all those of a toolbox, or of every one."""
+
+    def waits_for(self, address: ServerAddress) -> bool:
+        return self.call.tool.toolbox in ("", address.toolbox)

@@ -15,7 +15,7 @@ from mcp_workbench.era.translate import PAIRS, Members, Pair, asks_for_input
 from mcp_workbench.offering import Offering
 from mcp_workbench.surface.errands import Work
 from mcp_workbench.surface.host_call import Desk, HostCall
-from mcp_workbench.surface.question_desk import QuestionDesk
+from mcp_workbench.surface.question_desk import ANSWERS, QuestionDesk, as_call
 from mcp_workbench.surface.reading import HostEra
 from mcp_workbench.wire import envelope
 
@@ -39,10 +39,6 @@ class Request(msgspec.Struct, frozen=True):
     meta: Members
 
 
-# What belongs to a question that a server has asked, and not to the request itself.
-_ANSWERS = ("inputResponses", "requestState")
-
-
 class Enquiry(msgspec.Struct, frozen=True):
     """What is asked of which server, and how its answer has to be changed for the host."""
 
@@ -64,7 +60,7 @@ class HostRequest(HostCall):
 
     async def send(self) -> None:
         """Bring it to its server. Raises a WorkbenchError where that can't be reached."""
-        answers = {key: self.call.params[key] for key in _ANSWERS if key in self.call.params}
+        answers = {key: self.call.params[key] for key in ANSWERS if key in self.call.params}
         members = {**self._enquiry.members, **answers}
         await self._sending.offering.send(self, self._enquiry.method, members)
 
@@ -119,6 +115,10 @@ class Sending:
         self._questions = questions
         self._calls = calls
 
+    def opening(self, method: str, id: bytes, members: Members, meta: Members) -> Members | None:
+        """What a request says that may have to wait for servers; None where it goes no further."""
+        return self._questions.opening(id, ToolIdentifier("", "", method), members, meta)
+
     async def send(self, request: Request, enquiry: Enquiry) -> None:
         """Send it; where it brings answers to an earlier one's questions, that one goes on."""
         call = self._questions.returned(request.id, self._as_call(request, enquiry))
@@ -128,15 +128,8 @@ class Sending:
         await sent.send()
 
     def _as_call(self, request: Request, enquiry: Enquiry) -> ToolCall:
-        """The form that calls have: what is asked for stands in the place of arguments."""
         address = enquiry.owner.address
-        asked = {key: value for key, value in request.members.items() if key not in _ANSWERS}
-        params = {key: request.members[key] for key in _ANSWERS if key in request.members}
-        params["arguments"] = msgspec.Raw(msgspec.json.encode(asked))
-        return ToolCall(
-            ToolIdentifier(address.toolbox, address.server, enquiry.method),
-            params,
-            request.meta,
-            self.host.era.modern,
-            self._questions.declared(request.meta),
-        )
+        asked = ToolIdentifier(address.toolbox, address.server, enquiry.method)
+        declared = self._questions.declared(request.meta)
+        modern = self.host.era.modern
+        return as_call(asked, request.members, request.meta, declared, modern=modern)

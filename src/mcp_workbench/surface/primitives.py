@@ -30,7 +30,7 @@ from mcp_workbench.surface.host_request import (
     Sending,
 )
 from mcp_workbench.surface.reading import Refusal, read_name, read_uri
-from mcp_workbench.surface.routes import Routes
+from mcp_workbench.surface.routes import Routes, require_own_names
 from mcp_workbench.wire import envelope
 
 encode = msgspec.json.encode
@@ -39,6 +39,7 @@ _MEMBERS: dict[Kind, bytes] = {
     "resources": b"resources",
     "templates": b"resourceTemplates",
 }
+_MAY_ASK = ("prompts/get", "resources/read")  # whose servers may ask before they answer
 _NO_COMPLETION = b'{"completion":{"values":[]}}'
 
 
@@ -64,7 +65,11 @@ class Primitives:
         }
 
     def begin(self, method: str, id: bytes, members: Members, meta: Members) -> None:
-        self._host.run(id, self.answer, Request(id, members, meta), self._methods[method])
+        said: Members | None = members
+        if method in _MAY_ASK:
+            said = self._sending.opening(method, id, members, meta)
+        if said is not None:
+            self._host.run(id, self.answer, Request(id, said, meta), self._methods[method])
 
     async def answer(self, request: Request, answering: Answering) -> None:
         """Perform a request; what goes wrong is told as a JSON-RPC error."""
@@ -82,6 +87,8 @@ class Primitives:
 
     async def _prompts(self, request: Request) -> None:
         found = await self._listed(request, "prompts")
+        if self._routes.bare:
+            require_own_names(found.shelves)
         shown = [
             offer.raw
             if self._routes.bare

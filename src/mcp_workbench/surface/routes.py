@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.offers import (
     Owned,
+    Shelf,
     owner_by_template,
     owner_of_uri,
     owners_of_flat_name,
@@ -39,10 +43,11 @@ class Routes:
     async def prompt_owner(self, name: str) -> Owned:
         if self.bare:
             found = await self._offering.shelves(self.toolboxes, "prompts")
+            require_own_names(found.shelves)
             owners = [Owned(shelf.address, name) for shelf in found.shelves if name in shelf.offers]
         else:
             owners = owners_of_flat_name(name, self._offering.addresses())
-        if len(owners) > 1 and not self.bare:  # names of toolboxes or servers hold the separator
+        if len(owners) > 1:  # names of toolboxes or servers hold the separator
             boxes = dict.fromkeys(owner.address.toolbox for owner in owners)
             found = await self._offering.shelves(boxes, "prompts")
             offered = {shelf.address: shelf.offers for shelf in found.shelves}
@@ -89,3 +94,17 @@ class Routes:
     def _only_owner(self, uri: str) -> Owned | None:
         servers = self._offering.with_resources()
         return Owned(servers[0], uri) if len(servers) == 1 else None
+
+
+def require_own_names(shelves: Iterable[Shelf]) -> None:
+    """Under bare names two prompts of one name can't be told apart: as with tools, none is shown."""
+    owners: dict[str, ServerAddress] = {}
+    for shelf in shelves:
+        for name in shelf.offers:
+            if name in owners:
+                why = (
+                    f"'naming' is 'bare', but {owners[name]} and {shelf.address} both have a prompt "
+                    f"named {name!r}: give them endpoints of their own, or leave 'naming' out"
+                )
+                raise Refusal(envelope.INTERNAL_ERROR, why)
+            owners[name] = shelf.address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,10 +17,10 @@ from mcp_workbench.surface import texts
 from mcp_workbench.surface.beside_tools import BesideTools
 from mcp_workbench.surface.errands import Errands, Work
 from mcp_workbench.surface.greeting import discover_result, initialize_result, offered_revision
-from mcp_workbench.surface.host_call import HostCall
+from mcp_workbench.surface.host_call import HostCall, UnderWay
 from mcp_workbench.surface.menu import Collision, Menu
 from mcp_workbench.surface.meta_tools import read_plain_call
-from mcp_workbench.surface.question_desk import QuestionDesk
+from mcp_workbench.surface.question_desk import ROOTS_CHANGED, Asked, QuestionDesk
 from mcp_workbench.surface.reading import (
     HostEra,
     Refusal,
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Legacy servers may ask only a host that they do not share: the only one there is, or one with a
-# connection of its own. Modern servers ask inside a result, so they may always.
-Asked = Literal["by all servers", "by its own servers", "by modern servers"]
-
 Handler = Callable[[bytes, Members, Members], None]  # id, members of params, members of _meta
 
 
@@ -63,7 +59,7 @@ class HostSession:
         asking: Asking | None = None,
     ) -> None:
         self.era = HostEra()
-        self._questions = QuestionDesk(self, asking)
+        self.questions = self._questions = QuestionDesk(self, asking)
         self._workbench = workbench
         if asked != "by modern servers":
             alone = asked == "by all servers"
@@ -73,7 +69,7 @@ class HostSession:
         self._channel = channel
         self._errands = Errands(scope, lambda id: self.refuse(id, _OUR_FAULT))
         self._menu = menu
-        self._under_way: dict[bytes, HostCall | None] = {}
+        self.under_way = self._under_way = UnderWay()
         self._on_idle: Callable[[], None] | None = None
         self._beside = BesideTools(self, self._questions, self._workbench, menu, self._under_way)
         self._toolboxes = ToolboxDesk(self, self._workbench, menu, self._beside)
@@ -98,13 +94,11 @@ class HostSession:
             return
         id = bytes(message.id)
         if not id:
-            if method == "notifications/cancelled":
-                self.cancel(cancelled_id(message.params), "cancelled by the host")
+            self._notified(method, message.params)
             return
         if id in self._under_way or not envelope.usable_id(id):
-            problem = (
-                "id is in use" if id in self._under_way else "id must be a string or an integer"
-            )
+            in_use = id in self._under_way
+            problem = "id is in use" if in_use else "id must be a string or an integer"
             error = envelope.error_object(envelope.INVALID_REQUEST, problem)
             self._channel.send(envelope.refusal(b"", error), id)
             return
@@ -122,6 +116,12 @@ class HostSession:
         except Exception:  # a fault of ours costs one request, not the conversation
             log.exception("%r failed", method)
             self.refuse(id, _OUR_FAULT)
+
+    def _notified(self, method: str, params: msgspec.Raw) -> None:
+        if method == "notifications/cancelled":
+            self.cancel(cancelled_id(params), "cancelled by the host")
+        elif method == ROOTS_CHANGED:
+            self._questions.roots_changed(self._workbench.all_live)
 
     def _handler(self, method: str) -> Handler:
         found = self._methods.get(method) or self._beside.handler(method)
@@ -166,7 +166,9 @@ class HostSession:
     def _tools_call(self, id: bytes, members: Members, meta: Members) -> None:
         name = read_name(members)
         if self._menu.bare:
-            self.run(id, self._call_barely, id, name, members, meta)
+            said = self._questions.opening(id, ToolIdentifier("", "", name), members, meta)
+            if said is not None:
+                self.run(id, self._call_barely, id, name, said, meta)
             return
         mode = self._workbench.snapshot.tool_mode
         try:
@@ -180,7 +182,9 @@ class HostSession:
             case UseTool():
                 self._use_again(id, wish, self._questions.declared(meta))
             case OpenToolbox():
-                self.run(id, self._toolboxes.open, id, wish.name)
+                what = ToolIdentifier(wish.name, "", name)
+                if self._questions.opening(id, what, members, meta) is not None:
+                    self.run(id, self._toolboxes.open, id, wish.name)
 
     async def _call_barely(self, id: bytes, name: str, members: Members, meta: Members) -> None:
         """A call under the server's own name, answered as the server itself would."""
@@ -238,6 +242,10 @@ class HostSession:
             host_call.cancel(reason)
         self._rest()
 
+    def stop(self, id: bytes) -> None:
+        """Leave a request unperformed; it is answered in another way."""
+        self._errands.cancel(id)
+
     # Out
 
     @property
@@ -247,12 +255,6 @@ class HostSession:
     def put(self, frame: bytes, about: bytes) -> None:
         """Send a question of a server."""
         self._channel.send(frame, about)
-
-    def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None:
-        self._questions.questioned(host_call, result)
-
-    def abandon(self, host_call: HostCall) -> None:
-        self._questions.asking.abandon(host_call)
 
     def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None:
         """Answer with a result that is right for the host's era already."""

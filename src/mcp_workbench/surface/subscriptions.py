@@ -21,6 +21,7 @@ from mcp_workbench.surface.routes import Routes
 from mcp_workbench.wire import envelope
 
 UPDATED = "notifications/resources/updated"
+VISITED = "notifications/elicitation/complete"
 MESSAGE = "notifications/message"
 TOOLS_CHANGED = "notifications/tools/list_changed"
 _FLAGS = {
@@ -167,8 +168,15 @@ class Subscriptions:
             self._log(heard)
         elif heard.method == UPDATED:
             self._updated(heard)
+        elif heard.method == VISITED:
+            self._visited(heard)
         elif heard.place.address.toolbox in self._routes.toolboxes:
             self.list_changed(heard.method)
+
+    def _visited(self, heard: Heard) -> None:
+        """An address that a person was sent to has been dealt with; modern hosts ask no more."""
+        if not self._host.era.modern and heard.asker in (None, self._host):
+            self._host.notify(VISITED, bytes(heard.params))
 
     def list_changed(self, method: str) -> None:
         """Something that the host sees has changed."""
@@ -208,7 +216,7 @@ class Subscriptions:
             return
         wish = self._legacy_wish(address.toolbox)
         if reaches(level, wish) and self._concerns(heard, address):
-            mine = self._under_way_at(address) if heard.asker is self._host else []
+            mine = self._under_way_at(heard) if heard.asker is self._host else []
             self._host.notify(MESSAGE, bytes(heard.params), mine[0][0] if mine else b"")
 
     def _legacy_wish(self, toolbox: str) -> str:
@@ -226,17 +234,18 @@ class Subscriptions:
         """The oldest request under way there that wants messages of this level."""
         if heard.asker is not self._host:
             return b""
-        for id, meta in self._under_way_at(heard.place.address):
+        for id, meta in self._under_way_at(heard):
             if LOG_LEVEL_KEY in meta and reaches(level, level_in(meta)):
                 return id
         return b""
 
-    def _under_way_at(self, address: ServerAddress) -> list[tuple[bytes, Members]]:
-        return [
-            (id, call.call.meta)
-            for id, call in self._calls.items()
-            if call is not None and call.call.tool.address == address
-        ]
+    def _under_way_at(self, heard: Heard) -> list[tuple[bytes, Members]]:
+        """The requests that it may be about: the one, if that is known."""
+        calls = [(id, call) for id, call in self._calls.items() if call is not None]
+        if heard.caller is not None:
+            return [(id, call.call.meta) for id, call in calls if call is heard.caller]
+        there = heard.place.address
+        return [(id, call.call.meta) for id, call in calls if call.call.tool.address == there]
 
 
 def _list_of(method: str) -> str:

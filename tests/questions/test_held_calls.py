@@ -1,0 +1,102 @@
+"""A call that waits at its legacy server while its modern host is asked: as often as it takes, and once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_workbench.era.questions import ROUNDS
+from tests.makers import config_file, eventually, texts
+from tests.rawhost import META, Message, RawHost
+
+ASKER = str(Path(__file__).parents[1] / "fixtures" / "asker.py")
+CAN: Message = {META + "clientCapabilities": {"elicitation": {}, "roots": {}}}
+ADA: Message = {"action": "accept", "content": {"name": "Ada"}}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Generator[RawHost]:
+    servers = {"legacy": {"command": sys.executable, "args": [ASKER], "era": "legacy"}}
+    with RawHost(config_file(tmp_path, servers), modern=True) as host:
+        yield host
+
+
+def wish(tool: str, **more: Any) -> Message:
+    wanted = {"tool": {"toolbox": "dev", "server": "legacy", "tool": tool}, "arguments": {}}
+    return {"name": "use_tool", "arguments": wanted, "_meta": CAN, **more}
+
+
+def answers(result: Message, *values: Message) -> Message:
+    """What to send with the same call: these answers, in the order of the questions."""
+    keys = list(result["inputRequests"])
+    return {
+        "inputResponses": dict(zip(keys, values, strict=True)),
+        "requestState": result["requestState"],
+    }
+
+
+def test_no_key_is_used_twice_in_one_call(host: RawHost) -> None:
+    first = host.result("tools/call", wish("twice"))
+    second = host.result("tools/call", wish("twice", **answers(first, ADA)))
+    last = host.result("tools/call", wish("twice", **answers(second, ADA)))
+
+    assert first["inputRequests"].keys().isdisjoint(second["inputRequests"])
+    assert last["resultType"] == "complete"
+
+
+def test_a_question_that_comes_while_the_host_is_away_is_put_when_it_is_back(
+    host: RawHost,
+) -> None:
+    first = host.result("tools/call", wish("slow"))
+    host.result("tools/call", wish("name"))  # another call in between, which is held too
+    second = host.result("tools/call", wish("slow", **answers(first, ADA)))
+    work: Message = {"roots": [{"uri": "file:///work"}]}
+    last = host.result("tools/call", wish("slow", **answers(second, work)))
+
+    [question] = second["inputRequests"].values()
+    assert question["method"] == "roots/list"
+    assert json.loads(texts(last)[0]) == {"a": ADA, "b": work}
+
+
+def test_a_server_that_does_not_wait_for_its_answer_gets_one_and_so_does_the_host(
+    host: RawHost,
+) -> None:
+    id = host.ask("tools/call", wish("hasty"))
+    result = host.answer(id)["result"]
+
+    def told() -> Any:
+        return json.loads(texts(host.result("tools/call", wish("told")))[0])
+
+    eventually(lambda: told() != [], "the server is told that nobody will answer")
+    assert json.loads(texts(result)[0]) == "done"
+    assert told() == [{"a": {"action": "cancel"}}]
+    assert [message for message in host.others if message.get("id") == id] == []
+
+
+def test_a_server_that_never_stops_asking_is_stopped(host: RawHost) -> None:
+    more: Message = {}
+    for _ in range(ROUNDS):
+        asked = host.result("tools/call", wish("endless", **more))
+        more = answers(asked, ADA)
+    last = host.result("tools/call", wish("endless", **more))
+
+    assert last["isError"] is True
+    assert "never stops asking" in texts(last)[0]
+
+
+def test_a_call_that_goes_on_is_under_way_like_any_other(host: RawHost) -> None:
+    """So its id is taken, and it can be taken back."""
+    first = host.result("tools/call", wish("slow"))
+    host.ask("tools/call", wish("slow", **answers(first, ADA)), id=77)
+    host.ask("tools/call", wish("can"), id=77)
+    doubled = host.until(lambda message: "error" in message)
+    host.notify("notifications/cancelled", {"requestId": 77})
+    host.ask("tools/call", wish("can"), id=77)
+
+    assert doubled["error"]["message"] == "id is in use"
+    assert "elicitation" in texts(host.answer(77)["result"])[0]
