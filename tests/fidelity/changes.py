@@ -80,6 +80,16 @@ IN_ERRORS = {
         "calls by flat name (dynamic mode)",
         "the model reads results, hosts keep errors from it",
     ),
+    "visit": Change(
+        "-32042 becomes a question, or -32021 where the host did not declare that it can be asked to visit an address",
+        "modern host",
+        "2026-07-28 has no such code: servers ask inside a result",
+    ),
+    "hop": Change(
+        "-32020 and -32022 become -32603",
+        "every pair",
+        "they speak of our own request to the server, and a host would take them for its own",
+    ),
     "not found": Change(
         "`code` -32002 becomes -32602, or -32602 with the `uri` that was asked for becomes -32002; `data.uri` is the one asked for",
         "`resources/read` across eras",

@@ -24,8 +24,9 @@ _STATIC_CACHE = b',"ttlMs":%d,"cacheScope":"%b"}'
 
 
 def cache_scope(snapshot: Snapshot) -> str:
-    """Whether what we say of ourselves is the same for everybody."""
-    return "private" if snapshot.private else "public"
+    """Whether what we say of ourselves is the same for everybody, tokens or not."""
+    http = snapshot.http
+    return "private" if snapshot.private or http.token or http.tokens else "public"
 
 
 class Collision(Exception):
