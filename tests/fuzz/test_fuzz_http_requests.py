@@ -52,6 +52,7 @@ class Port:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.front = Echo()
         self.body_bytes = BODY
+        self.most = 10
         self.connections: set[HttpConnection] = set()
         self.loop = loop
         self.under_way = 0

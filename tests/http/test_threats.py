@@ -17,6 +17,7 @@ import pytest
 from mcp_workbench.config.port import VARIABLE
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import HttpEndpoint, HttpWish, NamedToken, ServerSpec
+from mcp_workbench.wire.guard import SCRIPT
 from tests.http.scenes import Port, port, rpc, use
 from tests.http.test_command import Command, serving, stopped
 from tests.http_servers.badhttp import bad_http
@@ -227,9 +228,10 @@ async def test_a_redirect_to_another_port_brings_nobody_there(era: str) -> None:
 
 
 def children() -> set[int]:
-    """All processes that this one has started and that still are."""
+    """All processes that this one has started and that still are, but for the guard of them."""
     tasks = Path("/proc/self/task").iterdir()
-    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+    found = {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+    return {pid for pid in found if SCRIPT not in Path(f"/proc/{pid}/cmdline").read_text()}
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at /proc")

@@ -24,7 +24,7 @@ class Vitals(NamedTuple):
     """How a process does."""
 
     rss: int  # bytes
-    peak: int  # bytes, since `forget_peak`
+    peak: int  # bytes, since its start
     descriptors: int
     tasks: list[str]
     lag: float  # seconds by the clock, the worst since the last look
@@ -55,16 +55,18 @@ class Bench:
         rss, peak = (
             int(re.findall(rf"{name}:\s+(\d+)", status)[0]) << 10 for name in ("VmRSS", "VmHWM")
         )
-        descriptors = len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
         return Vitals(
-            rss, peak, descriptors, told["tasks"], told["lag"], told["busy"], children_of(self.pid)
+            rss,
+            peak,
+            told["descriptors"],
+            told["tasks"],
+            told["lag"],
+            told["busy"],
+            children_of(self.pid),
         )
 
     def _answers(self, probe: Path) -> int:
         return probe.read_text().count("\n") if probe.exists() else 0
-
-    def forget_peak(self) -> None:
-        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
 
 def children_of(pid: int) -> list[int]:

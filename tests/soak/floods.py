@@ -55,7 +55,6 @@ async def _under(flood: _Flood, bench: Bench) -> Seen:
     beside = await HttpHost(bench.port).open()
     await beside.use("b", "echo", {"nonce": 0})
     await host.use("a", "seen", {})
-    bench.forget_peak()
     before = bench.vitals()
     done = asyncio.Event()
     others = errors = 0

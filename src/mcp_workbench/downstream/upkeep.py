@@ -16,7 +16,8 @@ def took_notice(wares: Wares, offers: Offers, message: Envelope) -> bool:
     """Is there now something to read again?"""
     if message.method == "notifications/tools/list_changed":
         wares.stale = True
-    return wares.stale or offers.noticed(message)
+        return True
+    return offers.noticed(message)
 
 
 async def read_again(wares: Wares, offers: Offers, refresh: Callable[[], Awaitable[None]]) -> None:
