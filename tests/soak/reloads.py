@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tests.makers import entry, eventually, pids_in
 from tests.rawhost import ENVELOPE, MODERN, Message, RawHost
+from tests.soak.figures import Figure
 
 RELOADS = 50
 RATE = 50  # calls a second
@@ -353,6 +354,23 @@ def serving(config: Path) -> Any:
         process.wait(PATIENCE)
         drain.join()
         process.stderr.close()
+
+
+def measure(reloads: int = RELOADS) -> list[Figure]:
+    """The same on pipes and on a port, as one of the long runs."""
+    found: list[Figure] = []
+    for name, runs in {"pipes": over_stdio, "a port": over_http}.items():
+        with tempfile.TemporaryDirectory() as folder:
+            figures = runs(Path(folder), reloads, lambda line: None)
+        found.append(
+            Figure(
+                f"{reloads} reloads under load, on {name}",
+                "0 lost calls, 0 needless reconnects",
+                "; ".join([str(figures), *(why[:300] for why in figures.lost[:3])]),
+                not figures.lost and not figures.needless,
+            )
+        )
+    return found
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.soak import cancels, floods, kills, mixups, overload, plateau
+from tests.soak import cancels, floods, kills, mixups, overload, plateau, reloads
 from tests.soak.figures import Figure
 
 LONG: dict[str, Callable[[], Figure | list[Figure]]] = {
@@ -14,6 +14,7 @@ LONG: dict[str, Callable[[], Figure | list[Figure]]] = {
     "cancels": cancels.measure,
     "floods": floods.measure,
     "overload": overload.measure,
+    "reloads": reloads.measure,
     "plateau": plateau.measure,
     "mixups": mixups.measure,
 }
@@ -22,6 +23,7 @@ SHORT: dict[str, Callable[[], Figure | list[Figure]]] = {
     "cancels": lambda: cancels.measure(20),
     "floods": lambda: floods.measure(shared=True),
     "overload": lambda: overload.measure(3.0),
+    "reloads": lambda: reloads.measure(4),
     "plateau": lambda: plateau.measure(2_000, 20, 200),
     "mixups": lambda: mixups.measure(10_000),
 }
