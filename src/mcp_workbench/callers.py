@@ -34,14 +34,14 @@ class Caller(Waiter):
 
     connection: Connection | None = None
     number = 0
-    _way: Way | None = None
+    way: Way | None = None
     _again: asyncio.Task[Any] | None = None  # it is being sent once more, or was
 
     def __init__(self, call: ToolCall) -> None:
         self.call = call
 
     def begun(self, connection: Connection, number: int, way: Way) -> None:
-        self.connection, self.number, self._way = connection, number, way
+        self.connection, self.number, self.way = connection, number, way
 
     def cancel(self, reason: str) -> None:
         """Take the call back; the server is told, and nobody is answered."""
@@ -69,8 +69,8 @@ class Caller(Waiter):
         self.answered(result)
 
     def lost(self, loss: Loss) -> None:
-        if self._way is not None and self._again is None and self._may_send_again(loss):
-            self._again = self._way.again(self, loss)
+        if self.way is not None and self._again is None and self._may_send_again(loss):
+            self._again = self.way.again(self, loss)
         else:
             self.report(loss)
 

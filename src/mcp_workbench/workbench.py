@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,21 @@ import msgspec
 
 from mcp_workbench.callers import Caller, PythonCaller, send_again
 from mcp_workbench.core.call import ToolCall
-from mcp_workbench.core.catalogue import OpenToolboxResult, tool_info
+from mcp_workbench.core.catalogue import OpenToolboxResult
 from mcp_workbench.core.errors import ServerUnavailable, empty_component, no_tool, not_connected
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
+from mcp_workbench.core.reports import (
+    OpenedServer,
+    OpenedToolbox,
+    ServerHealth,
+    ServerReport,
+    for_programs,
+)
 from mcp_workbench.core.sight import Shows, Sights
 from mcp_workbench.core.spec import ServerSpec, Snapshot
 from mcp_workbench.downstream import looks
 from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.express import send_plainly
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.pool import ConnectionPool, owner_of
 from mcp_workbench.downstream.standing import Heard, Standing
@@ -97,6 +104,10 @@ class Workbench(Lifetime):
         self._pool.watch_deadlines()
         return True
 
+    def send_plainly(self, call: ToolCall, caller: Caller) -> bool:
+        """`begin` in one step, for the commonest call; where it is not that, nothing is done."""
+        return send_plainly(self._sight.snapshot.toolboxes, self._pool, call, caller, self)
+
     async def prepare(self, call: ToolCall) -> None:
         """Wait until the call's server is ready and its tool known, or raise what is wrong."""
         tool = call.tool
@@ -154,16 +165,7 @@ class Workbench(Lifetime):
 
     async def open_toolbox(self, name: str) -> OpenToolboxResult:
         """Connect to every server of a toolbox and say what it offers."""
-        found = await self.open(name)
-        tools = (tool_info(tool, s.address) for s in found.servers for tool in s.tools)
-        return OpenToolboxResult(
-            toolbox=name,
-            description=found.spec.description,
-            servers_connected=len(found.servers),
-            tools=tuple(tools),
-            unavailable=found.unavailable,
-            warnings=found.warnings,
-        )
+        return for_programs(await self.open(name))
 
     async def open(self, name: str, *, remembered: bool = False) -> OpenedToolbox:
         """The same with definitions as received. Raises only where no server could be reached.
@@ -277,11 +279,8 @@ class Workbench(Lifetime):
     def revive(self, addresses: Iterable[ServerAddress]) -> None:
         """Begin these servers; whoever shows their lists is told where those are others."""
         for address in addresses:
-            toolbox = self.snapshot.toolboxes.get(address.toolbox)
-            spec = toolbox.servers.get(address.server) if toolbox else None
-            if spec is not None:
-                with suppress(ServerUnavailable):  # busy: nobody can have it now
-                    self._pool.revive(spec, self._host)
+            if (spec := self.snapshot.find(address)) is not None:
+                self._pool.revive(spec, self._host)
 
     def on_change(self, listener: Listener, reloaded: OnReload | None = None) -> Callable[[], None]:
         """Be told when a connected server's tools have changed, and when another configuration

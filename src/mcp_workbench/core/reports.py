@@ -4,7 +4,13 @@ from typing import Literal
 
 import msgspec
 
-from mcp_workbench.core.catalogue import Definition, ToolInfo, Unavailable
+from mcp_workbench.core.catalogue import (
+    Definition,
+    OpenToolboxResult,
+    ToolInfo,
+    Unavailable,
+    tool_info,
+)
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ToolboxSpec
 
@@ -24,6 +30,19 @@ class OpenedToolbox(msgspec.Struct, frozen=True):
     servers: tuple[OpenedServer, ...]
     unavailable: tuple[Unavailable, ...]
     warnings: tuple[str, ...] = ()  # about the configuration file
+
+
+def for_programs(opened: OpenedToolbox) -> OpenToolboxResult:
+    """The same with definitions read."""
+    tools = (tool_info(tool, s.address) for s in opened.servers for tool in s.tools)
+    return OpenToolboxResult(
+        toolbox=opened.spec.name,
+        description=opened.spec.description,
+        servers_connected=len(opened.servers),
+        tools=tuple(tools),
+        unavailable=opened.unavailable,
+        warnings=opened.warnings,
+    )
 
 
 class ServerReport(msgspec.Struct, frozen=True):

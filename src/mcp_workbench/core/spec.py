@@ -167,6 +167,10 @@ class Snapshot(msgspec.Struct, frozen=True):
             raise no_toolbox(name, list(self.toolboxes))
         return spec
 
+    def find(self, address: ServerAddress) -> ServerSpec | None:
+        toolbox = self.toolboxes.get(address.toolbox)
+        return None if toolbox is None else toolbox.servers.get(address.server)
+
     def narrowed(self, names: tuple[str, ...]) -> "Snapshot":
         """The same configuration with these toolboxes only; none named means all of them."""
         if not names:

@@ -54,6 +54,7 @@ class Connection:
         self._gone = asyncio.Event()
         self.state: Connecting | Ready | Closed = Connecting(time.monotonic())
         self.usable = False  # takes calls
+        self.plain = False  # and is legacy, so that they need nothing added
         self.over = False  # or ending: a new connection is needed
         self.awaited = 0  # how many wait for it to become ready
         self.retired = False  # over for those who have no call there yet
@@ -260,6 +261,7 @@ class Connection:
     def _settle(self, state: Ready | Closed) -> None:
         self.state = state
         self.usable = isinstance(state, Ready) and not self.retired
+        self.plain = self.usable and not self.modern
         self.over = not self.usable
         self._decided.set()
 

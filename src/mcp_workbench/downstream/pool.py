@@ -35,17 +35,17 @@ class ConnectionPool(Lifetime):
         environ: Mapping[str, str],
         changed: Callable[[ServerAddress], None],
     ) -> None:
-        self._around = Surroundings(
+        self.around = Surroundings(
             limits, environ, lambda connection: changed(connection.spec.address), self._crowded
         )
         self.standing = Standing()
         self.sole_host: Host | None = None  # where there is but one, every question is its
-        self._live: dict[Key, Connection] = {}
+        self.shared = self._live = dict[Key, Connection]()
         self._leases = Leases(self._live)
         self._retiring = Retiring(self._live)
         self._owners: TaskScope | None = None
         self._held = False
-        self._clock: asyncio.TimerHandle | None = None
+        self.clock: asyncio.TimerHandle | None = None
         self._rests = Rests(self._subscribed)
 
     def _life(self) -> AbstractAsyncContextManager[None]:
@@ -58,8 +58,8 @@ class ConnectionPool(Lifetime):
                 yield
             finally:
                 self._rests.end()
-                if self._clock is not None:
-                    self._clock.cancel()
+                if self.clock is not None:
+                    self.clock.cancel()
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[Any]:
         """A task that lives as long as the connections do."""
@@ -80,14 +80,14 @@ class ConnectionPool(Lifetime):
 
     def known(self, address: ServerAddress) -> Known | None:
         """What the server at this address offered when it was last connected."""
-        return self._around.known.get(address)
+        return self.around.known.get(address)
 
     def _must_wait(self, spec: ServerSpec, found: Connection) -> bool:
         """It keeps failing, and its next try is not due: who asks is told so at once."""
         return found.spec.target == spec.target and self._pause(spec) > PATIENCE
 
     def _pause(self, spec: ServerSpec) -> float:
-        return self._around.trials.of(spec).not_before - time.monotonic()
+        return self.around.trials.of(spec).not_before - time.monotonic()
 
     def begun(self, spec: ServerSpec, host: Host | None = None) -> Connection | str:
         """The same for one server of many: where it is too busy, the reason."""
@@ -107,7 +107,7 @@ class ConnectionPool(Lifetime):
 
     def ways(self, specs: Mapping[ServerAddress, ServerSpec]) -> dict[ServerAddress, Way]:
         """How these servers are reached, with the variables' values of now."""
-        return {address: way_to(spec, self._around.environ) for address, spec in specs.items()}
+        return {address: way_to(spec, self.around.environ) for address, spec in specs.items()}
 
     def begun_ways(self) -> dict[ServerAddress, Way]:
         """How those that were begun are reached, with the values of then."""
@@ -124,9 +124,9 @@ class ConnectionPool(Lifetime):
         limits: Limits,
     ) -> dict[ServerAddress, Connection]:
         """Want these servers from now on. Connections that lead elsewhere are retired, and returned."""
-        self._around.limits = limits
+        self.around.limits = limits
         retired = self._retiring.renew(specs, ways)
-        self._around.forget(retired)  # what those offered does not speak for others
+        self.around.forget(retired)  # what those offered does not speak for others
         for connection in self._live.values():
             self._rests.watch(connection)
         if retired:
@@ -137,7 +137,7 @@ class ConnectionPool(Lifetime):
         """Begin this server now, and have its lists announced where they are news."""
         key = self._key(spec, host)
         self._retiring.expect(key)
-        self.connection(spec, host)
+        self.begun(spec, host)  # one that is too busy has nothing to announce
 
     # One by one
 
@@ -173,7 +173,7 @@ class ConnectionPool(Lifetime):
         owners = self._scope()
         begun = Connection(
             spec,
-            self._around,
+            self.around,
             self.sole_host if spec.scope == "shared" else host,
             Offers(_place(key, host), self.standing, self.standing.pass_on),
             pause=max(self._pause(spec), 0.0),
@@ -183,14 +183,14 @@ class ConnectionPool(Lifetime):
         if host is not None and host.takes_turns:
             begun.lessee = host
         self._live[key] = begun
-        self._retiring.begun(key, begun, way_to(spec, self._around.environ))
+        self._retiring.begun(key, begun, way_to(spec, self.around.environ))
         owners.start(begun.run(), f"server {spec.address}")
         self._rests.watch(begun)
         return begun
 
     def _crowded(self) -> bool:
         calls = sum(one.conversation.pending.count for one in self._live.values())
-        return calls >= self._around.limits.calls
+        return calls >= self.around.limits.calls
 
     def _subscribed(self, connection: Connection) -> bool:
         return bool(self.standing.uris(connection.offers.place))
@@ -211,14 +211,14 @@ class ConnectionPool(Lifetime):
 
     def watch_deadlines(self) -> None:
         """See to it that the clock runs while calls are in flight."""
-        if self._clock is None:
-            self._clock = asyncio.get_running_loop().call_later(TICK, self._tick)
+        if self.clock is None:
+            self.clock = asyncio.get_running_loop().call_later(TICK, self._tick)
 
     def _tick(self) -> None:
         now = time.monotonic()
         waiting = [connection.expire(now) for connection in self._live.values()]
         waiting.append(self._retiring.tick(now))
-        self._clock = None
+        self.clock = None
         if any(waiting):
             self.watch_deadlines()
 

@@ -74,7 +74,7 @@ class Retiring:
                 connection  # even one that was still to be met: it may have inherited
             )
         connection.retired = connection.over = True
-        connection.usable = connection.succeeds = False
+        connection.usable = connection.plain = connection.succeeds = False
         connection.ending = _CHANGED if wanted else _REMOVED
         if isinstance(connection.state, Connecting):
             connection.stop()  # whoever waits for it turns to its successor

@@ -16,6 +16,7 @@ from mcp_workbench.era.revision import FOR_THE_HOST, OF_OUR_HOP, URL_ELICITATION
 from mcp_workbench.era.translate import with_token
 from mcp_workbench.surface import texts
 from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Envelope
 
 if TYPE_CHECKING:
     from mcp_workbench.surface.asking import Sender
@@ -37,6 +38,8 @@ class UnderWay(dict[bytes, "HostCall | None"]):
 
 class Questions(Protocol):
     """What becomes of an outcome that asks something."""
+
+    declared_once: msgspec.Raw  # what a legacy host can be asked for
 
     def questioned(self, host_call: HostCall, result: msgspec.Raw) -> None: ...
     def needs_addresses(self, host_call: HostCall, error: msgspec.Raw) -> None: ...
@@ -64,14 +67,14 @@ class HostCall(Caller):
     rounds = 0  # of questions
     _furthest = -1.0  # the progress that the host has heard of
     suspended = False  # its request was answered with a question, and the next one has not come
+    _kept: Callable[[], None] | None = None  # what it is to be told then
     held: Held | None = None  # the questions that are open for it, while its host is modern
 
     def __init__(self, desk: Desk, id: bytes, call: ToolCall, *, flat: bool) -> None:
-        super().__init__(call)
+        self.call = call
         self._desk = desk
         self.id = id
         self._flat = flat
-        self._kept: Callable[[], None] | None = None
         self.withdrawals: list[Callable[[], None]] = []  # of questions that are open for it
 
     @property
@@ -82,6 +85,14 @@ class HostCall(Caller):
     def asker(self) -> object:
         """On whose behalf the call is made."""
         return self._desk
+
+    def settled(self, answer: Envelope) -> None:
+        connection = self.connection
+        plain = connection is not None and not connection.modern and not self.call.modern_host
+        if plain and answer.result and not self.suspended:
+            self._desk.reply(self.id, answer.result)
+        else:
+            super().settled(answer)
 
     def answered(self, result: msgspec.Raw | bytes) -> None:
         if self.suspended:

@@ -50,7 +50,7 @@ class QuestionDesk:
         self.takes_turns = shared is not None  # one request, whose answers come with another
         self.leases: dict[ServerAddress, Any] = {}
         self._capabilities: Members = {}
-        self._declared = NOTHING
+        self.declared_once = NOTHING
 
     @property
     def asking(self) -> Asking:
@@ -64,7 +64,7 @@ class QuestionDesk:
     @property
     def key(self) -> Hashable:
         """Those who share their questions and declare the same are one to a server."""
-        return (id(self._asking), bytes(self._declared)) if self.takes_turns else id(self)
+        return (id(self._asking), bytes(self.declared_once)) if self.takes_turns else id(self)
 
     @property
     def owner(self) -> Hashable:
@@ -79,13 +79,13 @@ class QuestionDesk:
             self._capabilities = asking(read_members(capabilities or b"{}"))
         except msgspec.DecodeError:
             self._capabilities = {}
-        self._declared = msgspec.Raw(msgspec.json.encode(self._capabilities))
+        self.declared_once = msgspec.Raw(msgspec.json.encode(self._capabilities))
 
     def declared(self, meta: Members) -> msgspec.Raw:
         """What a call of this host declares to a modern server."""
         if self._session.era.modern:
             self.declare(meta.get(CAPABILITIES_KEY))
-        return self._declared
+        return self.declared_once
 
     def asking_capabilities(self) -> Members:
         return self._capabilities

@@ -16,6 +16,7 @@ from mcp_workbench.era.translate import Members, complete
 from mcp_workbench.surface import texts
 from mcp_workbench.surface.beside_tools import BesideTools
 from mcp_workbench.surface.errands import Errands, Work
+from mcp_workbench.surface.express import ExpressLane
 from mcp_workbench.surface.greeting import discover_result, initialize_result, offered_revision
 from mcp_workbench.surface.host_call import HostCall, UnderWay
 from mcp_workbench.surface.menu import Collision, Menu
@@ -62,8 +63,7 @@ class HostSession:
         self.questions = self._questions = QuestionDesk(self, asking)
         self._workbench = workbench
         if asked != "by modern servers":
-            alone = asked == "by all servers"
-            self._workbench = workbench.for_host(self._questions, alone=alone)
+            self._workbench = workbench.for_host(self._questions, alone=asked == "by all servers")
             if asking is None:  # exchanges share a menu, and list what all of them share
                 menu.belong_to(self._workbench)
         self._channel = channel
@@ -73,6 +73,7 @@ class HostSession:
         self._on_idle: Callable[[], None] | None = None
         self._beside = BesideTools(self, self._questions, self._workbench, menu, self._under_way)
         self._toolboxes = ToolboxDesk(self, self._workbench, menu, self._beside)
+        self.express = ExpressLane(self, self._workbench, menu, self._beside)
         self._methods: dict[str, Handler] = {
             "tools/call": self._tools_call,
             "tools/list": self._toolboxes.list_tools,
@@ -80,9 +81,8 @@ class HostSession:
             "server/discover": self._discover,
             "ping": self._ping,
         }
-        self._stop_hearing = workbench.on_change(
-            self._toolboxes.tools_changed, self._toolboxes.reloaded
-        )
+        desk = self._toolboxes
+        self._stop_hearing = workbench.on_change(desk.tools_changed, desk.reloaded)
 
     # In
 
@@ -258,7 +258,7 @@ class HostSession:
 
     def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None:
         """Answer with a result that is right for the host's era already."""
-        self._channel.send(envelope.answer(id, result), id)
+        self._channel.send(b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id, result), id)
         self._under_way.pop(id, None)
         if self._on_idle is not None:
             self._rest()

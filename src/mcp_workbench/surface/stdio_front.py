@@ -20,11 +20,13 @@ class StdioFront:
         self._take = session.receive
         self._channel = channel
         self._framer = LineFramer(message_bytes)
+        self._express = session.express.take
 
     def receive(self, data: bytes) -> None:
         """Bytes from the host."""
         for line in self._framer.feed(data):
-            self._receive_line(line)
+            if not self._express(line):
+                self._receive_line(line)
         if (head := self._framer.take_overflow()) is not None:
             message = "the message is too large (limits.messageBytes)"
             id = envelope.salvaged_id(head)
@@ -46,6 +48,7 @@ class StdioFront:
         from mcp_workbench.surface.draining import turn_away  # not before we end
 
         self._take = partial(turn_away, self._session)
+        self._express = _nothing
 
     def _receive_batch(self, line: bytes) -> None:
         try:
@@ -60,3 +63,7 @@ class StdioFront:
     def _refuse(self, error: Malformed) -> None:
         told = envelope.error_object(error.code, str(error))
         self._channel.send(envelope.refusal(error.id, told))
+
+
+def _nothing(line: bytes) -> bool:
+    return False  # is taken any more

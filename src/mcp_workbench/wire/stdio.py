@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 PIPE_BYTES = 1 << 18  # what pipes are grown to: large results need fewer turns
-READ_BYTES = 1 << 16
+READ_BYTES = 1 << 13  # for a usual message: a buffer that is quick to have
 JOIN_BYTES = 1024  # a chunk from here on may hold many messages
 AT_ONCE = 256  # frames in one write; systems allow about a thousand
 PRESSURE_BYTES = 1 << 20  # waiting for a slow reader before those who feed it are held
@@ -103,8 +103,8 @@ class PipeReader:
         except OSError:
             data = b""
         if data:
-            # A full read is the middle of something large; else a small buffer is quicker to have.
-            self._most = PIPE_BYTES if len(data) == self._most else READ_BYTES
+            # A full read is the middle of something large.
+            self._most = PIPE_BYTES if len(data) >= READ_BYTES else READ_BYTES
             if len(data) < JOIN_BYTES:
                 self._received(data)
             else:
@@ -152,25 +152,25 @@ class PipeWriter:
                 self._kept += (frame,)
             return
         if not self._waiting:
-            if self._turn.joining:
-                self._turn.writers.append(self)
-            else:
-                self._send_now(frame)
+            if not self._turn.joining:
+                try:
+                    sent = os.write(self._fd, frame)
+                except OSError:  # full, or gone
+                    sent = 0
+                if sent < len(frame):
+                    self._keep(frame, sent)
                 return
+            self._turn.writers.append(self)
         self._waiting.append(frame)
         self.backlog += len(frame)
         if self._blocked and self.backlog > PRESSURE_BYTES:
             self._press(high=True)
 
-    def _send_now(self, frame: bytes) -> None:
-        try:
-            sent = os.write(self._fd, frame)
-        except OSError:  # full, or gone
-            sent = 0
-        if sent < len(frame):
-            self._waiting.append(memoryview(frame)[sent:])
-            self.backlog += len(frame) - sent
-            self.flush()
+    def _keep(self, frame: bytes, sent: int) -> None:
+        """What the pipe did not take."""
+        self._waiting.append(memoryview(frame)[sent:])
+        self.backlog += len(frame) - sent
+        self.flush()
 
     def on_pressure(self, act: Callable[[bool], None]) -> None:
         """Be told when the reader falls far behind, and when it has caught up."""
