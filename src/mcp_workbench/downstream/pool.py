@@ -57,6 +57,10 @@ class ConnectionPool(Lifetime):
                 if self._clock is not None:
                     self._clock.cancel()
 
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self._around.environ
+
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[Any]:
         """A task that lives as long as the connections do."""
         return self._scope().start(work, name)
@@ -107,12 +111,6 @@ class ConnectionPool(Lifetime):
         else:
             found = self._live.get(self._key(spec, host))
         return found if found is not None and found.usable else None
-
-    def is_there(self, spec: ServerSpec, host: Host | None = None) -> bool:
-        """Is there a connection for `spec` that takes calls, or is about to?"""
-        if spec.scope == "shared":
-            return self.live(spec.address) is not None
-        return self.met(spec, host) is not None
 
     def all_met(self) -> list[Connection]:
         return [connection for connection in self._live.values() if connection.usable]
