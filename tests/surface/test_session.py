@@ -164,7 +164,7 @@ class Faulty(Workbench):
     def begin(self, call: Any, caller: Any) -> bool:
         raise ZeroDivisionError("planted")
 
-    async def open(self, name: str) -> Any:
+    async def open(self, name: str, *, remembered: bool = False) -> Any:
         raise ZeroDivisionError("planted")
 
 
