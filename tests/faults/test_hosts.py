@@ -51,10 +51,10 @@ async def test_hosts_over_http_that_leave_cancel_their_calls_in_the_modern_way_o
     await vanishing(tmp_path, hosts=30)
 
 
-async def vanishing(folder: Path, *, hosts: int) -> None:
+async def vanishing(folder: Path, *, hosts: int, limit: float = 50) -> None:
     """So many hosts of each era leave in the middle of a call. Nothing of them stays behind."""
     servers = {"a": entry(), "b": entry("modern", era="modern")}
-    async with street(folder, servers) as road:
+    async with street(folder, servers, limit=limit) as road:
         for server in servers:
             await call(road.port, "stats", server=server)
         before = descriptors(road.pid)
@@ -157,9 +157,10 @@ async def test_a_hundred_hosts_with_equal_ids_and_tokens_get_their_own_answers(
     await lookalikes(tmp_path, hosts=100, calls=10)
 
 
-async def lookalikes(folder: Path, *, hosts: int, calls: int) -> None:
+async def lookalikes(folder: Path, *, hosts: int, calls: int, limit: float = 50) -> None:
     """Every host uses the same ids and tokens; every answer carries what only its host has said."""
-    async with street(folder, {"a": entry(), "b": entry("modern", era="modern")}) as road:
+    servers = {"a": entry(), "b": entry("modern", era="modern")}
+    async with street(folder, servers, limit=limit) as road:
 
         async def host(number: int) -> int:
             session = await road.port.open() if number % 2 else None

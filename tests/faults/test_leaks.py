@@ -140,9 +140,11 @@ async def test_calls_and_sessions_do_not_pile_up(tmp_path: Path) -> None:
     await growth(tmp_path, sessions=200, calls=2000, most=4)
 
 
-async def growth(folder: Path, *, sessions: int, calls: int, most: float) -> None:
+async def growth(
+    folder: Path, *, sessions: int, calls: int, most: float, limit: float = 50
+) -> None:
     """Memory after so many legacy sessions and modern calls, against as many before it."""
-    async with street(folder, {"a": entry()}) as road:
+    async with street(folder, {"a": entry()}, limit=limit) as road:
         port = road.port
 
         async def live() -> None:

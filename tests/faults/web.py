@@ -64,11 +64,16 @@ class Street:
 
 @asynccontextmanager
 async def street(
-    folder: Path, *boxes: dict[str, Any], lag: float = PATIENCE, **more: Any
+    folder: Path,
+    *boxes: dict[str, Any],
+    lag: float = PATIENCE,
+    limit: float = 2.5 * PATIENCE,
+    **more: Any,
 ) -> AsyncGenerator[Street]:
     """The real command on a port, with a toolbox of each of these servers, and a healthy one beside.
 
     The toolboxes are `box0`, `box1` and so on; a host of its own calls the healthy server in `dev`.
+    All of it takes `limit` seconds at most.
     """
     whole = {f"box{n}": {"mcpServers": servers} for n, servers in enumerate(boxes)}
     whole["dev"] = {"mcpServers": {OTHER: entry()}}
@@ -86,7 +91,7 @@ async def street(
         opened = Street(process, Door(int(found[1])))
         listening = asyncio.ensure_future(asyncio.to_thread(process.stderr.read))
         try:
-            async with asyncio.timeout(2.5 * PATIENCE), others(opened.port, lag):
+            async with asyncio.timeout(limit), others(opened.port, lag):
                 yield opened
         finally:
             opened.port.leave()
