@@ -271,10 +271,10 @@ def test_floods_of_notices_hold_nobody_and_cause_no_storm(tmp_path: Path) -> Non
 
 @pytest.mark.fault("F51")
 def test_a_deaf_server_is_busy_at_once_and_its_queue_ends_at_the_deadline(tmp_path: Path) -> None:
-    deafness(tmp_path, calls=60, size=200_000, queue=4 << 20)
+    deafness(tmp_path, calls=60, size=100_000, queue=2 << 20, deadline=2)
 
 
-def deafness(folder: Path, *, calls: int, size: int, queue: int, deadline: float = 3) -> None:
+def deafness(folder: Path, *, calls: int, size: int, queue: int, deadline: float) -> None:
     """`calls` with arguments of `size` bytes to a server that does not read, none of which hangs.
 
     All of them must be there before the deadline of the first.

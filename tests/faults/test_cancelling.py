@@ -126,9 +126,10 @@ def test_a_deadline_is_a_cancel_for_the_server(tmp_path: Path, modern: bool) -> 
         "modern": entry("modern", era="modern", timeout=1),
     }
     with faulty(tmp_path, bad, modern=modern) as host:
+        host.open()
+        ids = {server: host.begin_use(server, "hold", {"key": "k"}) for server in bad}
+        lines = {server: said(host.use(server, "last_line")) for server in bad}
         for server in bad:
-            host.use(server, "echo")
-            id = host.begin_use(server, "hold", {"key": "k"})
-            held, _ = (json.loads(line) for line in said(host.use(server, "last_line")))
-            failure(host.outcome(id), "timeout")
+            failure(host.outcome(ids[server]), "timeout")
+            held = json.loads(lines[server][0])
             assert said(host.use(server, "stats"))["cancelled"] == [held["id"]]

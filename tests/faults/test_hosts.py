@@ -253,7 +253,6 @@ async def test_a_host_that_only_pauses_gets_everything(tmp_path: Path) -> None:
     size = 12_000_000
     async with street(tmp_path, {"a": entry()}) as road:
         await call(road.port, "echo")
-        for _ in range(2):
-            pausing = await begun(road.port, wish("a", "big", {"n": size}))
-            await asyncio.sleep(2.2)
-            assert len((await pausing.answer()).said) == size
+        pausing = await begun(road.port, wish("a", "big", {"n": size}))
+        await asyncio.sleep(2.2)  # two looks
+        assert len((await pausing.answer()).said) == size
