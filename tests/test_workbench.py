@@ -174,6 +174,7 @@ async def test_many_calls_of_many_servers_are_told_apart() -> None:
     assert all(call.result() for call in calls)
 
 
+@pytest.mark.fault("F37")
 async def test_concurrent_openings_and_calls_share_one_process(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     one = spec("a", env={"PIDFILE": str(pids)})
@@ -204,6 +205,7 @@ async def test_a_cancelled_caller_does_not_take_the_connection_with_it() -> None
     assert len(stats["cancelled"]) == 1
 
 
+@pytest.mark.fault("F16")
 async def test_an_opener_that_leaves_does_not_stop_the_start(tmp_path: Path) -> None:
     gate, pids = tmp_path / "gate", tmp_path / "pids"
     os.mkfifo(gate)
@@ -251,6 +253,7 @@ async def test_listeners_hear_which_server_has_changed() -> None:
         assert await heard.get() == "dev/b"
 
 
+@pytest.mark.fault("F15")
 async def test_a_server_that_keeps_changing_is_read_once_a_second() -> None:
     times: list[float] = []
     heard = asyncio.Event()

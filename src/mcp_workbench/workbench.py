@@ -171,7 +171,7 @@ class Workbench(Lifetime):
         """The same with definitions as received. Raises only where no server could be reached.
 
         `remembered`: a server that is not there, but was, has the tools that it had; none is started
-        for them.
+        for them, and none that is starting is waited for.
         """
         until = time.monotonic() + self.snapshot.limits.open_wait
         while True:
@@ -190,7 +190,7 @@ class Workbench(Lifetime):
     def _remembered(self, spec: ServerSpec) -> OpenedServer | None:
         """What a server showed that is not there now, but was."""
         known = self._pool.known(spec.address)
-        if known is None or self._pool.is_there(spec, self._host):
+        if known is None or self._pool.met(spec, self._host) is not None:
             return None
         tools = (tool for name, tool in known.catalogue.tools.items() if spec.tools.shows(name))
         return OpenedServer(spec.address, tuple(tools), known.modern)
@@ -240,7 +240,7 @@ class Workbench(Lifetime):
             connection = await self.connected(spec)
         except ServerUnavailable as error:
             return ServerReport(address, error.reason, seconds=time.monotonic() - since)
-        return looks.report(spec, connection, since)
+        return looks.report(spec, connection, since, self._pool.around.environ)
 
     def health(self) -> list[ServerHealth]:
         """How every server of the configuration does; nothing is started for it."""

@@ -21,6 +21,7 @@ def open_files(pid: int) -> int:
 
 
 @pytest.mark.parametrize("free", [0, 1, 3, 5, 6, 7])
+@pytest.mark.fault("F45")
 def test_a_server_that_can_not_be_started_names_the_limit(tmp_path: Path, free: int) -> None:
     """However many are left: before its pipes, between them, or before it is watched."""
     servers = {"runs": entry(), "late": entry()}

@@ -94,6 +94,7 @@ def test_a_ping_and_a_cancel_are_heard_to_the_end(tmp_path: Path) -> None:
 # SIGINT
 
 
+@pytest.mark.fault("F35")
 def test_the_second_ctrl_c_asks_nobody_to_leave(tmp_path: Path, pids: Path) -> None:
     """Servers are killed without SIGTERM, which they would get a second after the end of input."""
     asked = tmp_path / "asked"
@@ -128,6 +129,7 @@ def test_one_ctrl_c_asks_them(tmp_path: Path, pids: Path) -> None:
 
 
 @pytest.mark.parametrize("numbers", [("SIGINT", "SIGINT"), ("SIGTERM",), ("SIGTERM", "SIGINT")])
+@pytest.mark.fault("F35")
 def test_at_any_moment_of_starting_and_ending(
     tmp_path: Path, pids: Path, numbers: tuple[str, ...]
 ) -> None:
@@ -208,6 +210,7 @@ with subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIP
 
 
 @pytest.mark.parametrize("flags", [(), STUBBORN])
+@pytest.mark.fault("F53")
 def test_a_host_that_was_killed_is_followed(
     tmp_path: Path, pids: Path, flags: tuple[str, ...]
 ) -> None:
@@ -223,6 +226,7 @@ def test_a_host_that_was_killed_is_followed(
     assert within(BOUND, lambda: not any(map(alive, [ours, *pids_in(pids)])))
 
 
+@pytest.mark.fault("F53")
 def test_a_terminal_that_was_closed_ends_the_command(tmp_path: Path, pids: Path) -> None:
     file = config_file(tmp_path, {"a": noted(pids)})
     ours, theirs = pty.openpty()
@@ -243,6 +247,7 @@ def test_a_terminal_that_was_closed_ends_the_command(tmp_path: Path, pids: Path)
 # Many that refuse
 
 
+@pytest.mark.fault("F4")
 def test_twenty_servers_that_refuse_to_leave_end_together(tmp_path: Path, pids: Path) -> None:
     servers = {f"s{index}": noted(pids, *STUBBORN) for index in range(20)}
     with RawHost(config_file(tmp_path, servers)) as host:

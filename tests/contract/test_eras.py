@@ -40,6 +40,7 @@ def config(tmp_path: Path) -> Path:
     return config_file(tmp_path, {"s": entry()})
 
 
+@pytest.mark.fault("F40")
 @pytest.mark.parametrize("server", SERVERS)
 def test_every_pair_lists_and_calls(host: RawHost, server: str) -> None:
     tools = host.open()["tools"]

@@ -66,6 +66,7 @@ def nothing_left(pid: int, pids: Path) -> Generator[None]:
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
+@pytest.mark.fault("F5")
 def test_on_a_pipe(tmp_path: Path, pids: Path, round: int) -> None:
     with RawHost(config_file(tmp_path, three_kinds(pids))) as host:
         host.initialize()
@@ -79,6 +80,7 @@ def test_on_a_pipe(tmp_path: Path, pids: Path, round: int) -> None:
             host.ended()
 
 
+@pytest.mark.fault("F5")
 def test_on_a_port(tmp_path: Path, pids: Path) -> None:
     servers = {"fixture": launched(stubborn(pids, "grandchild"))}
     with serving(config_file(tmp_path, servers)) as command:
@@ -102,6 +104,7 @@ def test_in_a_command_that_starts_servers(tmp_path: Path, pids: Path, line: str)
             run.kill()
 
 
+@pytest.mark.fault("F5")
 def test_in_the_middle_of_starting(tmp_path: Path, pids: Path) -> None:
     """At moments of chance: some servers are just being started, some run, some not yet."""
     file = config_file(tmp_path, {f"s{n}": stubborn(pids) for n in range(8)})

@@ -83,6 +83,7 @@ def test_too_many_calls_at_once_are_refused_at_once(tmp_path: Path) -> None:
         assert said(host.use("a", "echo"))["name"] == "echo"
 
 
+@pytest.mark.fault("F51")
 def test_a_server_that_does_not_read_is_busy_and_holds_nobody_else(tmp_path: Path) -> None:
     file = config_file(tmp_path, {"a": entry(), "b": entry()}, limits={"queueBytes": 1_000_000})
     with RawHost(file) as host:
@@ -97,6 +98,7 @@ def test_a_server_that_does_not_read_is_busy_and_holds_nobody_else(tmp_path: Pat
         host.signal(signal.SIGTERM)  # the calls that wait for it are not waited for
 
 
+@pytest.mark.fault("F52")
 def test_a_host_that_does_not_read_holds_the_servers_and_loses_nothing(legacy: RawHost) -> None:
     server = said(legacy.use("a", "stats"))["pid"]
     before = peak_megabytes(legacy.process.pid)

@@ -21,6 +21,7 @@ def server(folder: Path, *flags: str, **annotations: bool) -> dict[str, Any]:
     return entry(f"tools={tools}", *flags, env={"PIDFILE": str(folder / "pids")})
 
 
+@pytest.mark.fault("F1")
 @pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
 def test_a_call_that_may_run_twice_is_sent_once_more(tmp_path: Path, hint: str) -> None:
     with RawHost(config_file(tmp_path, {"a": server(tmp_path, **{hint: True})})) as host:
@@ -32,6 +33,7 @@ def test_a_call_that_may_run_twice_is_sent_once_more(tmp_path: Path, hint: str) 
     assert len(pids_in(tmp_path / "pids")) == 2
 
 
+@pytest.mark.fault("F1")
 @pytest.mark.parametrize("annotations", [{}, {"readOnlyHint": False, "destructiveHint": False}])
 def test_any_other_that_may_have_run_is_not(tmp_path: Path, annotations: dict[str, bool]) -> None:
     with RawHost(config_file(tmp_path, {"a": server(tmp_path, **annotations)})) as host:
@@ -46,6 +48,7 @@ def test_any_other_that_may_have_run_is_not(tmp_path: Path, annotations: dict[st
         assert (tmp_path / "runs").read_text() == "run\n", "it ran once"
 
 
+@pytest.mark.fault("F1")
 def test_a_call_is_sent_once_more_and_not_for_ever(tmp_path: Path) -> None:
     tools = tmp_path / "tools.json"
     harmless = {"name": "die", "inputSchema": {}, "annotations": {"readOnlyHint": True}}
@@ -98,6 +101,7 @@ def test_a_call_that_is_sent_once_more_can_be_cancelled(tmp_path: Path) -> None:
         assert call not in [message.get("id") for message in host.rest()]
 
 
+@pytest.mark.fault("F1")
 def test_a_server_killed_between_two_calls_is_back_at_the_next(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     with RawHost(config_file(tmp_path, {"a": server(tmp_path)})) as host:

@@ -68,6 +68,7 @@ def test_all_servers_of_a_toolbox_start_side_by_side(tmp_path: Path, pids: Path)
         assert json.loads(texts(host.answer(id)["result"])[0])["servers_connected"] == 4
 
 
+@pytest.mark.fault("F16")
 def test_a_slow_starter_holds_nobody_and_is_named(tmp_path: Path) -> None:
     gate = fifo(tmp_path, "gate")
     servers = {"slow": entry(f"gate={gate}"), "quick": entry()}
@@ -89,6 +90,7 @@ def test_a_slow_starter_holds_nobody_and_is_named(tmp_path: Path) -> None:
         assert host.open()["servers_connected"] == 2
 
 
+@pytest.mark.fault("F18")
 @pytest.mark.parametrize("flag", ["hang", "hang_list"])
 def test_a_mute_server_holds_nobody_and_is_given_up(tmp_path: Path, pids: Path, flag: str) -> None:
     servers = {"mute": noted(pids, flag, connectTimeout=0.5), "good": entry()}
@@ -104,6 +106,7 @@ def test_a_mute_server_holds_nobody_and_is_given_up(tmp_path: Path, pids: Path, 
         eventually(lambda: not alive(pids_in(pids)[0]), "the mute server is ended")
 
 
+@pytest.mark.fault("F17")
 @pytest.mark.parametrize("command", ["true", "false"])
 def test_a_command_that_ends_at_once_is_told_at_once(tmp_path: Path, command: str) -> None:
     with RawHost(config_file(tmp_path, {"s": {"command": command}})) as host:

@@ -76,6 +76,7 @@ def test_a_stopped_server_stays_in_the_list_and_is_not_started_for_it(
         assert pids_in(pids) == [pid]
 
 
+@pytest.mark.fault("F19")
 def test_a_crashed_server_stays_in_the_list_and_a_change_is_announced_when_it_is_back(
     tmp_path: Path, pids: Path
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_crashed_server_stays_in_the_list_and_a_change_is_announced_when_it_is
         assert after == [*(tool["name"] for tool in before), "dev__a__new"]
 
 
+@pytest.mark.fault("F21")
 def test_a_crash_loop_is_slowed_down_and_says_when_it_is_tried_again(
     tmp_path: Path, pids: Path
 ) -> None:

@@ -98,6 +98,7 @@ async def test_an_id_that_is_in_use_is_refused_where_it_came_from() -> None:
         assert (await first.answer()).said == "released k"
 
 
+@pytest.mark.fault("F39")
 async def test_initialize_that_is_refused_opens_nothing() -> None:
     async with port() as opened:
         answer = await opened.ask(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":[]}')
@@ -303,6 +304,7 @@ async def test_ending_a_session_cancels_its_calls_and_ends_its_streams() -> None
 # Bounds
 
 
+@pytest.mark.fault("F39")
 async def test_an_idle_session_ends_and_one_that_listens_does_not() -> None:
     async with port() as opened:
         idle, listens = await opened.open(), await opened.open()
@@ -316,6 +318,7 @@ async def test_an_idle_session_ends_and_one_that_listens_does_not() -> None:
         assert (await listens.post(listens.ask("ping"))).status == 200
 
 
+@pytest.mark.fault("F39")
 async def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_sessions, "SESSIONS", 2)
     async with port() as opened:
@@ -324,6 +327,21 @@ async def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (full.status, full.headers["retry-after"]) == (503, "60")
         await first.post(b"", method="DELETE")
         await opened.open()
+
+
+@pytest.mark.fault("F39")
+async def test_what_opens_no_conversation_leaves_no_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_sessions, "SESSIONS", 1)
+    async with port() as opened:
+        for _ in range(50):
+            for method in ("GET", "PUT", "OPTIONS", "DELETE"):
+                assert (await opened.ask(method=method)).status >= 400
+            assert (await opened.ask(b"{not json")).status == 400
+            assert (await opened.ask(rpc("tools/list", {}, 1))).status == 400
+
+        await opened.open()  # there is still room for the one
 
 
 async def test_events_kept_for_a_host_that_does_not_come_are_bounded() -> None:

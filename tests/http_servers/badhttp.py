@@ -1,7 +1,7 @@
 """A raw HTTP server in the test's own loop: the path says what it does wrong when a tool is called.
 
 `/MODE` meets us as a good legacy server does and then misbehaves on `tools/call`; `/start/MODE`
-misbehaves from the first request on; `/modern/MODE` is the same for the modern era.
+misbehaves from the first request on; `/modern/MODE` is the same for the modern era; `/dual/MODE` speaks both.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -173,7 +174,8 @@ class BadHttp:
             await self.good(request, out)
 
     async def good(self, request: Request, out: Hung) -> None:
-        modern = "/modern/" in request.path
+        dual = "/dual/" in request.path
+        modern = dual or "/modern/" in request.path
         if "id" not in request.body or not request.method:
             await out.reply(202, kind="")
             return
@@ -181,7 +183,7 @@ class BadHttp:
         match request.method:
             case "server/discover" if modern:
                 found: Json = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
-            case "initialize" if not modern:
+            case "initialize" if dual or not modern:
                 found = {"protocolVersion": "2025-11-25", "capabilities": {}}
                 if "/session" in request.path:
                     name = f"session-{len(self.sessions)}"
@@ -257,11 +259,15 @@ async def gzsse(request: Request, out: Hung) -> None:
     await out.reply(200, body, "text/event-stream", content_encoding="gzip")
 
 
-async def gzbomb(request: Request, out: Hung) -> None:
+@cache
+def bomb(megabytes: int) -> bytes:
     engine = zlib.compressobj(9, wbits=31)
     piece = b" " * (1 << 20)
-    body = b"".join([*(engine.compress(piece) for _ in range(200)), engine.flush()])
-    await out.reply(200, body, content_encoding="gzip")
+    return b"".join([*(engine.compress(piece) for _ in range(megabytes)), engine.flush()])
+
+
+async def gzbomb(request: Request, out: Hung) -> None:
+    await out.reply(200, bomb(200), content_encoding="gzip")
 
 
 async def hang(request: Request, out: Hung) -> None:

@@ -44,6 +44,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.fault("F24")
 @pytest.mark.parametrize("mode", BROKEN)
 @pytest.mark.parametrize("era", ["", "/modern"])
 async def test_a_fault_costs_its_call_alone(era: str, mode: str) -> None:
@@ -88,6 +89,7 @@ async def test_nesting_without_end_is_told_at_once(form: str) -> None:
         assert await echo(workbench) == "hi"
 
 
+@pytest.mark.fault("F27")
 async def test_a_page_is_shown_without_secrets_and_without_control_characters() -> None:
     async with bad_http() as bad, bench(behind(bad.url("/html"))) as workbench:
         told = (await trouble(workbench)).message
@@ -226,6 +228,7 @@ async def test_what_is_too_large_ends_the_call_and_takes_no_memory(mode: str) ->
         assert rss() - before < 64 << 20
 
 
+@pytest.mark.fault("F28")
 async def test_a_decompression_bomb_is_stopped_below_the_usual_limit_too() -> None:
     async with bad_http() as bad, bench(behind(bad.url("/gzbomb"))) as workbench:
         before = rss()
@@ -265,6 +268,7 @@ async def test_a_host_that_does_not_read_holds_the_server_and_not_our_memory() -
 # Storms
 
 
+@pytest.mark.fault("F22")
 @pytest.mark.parametrize("said", ["405", "end"])
 async def test_a_stream_that_ends_at_once_is_not_opened_in_a_storm(said: str) -> None:
     async def stream(request: Request, out: Hung) -> None:
@@ -292,6 +296,7 @@ async def test_an_answer_that_is_never_finished_is_resumed_slowly_until_its_dead
             assert len(bad.gets) <= 6
 
 
+@pytest.mark.fault("F22")
 def test_streams_are_opened_six_times_a_minute_at_most() -> None:
     pace, now, opened = Pace(), 0.0, list[float]()
     pace.retry = 0
@@ -319,6 +324,7 @@ def test_the_rest_of_an_answer_is_asked_for_sooner(retry: int | None, pause: flo
     assert Pace().resumption(retry, 0.0) == pause
 
 
+@pytest.mark.fault("F22")
 def test_the_rest_of_an_answer_is_no_way_to_a_storm() -> None:
     pace, now, opened = Pace(), 0.0, list[float]()
     while now < 600:

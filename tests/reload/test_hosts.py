@@ -117,6 +117,7 @@ def test_the_instructions_for_new_hosts_are_the_new_ones(tmp_path: Path) -> None
 # Files that can't be used
 
 
+@pytest.mark.fault("F55")
 def test_a_broken_file_changes_nothing_and_is_told_where_people_look(tmp_path: Path) -> None:
     path = config(tmp_path, {"dev": {"a": entry()}})
     with hosting(path) as host:
@@ -147,6 +148,7 @@ def test_a_broken_file_changes_nothing_and_is_told_where_people_look(tmp_path: P
         assert said(host.use("a", "stats"))["pid"] == before
 
 
+@pytest.mark.fault("F55")
 def test_a_file_that_disappears_is_told_and_what_was_loaded_stays(tmp_path: Path) -> None:
     path = config(tmp_path, {"dev": {"a": entry()}})
     with hosting(path) as host:

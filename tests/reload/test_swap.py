@@ -28,6 +28,7 @@ async def pid_of(wb: Workbench, server: str) -> int:
     return said(await wb.use_tool(tool(server, "stats")))["pid"]
 
 
+@pytest.mark.fault("F56")
 async def test_only_what_changed_is_connected_anew(tmp_path: Path) -> None:
     a, b = counted(tmp_path, "a"), counted(tmp_path, "b")
     async with asyncio.timeout(PATIENCE), Workbench(snapshot(a, b)) as wb:
@@ -54,6 +55,7 @@ async def test_a_changed_server_is_begun_when_it_is_needed_and_not_before(tmp_pa
         assert await pid_of(wb, "a") != first
 
 
+@pytest.mark.fault("F56")
 async def test_calls_under_way_finish_where_they_began(tmp_path: Path) -> None:
     async with (
         asyncio.timeout(PATIENCE),

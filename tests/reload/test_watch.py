@@ -105,6 +105,7 @@ def test_every_way_of_saving_is_seen(tmp_path: Path, save: Callable[[Path, str],
         assert seen.next() == ["c"]
 
 
+@pytest.mark.fault("F55")
 def test_a_slow_writer_s_file_is_found_once_and_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_slow_writer_s_file_is_found_once_and_whole(
         assert read[1] == text("b")[:20].encode()
 
 
+@pytest.mark.fault("F55")
 def test_half_a_file_that_stays_so_is_a_finding_and_the_rest_mends_it(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text(text("a"))

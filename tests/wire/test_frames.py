@@ -112,6 +112,7 @@ def test_a_line_without_end_is_not_kept_beyond_the_cap() -> None:
     assert held < 2 << 20
 
 
+@pytest.mark.fault("F10")
 def test_a_long_line_costs_linear_time() -> None:
     def seconds(megabytes: int) -> float:
         framer = LineFramer(1 << 30)

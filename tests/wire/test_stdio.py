@@ -70,6 +70,26 @@ async def test_what_a_full_pipe_can_not_take_is_the_backlog(pipe: tuple[int, int
     assert writer.backlog == 0
 
 
+async def test_what_has_not_left_can_be_taken_back_and_nothing_else(pipe: tuple[int, int]) -> None:
+    reader, writer = Reader(), PipeWriter(pipe[1], lambda: None)
+    large, small = b"0" * 2_000_000, [b"%d" % n * 10 for n in range(1, 5)]
+
+    async with asyncio.timeout(LIMIT):
+        for frame in (large, *small):
+            writer.send(frame)
+        before = writer.backlog
+        taken = [writer.take_back(start) for start in (b"00", b"22", b"44", b"22", b"99")]
+        assert taken == [False, True, True, False, False]
+        assert writer.backlog == before - 20
+
+        reader.open(pipe[0])
+        await writer.flushed(LIMIT)
+        await reader.ended.wait()
+
+    assert bytes(reader.data) == large + small[0] + small[2]
+    assert writer.backlog == 0
+
+
 async def test_flushing_loses_nothing_to_a_reader_that_is_late(pipe: tuple[int, int]) -> None:
     writer = PipeWriter(pipe[1], lambda: None)
     for frame in FRAMES * 3:

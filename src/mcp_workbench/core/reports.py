@@ -58,6 +58,8 @@ class ServerReport(msgspec.Struct, frozen=True):
     idle_filters: tuple[str, ...] = ()
     complaints: tuple[str, ...] = ()
     seconds: float = 0.0
+    skipped: int = 0  # lines on its stdout that were no messages
+    last_skipped: str = ""  # the start of the last one
 
 
 class ServerHealth(msgspec.Struct, frozen=True):
@@ -71,3 +73,5 @@ class ServerHealth(msgspec.Struct, frozen=True):
     failures: int = 0  # in a row
     next_try: float = 0.0  # seconds until it may be started again
     calls_in_flight: int = 0
+    skipped: int = 0  # lines on its stdout that were no messages
+    unasked: int = 0  # answers that nobody waited for: late, doubled, or with a foreign id

@@ -141,9 +141,9 @@ class Connection:
         """End the calls whose time is up; is anyone still waiting?"""
         pending = self.conversation.pending
         for number, waiter in pending.overdue(now):
-            self.conversation.tell_cancelled(number, "timeout")
+            loss = self.conversation.time_out(number, self.spec.timeout)
             self.wellbeing.timed_out(self.conversation)
-            waiter.lost(Loss("timeout", f"timed out after {self.spec.timeout:g} s"))
+            waiter.lost(loss)
         return pending.count > 0
 
     # Its life

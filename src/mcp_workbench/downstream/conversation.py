@@ -13,7 +13,7 @@ from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
 from mcp_workbench.wire.frames import LineFramer
 from mcp_workbench.wire.pending import NEVER, PendingTable
-from mcp_workbench.wire.stdio import Channel
+from mcp_workbench.wire.stdio import Channel, PipeWriter
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class Conversation:
         self.about = 0  # on whose answer the message came that is being read, if that is known
         self.lasting: dict[int, Lasting] = {}
         self.when_forgotten: list[Callable[[], None]] = []
+        self.unasked = 0  # answers that nobody waited for: late, doubled, or with a foreign id
         self.message_bytes = message_bytes
         self._framer = LineFramer(message_bytes)
         self._notice = notice
@@ -80,11 +81,29 @@ class Conversation:
         if self.pending.settle(number) is not None:
             self.tell_cancelled(number, reason)
 
-    def tell_cancelled(self, number: int, reason: str) -> None:
-        """Of a request that nobody waits for any more."""
+    def tell_cancelled(self, number: int, reason: str) -> bool:
+        """Of a request that nobody waits for any more. False: it had not left, and never will."""
         self.dropped += 1
+        if self._taken_back(number):
+            return False
         params = envelope.encode({"requestId": number, "reason": reason})
         self.channel.send(envelope.notification("notifications/cancelled", params))
+        return True
+
+    def time_out(self, number: int, seconds: float) -> Loss:
+        """The time of a request is up: what is told to whoever waited for it."""
+        reason = f"timed out after {seconds:g} s"
+        if self.tell_cancelled(number, "timeout"):
+            return Loss("timeout", reason)
+        waited = f"{reason}, all of them in the queue: the server does not read"
+        return Loss.of_call("timeout", waited, may_have_run=False)
+
+    def _taken_back(self, number: int) -> bool:
+        """Only a pipe has a queue of ours; over HTTP each request knows for itself."""
+        channel = self.channel
+        if not channel.backlog or not isinstance(channel, PipeWriter):
+            return False
+        return channel.take_back(envelope.start_of(number))
 
     def fail(self, number: int, loss: Loss) -> None:
         """One request has no answer; the others may well have."""
@@ -156,6 +175,8 @@ class Conversation:
                 raise
         elif lasting := self.lasting.pop(_number(message.id), None):
             lasting.ended(message.error)
+        else:
+            self.unasked += 1
 
     def _receive_notice(self, message: Envelope) -> None:
         if message.method == "notifications/progress" and message.params:
@@ -189,6 +210,9 @@ class Conversation:
         if waiter is not None:
             waiter.lost(Loss("protocol_error", UNREADABLE + str(error)))
             return
+        self._skip(line)
+
+    def _skip(self, line: bytes) -> None:
         self.skipped += 1
         self.last_skipped = line.removeprefix(envelope.BOM)[:KEPT].decode("utf-8", "replace")
 
@@ -196,7 +220,7 @@ class Conversation:
         try:
             members = envelope.read_batch(line)
         except Malformed:
-            self.skipped += 1
+            self._skip(line)
             return
         for member in members:
             if not envelope.is_batch(member):

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
+from mcp_workbench.downstream.commands import resolve
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.link import Link, StdioLink
 from mcp_workbench.wire.child import Launch, running_child
@@ -47,13 +48,22 @@ def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> Launch:
     cwd = os.path.join(target.folder, target.cwd) if target.cwd else None  # noqa: PTH118 - text in, text out
     if cwd is not None and not os.path.isdir(cwd):  # noqa: PTH112
         raise Unreachable(f"its working folder {cwd} does not exist: correct 'cwd'")
-    from shutil import which  # with its compression modules: not before something is started
-
     path = env.get("PATH", os.defpath)
-    found = which(target.command, path=path)
+    found = resolve(
+        target.command,
+        path,
+        is_program=_is_program,
+        path_separator=os.pathsep,
+        separators=os.sep + (os.altsep or ""),
+        endings=env.get("PATHEXT", "") if os.name == "nt" else "",
+    )
     if found is None:
         raise Unreachable(_not_startable(target.command, path))
     return Launch((found, *target.args), env, cwd)
+
+
+def _is_program(place: str) -> bool:
+    return os.access(place, os.X_OK) and not os.path.isdir(place)  # noqa: PTH112 - text in, text out
 
 
 def _not_startable(command: str, path: str) -> str:

@@ -158,12 +158,6 @@ class ConnectionPool(Lifetime):
             found = self._live.get(self._key(spec, host))
         return found if found is not None and found.usable else None
 
-    def is_there(self, spec: ServerSpec, host: Host | None = None) -> bool:
-        """Is there a connection for `spec` that takes calls, or is about to?"""
-        if spec.scope == "shared":
-            return self.live(spec.address) is not None
-        return self.met(spec, host) is not None
-
     def all_met(self) -> list[Connection]:
         return [connection for connection in self._live.values() if connection.usable]
 

@@ -218,6 +218,11 @@ def error_object(code: int, message: str, data: Any = None) -> bytes:
     return encode(whole)
 
 
+def start_of(number: int) -> bytes:
+    """How a request with this number of ours starts."""
+    return b'{"jsonrpc":"2.0","id":%d,' % number
+
+
 def request(number: int, method: str, params: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}\n' % (
         number,

@@ -71,7 +71,7 @@ class HttpConnection(asyncio.Protocol):
         self._response: Response | None = None
         self._deadline = server.now + HEAD_TIME
         self._left = 0  # bytes that the peer had not taken when the clock last looked
-        self._stalled = 0.0
+        self._stalled = server.now
 
     # The transport
 

@@ -146,6 +146,15 @@ class PipeWriter:
             return self._kept
         return tuple(bytes(piece) for piece in self._waiting if _is_whole(piece))
 
+    def take_back(self, start: bytes) -> bool:
+        """Drop the frame that starts like this, if no byte of it has left; was there one?"""
+        for index, piece in enumerate(self._waiting):
+            if _is_whole(piece) and piece[: len(start)] == start:
+                self.backlog -= len(piece)
+                del self._waiting[index]
+                return True
+        return False
+
     def send(self, frame: bytes, about: bytes = b"") -> None:
         if self._fd < 0:
             if len(self._kept) < AT_ONCE and len(frame) < READ_BYTES:  # until the end is noticed

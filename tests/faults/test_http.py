@@ -1,0 +1,249 @@
+"""Servers behind a URL that break, hang, lie or storm: one call pays, by name."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.scene import (
+    AT_ONCE,
+    CODE,
+    LAG,
+    Watched,
+    failure,
+    faulty,
+    forget_peak,
+    megabytes,
+    within,
+)
+from tests.faults.web import at, bad_web
+from tests.http_servers.badhttp import MODES, BadHttp, Hung, Request, event, result
+from tests.http_servers.test_faults_over_http import BROKEN
+from tests.makers import eventually, texts
+
+ERAS = ("", "/modern")
+
+
+def named(era: str, mode: str) -> str:
+    return f"{era.strip('/') or 'legacy'}-{mode}"
+
+
+def among_good(mode: str) -> Any:
+    """Misbehave only where the call says `bad`; the others get their answers."""
+
+    async def act(request: Request, out: Hung) -> None:
+        text = request.body["params"]["arguments"]["text"]
+        await (MODES[mode] if text == "bad" else MODES["interim"])(request, out)
+
+    return act
+
+
+def tell(host: Watched, server: str, text: str = "hi") -> str:
+    [said] = texts(host.use(server, "echo", {"text": text}))
+    return said
+
+
+@pytest.mark.fault("F24", "F26", "F27", "F30")
+@pytest.mark.parametrize("era", ERAS)
+def test_each_fault_costs_its_call_and_not_the_ten_beside_it(tmp_path: Path, era: str) -> None:
+    with bad_web() as bad:
+        servers = {
+            named(era, mode): at(bad.on(f"{era}/{mode}/x", among_good(mode))) for mode in BROKEN
+        }
+        with faulty(tmp_path, servers) as host:
+            assert "unavailable" not in host.open()
+            for mode, (code, words, may_have_run) in BROKEN.items():
+                server = named(era, mode)
+                beside = [host.begin_use(server, "echo", {"text": str(n)}) for n in range(5)]
+                faulted = host.begin_use(server, "echo", {"text": "bad"})
+                beside += [host.begin_use(server, "echo", {"text": str(n)}) for n in range(5, 10)]
+                with within(AT_ONCE):
+                    told = failure(host.outcome(faulted), code)
+
+                assert words in told, mode
+                assert told.endswith("may have run" if may_have_run else "did not run"), told
+                if code == "rate_limited":  # which holds for all who come later
+                    continue
+                assert [texts(host.outcome(id)) for id in beside] == [[str(n)] for n in range(10)]
+
+
+@pytest.mark.fault("F25")
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_without_an_answer_ends_at_its_deadline_and_is_taken_back(
+    tmp_path: Path, era: str
+) -> None:
+    paths = {mode: f"{era}/{mode}" for mode in ("hang", "drip")}
+    with bad_web() as bad:
+        servers = {mode: at(bad.url(path), timeout=1) for mode, path in paths.items()}
+        with faulty(tmp_path, servers) as host:
+            host.open()
+            since = time.monotonic()
+            with within(1.25):
+                ids = {mode: host.begin_use(mode, "echo") for mode in paths}
+                told = {mode: failure(host.outcome(id), "timeout") for mode, id in ids.items()}
+
+            assert time.monotonic() - since >= 1
+            for mode, path in paths.items():
+                assert told[mode].startswith(f"[dev/{mode}/echo] Error: timed out after 1 s")
+                taken_back(bad, path, legacy=not era)
+
+
+def taken_back(bad: BadHttp, path: str, *, legacy: bool) -> None:
+    """The answer is not waited for any more, and a legacy server was told so before."""
+
+    def asked(method: str) -> list[Request]:
+        return [request for request in bad.calls(method) if request.path == path]
+
+    eventually(lambda: path in bad.dropped, "the stream is closed")
+    if legacy:
+        [call], [cancel] = asked("tools/call"), asked("notifications/cancelled")
+        assert cancel.body["params"]["requestId"] == call.body["id"]
+
+
+@pytest.mark.fault("F22")
+def test_no_server_can_make_us_storm(tmp_path: Path) -> None:
+    async def ends_at_once(request: Request, out: Hung) -> None:
+        await out.events(b"retry: 0\nid: 1\ndata:\n\n")
+
+    async def never(request: Request, out: Hung) -> None:
+        await out.reply(405)
+
+    with bad_web() as bad:
+        bad.acts["GET /ends"] = ends_at_once
+        bad.acts["GET /never"] = never
+        bad.acts["GET /sse_id_end"] = ends_at_once
+        servers = {
+            "ends": at(bad.url("/ends")),
+            "never": at(bad.url("/never")),
+            "cut": at(bad.url("/sse_id_end"), timeout=3),
+        }
+        with faulty(tmp_path, servers) as host:
+            assert tell(host, "ends") == tell(host, "never") == "hi"
+            failure(host.use("cut", "echo"), "timeout")
+            gets = [request.path for request in bad.seen if request.verb == "GET"]
+
+        assert gets.count("/never") == 1, "405 means never"
+        assert 1 <= gets.count("/ends") <= 6, "six a minute"
+        assert 1 <= gets.count("/sse_id_end") <= 6
+
+
+@pytest.mark.fault("F23")
+def test_a_forgotten_session_is_opened_again_once(tmp_path: Path) -> None:
+    async def never(request: Request, out: Hung) -> None:
+        await out.reply(404, b"no such session", "text/plain")
+
+    with bad_web() as bad:
+        servers = {
+            "forgets": at(bad.url("/session/a")),
+            "hopeless": at(bad.on("/session/b", never)),
+        }
+        with faulty(tmp_path, servers) as host:
+            assert tell(host, "forgets") == "hi"
+            before = len(bad.calls("initialize"))
+            bad.sessions.clear()
+            bad.sessions |= {"x", "y"}  # as after a restart
+            ids = [host.begin_use("forgets", "echo", {"text": str(n)}) for n in range(5)]
+            assert [texts(host.outcome(id)) for id in ids] == [[str(n)] for n in range(5)]
+            assert len(bad.calls("initialize")) == before + 1
+
+            told = failure(host.use("hopeless", "echo"), "session_lost")
+            assert told.endswith("did not run")
+            assert len([call for call in bad.calls() if call.path == "/session/b"]) == 2
+
+
+@pytest.mark.fault("F26")
+@pytest.mark.parametrize(("mode", "seconds"), [("s429", 7), ("s503", 9)])
+def test_a_server_that_wants_to_be_left_alone_is_left_alone(
+    tmp_path: Path, mode: str, seconds: int
+) -> None:
+    with bad_web() as bad, faulty(tmp_path, {"bad": at(bad.url(f"/{mode}"))}) as host:
+        told = failure(host.use("bad", "echo"), "rate_limited")
+        assert f"try again in {seconds} s" in told
+        for _ in range(10):
+            with within(AT_ONCE):
+                assert "try again in" in failure(host.use("bad", "echo"), "rate_limited")
+        assert len(bad.calls()) == 1
+
+
+@pytest.mark.fault("F27")
+def test_a_page_in_the_place_of_a_server_is_named_with_its_start(tmp_path: Path) -> None:
+    modes = ("html", "s500", "s502")
+    with bad_web() as bad:
+        servers = {mode: at(bad.url(f"/start/{mode}")) for mode in modes}
+        with faulty(tmp_path, servers) as host:
+            with within(1):
+                reasons = {one["server"]: one["reason"] for one in host.open()["unavailable"]}
+            assert reasons.keys() == set(modes)
+            assert "text/html" in reasons["html"]
+            assert "<title>Sign in</title>" in reasons["html"]
+            assert "HTTP 500" in reasons["s500"]
+            assert "HTTP 502" in reasons["s502"]
+            assert all(reason.isprintable() for reason in reasons.values())
+            for mode in modes:
+                failure(host.use(mode, "echo"), "connect_failed")
+
+
+@pytest.mark.fault("F28")
+@pytest.mark.parametrize("mode", ["gzbomb", "endless_sse"])
+def test_what_never_ends_takes_no_memory_and_no_time_of_others(tmp_path: Path, mode: str) -> None:
+    limits = {"messageBytes": 16 << 20}
+    with (
+        bad_web() as bad,
+        faulty(tmp_path, {"bad": at(bad.url(f"/{mode}"))}, lag=LAG, limits=limits) as host,
+    ):
+        host.open()
+        pid = host.process.pid
+        before = megabytes(pid)
+        forget_peak(pid)
+        assert "limits.messageBytes" in failure(host.use("bad", "echo"), "too_large")
+        assert megabytes(pid, "VmHWM") - before < 64
+
+
+@pytest.mark.fault("F29")
+@pytest.mark.parametrize("mode", ["bigsse", "bigjson"])
+def test_two_megabytes_pass_as_json_and_as_events(tmp_path: Path, mode: str) -> None:
+    with bad_web() as bad, faulty(tmp_path, {"bad": at(bad.url(f"/{mode}"))}) as host:
+        assert tell(host, "bad") == "x" * (2 << 20)
+
+
+@pytest.mark.fault("F30")
+def test_a_redirect_is_followed_at_home_and_nowhere_else(tmp_path: Path) -> None:
+    with bad_web() as bad:
+        servers = {"same": at(bad.url("/redir_same")), "cross": at(bad.url("/redir_cross"))}
+        with faulty(tmp_path, servers) as host:
+            assert tell(host, "same") == "hi"
+            told = failure(host.use("cross", "echo"), "protocol_error")
+            assert "http://127.0.0.2:1," in told
+            assert "token=1" not in told
+
+
+@pytest.mark.fault("F50", "F13")
+@pytest.mark.parametrize("era", ERAS)
+def test_a_body_of_many_lines_reaches_a_host_on_a_pipe_in_one(tmp_path: Path, era: str) -> None:
+    async def deep(request: Request, out: Hung) -> None:
+        await out.events(event(result(request, b"[" * 100_000 + b"]" * 100_000)))
+
+    with bad_web() as bad:
+        servers = {
+            "pretty": at(bad.url(f"{era}/pretty")),
+            "deep": at(bad.on(f"{era}/deep", deep)),
+        }
+        with faulty(tmp_path, servers) as host:  # which takes one message from each line
+            assert tell(host, "pretty", "a\\nb") == "a\nb"
+            assert json.loads(host.lines[-1])["result"]["content"][0]["text"] == "a\nb"
+            with within(AT_ONCE):
+                failure(host.use("deep", "echo"), "protocol_error")
+
+
+@pytest.mark.fault("F24")
+def test_a_server_that_goes_away_and_comes_back_is_called_again(tmp_path: Path) -> None:
+    with bad_web() as bad:
+        server = at(bad.on("/flaky/x", MODES["rst"]))
+        with faulty(tmp_path, {"bad": server}) as host:
+            for _ in range(3):
+                assert host.use("bad", "echo")["_meta"][CODE] == "server_exited"
+            bad.acts["/flaky/x"] = BadHttp.good.__get__(bad)
+            assert tell(host, "bad") == "hi"
+            assert len(bad.calls("initialize")) == 1

@@ -1,0 +1,143 @@
+"""What goes wrong around us: the clock jumps, something in our process prints, a host stops reading."""
+
+import ast
+import os
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mcp_workbench
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerSpec, StdioCommand
+from mcp_workbench.downstream.trials import Trials
+from tests.faults.scene import failure, faulty, within
+from tests.makers import alive, entry, eventually, pids_in, said
+
+SOURCE = Path(mcp_workbench.__file__).parent
+
+# Loaded by Python itself before anything of ours.
+JUMPS = """
+import os, time
+real, monotonic = time.time, time.monotonic
+def time_of_day():
+    os.utime(os.environ["JUMPED"])
+    return real() + (3600 if int(monotonic() * 5) % 2 else -3600)
+time.time = time_of_day
+open(os.environ["JUMPED"], "w").close()
+time.time()
+"""
+PRINTS = """
+import os, threading, time
+def chatter():
+    while not os.path.exists(os.environ["CHATTER"]):
+        time.sleep(0.01)
+    for n in range(200):
+        print("a stray line", n, flush=True)
+        os.write(1, b'{"jsonrpc":"2.0","id":"other-1","result":{}}\\n')
+        time.sleep(0.001)
+    os.rename(os.environ["CHATTER"], os.environ["CHATTER"] + ".done")
+threading.Thread(target=chatter, daemon=True).start()
+"""
+
+
+def meddling(folder: Path, code: str, **more: str) -> dict[str, str]:
+    """An environment in which every Python process runs this first; ours does, its servers do not."""
+    (folder / "meddling").mkdir()
+    (folder / "meddling" / "sitecustomize.py").write_text(code)
+    path = f"{folder / 'meddling'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    return {"PYTHONPATH": path, **more}
+
+
+@pytest.mark.fault("F44")
+def test_a_clock_that_jumps_an_hour_to_and_fro_moves_no_deadline(tmp_path: Path) -> None:
+    pids, jumped = tmp_path / "pids", tmp_path / "jumped"
+    servers: dict[str, Any] = {
+        "bad": entry(timeout=1),
+        "mute": entry("hang", connectTimeout=1),
+        "idle": entry(idleTimeout=0.5, env={"PIDFILE": str(pids)}),
+        "loop": entry("exit_start"),
+    }
+    env = meddling(tmp_path, JUMPS, JUMPED=str(jumped))
+    with faulty(tmp_path, servers, env=env) as host:
+        assert jumped.exists(), "the clock jumps"
+        host.use("idle", "echo")
+        for server, tool, code in (("bad", "hang", "timeout"), ("mute", "echo", "connect_failed")):
+            host.use("bad", "echo")
+            since = time.monotonic()
+            with within(1.25):
+                failure(host.use(server, tool), code)
+            assert time.monotonic() - since > 0.9
+        eventually(lambda: not alive(pids_in(pids)[0]), "whoever is idle is stopped")
+        assert said(host.use("idle", "stats"))["pid"] == pids_in(pids)[1]
+
+        told = ""
+        while "next try in" not in told:
+            told = failure(host.use("loop", "echo"), "connect_failed")
+        seconds = int(told.rpartition("next try in ")[2].removesuffix(" s"))
+        assert 2 <= seconds <= 60
+
+
+@pytest.mark.fault("F44")
+def test_the_time_of_day_is_asked_for_in_few_places() -> None:
+    """Where a server names a time of day, and in states that leave us and come back."""
+    asked: set[str] = set()
+    for file in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                wall = (node.value.id, node.attr) in {
+                    ("time", "time"),
+                    ("time", "time_ns"),
+                    ("datetime", "now"),
+                    ("datetime", "utcnow"),
+                }
+                if wall and "demo" not in file.parts:
+                    asked.add(file.relative_to(SOURCE).as_posix())
+
+    assert asked <= {"downstream/http_faults.py", "downstream/http_road.py", "surface/asking.py"}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.fault("F20", "F21")
+def test_ten_minutes_of_outage_cost_twenty_tries_and_a_minute_at_most() -> None:
+    """On a made clock, with somebody who asks all the time."""
+    spec = ServerSpec(ServerAddress("dev", "a"), StdioCommand("x"))
+    for drawn in (0.0, 0.3, 1.0):
+        clock = Clock()
+        trials = Trials(clock, lambda drawn=drawn: drawn)
+        tries: list[float] = []
+        while clock.now < 3600:
+            if clock.now >= trials.of(spec).not_before:
+                tries.append(clock.now)
+                trials.ended(spec, 0.0, 0)
+            clock.now += 0.1
+
+        for start in range(0, 3000, 60):
+            within_ten = [t for t in tries if start <= t < start + 600]
+            assert len(within_ten) <= 20
+            assert len([t for t in tries if start <= t < start + 60]) <= 10
+        pauses = [b - a for a, b in pairwise(tries)]
+        assert max(pauses) <= 60.2, "whenever it is back, it is found within a minute"
+        assert tries[-1] > 3500, "it is never given up"
+
+
+@pytest.mark.fault("F54")
+def test_stray_prints_in_our_process_never_reach_the_host(tmp_path: Path) -> None:
+    chatter = tmp_path / "chatter"
+    env = meddling(tmp_path, PRINTS, CHATTER=str(chatter))
+    with faulty(tmp_path, {"a": entry()}, env=env) as host:  # which takes nothing but messages
+        chatter.touch()
+        done = Path(f"{chatter}.done")
+        while not done.exists():
+            assert said(host.use("a", "echo"))["name"] == "echo"
+        assert "a stray line 199" in host.stderr
+        assert not [line for line in host.lines if b"stray" in line]

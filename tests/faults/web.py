@@ -1,0 +1,177 @@
+"""The same over HTTP: misbehaving servers in a loop of their own, and hosts of a real open port."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tests.faults.scene import OTHER, PAUSE, Others
+from tests.http.scenes import Answer, Peer, Port
+from tests.http_servers.badhttp import BadHttp, bad_http
+from tests.makers import PATIENCE, entry, written
+from tests.rawhost import Message
+
+
+@contextmanager
+def bad_web() -> Generator[BadHttp]:
+    """The misbehaving servers, in a thread: the test and its host may wait as they like."""
+    ready, leave = threading.Event(), threading.Event()
+    found: list[BadHttp] = []
+
+    async def serve() -> None:
+        async with bad_http() as bad:
+            found.append(bad)
+            ready.set()
+            await asyncio.to_thread(leave.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert ready.wait(PATIENCE)
+    try:
+        yield found[0]
+    finally:
+        leave.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def at(url: str, **more: Any) -> dict[str, Any]:
+    """A server entry for a URL."""
+    return {"url": url, "connectTimeout": 15, **more}
+
+
+class Street:
+    """A running `serve --http`, its process and its port."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: Door) -> None:
+        self.process = process
+        self.port = port
+        self.complaints = bytearray()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+@asynccontextmanager
+async def street(
+    folder: Path,
+    *boxes: dict[str, Any],
+    lag: float = PATIENCE,
+    limit: float = 2.5 * PATIENCE,
+    **more: Any,
+) -> AsyncGenerator[Street]:
+    """The real command on a port, with a toolbox of each of these servers, and a healthy one beside.
+
+    The toolboxes are `box0`, `box1` and so on; a host of its own calls the healthy server in `dev`.
+    All of it takes `limit` seconds at most.
+    """
+    whole = {f"box{n}": {"mcpServers": servers} for n, servers in enumerate(boxes)}
+    whole["dev"] = {"mcpServers": {OTHER: entry()}}
+    file = written(folder, {"toolboxes": whole, **more})
+    argv = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(file), "--http", "0"]
+    process = subprocess.Popen(  # noqa: ASYNC220 - starting it takes no time
+        argv, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    assert process.stderr is not None
+    try:
+        line = await asyncio.to_thread(process.stderr.readline)
+        await asyncio.to_thread(process.stderr.readline)  # a remark
+        found = re.search(rb"http://127\.0\.0\.1:(\d+)/mcp", line)
+        assert found, line
+        opened = Street(process, Door(int(found[1])))
+        listening = asyncio.ensure_future(asyncio.to_thread(process.stderr.read))
+        try:
+            async with asyncio.timeout(limit), others(opened.port, lag):
+                yield opened
+        finally:
+            opened.port.leave()
+            process.terminate()
+            status = await asyncio.to_thread(process.wait, PATIENCE)
+            opened.complaints += await listening
+        assert status == 0
+        assert b"Traceback" not in opened.complaints, opened.complaints.decode()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+class Door(Port):
+    """A port that another process has opened. Who asks one thing leaves afterwards."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(cast("Any", None), cast("Any", SimpleNamespace(port=number)))
+
+    def leave(self) -> None:
+        """Every connection that is still open is dropped."""
+        while self.peers:
+            self.peers.pop().close()
+
+    async def ask(
+        self, body: bytes = b"", headers: dict[str, Any] | None = None, **more: str
+    ) -> Answer:
+        peer = await self.connect()
+        self.peers.remove(peer)
+        try:
+            peer.send(self.request(body, headers, **more))
+            return await peer.answer()
+        finally:
+            peer.close()
+
+
+@asynccontextmanager
+async def others(port: Port, lag: float) -> AsyncGenerator[Others]:
+    """Calls to the healthy server all the time, by a host of its own on one connection."""
+    watch = Others()
+    peer = await port.connect()
+    port.peers.remove(peer)  # it leaves when we do
+    leaving = asyncio.Event()
+    calling = asyncio.ensure_future(_call_other(port, peer, watch, leaving))
+    try:
+        yield watch
+        seen = watch.calls
+        while watch.calls < seen + 2 and not calling.done():  # noqa: ASYNC110 - bounded there
+            await asyncio.sleep(PAUSE)
+    finally:
+        leaving.set()
+        await calling
+        peer.close()
+    watch.judge(lag)
+
+
+async def _call_other(port: Port, peer: Peer, watch: Others, leaving: asyncio.Event) -> None:
+    number = 0
+    while not leaving.is_set():
+        number += 1
+        since = time.monotonic()
+        params = wish(OTHER, "echo", {"n": number}, box="dev")
+        peer.send(port.request(*port.modern("tools/call", params)))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                answer = await peer.answer()
+        except TimeoutError:
+            watch.hung += 1
+            return
+        fine = answer.status == 200 and answer.said["arguments"] == {"n": number}
+        watch.note(time.monotonic() - since, fine=fine, told=answer)
+        await asyncio.sleep(PAUSE)
+
+
+def wish(server: str, tool: str, arguments: Message | None = None, box: str = "box0") -> Message:
+    """Parameters of a call by `use_tool`."""
+    named = {"toolbox": box, "server": server, "tool": tool}
+    return {"name": "use_tool", "arguments": {"tool": named, "arguments": arguments or {}}}
+
+
+def opening(box: str = "box0") -> Message:
+    return {"name": "open_toolbox", "arguments": {"toolbox_name": box}}
