@@ -99,7 +99,7 @@ class CatalogueFiles:
             body = _encoded(msgspec.structs.replace(known, offers={}))
         if len(body) > self._bounds.file_bytes:
             raise Unkept(f"it has more than {self._bounds.file_bytes} bytes")
-        text = body.decode()
+        text = body.decode("utf-8", "replace")
         if redact(text, secrets_of(spec, self._environ)) != text:
             raise Unkept("a value of a variable or a secret of its entry is in it")
         private_folder(self._home, ROOM)
@@ -114,7 +114,7 @@ class CatalogueFiles:
     def _path(self, spec: ServerSpec, key: bytes) -> str:
         digest = blake2b(key=key, digest_size=20)
         for text in likeness(spec, self._environ, _here()):
-            part = text.encode("utf-8", "surrogateescape")
+            part = text.encode("utf-8", "backslashreplace")
             digest.update(b"%d:%b" % (len(part), part))  # so that no two lists look the same
         return os.path.join(self._room, digest.hexdigest() + SUFFIX)  # noqa: PTH118
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mcp_workbench.downstream.catalogue_files import Bounds, CatalogueFiles
 
 SWITCH = "MCP_WORKBENCH_CACHE"
+SETTLE = 1.0  # seconds: whoever opened the server has its first answers before a thread works
 _OFF = ("off", "0", "no", "false")
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Memory:
         self._files: CatalogueFiles | None = None
         self._unwritten: dict[ServerAddress, tuple[ServerSpec, Known, Known | None, bool]] = {}
         self._writing: asyncio.Future[None] | None = None
+        self._soon: asyncio.TimerHandle | None = None
         self._warned: set[object] = set()
 
     def held(self, address: ServerAddress) -> Known | None:
@@ -66,8 +68,16 @@ class Memory:
         self._held[spec.address] = known
         if not self._wanted:
             return
+        if waiting := self._unwritten.get(spec.address):  # what was before that one counts
+            before, expected = waiting[2], waiting[3] and expected
         self._unwritten[spec.address] = (spec, known, before, expected)
-        if self._writing is None:
+        if self._writing is None and self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SETTLE, self._start_writing)
+
+    def end(self) -> None:
+        """Nothing more will be noted: write what is not yet written. The loop's end waits for that."""
+        if self._soon is not None:
+            self._soon.cancel()
             self._start_writing()
 
     def forget(self, addresses: Iterable[ServerAddress]) -> None:
@@ -103,6 +113,7 @@ class Memory:
     # Writing, in a thread
 
     def _start_writing(self) -> None:
+        self._soon = None
         with suppress(RuntimeError):  # the program ends, and takes no more work
             loop = asyncio.get_running_loop()
             self._writing = loop.run_in_executor(None, self._write_all)

@@ -64,6 +64,7 @@ class ConnectionPool(Lifetime):
                 yield
             finally:
                 self._rests.end()
+                self.memory.end()
                 if self._clock is not None:
                     self._clock.cancel()
 

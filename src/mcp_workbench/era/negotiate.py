@@ -164,12 +164,12 @@ class _InitializeResult(msgspec.Struct):
     protocolVersion: str  # noqa: N815 - the wire's word
     serverInfo: _Info = _Info()  # noqa: N815
     capabilities: msgspec.Raw = msgspec.Raw(b"{}")
-    instructions: Any = None
+    instructions: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _DiscoverResult(msgspec.Struct):
     capabilities: msgspec.Raw = msgspec.Raw(b"{}")
-    instructions: Any = None
+    instructions: msgspec.Raw = msgspec.Raw(b"")
     supportedVersions: list[str] = []  # noqa: N815
     meta: dict[str, msgspec.Raw] = msgspec.field(
         default_factory=dict[str, msgspec.Raw], name="_meta"
@@ -192,8 +192,12 @@ def _modern(event: Answered) -> Agreed | None:
     return Agreed(MODERN, info.name, info.version, declared, told)
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _text(raw: msgspec.Raw) -> str:
+    """An odd text costs nothing but itself."""
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
 
 
 def params_of(
