@@ -1,7 +1,10 @@
 """What every test may ask for."""
 
+import os
 import sys
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -13,3 +16,23 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     """The loop that the program runs on. Where the loop is the subject, a folder gives both."""
     return "asyncio", {"use_uvloop": True}
+
+
+_homes = count()
+
+
+def _new_home() -> str:
+    return str(Path(_scratch.name) / f"home-{next(_homes)}")
+
+
+# What is remembered on disk must neither come from another test nor reach the user's own folder.
+_scratch = TemporaryDirectory(prefix="mcp-workbench-tests-")
+os.environ["MCP_WORKBENCH_HOME"] = _new_home()  # for scenes that last longer than a test
+
+
+@pytest.fixture(autouse=True)
+def state_home(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder that nobody has used; it is made when something is kept."""
+    home = _new_home()
+    monkeypatch.setenv("MCP_WORKBENCH_HOME", home)
+    return Path(home)

@@ -14,14 +14,9 @@ from mcp_workbench.callers import Caller, PythonCaller, send_again
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import OpenToolboxResult
 from mcp_workbench.core.errors import ServerUnavailable, empty_component, no_tool, not_connected
+from mcp_workbench.core.known import Known
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.reports import (
-    OpenedServer,
-    OpenedToolbox,
-    ServerHealth,
-    ServerReport,
-    for_programs,
-)
+from mcp_workbench.core.reports import OpenedToolbox, ServerHealth, ServerReport, for_programs
 from mcp_workbench.core.sight import Shows, Sights
 from mcp_workbench.core.spec import ServerSpec, Snapshot
 from mcp_workbench.downstream import looks
@@ -178,7 +173,8 @@ class Workbench(Lifetime):
             toolbox = self.snapshot.toolbox(name)
             # All are begun before the first wait, so that they start at once.
             found = [
-                (remembered and self._remembered(spec)) or self._pool.begun(spec, self._host)
+                (remembered and looks.remembered(spec, self._pool, self._host))
+                or self._pool.begun(spec, self._host)
                 for spec in toolbox.servers.values()
             ]
             begun = [one for one in found if isinstance(one, Connection)]
@@ -187,13 +183,9 @@ class Workbench(Lifetime):
                 break  # otherwise it is another toolbox by now
         return looks.opened(toolbox, found, self.warnings)
 
-    def _remembered(self, spec: ServerSpec) -> OpenedServer | None:
-        """What a server showed that is not there now, but was."""
-        known = self._pool.known(spec.address)
-        if known is None or self._pool.met(spec, self._host) is not None:
-            return None
-        tools = (tool for name, tool in known.catalogue.tools.items() if spec.tools.shows(name))
-        return OpenedServer(spec.address, tuple(tools), known.modern)
+    def remembered(self, spec: ServerSpec) -> Known | None:
+        """What this server offered when it was last connected, by us or others; none is started."""
+        return self._pool.memory.recall(spec)
 
     async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Those of these servers that can be reached in time; all are begun at once."""

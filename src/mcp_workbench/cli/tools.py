@@ -1,15 +1,16 @@
-"""`tools`: what the toolboxes hold, asked from the servers themselves."""
+"""`tools`: what the toolboxes hold, as the servers told it last time or tell it now."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import click
+import msgspec
 
+from mcp_workbench.cli.recalled import news, recalled_or_asked, tell_recalled
 from mcp_workbench.cli.render import Trouble, plain, say, say_json, table, told
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, Settings, global_options
 from mcp_workbench.cli.signature import read_only, signature, tokens
-from mcp_workbench.cli.survey import survey
 from mcp_workbench.core.catalogue import ToolInfo
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
@@ -23,17 +24,21 @@ _CLAIMS = {True: "yes", False: "no", None: "-"}
 @click.command()
 @click.argument("which", metavar="[TOOLBOX[/SERVER[/TOOL]]]", default="")
 @click.option("--schema", is_flag=True, help="Whole definitions, as the servers give them.")
+@click.option("--refresh", is_flag=True, help="Ask the servers, whatever is known of them.")
 @global_options
 @click.pass_obj
-def tools(settings: Settings, which: str, *, schema: bool) -> int:
+def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int:
     """Show what the toolboxes hold.
+
+    Servers that were connected within a day are not started: what they offered then is shown.
 
     ≈TOKENS is about what a definition costs a model: its bytes divided by four. READ-ONLY is what
     the tool claims of itself, - where it claims nothing.
     """
     snapshot = settings.snapshot()
     toolbox, server, tool = _parts(which)
-    reports = survey(settings, snapshot, _addresses(snapshot, toolbox, server))
+    addresses = _addresses(snapshot, toolbox, server)
+    reports = recalled_or_asked(settings, snapshot, addresses, refresh=refresh)
     found = [info for report in reports for info in report.tools if tool in ("", info.name)]
     if tool and not found and not reports[0].reason:
         known = [info.name for info in reports[0].tools]
@@ -44,6 +49,7 @@ def tools(settings: Settings, which: str, *, schema: bool) -> int:
         say_json([info.definition for info in found], pretty=True)
     else:
         _tell(settings, found, alone=bool(tool))
+        tell_recalled(settings, reports)
     return _status(settings, reports)
 
 
@@ -102,6 +108,19 @@ def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, A
         "unavailable": [
             {"toolbox": r.address.toolbox, "server": r.address.server, "reason": r.reason}
             for r in unreached
+        ],
+        "cached": [
+            {"toolbox": r.address.toolbox, "server": r.address.server, "seconds": round(r.age)}
+            for r in reports
+            if r.age is not None
+        ],
+        "changed": [
+            {
+                "toolbox": r.address.toolbox,
+                "server": r.address.server,
+                **msgspec.to_builtins(r.change),
+            }
+            for r in news(reports)
         ],
     }
 

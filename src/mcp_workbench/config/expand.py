@@ -152,7 +152,7 @@ def secrets_of(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
         value = expand(text, environ).text
         if path[0] == "headers":
             found |= {value: str(path[1]), value.rpartition(" ")[2]: str(path[1])}
-        elif path[0] == "env" and _names_a_secret(str(path[1])):
+        elif path[0] == "env" and names_a_secret(str(path[1])):
             found[value] = str(path[1])
         elif path[0] == "url":
             found |= dict.fromkeys(_hidden_parts(value), "url")
@@ -160,7 +160,7 @@ def secrets_of(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
     return {value: name for value, name in found.items() if len(value) >= SHORTEST}
 
 
-def _names_a_secret(name: str) -> bool:
+def names_a_secret(name: str) -> bool:
     return any(word in name.upper() for word in _SECRET_WORDS)
 
 
@@ -181,5 +181,5 @@ def _secret_arguments(args: list[str]) -> Iterator[tuple[str, str]]:
     """`--api-key=VALUE` and `--api-key VALUE`."""
     for argument, following in zip(args, (*args[1:], ""), strict=False):
         flag, equals, value = argument.partition("=")
-        if flag.startswith("-") and _names_a_secret(flag):
+        if flag.startswith("-") and names_a_secret(flag):
             yield value if equals else following, flag.lstrip("-")

@@ -14,6 +14,8 @@ from mcp_workbench.core.catalogue import (
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ToolboxSpec
 
+NAMED = 5  # tools of a kind that a sentence names; the others are counted
+
 
 class OpenedServer(msgspec.Struct, frozen=True):
     """A server of an opened toolbox with the tools that its filter shows."""
@@ -45,6 +47,21 @@ def for_programs(opened: OpenedToolbox) -> OpenToolboxResult:
     )
 
 
+class ToolChange(msgspec.Struct, frozen=True):
+    """How a server's tools differ from those that it had."""
+
+    since: float  # when it had those; seconds of the epoch, like every time here
+    at: float  # when it had others
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        kinds = {"added": self.added, "removed": self.removed, "changed": self.changed}
+        told = [f"{word} {_named(names)}" for word, names in kinds.items() if names]
+        return "; ".join(told)
+
+
 class ServerReport(msgspec.Struct, frozen=True):
     """One server looked at closely; `reason` is empty where all is well."""
 
@@ -60,6 +77,10 @@ class ServerReport(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     skipped: int = 0  # lines on its stdout that were no messages
     last_skipped: str = ""  # the start of the last one
+    age: float | None = (
+        None  # seconds since it was so; None is just now, asked from the server itself
+    )
+    change: ToolChange | None = None  # of its tools, the last one that was noticed
 
 
 class ServerHealth(msgspec.Struct, frozen=True):
@@ -75,3 +96,10 @@ class ServerHealth(msgspec.Struct, frozen=True):
     calls_in_flight: int = 0
     skipped: int = 0  # lines on its stdout that were no messages
     unasked: int = 0  # answers that nobody waited for: late, doubled, or with a foreign id
+
+
+def _named(names: tuple[str, ...]) -> str:
+    # A name is the server's own text: it must not be able to write lines of its own into a log.
+    told = [name if name.isprintable() else ascii(name) for name in names[:NAMED]]
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return ", ".join(told + more)

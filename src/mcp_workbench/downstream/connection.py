@@ -37,7 +37,7 @@ from mcp_workbench.wire.tasks import task_scope
 class Connection:
     """A server's life. Everyone may wait for it and call it; only `run` enters and leaves it."""
 
-    def __init__(  # noqa: PLR0913 - what a connection is made of
+    def __init__(  # noqa: PLR0913, PLR0915 - what a connection is made of
         self,
         spec: ServerSpec,
         around: Surroundings,
@@ -68,6 +68,7 @@ class Connection:
         self.wellbeing = Wellbeing()
         self.questions = OpenQuestions(spec.address, host)
         self.offers = offers or Offers.alone(spec.address)
+        self.offers.remember = self.wares.remember_offers
         self._task: asyncio.Task[object] | None = None
         self._decided = asyncio.Event()  # no longer Connecting
         self._wake = asyncio.Event()  # something for `run` to do
@@ -221,7 +222,7 @@ class Connection:
             if not self.modern and self.spec.era == "auto":
                 self._around.eras[self.spec.target] = "legacy"  # the next start needs no probe
             self.offers.wishes.hear_changes(self.conversation, found)
-            shown = self.succeeds or self.spec.address in self._around.known
+            shown = self.succeeds or self._around.memory.held(self.spec.address) is not None
             if await self.wares.read(self.conversation, modern=self.modern) and shown:
                 self._around.changed(self)
         except (Ended, Unlistable, Lost) as error:
@@ -235,6 +236,7 @@ class Connection:
         self.offers.opened(self.conversation, agreed)
         self._ready_at = time.monotonic()
         self._settle(Ready(agreed, self._ready_at - since))
+        self.wares.remember(self.spec, agreed, self._ready_at - since)
         self._around.welcome(self.spec)
         link.hold(held=self._held)
         self._wake.set()  # there may be lists to read: those of the one that it succeeds

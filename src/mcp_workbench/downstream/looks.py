@@ -9,7 +9,9 @@ from mcp_workbench.core.errors import ServerUnavailable, not_connected
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec
 from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.last_words import masked
+from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.downstream.states import Closed, Ready
 from mcp_workbench.wire.tasks import task_scope
 
@@ -34,6 +36,12 @@ def shown(spec: ServerSpec, connection: Connection) -> OpenedServer | None:
     tools = connection.catalogue.tools
     visible = tuple(tools[name] for name in connection.visible(spec.tools))
     return OpenedServer(spec.address, visible, connection.modern)
+
+
+def remembered(spec: ServerSpec, pool: ConnectionPool, host: Host | None) -> OpenedServer | None:
+    """What a server showed that is not there now, but was, here or in another process."""
+    known = pool.memory.recall(spec) if pool.met(spec, host) is None else None
+    return None if known is None else known.opened(spec)
 
 
 def opened(

@@ -63,6 +63,7 @@ class Offers:
         self.declared = Declared()
         self.modern = False
         self.stale: set[Kind] = set()  # lists of which the server says that they have changed
+        self.remember: Callable[[Kind, tuple[bytes, ...]], None] = lambda kind, raws: None
         self._heard = heard
         self._talk: Conversation | None = None
         self._listed: dict[Kind, Listed] = {}
@@ -153,6 +154,7 @@ class Offers:
                 break
             seen.add(cursor)
         found = self._listed[kind] = Listed(offers, min(lives), public)
+        self.remember(kind, tuple(offer.raw for offer in offers.values()))
         return found
 
     async def _page(self, kind: Kind, cursor: str) -> _Page:

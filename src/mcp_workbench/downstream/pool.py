@@ -15,11 +15,12 @@ from mcp_workbench.core.spec import Limits, ServerSpec
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.leases import Key, Leases
+from mcp_workbench.downstream.memory import Memory
 from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.rests import Rests
 from mcp_workbench.downstream.retiring import Retiring, address_of
 from mcp_workbench.downstream.standing import Place, Standing
-from mcp_workbench.downstream.surroundings import Known, Surroundings
+from mcp_workbench.downstream.surroundings import Surroundings
 from mcp_workbench.downstream.trials import PATIENCE
 from mcp_workbench.wire.tasks import Lifetime, TaskScope, task_scope
 
@@ -35,8 +36,13 @@ class ConnectionPool(Lifetime):
         environ: Mapping[str, str],
         changed: Callable[[ServerAddress], None],
     ) -> None:
+        self.memory = Memory(environ)
         self.around = Surroundings(
-            limits, environ, lambda connection: changed(connection.spec.address), self._crowded
+            limits,
+            environ,
+            lambda connection: changed(connection.spec.address),
+            self._crowded,
+            self.memory,
         )
         self.standing = Standing()
         self.sole_host: Host | None = None  # where there is but one, every question is its
@@ -58,6 +64,7 @@ class ConnectionPool(Lifetime):
                 yield
             finally:
                 self._rests.end()
+                self.memory.end()
                 if self.clock is not None:
                     self.clock.cancel()
 
@@ -77,10 +84,6 @@ class ConnectionPool(Lifetime):
         if found is not None and (not found.over or self._must_wait(spec, found)):
             return found
         return self._begin(spec, host, key, found)
-
-    def known(self, address: ServerAddress) -> Known | None:
-        """What the server at this address offered when it was last connected."""
-        return self.around.known.get(address)
 
     def _must_wait(self, spec: ServerSpec, found: Connection) -> bool:
         """It keeps failing, and its next try is not due: who asks is told so at once."""
@@ -126,7 +129,7 @@ class ConnectionPool(Lifetime):
         """Want these servers from now on. Connections that lead elsewhere are retired, and returned."""
         self.around.limits = limits
         retired = self._retiring.renew(specs, ways)
-        self.around.forget(retired)  # what those offered does not speak for others
+        self.memory.forget(retired)  # what those offered does not speak for others
         for connection in self._live.values():
             self._rests.watch(connection)
         if retired:

@@ -76,6 +76,7 @@ class Retiring:
         connection.retired = connection.over = True
         connection.usable = connection.plain = connection.succeeds = False
         connection.ending = _CHANGED if wanted else _REMOVED
+        connection.wares.retire()
         if isinstance(connection.state, Connecting):
             connection.stop()  # whoever waits for it turns to its successor
         else:

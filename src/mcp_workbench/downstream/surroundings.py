@@ -1,27 +1,19 @@
 """What every connection of a pool is given."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from mcp_workbench.core.catalogue import Catalogue
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Era, Limits, ServerSpec
+from mcp_workbench.downstream.memory import Memory
 from mcp_workbench.downstream.trials import Trial, Trials
 
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from mcp_workbench.downstream.connection import Connection
-
-
-class Known(msgspec.Struct, frozen=True):
-    """What a server offered when it was last connected."""
-
-    catalogue: Catalogue
-    modern: bool
 
 
 class Surroundings(msgspec.Struct):
@@ -31,14 +23,9 @@ class Surroundings(msgspec.Struct):
     environ: Mapping[str, str]
     changed: Callable[["Connection"], None]  # its tools are others than before
     crowded: Callable[[], bool]  # are there as many calls in all as there may be?
+    memory: Memory  # of what servers offered
     eras: dict[object, Era] = {}  # what was found out about each target
     trials: Trials = msgspec.field(default_factory=Trials)
-    known: dict[ServerAddress, Known] = {}
-
-    def forget(self, addresses: Iterable[ServerAddress]) -> None:
-        """Nobody knows what the next server at these addresses will offer."""
-        for address in addresses:
-            self.known.pop(address, None)
 
     # One line in the log for each change of a server's state.
 

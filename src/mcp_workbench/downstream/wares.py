@@ -2,14 +2,19 @@
 
 import time
 
+import msgspec
+
 from mcp_workbench.core.catalogue import Catalogue
+from mcp_workbench.core.known import Known
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ToolFilter
+from mcp_workbench.core.spec import ServerSpec, ToolFilter
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.listing import Unlistable, list_tools
-from mcp_workbench.downstream.surroundings import Known, Surroundings
+from mcp_workbench.downstream.surroundings import Surroundings
 from mcp_workbench.downstream.waiters import Lost
+from mcp_workbench.era.negotiate import Agreed
 from mcp_workbench.era.ourselves import OURSELVES
+from mcp_workbench.era.revision import is_modern
 from mcp_workbench.wire import envelope
 
 
@@ -17,13 +22,13 @@ class Wares:
     """Until it is listed, a server has the tools that it had when it was last connected."""
 
     def __init__(self, address: ServerAddress, around: Surroundings) -> None:
-        known = around.known.get(address)
+        known = around.memory.held(address)
         self.catalogue = Catalogue() if known is None else known.catalogue
         self.complaints: tuple[str, ...] = ()
         self.stale = False  # the server says that they have changed
         self.listed_at = 0.0
-        self._address = address
         self._around = around
+        self._told: tuple[ServerSpec, Known] | None = None  # what the memory knows from here
         self._filter: ToolFilter | None = None
         self._visible: dict[str, bytes] = {}
 
@@ -45,10 +50,12 @@ class Wares:
         most = self._around.limits.tools_per_server
         found, self.complaints = await list_tools(talk, OURSELVES, most, modern=modern)
         self.listed_at = time.monotonic()
-        self._around.known[self._address] = Known(found, modern)
         if found == self.catalogue:
             return False
         self.catalogue, self._filter = found, None
+        if self._told is not None:
+            spec, known = self._told
+            self._note(spec, msgspec.structs.replace(known, catalogue=found), expected=True)
         return True
 
     async def read_again(self, talk: Conversation, *, modern: bool) -> bool:
@@ -58,3 +65,35 @@ class Wares:
         except (Unlistable, Lost):
             self.listed_at = time.monotonic()  # not again at once
             return False
+
+    # For the next time
+
+    def remember(self, spec: ServerSpec, said: Agreed, seconds: float) -> None:
+        """It takes calls: this is what it has."""
+        self._note(
+            spec,
+            Known(
+                self.catalogue,
+                is_modern(said.revision),
+                said.revision,
+                said.name,
+                said.version,
+                said.instructions,
+                msgspec.structs.asdict(said.declared),
+                seconds,
+            ),
+        )
+
+    def remember_offers(self, kind: str, raws: tuple[bytes, ...]) -> None:
+        """Beside tools, it has these."""
+        if self._told is not None and self._told[1].offers.get(kind) != raws:
+            spec, known = self._told
+            self._note(spec, msgspec.structs.replace(known, offers={**known.offers, kind: raws}))
+
+    def retire(self) -> None:
+        """Another server takes its place: what this one has is no news any more."""
+        self._told = None
+
+    def _note(self, spec: ServerSpec, known: Known, *, expected: bool = False) -> None:
+        self._told = (spec, known)
+        self._around.memory.note(spec, known, expected=expected)

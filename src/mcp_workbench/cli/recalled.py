@@ -1,0 +1,87 @@
+"""What servers offer, as it was told last time where that is not long ago; the others are asked."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from mcp_workbench.cli.render import say
+from mcp_workbench.cli.settings import Settings
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.reports import ServerReport
+from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.downstream.memory import Memory
+
+FRESH = 86_400.0  # seconds; a person who looks a day later wants to see what there is now
+NEWS = 86_400.0  # seconds for which a change of tools is told
+
+
+def recalled_or_asked(
+    settings: Settings, snapshot: Snapshot, addresses: Sequence[ServerAddress], *, refresh: bool
+) -> list[ServerReport]:
+    """A report of each server, in the order asked for. `refresh`: from the servers, all of them."""
+    settings.open_log()
+    found = {} if refresh else _recalled(snapshot, addresses)
+    unknown = [address for address in addresses if address not in found]
+    if unknown:
+        from mcp_workbench.cli.survey import survey  # the whole program: only to start servers
+
+        asked = survey(settings, snapshot, unknown)
+        found |= {report.address: report for report in _with_changes(snapshot, asked)}
+    return [found[address] for address in addresses]
+
+
+def _recalled(
+    snapshot: Snapshot, addresses: Sequence[ServerAddress]
+) -> dict[ServerAddress, ServerReport]:
+    memory, now = Memory(os.environ), time.time()
+    found: dict[ServerAddress, ServerReport] = {}
+    for address in addresses:
+        spec = snapshot.toolbox(address.toolbox).server(address.server)
+        known = memory.recall(spec)
+        if known is not None and known.age(now) < FRESH:
+            found[address] = known.report(spec, now)
+    return found
+
+
+def _with_changes(snapshot: Snapshot, asked: list[ServerReport]) -> list[ServerReport]:
+    """What was noticed while these were asked has been written down by now."""
+    kept = _recalled(snapshot, [report.address for report in asked if not report.reason])
+    return [
+        msgspec.structs.replace(report, change=kept[report.address].change)
+        if report.address in kept
+        else report
+        for report in asked
+    ]
+
+
+def news(reports: list[ServerReport]) -> list[ServerReport]:
+    """Those whose tools have changed of late."""
+    now = time.time()
+    return [r for r in reports if r.change is not None and now - r.change.at < NEWS]
+
+
+def tell_recalled(settings: Settings, reports: list[ServerReport]) -> None:
+    """On stderr: which servers have other tools than before, and which were not asked."""
+    if not settings.talkative:
+        return
+    now = time.time()
+    for report in news(reports):
+        if report.change is not None:
+            ago = told_age(now - report.change.at)
+            say(f"{report.address}: tools changed {ago}: {report.change}", err=True)
+    recalled = [report for report in reports if report.age is not None]
+    for report in recalled:
+        say(f"{report.address}: from the cache, asked {told_age(report.age or 0.0)}", err=True)
+    if recalled:
+        say("--refresh asks the servers now", err=True)
+
+
+def told_age(seconds: float) -> str:
+    """`just now`, `5 min ago`, `3 h ago`."""
+    if seconds < 60:
+        return "just now"
+    return f"{seconds / 60:.0f} min ago" if seconds < 3600 else f"{seconds / 3600:.0f} h ago"
