@@ -238,7 +238,7 @@ class Workbench(Lifetime):
             connection = await self.connected(spec)
         except ServerUnavailable as error:
             return ServerReport(address, error.reason, seconds=time.monotonic() - since)
-        return looks.report(spec, connection, since)
+        return looks.report(spec, connection, since, self._pool.environ)
 
     def health(self) -> list[ServerHealth]:
         """How every server of the configuration does; nothing is started for it."""

@@ -19,11 +19,12 @@ _LONGEST = (
     (49, "Gemini CLI cuts it"),
     (50, "Cursor drops the tool"),
 )
+_LOG_ELSEWHERE = "let the server write its log to stderr; calls work all the same"
 _SHORTER = 'shorten the names of toolbox or server, or set "toolMode": "proxy"'
 
 
 def doubts(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Problem]:
-    """Filters that match nothing, names that hosts cut, and tools that had to be left out."""
+    """Filters that match nothing, names that hosts cut, tools left out, lines that say nothing."""
     for report in reports:
         place = snapshot.toolbox(report.address.toolbox).server(report.address.server).place
         for pattern in report.idle_filters:
@@ -32,8 +33,16 @@ def doubts(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Prob
             yield _warning(f"{place}.toolFilters", message, fix, "WB-TOOL-301")
         for complaint in report.complaints:
             yield _warning(place, f"{report.address}: {complaint}", "", "WB-TOOL-303")
+        if report.skipped:
+            yield _warning(place, _no_messages(report), _LOG_ELSEWHERE, "WB-CONN-102")
         if snapshot.tool_mode == "dynamic":
             yield from _long_names(report, place)
+
+
+def _no_messages(report: ServerReport) -> str:
+    lines = "1 line" if report.skipped == 1 else f"{report.skipped} lines"
+    last = report.last_skipped.strip()
+    return f"{report.address}: {lines} on its stdout held no message; the last one: {last}"
 
 
 def _long_names(report: ServerReport, place: str) -> Iterator[Problem]:

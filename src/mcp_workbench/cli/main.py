@@ -7,6 +7,13 @@ import sys
 
 ServeWish = tuple[str | None, tuple[str, ...]]  # what --config says, and every --toolbox
 
+# Variables that stand for options of `serve` (`settings` loads too much to ask it).
+SERVE_VARIABLES = (
+    "MCP_WORKBENCH_SERVE_HTTP",
+    "MCP_WORKBENCH_SERVE_TOOLBOX",
+    "MCP_WORKBENCH_VERBOSE",
+)
+
 INTERRUPTED = 130  # exit status; here because `settings` loads too much
 
 
@@ -41,6 +48,8 @@ def fill_closed_streams() -> None:
 
 def plain_serve(argv: list[str]) -> ServeWish | None:
     """What a command line asks for that can only mean `serve`; anything doubtful is None."""
+    if any(name in os.environ for name in SERVE_VARIABLES):
+        return None  # they say more than the line does
     if not argv:
         return None if os.isatty(0) else (None, ())
     if argv[0] != "serve":

@@ -101,7 +101,7 @@ def plain(text: str) -> str:
 def glyph(kind: str) -> str:
     """A mark and its colour: a sign where the terminal can show it, else a word."""
     sign, word, color = _GLYPHS[kind]
-    return click.style(sign if _shows(sign, sys.stdout) else word, fg=color)
+    return click.style(sign if shows(sign, sys.stdout) else word, fg=color)
 
 
 def table(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:
@@ -123,12 +123,13 @@ def say(text: str, *, color: bool | None = None, err: bool = False) -> None:
     """Print for a person, in signs that the stream can carry."""
     stream = sys.stderr if err else sys.stdout
     for sign, instead in _PLAIN.items():
-        if sign in text and not _shows(sign, stream):
+        if sign in text and not shows(sign, stream):
             text = text.replace(sign, instead)
     click.echo(text, err=err, color=color)
 
 
-def _shows(sign: str, stream: Any) -> bool:
+def shows(sign: str, stream: Any) -> bool:
+    """Can this stream carry the sign?"""
     try:
         sign.encode(getattr(stream, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):

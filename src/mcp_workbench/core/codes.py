@@ -213,6 +213,12 @@ CODES = {
         "told with the error; the other servers work.",
         "Run the server's command by hand and see what it says, then mcp-workbench check --connect.",
     ),
+    "WB-CONN-102": Explanation(
+        "A server writes more than messages to its stdout",
+        "A warning: on a pipe, stdout is for messages alone. Lines that are none are left out and "
+        "counted, and calls work; other programs may be less patient.",
+        "Tell the server to write its log to stderr or to a file, or tell its authors.",
+    ),
     "WB-CALL-201": Explanation(
         "A call has no result",
         "The server took the call and then ended, was too busy, or did not answer in time. The tool "

@@ -39,6 +39,8 @@ class ServerReport(msgspec.Struct, frozen=True):
     idle_filters: tuple[str, ...] = ()
     complaints: tuple[str, ...] = ()
     seconds: float = 0.0
+    skipped: int = 0  # lines on its stdout that were no messages
+    last_skipped: str = ""  # the start of the last one
 
 
 class ServerHealth(msgspec.Struct, frozen=True):

@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mcp_workbench.core.catalogue import Unavailable, tool_info
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec
 from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.last_words import masked
 from mcp_workbench.downstream.states import Closed, Ready
 from mcp_workbench.wire.tasks import task_scope
 
@@ -86,8 +87,11 @@ def require_patience(connection: Connection, limits: Limits) -> None:
     raise ServerUnavailable("overloaded", text, reason=why)
 
 
-def report(spec: ServerSpec, connection: Connection, since: float) -> ServerReport:
+def report(
+    spec: ServerSpec, connection: Connection, since: float, environ: Mapping[str, str]
+) -> ServerReport:
     """All about one that takes calls."""
+    talk = connection.conversation
     state = connection.state
     agreed = state.agreed if isinstance(state, Ready) else None
     definitions = connection.catalogue.tools
@@ -101,6 +105,8 @@ def report(spec: ServerSpec, connection: Connection, since: float) -> ServerRepo
         hidden=len(definitions) - len(visible),
         idle_filters=tuple(spec.tools.idle(tuple(definitions))),
         complaints=connection.complaints,
+        skipped=talk.skipped,
+        last_skipped=masked(talk.last_skipped, spec, environ) if talk.skipped else "",
         seconds=time.monotonic() - since,
     )
 

@@ -61,6 +61,10 @@ class ConnectionPool(Lifetime):
                 if self._clock is not None:
                     self._clock.cancel()
 
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self._around.environ
+
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[Any]:
         """A task that lives as long as the connections do."""
         return self._scope().start(work, name)
