@@ -204,7 +204,7 @@ class InterviewCaller(PythonCaller):
     async def _visit(self, questions: dict[str, Question], error: msgspec.Raw) -> None:
         for question in questions.values():
             told = await self._host.put(question)
-            if told is None or read_members(told).get("action") != b'"accept"':
+            if told is None or bytes(read_members(told).get("action", b"")) != b'"accept"':
                 super().refused(error)
                 return
         await self._call_anew(self.call.params)

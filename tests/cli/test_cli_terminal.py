@@ -71,7 +71,7 @@ def test_a_slow_call_shows_one_line_and_erases_it(tmp_path: Path) -> None:
         "call", "demo/workshop/slow", "seconds:=1.2", "steps:=3", cwd=tmp_path
     )
     assert status == 0
-    assert "\x1b[2K3/3 step 3 of 3" in screen
+    assert f"\x1b[2K{'━' * 20} 3/3 step 3 of 3" in screen
     assert screen.endswith("\x1b[2Kfinished 3 steps in 1.2 seconds\n")
 
 

@@ -50,6 +50,7 @@ class Wish(msgspec.Struct, frozen=True):
     "--save",
     "folder",
     metavar="DIR",
+    type=click.Path(file_okay=False),
     help="Write images, sounds and resources of the answer into this folder.",
     **variable("CALL_SAVE"),
 )

@@ -119,6 +119,18 @@ def table(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) ->
     return [line(row) for row in cells]
 
 
+def hanging(text: str, under: str) -> str:
+    """A long line broken where a terminal would break it, each part set in by `under`."""
+    if not sys.stdout.isatty():
+        return f"{under}{text}"  # whoever searches it finds it whole
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    room = max(get_terminal_size().columns - len(under), 40)
+    parts = wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(f"{under}{part}" for part in parts)
+
+
 def say(text: str, *, color: bool | None = None, err: bool = False) -> None:
     """Print for a person, in signs that the stream can carry."""
     stream = sys.stderr if err else sys.stdout

@@ -48,12 +48,12 @@ class Settings:
         """Whether progress and remarks are wanted on stderr."""
         return not (self.json or self.quiet)
 
-    def open_log(self) -> None:
+    def open_log(self, least: str = "WARNING") -> None:
         """Let the program's own log appear on stderr: warnings, or with `-v` everything."""
         import logging  # only for commands that start servers
 
         logging.basicConfig(stream=sys.stderr, format="mcp-workbench: %(message)s")
-        logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else "WARNING")
+        logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else least)
 
     def snapshot(self, *, careful: bool = False) -> Snapshot:
         """The configuration that these options lead to; the embedded demo where there is none."""
@@ -89,6 +89,7 @@ _OPTIONS = (
     click.option(
         "--config",
         metavar="PATH",
+        type=click.Path(),
         help="The configuration file.  [env var: WORKBENCH_CONFIG; default: ./workbench-config.json]",
         expose_value=False,
         callback=_remember,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 
+from mcp_workbench.cli.completing import complete_tool
 from mcp_workbench.cli.render import Trouble, plain, say, say_json, table, told
-from mcp_workbench.cli.settings import DONE, UNREACHABLE, Settings, global_options
-from mcp_workbench.cli.signature import read_only, signature, tokens
+from mcp_workbench.cli.settings import DONE, UNREACHABLE, Settings, global_options, variable
+from mcp_workbench.cli.signature import characters, read_only, signature, tokens
 from mcp_workbench.cli.survey import survey
 from mcp_workbench.core.catalogue import ToolInfo
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
@@ -21,19 +23,33 @@ _CLAIMS = {True: "yes", False: "no", None: "-"}
 
 
 @click.command()
-@click.argument("which", metavar="[TOOLBOX[/SERVER[/TOOL]]]", default="")
-@click.option("--schema", is_flag=True, help="Whole definitions, as the servers give them.")
+@click.argument(
+    "which", metavar="[TOOLBOX[/SERVER[/TOOL]]]", default="", shell_complete=complete_tool
+)
+@click.option(
+    "--schema",
+    is_flag=True,
+    help="Whole definitions, as the servers give them.",
+    **variable("TOOLS_SCHEMA"),
+)
 @global_options
 @click.pass_obj
 def tools(settings: Settings, which: str, *, schema: bool) -> int:
     """Show what the toolboxes hold.
 
-    ≈TOKENS is about what a definition costs a model: its bytes divided by four. READ-ONLY is what
-    the tool claims of itself, - where it claims nothing.
+    Each server stands there with its state: ready, or why not. ≈TOKENS is about what a tool's
+    definition costs a model, CHARACTERS how long it is. READ-ONLY is what the tool claims of itself,
+    - where it claims nothing. Exit status 4 if a server can't be reached.
+
+    \b
+    Examples:
+      mcp-workbench tools
+      mcp-workbench tools demo/basics
+      mcp-workbench tools demo/basics/add --schema
     """
     snapshot = settings.snapshot()
     toolbox, server, tool = _parts(which)
-    reports = survey(settings, snapshot, _addresses(snapshot, toolbox, server))
+    reports = survey(settings, snapshot, addresses(snapshot, toolbox, server))
     found = [info for report in reports for info in report.tools if tool in ("", info.name)]
     if tool and not found and not reports[0].reason:
         known = [info.name for info in reports[0].tools]
@@ -44,7 +60,8 @@ def tools(settings: Settings, which: str, *, schema: bool) -> int:
         say_json([info.definition for info in found], pretty=True)
     else:
         _tell(settings, found, alone=bool(tool))
-    return _status(settings, reports)
+        _tell_states(settings, reports)
+    return tell_missing(settings, reports)
 
 
 def _parts(which: str) -> tuple[str, str, str]:
@@ -56,7 +73,8 @@ def _parts(which: str) -> tuple[str, str, str]:
     return toolbox, server, tool
 
 
-def _addresses(snapshot: Snapshot, toolbox: str, server: str) -> list[ServerAddress]:
+def addresses(snapshot: Snapshot, toolbox: str, server: str) -> list[ServerAddress]:
+    """Those that are meant; an empty name means all."""
     boxes = [snapshot.toolbox(toolbox)] if toolbox else list(snapshot.toolboxes.values())
     if server:
         return [boxes[0].server(server).address]
@@ -66,9 +84,9 @@ def _addresses(snapshot: Snapshot, toolbox: str, server: str) -> list[ServerAddr
 def _tell(settings: Settings, found: list[ToolInfo], *, alone: bool) -> None:
     if not found:
         return
-    head = ("SERVER", "TOOL", "READ-ONLY", "≈TOKENS")
+    head = ("SERVER", "TOOL", "READ-ONLY", "CHARACTERS", "≈TOKENS")
     rows = [head, *map(_row, found)]
-    for line in table(rows, right=frozenset({3})):
+    for line in table(rows, right=frozenset({3, 4})):
         say(line)
     if alone:
         say(f"\n{plain(found[0].description)}\n{plain(signature(found[0]))}")
@@ -82,7 +100,18 @@ def _row(info: ToolInfo) -> tuple[str, ...]:
     text = signature(info, types=False)
     short = text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
     server = f"{info.toolbox_name}/{info.source_server}"
-    return (server, short, _CLAIMS[read_only(info)], str(tokens(info)))
+    sizes = (str(characters(info)), str(tokens(info)))
+    return (server, short, _CLAIMS[read_only(info)], *sizes)
+
+
+def _tell_states(settings: Settings, reports: list[ServerReport]) -> None:
+    """How each server does, on stderr: it is no part of the list."""
+    # Off a terminal, each has had its line when it was ready.
+    wanted = settings.talkative and sys.stderr.isatty()
+    for report in reports if wanted else ():
+        count = f"{len(report.tools)} tools, {report.hidden} hidden"
+        told = "not available" if report.reason else f"ready, {report.revision}, {count}"
+        say(plain(f"{report.address}: {told}, {report.seconds:.1f} s"), err=True)
 
 
 def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, Any]:
@@ -95,9 +124,21 @@ def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, A
                 "tool": info.name,
                 "readOnly": read_only(info),
                 "tokens": tokens(info),
+                "characters": characters(info),
+                "signature": signature(info),
                 "definition": info.definition,
             }
             for info in found
+        ],
+        "servers": [
+            {
+                "toolbox": r.address.toolbox,
+                "server": r.address.server,
+                "state": "failed" if r.reason else "ready",
+                "revision": r.revision,
+                "hidden": r.hidden,
+            }
+            for r in reports
         ],
         "unavailable": [
             {"toolbox": r.address.toolbox, "server": r.address.server, "reason": r.reason}
@@ -106,7 +147,7 @@ def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, A
     }
 
 
-def _status(settings: Settings, reports: list[ServerReport]) -> int:
+def tell_missing(settings: Settings, reports: list[ServerReport]) -> int:
     """Tell which servers are missing from the answer."""
     unreached = [report for report in reports if report.reason]
     for report in unreached if not settings.json else ():
