@@ -106,7 +106,9 @@ def group(context: click.Context) -> int | None:
         from mcp_workbench.cli.overview import overview
 
         return overview(context.ensure_object(Settings))
-    return context.invoke(group.get_command(context, "serve") or group)
+    serve: click.Command = import_module("mcp_workbench.cli.serve").serve
+    with serve.make_context("serve", [], parent=context) as own:  # its variables count here, too
+        return serve.invoke(own)
 
 
 def run(argv: list[str]) -> int:

@@ -9,7 +9,7 @@ import re
 _PIECE = re.compile(r"_?[A-Za-z]+|\d{1,3}|[^\x00-\x7f]|[^\sA-Za-z\d\x80-\U0010ffff]+|\n+")
 _LONG_WORD = 9  # letters; longer words are two or more tokens
 _RUN = 3  # signs of punctuation in one token, as `":{` or `"},`
-_FOREIGN = 0.8  # tokens of one sign beyond ASCII
+_FOREIGN = 0.65  # tokens of one sign beyond ASCII
 
 
 def tokens(text: str) -> int:
