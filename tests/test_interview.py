@@ -27,7 +27,7 @@ Json = dict[str, Any]
 class Ada:
     """Answers forms, visits addresses, and remembers what she was asked."""
 
-    capabilities: Json = {"elicitation": {"form": {}, "url": {}}}
+    capabilities: Json = {"elicitation": {"form": {}, "url": {}}}  # noqa: RUF012
 
     def __init__(self, action: str = "accept") -> None:
         self.action = action
@@ -51,7 +51,7 @@ class Ada:
 class Mute(Ada):
     """Can't be asked anything."""
 
-    capabilities: Json = {}
+    capabilities: Json = {}  # noqa: RUF012
 
 
 def server(script: str, era: Any, *args: str, **wishes: Any) -> Snapshot:

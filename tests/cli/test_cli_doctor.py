@@ -53,7 +53,10 @@ def test_json_has_every_line(tmp_path: Path) -> None:
 
 
 def test_each_server_that_fails_has_its_remedy(tmp_path: Path) -> None:
-    noisy = {"command": "sh", "args": ["-c", f"echo listening; exec {sys.executable} -m mcp_workbench.demo basics"]}
+    noisy = {
+        "command": "sh",
+        "args": ["-c", f"echo listening; exec {sys.executable} -m mcp_workbench.demo basics"],
+    }
     servers = {
         "gone": {"command": "no-such-command-anywhere"},
         "dead": {"command": "sh", "args": ["-c", "echo no licence >&2; exit 3"]},
@@ -142,7 +145,9 @@ def test_what_is_left_over_in_the_state_folder_goes_on_wish(tmp_path: Path) -> N
     assert [line["fixed"] for line in lines(mended, "state folder")] == [True] * 3
     assert {name for name, path in files.items() if path.exists()} == {"new.tmp", "live.pid"}
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
-    assert [line["state"] for line in lines(doctor("--json", cwd=tmp_path), "state folder")] == ["good"]
+    assert [line["state"] for line in lines(doctor("--json", cwd=tmp_path), "state folder")] == [
+        "good"
+    ]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such sockets here")

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_workbench.cli.excerpt import WIDEST, excerpt
+from mcp_workbench.cli.misfits import misfits, remarks
 from mcp_workbench.cli.progress import progress_text
 from mcp_workbench.cli.render import plain, table
-from mcp_workbench.cli.misfits import misfits, remarks
 from mcp_workbench.cli.signature import read_only, signature, tokens
 from mcp_workbench.core.catalogue import ToolInfo
 

@@ -51,6 +51,6 @@ def test_prose_signatures_and_lists_of_names_are_too() -> None:
 
 
 def test_other_scripts_and_nothing_at_all() -> None:
-    chinese = "使用必应搜索指定的关键词，并返回搜索结果列表，包括标题、链接、摘要"
+    chinese = "使用必应搜索指定的关键词、并返回搜索结果列表、包括标题、链接、摘要"
     assert abs(tokens(chinese) - counted(chinese)) < 0.3 * counted(chinese)
     assert tokens("") == tokens("   ") == 0

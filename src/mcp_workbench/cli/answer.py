@@ -87,7 +87,7 @@ def _bytes(block: Json) -> bytes | None:
         value: Any = inner.get(member)
         if isinstance(value, str):
             try:
-                return base64.b64decode(value)
+                return base64.b64decode("".join(value.split()), validate=True)
             except (binascii.Error, ValueError):
                 return None
     text: Any = inner.get("text")

@@ -43,14 +43,19 @@ def answer(group: click.Command) -> int:
     """Tell the shell what may stand at the cursor: lines of KIND, tab, VALUE, tab, HELP."""
     from click.shell_completion import ShellComplete
 
-    from mcp_workbench.core.errors import WorkbenchError
-
     *args, incomplete = os.environ[ASKED].split("\n")
     try:
         found = ShellComplete(group, {}, "mcp-workbench", ASKED).get_completions(args, incomplete)
-    except (WorkbenchError, click.ClickException):  # the line is wrong already: nothing fits
+    except (_workbench_error(), click.ClickException):  # the line is wrong already: nothing fits
         return DONE
     for item in found:
         told = (item.help or "").split("\n")[0]
         click.echo(f"{item.type}\t{item.value}\t{told}")
     return DONE
+
+
+def _workbench_error() -> type[Exception]:
+    """Looked up only when something was raised: the tab key is to be quick."""
+    from mcp_workbench.core.errors import WorkbenchError
+
+    return WorkbenchError
