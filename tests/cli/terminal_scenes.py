@@ -56,7 +56,7 @@ class Terminal:
 
 @contextmanager
 def terminal(
-    *argv: str, cwd: Path, columns: int = 80, **variables: str
+    *argv: str, cwd: Path, columns: int = 80, variables: dict[str, str] | None = None
 ) -> Generator[Terminal, None, None]:
     """The command with all streams on a terminal that is its own, so that Ctrl-C reaches it."""
     ours, theirs = pty.openpty()
@@ -64,7 +64,7 @@ def terminal(
     process = subprocess.Popen(
         [*COMMAND, *argv],
         cwd=cwd,
-        env=environ(TERM="xterm", **variables),
+        env=environ(TERM="xterm", **(variables or {})),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

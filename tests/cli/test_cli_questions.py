@@ -162,7 +162,7 @@ def test_without_input_nobody_is_asked(off: dict[str, str], tmp_path: Path) -> N
     entry = {"command": sys.executable, "args": [str(FIXTURES / "asker.py")], "era": "legacy"}
     write_config(tmp_path, toolbox(it=entry))
     flags = () if off else ("--no-input",)
-    with terminal("call", "dev/it/can", *flags, cwd=tmp_path, **off) as screen:
+    with terminal("call", "dev/it/can", *flags, cwd=tmp_path, variables=off) as screen:
         assert screen.rest() == 0
     assert screen.screen == "{}\n"
 

@@ -94,8 +94,8 @@ def test_an_open_schema_takes_unknown_arguments() -> None:
 
 def test_a_slip_that_an_open_schema_lets_pass_is_remarked_on() -> None:
     info = tool({"properties": {"limit": {"type": "integer"}}})
-    assert remarks(info, {"limt": 5, "other": 1}) == [
-        "unknown argument 'limt' for dev/car/go (did you mean 'limit'?)"
+    assert remarks(info, {"limits": 5, "other": 1}) == [
+        "unknown argument 'limits' for dev/car/go (did you mean 'limit'?)"
     ]
     assert remarks(tool({}), {"anything": 1}) == []
 

@@ -89,7 +89,9 @@ def stale(path: Path) -> str:
         return ""
     if stat.S_ISSOCK(about.st_mode):
         return "" if _listens(path) else "nobody listens there"
-    if path.suffix == ".pid" and stat.S_ISREG(about.st_mode):
+    if not stat.S_ISREG(about.st_mode):
+        return ""
+    if path.suffix == ".pid":
         return _ended(path)
     if path.suffix == ".tmp" and time.time() - about.st_mtime > LEFT_OVER:
         return "it was being written and never finished"
