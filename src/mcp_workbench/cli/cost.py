@@ -10,9 +10,9 @@ import msgspec
 
 from mcp_workbench.cli.completing import complete_toolbox
 from mcp_workbench.cli.render import say, say_json, table
-from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.cli.settings import Settings, global_options
 from mcp_workbench.cli.survey import survey
-from mcp_workbench.cli.tools import addresses, tell_missing
+from mcp_workbench.cli.unreached import tell_unreached
 from mcp_workbench.core.catalogue import Definition, ToolInfo
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerReport
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
@@ -64,14 +64,15 @@ def cost(settings: Settings, toolbox: str) -> int:
     """
     snapshot = settings.snapshot()
     boxes = [snapshot.toolbox(toolbox)] if toolbox else list(snapshot.toolboxes.values())
-    reports = survey(settings, snapshot, addresses(snapshot, toolbox, ""))
+    asked = [spec.address for box in boxes for spec in box.servers.values()]
+    reports = survey(settings, snapshot, asked)
     counted = [_counted(snapshot, box, reports) for box in boxes]
     document = _document(snapshot, counted, reports)
     if settings.json:
         say_json(document)
     else:
         _tell(document, servers=bool(toolbox))
-    return tell_missing(settings, reports) or DONE
+    return tell_unreached(settings, reports)
 
 
 def _counted(snapshot: Snapshot, box: ToolboxSpec, reports: list[ServerReport]) -> Json:

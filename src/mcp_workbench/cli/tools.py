@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from mcp_workbench.cli.completing import complete_tool
-from mcp_workbench.cli.render import Trouble, plain, say, say_json, table, told
-from mcp_workbench.cli.settings import DONE, UNREACHABLE, Settings, global_options, variable
+from mcp_workbench.cli.render import plain, say, say_json, table
+from mcp_workbench.cli.settings import Settings, global_options, variable
 from mcp_workbench.cli.signature import characters, read_only, signature, tokens
 from mcp_workbench.cli.survey import survey
+from mcp_workbench.cli.unreached import tell_unreached
 from mcp_workbench.core.catalogue import ToolInfo
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
@@ -49,7 +50,7 @@ def tools(settings: Settings, which: str, *, schema: bool) -> int:
     """
     snapshot = settings.snapshot()
     toolbox, server, tool = _parts(which)
-    reports = survey(settings, snapshot, addresses(snapshot, toolbox, server))
+    reports = survey(settings, snapshot, _addresses(snapshot, toolbox, server))
     found = [info for report in reports for info in report.tools if tool in ("", info.name)]
     if tool and not found and not reports[0].reason:
         known = [info.name for info in reports[0].tools]
@@ -61,7 +62,7 @@ def tools(settings: Settings, which: str, *, schema: bool) -> int:
     else:
         _tell(settings, found, alone=bool(tool))
         _tell_states(settings, reports)
-    return tell_missing(settings, reports)
+    return tell_unreached(settings, reports)
 
 
 def _parts(which: str) -> tuple[str, str, str]:
@@ -73,8 +74,7 @@ def _parts(which: str) -> tuple[str, str, str]:
     return toolbox, server, tool
 
 
-def addresses(snapshot: Snapshot, toolbox: str, server: str) -> list[ServerAddress]:
-    """Those that are meant; an empty name means all."""
+def _addresses(snapshot: Snapshot, toolbox: str, server: str) -> list[ServerAddress]:
     boxes = [snapshot.toolbox(toolbox)] if toolbox else list(snapshot.toolboxes.values())
     if server:
         return [boxes[0].server(server).address]
@@ -145,13 +145,3 @@ def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, A
             for r in unreached
         ],
     }
-
-
-def tell_missing(settings: Settings, reports: list[ServerReport]) -> int:
-    """Tell which servers are missing from the answer."""
-    unreached = [report for report in reports if report.reason]
-    for report in unreached if not settings.json else ():
-        message = f"server '{report.address.server}' in toolbox '{report.address.toolbox}' is not available"
-        trouble = Trouble("WB-CONN-101", message, cause=(report.reason,))
-        say(told(trouble), err=True, color=settings.color)
-    return UNREACHABLE if unreached else DONE
