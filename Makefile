@@ -11,7 +11,7 @@ FUZZ   ?= 3
 COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick fuzz check format peers conformance soak bench constraints clean
+.PHONY: help run test test-quick docs fuzz check format peers conformance soak bench constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ test: $(VENV)/.dev ## everything that needs nothing but Python
 
 test-quick: $(VENV)/.dev ## the tests that start no process
 	$(BIN)/python -m pytest tests/core tests/wire tests/era tests/config tests/surface
+
+docs: $(VENV)/.dev ## the parts of docs/ that the program writes: help of commands, error codes
+	$(BIN)/python -m tests.house.pages
 
 # The suite tries the same few examples every time; this tries new ones for as long as it is told.
 fuzz: $(VENV)/.dev ## readers and parsers under made-up input, for FUZZ=3 minutes

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,82 @@ def test_ctrl_c_ends_the_call_with_status_130(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
+
+
+def test_ctrl_c_is_told_to_the_server(tmp_path: Path) -> None:
+    """The server notes what it hears; a second later it would have been too late."""
+    note = tmp_path / "heard"
+    script = tmp_path / "patient.py"
+    script.write_text(
+        f"""\
+import json, sys
+def send(**message): print(json.dumps({{"jsonrpc": "2.0"}} | message), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if method == "initialize":
+        about = {{"name": "patient", "version": "1"}}
+        send(id=id, result={{"protocolVersion": "2025-11-25", "capabilities": {{"tools": {{}}}}, "serverInfo": about}})
+    elif method == "tools/list":
+        send(id=id, result={{"tools": [{{"name": "wait", "inputSchema": {{"type": "object"}}}}]}})
+    elif method == "tools/call":
+        call = id
+        sys.stderr.write("begun")
+        token = message["params"]["_meta"]["progressToken"]
+        open({str(tmp_path / "begun")!r}, "w").close()
+    elif method == "notifications/cancelled":
+        open({str(note)!r}, "w").write(json.dumps(message["params"]["requestId"] == call))
+"""
+    )
+    write_config(
+        tmp_path, toolbox(it={"command": sys.executable, "args": [str(script)], "era": "legacy"})
+    )
+    with subprocess.Popen(
+        [*COMMAND, "call", "dev/it/wait"],
+        cwd=tmp_path,
+        env=environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        until = time.monotonic() + TIMEOUT
+        while not (tmp_path / "begun").exists():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 130
+    assert json.loads(note.read_text()) is True
+
+
+def test_images_and_resources_are_saved_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    content: list[object] = [
+        {"type": "image", "mimeType": "image/png", "data": "AAAA"},
+        {"type": "audio", "mimeType": "audio/x-unheard-of", "data": "AQI="},
+        {"type": "resource", "resource": {"uri": "file:///a/../re port.txt?x=1", "text": "abc"}},
+        {"type": "resource", "resource": {"uri": "x://y/..", "blob": "AAAA"}},
+        {"type": "resource_link", "uri": "file:///elsewhere"},
+        {"type": "image", "mimeType": "image/png", "data": "?"},
+        {"type": "text", "text": "done"},
+    ]
+    server = {"command": "python3", "args": [str(_scripted(tmp_path, {"content": content}))]}
+    write_config(tmp_path, toolbox(odd=server))
+    call = ("call", "dev/odd/look", "--save", "out/deep")
+    done = workbench(*call, cwd=tmp_path)
+    assert done.out.splitlines() == [
+        "[image image/png 3 bytes] saved as out/deep/look-1.png",
+        "[audio audio/x-unheard-of 2 bytes] saved as out/deep/look-2.bin",
+        "[resource file:///a/../re port.txt?x=1 3 characters] saved as out/deep/re_port.txt",
+        "[resource x://y/.. 3 bytes] saved as out/deep/look-4.bin",
+        "[resource_link file:///elsewhere]",
+        "[image image/png 0 bytes]",
+        "done",
+    ]
+    saved = tmp_path / "out" / "deep"
+    assert (saved / "look-1.png").read_bytes() == b"\0\0\0"
+    assert (saved / "re_port.txt").read_text() == "abc"
+    again = workbench(*call, "--json", cwd=tmp_path)
+    assert again.data["content"] == content
+    assert "saved out/deep/look-1-2.png\n" in again.err
+    assert len(list(saved.iterdir())) == 8
+    (tmp_path / "file").write_text("")
+    assert workbench("call", "dev/odd/look", "--save", "file", cwd=tmp_path).status == 2

@@ -17,6 +17,8 @@ if sys.platform == "win32":
 
 import pty
 
+from terminal_scenes import terminal
+
 
 def on_terminal(*argv: str, cwd: Path, **variables: str) -> tuple[int, str]:
     """Status and screen of a run with all streams on a terminal."""
@@ -71,7 +73,7 @@ def test_a_slow_call_shows_one_line_and_erases_it(tmp_path: Path) -> None:
         "call", "demo/workshop/slow", "seconds:=1.2", "steps:=3", cwd=tmp_path
     )
     assert status == 0
-    assert "\x1b[2K3/3 step 3 of 3" in screen
+    assert f"\x1b[2K{'━' * 20} 3/3 step 3 of 3" in screen
     assert screen.endswith("\x1b[2Kfinished 3 steps in 1.2 seconds\n")
 
 
@@ -80,3 +82,37 @@ def test_a_terminal_never_obeys_a_tool(tmp_path: Path) -> None:
     assert screen == "a\\x1b[2Jb\nc\n"
     piped = workbench("call", "demo/basics/echo", "text=a\x1b[2Jb", cwd=tmp_path)
     assert piped.out == "a\x1b[2Jb\n"
+
+
+def test_a_narrow_terminal_has_no_bar_and_no_line_wraps(tmp_path: Path) -> None:
+    slow = ("call", "demo/workshop/slow", "seconds:=1.2", "steps:=3")
+    with terminal(*slow, cwd=tmp_path, columns=16) as screen:
+        assert screen.rest() == 0
+    assert "━" not in screen.screen
+    assert "\x1b[2K2/3 step 2 of \r" in screen.screen  # cut: a line that wraps can't be erased
+    with terminal("-q", *slow, cwd=tmp_path) as silent:
+        assert silent.rest() == 0
+    assert silent.screen == "finished 3 steps in 1.2 seconds\n"
+
+
+def test_a_long_remedy_is_broken_where_the_terminal_ends(tmp_path: Path) -> None:
+    write_config(tmp_path, toolbox(gone={"command": "no-such-command-anywhere"}))
+    state = {"MCP_WORKBENCH_HOME": str(tmp_path / "state"), "NO_COLOR": "1"}
+    with terminal("doctor", cwd=tmp_path, columns=60, variables=state) as screen:
+        assert screen.rest() == 4
+    text = screen.screen.rpartition("\x1b[2K")[2]
+    assert "✘ dev/gone      command not found: no-such-command-anywhere\n" in text
+    assert "                fix: install no-such-command-anywhere, or\n" in text
+    assert "                write its absolute path\n" in text
+    assert "\x1b" not in text
+
+
+def test_doctor_says_whom_it_waits_for(tmp_path: Path) -> None:
+    sleepy = {"command": "sh", "args": ["-c", "sleep 1; exit 1"]}
+    write_config(tmp_path, toolbox(sleepy=sleepy))
+    state = {"MCP_WORKBENCH_HOME": str(tmp_path / "state")}
+    with terminal("doctor", cwd=tmp_path, variables=state) as screen:
+        screen.expect("✔")
+        screen.expect("waiting for dev/sleepy")
+        assert screen.rest() == 4
+    assert "\x1b[32m✔" in screen.screen

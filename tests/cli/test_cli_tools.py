@@ -12,7 +12,7 @@ def test_every_tool_is_a_line_with_its_cost(tmp_path: Path) -> None:
     done = workbench("tools", cwd=tmp_path)
     head, *lines = done.out.splitlines()
     assert done.status == 0
-    assert head.split() == ["SERVER", "TOOL", "READ-ONLY", "≈TOKENS"]
+    assert head.split() == ["SERVER", "TOOL", "READ-ONLY", "CHARACTERS", "≈TOKENS"]
     assert [line.split()[0] for line in lines] == ["demo/basics"] * 4 + ["demo/workshop"] * 4
     assert lines[1].split()[:4] == ["demo/basics", "add(a,", "b)", "yes"]
     assert "8 tools, ≈" in done.err

@@ -22,7 +22,7 @@ def test_the_tour_shows_a_real_session(tmp_path: Path) -> None:
         '"arguments": {"a": 2, "b": 3}}\n   ← 5\n',
         "← progress: step 3 of 3\n   ← finished 3 steps in 0.6 seconds",
         "← error: Toolbox 'dmeo' not found / Did you mean 'demo'?",
-        "tokens (about bytes / 4)",
+        "in tokens (an estimate)",
         "check --connect",
     ):
         assert told in done.out

@@ -10,9 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_workbench.cli.excerpt import WIDEST, excerpt
+from mcp_workbench.cli.misfits import misfits, remarks
 from mcp_workbench.cli.progress import progress_text
 from mcp_workbench.cli.render import plain, table
-from mcp_workbench.cli.signature import misfits, read_only, signature, tokens
+from mcp_workbench.cli.signature import read_only, signature, tokens
 from mcp_workbench.core.catalogue import ToolInfo
 
 SECRETS = st.text(st.characters(codec="utf-8"), min_size=1).map(lambda text: f"sk{text}7q")
@@ -91,19 +92,64 @@ def test_an_open_schema_takes_unknown_arguments() -> None:
     ]
 
 
-def test_only_what_was_typed_as_text_is_checked_for_its_kind() -> None:
+def test_a_slip_that_an_open_schema_lets_pass_is_remarked_on() -> None:
+    info = tool({"properties": {"limit": {"type": "integer"}}})
+    assert remarks(info, {"limits": 5, "other": 1}) == [
+        "unknown argument 'limits' for dev/car/go (did you mean 'limit'?)"
+    ]
+    assert remarks(tool({}), {"anything": 1}) == []
+
+
+def test_what_does_not_fit_is_told_with_its_place() -> None:
+    schema: dict[str, Any] = {
+        "properties": {
+            "unit": {"type": "string", "enum": ["km", "mi"]},
+            "edits": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"old": {"type": "string"}, "n": {"type": "integer"}},
+                    "required": ["old"],
+                    "additionalProperties": False,
+                },
+            },
+            "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+            "title": {"type": "string"},
+            "flag": {"type": "boolean"},
+        }
+    }
+    wrong = {
+        "unit": "kmm",
+        "edits": [{"old": "a", "n": 2.0}, {"n": 1.5, "odl": "x"}, 7],
+        "either": None,
+        "title": 5,
+        "flag": 1,
+    }
+    assert misfits(tool(schema), wrong, set()) == [
+        "argument 'unit' takes one of km, mi; not 'kmm' (did you mean 'km'?)",
+        "missing 'old' in argument 'edits[1]'",
+        "argument 'edits[1].n' takes int, not a number",
+        "unknown 'odl' in argument 'edits[1]' (did you mean 'old'?)",
+        "argument 'edits[2]' takes object, not a number",
+        "argument 'title' takes str, not a number: write title=5",
+        "argument 'flag' takes bool, not a number",
+    ]
+
+
+def test_a_value_of_the_wrong_kind_is_told_however_it_was_typed() -> None:
     info = tool({"properties": {"n": {"type": "integer"}, "s": {"type": ["string", "integer"]}}})
     assert misfits(info, {"n": "x", "s": "1"}, {"n", "s"}) == [
         "argument 'n' takes int, not text: write n:=JSON"
     ]
-    assert misfits(info, {"n": "x"}, set()) == []  # it came as JSON: the server is the judge
+    assert misfits(info, {"n": "x"}, set()) == ["argument 'n' takes int, not text"]
+    assert misfits(info, {"n": 2, "s": 1}, set()) == []
 
 
 def test_claims_and_cost() -> None:
     assert read_only(tool({}, annotations={"readOnlyHint": True})) is True
     assert read_only(tool({}, annotations={"readOnlyHint": "yes"})) is None
     assert read_only(tool({}, annotations=None)) is None
-    assert tokens(tool({})) == round(len('{"name":"go","inputSchema":{}}') / 4)
+    assert tokens(tool({})) == 9
 
 
 @pytest.mark.parametrize(

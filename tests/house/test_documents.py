@@ -8,6 +8,8 @@ import re
 import shlex
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +129,50 @@ def test_the_wheel_brings_all_that_the_command_needs(tmp_path: Path) -> None:
     assert wheel.name.startswith(f"mcp_workbench_gateway-{__version__}-")
     assert (tmp_path / "installed" / "mcp_workbench" / "py.typed").exists()
     assert told.stdout.strip() == read("docs/migration.md").strip()
+
+
+def test_the_wheel_installs_into_a_fresh_environment_and_runs(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    [wheel] = tmp_path.glob("*.whl")
+    fresh = tmp_path / "fresh"
+    venv.create(fresh)
+    binaries = fresh / ("Scripts" if os.name == "nt" else "bin")
+    # Without the network: the wheel is really installed, what it depends on is lent by this environment.
+    pip = [sys.executable, "-m", "pip", "--python", str(binaries / "python"), "install"]
+    quiet = ["--quiet", "--no-deps", "--no-index", "--disable-pip-version-check"]
+    subprocess.run([*pip, *quiet, str(wheel)], check=True, capture_output=True, timeout=60)
+    [site] = fresh.rglob("site-packages")
+    (site / "lent.pth").write_text(sysconfig.get_path("purelib"))
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    env |= {"MCP_WORKBENCH_HOME": str(tmp_path / "state"), "PYTHONUTF8": "1"}
+
+    def told(*argv: str) -> str:
+        return subprocess.run(
+            [str(binaries / "mcp-workbench"), *argv],
+            cwd=tmp_path,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=True,
+        ).stdout
+
+    assert told("version") == f"mcp-workbench {__version__}\n"
+    assert told("call", "demo/basics/add", "a:=2", "b:=3") == "5\n"
+    assert f'"command": "{binaries / "mcp-workbench"}"' in told("tour")
+    where = [str(binaries / "python"), "-c", "import mcp_workbench; print(mcp_workbench.__file__)"]
+    found = subprocess.run(where, cwd=tmp_path, env=env, capture_output=True, text=True).stdout
+    assert Path(found.strip()).is_relative_to(site)
+
+
+def test_the_readme_says_how_to_get_it_from_the_repository_or_the_wheel() -> None:
+    lines = [line for _, block in blocks("sh") for line in block.splitlines()]
+
+    for way in ("pipx install .", "uvx --from . mcp-workbench tour", "python -m pip install ."):
+        assert any(line.startswith(way) for line in lines)
+    assert any("mcp_workbench_gateway-*.whl" in line for line in lines)
 
 
 def test_the_tree_in_the_architecture_is_the_tree() -> None:

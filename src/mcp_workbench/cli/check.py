@@ -9,7 +9,7 @@ from mcp_workbench.cli.doubts import doubts
 from mcp_workbench.cli.overview import counted
 from mcp_workbench.cli.render import Trouble, glyph, nearby, of_problem, plain, say, say_json, table
 from mcp_workbench.cli.report import tell_problems
-from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options
+from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options, variable
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import Snapshot
 
@@ -50,13 +50,24 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @click.command()
-@click.option("--connect", is_flag=True, help="Start every server for real, too.")
+@click.option(
+    "--connect",
+    is_flag=True,
+    help="Start every server for real, too.",
+    **variable("CHECK_CONNECT"),
+)
 @global_options
 @click.pass_obj
 def check(settings: Settings, *, connect: bool) -> int:
     """Look at the configuration and show every problem at once.
 
     Exit status 2 if it can't be used, 4 if a server can't be reached.
+
+    \b
+    Examples:
+      mcp-workbench check
+      mcp-workbench check --connect
+      mcp-workbench check --config PATH --json
     """
     try:
         snapshot = settings.snapshot(careful=True)

@@ -19,6 +19,8 @@ from mcp_workbench.cli.settings import (
 )
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from mcp_workbench.core.errors import WorkbenchError
 
 # Each command, the module that holds it, and what `--help` says of it.
@@ -27,8 +29,11 @@ _COMMANDS = {
     "check": ("check", "Look at the configuration and show every problem at once."),
     "tools": ("tools", "Show what the toolboxes hold."),
     "call": ("call", "Call one tool."),
+    "cost": ("cost", "Show what the toolboxes cost a model, in tokens."),
+    "doctor": ("doctor", "Find out what is wrong, and how to mend it."),
     "tour": ("tour", "See in a few seconds what an agent sees, with the demo toolbox."),
     "explain": ("explain", "Explain an error code or a topic."),
+    "completion": ("completion", "Print the completion script of a shell."),
     "schema": ("printed", "Print the JSON Schema of the configuration file."),
     "version": ("printed", "Print the version."),
 }
@@ -52,6 +57,14 @@ class Commands(click.Group):
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             raise _no_command(args[0])
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Our commands by name alone, none of them loaded; beside them what click knows."""
+        from click.shell_completion import CompletionItem
+
+        fitting = [(n, says) for n, (_, says) in _COMMANDS.items() if n.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*options, *(CompletionItem(name, help=says) for name, says in fitting)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -79,6 +92,12 @@ def group(context: click.Context) -> int | None:
     """MCP Workbench: one MCP server in front of many.
 
     Without a command: `serve` where stdin is not a terminal, else a short overview.
+
+    \b
+    Examples:
+      mcp-workbench tour
+      mcp-workbench check --connect
+      mcp-workbench COMMAND --help
     """
     if context.invoked_subcommand is not None:
         return None
@@ -87,7 +106,9 @@ def group(context: click.Context) -> int | None:
         from mcp_workbench.cli.overview import overview
 
         return overview(context.ensure_object(Settings))
-    return context.invoke(group.get_command(context, "serve") or group)
+    serve: click.Command = import_module("mcp_workbench.cli.serve").serve
+    with serve.make_context("serve", [], parent=context) as own:  # its variables count here, too
+        return serve.invoke(own)
 
 
 def run(argv: list[str]) -> int:
@@ -117,6 +138,11 @@ def _run(argv: list[str]) -> int:
         return import_module("mcp_workbench.cli.report").report_usage(error, argv)
     except _workbench_error() as error:  # looked up only when something was raised
         return import_module("mcp_workbench.cli.report").report(error, argv)
+
+
+def complete() -> int:
+    """Answer a shell that wants to know what may come next."""
+    return import_module("mcp_workbench.cli.completion").answer(group)
 
 
 def _refuse_odd_bytes(argv: list[str]) -> None:

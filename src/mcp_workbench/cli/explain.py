@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,15 +13,31 @@ from mcp_workbench.cli.settings import DONE, Settings, global_options
 from mcp_workbench.core.codes import CODES
 from mcp_workbench.core.errors import InvalidCall, did_you_mean
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 TOPICS = {"migration": "from earlier names and from other workbenches to this one"}
 
 
+def _complete(
+    context: click.Context, param: click.Parameter, typed: str
+) -> list[CompletionItem | str]:
+    return [name for name in (*TOPICS, *CODES) if name.lower().startswith(typed.lower())]
+
+
 @click.command()
-@click.argument("topic", metavar="TOPIC|CODE", default="")
+@click.argument("topic", metavar="TOPIC|CODE", default="", shell_complete=_complete)
 @global_options
 @click.pass_obj
 def explain(settings: Settings, topic: str) -> int:
-    """Explain an error code or a topic; without one, list them all."""
+    """Explain an error code or a topic; without one, list them all.
+
+    \b
+    Examples:
+      mcp-workbench explain
+      mcp-workbench explain WB-CONF-021
+      mcp-workbench explain migration
+    """
     if not topic:
         _list(settings)
     elif topic.lower() in TOPICS:

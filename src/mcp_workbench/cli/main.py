@@ -7,6 +7,14 @@ import sys
 
 ServeWish = tuple[str | None, tuple[str, ...]]  # what --config says, and every --toolbox
 
+# Variables that stand for options of `serve` (`settings` loads too much to ask it).
+SERVE_VARIABLES = (
+    "MCP_WORKBENCH_SERVE_HTTP",
+    "MCP_WORKBENCH_SERVE_TOOLBOX",
+    "MCP_WORKBENCH_VERBOSE",
+)
+
+COMPLETE = "_MCP_WORKBENCH_COMPLETE"  # as `scripts` has it
 INTERRUPTED = 130  # exit status; here because `settings` loads too much
 
 
@@ -24,6 +32,10 @@ def main() -> None:
 
 def _run(argv: list[str]) -> int:
     fill_closed_streams()
+    if COMPLETE in os.environ:  # a shell asks, at the tab key
+        from mcp_workbench.cli.commands import complete
+
+        return complete()
     wish = plain_serve(argv)
     status = None if wish is None else _serve(*wish)
     return _command(argv) if status is None else status
@@ -41,6 +53,8 @@ def fill_closed_streams() -> None:
 
 def plain_serve(argv: list[str]) -> ServeWish | None:
     """What a command line asks for that can only mean `serve`; anything doubtful is None."""
+    if any(name in os.environ for name in SERVE_VARIABLES):
+        return None  # they say more than the line does
     if not argv:
         return None if os.isatty(0) else (None, ())
     if argv[0] != "serve":
@@ -79,6 +93,12 @@ def _command(argv: list[str]) -> int:
 
         sys.stdout.write(f"mcp-workbench {__version__}\n")
         return 0
+    if len(argv) == 2 and argv[0] == "completion":
+        from mcp_workbench.cli.scripts import SCRIPTS
+
+        if argv[1] in SCRIPTS:
+            sys.stdout.write(SCRIPTS[argv[1]])
+            return 0
     from mcp_workbench.cli.commands import run  # click and all: 9 ms that `serve` does not pay
 
     return run(argv)

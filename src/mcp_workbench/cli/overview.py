@@ -14,6 +14,7 @@ Usage: mcp-workbench COMMAND …     (mcp-workbench --help for all of it)
   tour              see what an agent sees, in a few seconds
   check             look at the configuration; with --connect start its servers, too
   tools             what the toolboxes hold
+  doctor            find out what is wrong, and how to mend it
   call T/S/TOOL     call one tool, such as: mcp-workbench call demo/basics/add a:=2 b:=3
   serve             be an MCP server on stdin and stdout: this is what a host starts"""
 

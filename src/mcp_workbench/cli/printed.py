@@ -11,7 +11,12 @@ from mcp_workbench.cli.settings import Settings, global_options
 @click.command()
 @global_options
 def schema() -> None:
-    """Print the JSON Schema of the configuration file, for editors and programs."""
+    """Print the JSON Schema of the configuration file, for editors and programs.
+
+    \b
+    Example:
+      mcp-workbench schema > workbench-config.schema.json
+    """
     from mcp_workbench.cli.render import say_json
     from mcp_workbench.config.schema import json_schema  # `version` needs none of it
 
@@ -22,7 +27,13 @@ def schema() -> None:
 @global_options
 @click.pass_obj
 def version(settings: Settings) -> None:
-    """Print the version."""
+    """Print the version.
+
+    \b
+    Examples:
+      mcp-workbench version
+      mcp-workbench version --json
+    """
     click.echo(
         f'{{"version":"{__version__}"}}' if settings.json else f"mcp-workbench {__version__}"
     )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Any
 
 import click
 
-from mcp_workbench.cli.render import plain
+from mcp_workbench.cli.render import plain, shows
 
 PATIENCE = 0.3  # seconds; what ends sooner needs no line, and no line changes faster
+BAR = 20  # columns
+NARROW = 50  # columns of a terminal that has no room for a bar
+USUAL = 80  # columns where the terminal does not say
 
 
 class ProgressLine:
@@ -21,21 +25,55 @@ class ProgressLine:
         self.live = sys.stderr.isatty()
         self._due = time.monotonic() + PATIENCE
         self._shown = False
+        self._paused = False
 
     def show(self, text: str) -> None:
-        if not self._wanted or time.monotonic() < self._due:
+        if not self._wanted or self._paused or time.monotonic() < self._due:
             return
         self._due = time.monotonic() + PATIENCE
         self._shown = True
-        columns = 78  # a line that wraps can't be erased
-        self._write(f"\r\x1b[2K{plain(text)[:columns]}" if self.live else f"{plain(text)}\n")
+        # A line that wraps can't be erased.
+        self._write(f"\r\x1b[2K{plain(text)[: columns() - 2]}" if self.live else f"{plain(text)}\n")
+
+    def progress(self, params: dict[str, Any]) -> None:
+        """Show how far a call is, as its server tells it."""
+        bar = progress_bar(params) if self.live and columns() >= NARROW else ""
+        self.show(f"{bar}{progress_text(params)}")
 
     def clear(self) -> None:
         if self._shown and self.live:
             self._write("\r\x1b[2K")
+            self._shown = False
+
+    def pause(self) -> None:
+        """Leave the terminal to somebody else."""
+        self.clear()
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
 
     def _write(self, text: str) -> None:
         click.echo(text, err=True, nl=False, color=self.live or None)
+
+
+def columns() -> int:
+    """How wide the terminal under stderr is."""
+    try:
+        return os.get_terminal_size(2).columns or USUAL
+    except OSError:
+        return USUAL
+
+
+def progress_bar(params: dict[str, Any]) -> str:
+    """A bar where the server tells how much there is in all."""
+    done, total = params.get("progress"), params.get("total")
+    if not isinstance(done, int | float) or not isinstance(total, int | float) or total <= 0:
+        return ""
+    share = done / total
+    full = round(BAR * min(share, 1)) if share > 0 else 0  # an odd number is no share at all
+    filled, empty = ("━", "─") if shows("━", sys.stderr) else ("#", "-")
+    return f"{filled * full}{empty * (BAR - full)} "
 
 
 def progress_text(params: dict[str, Any]) -> str:

@@ -101,7 +101,7 @@ def plain(text: str) -> str:
 def glyph(kind: str) -> str:
     """A mark and its colour: a sign where the terminal can show it, else a word."""
     sign, word, color = _GLYPHS[kind]
-    return click.style(sign if _shows(sign, sys.stdout) else word, fg=color)
+    return click.style(sign if shows(sign, sys.stdout) else word, fg=color)
 
 
 def table(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:
@@ -119,16 +119,29 @@ def table(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) ->
     return [line(row) for row in cells]
 
 
+def hanging(text: str, under: str) -> str:
+    """A long line broken where a terminal would break it, each part set in by `under`."""
+    if not sys.stdout.isatty():
+        return f"{under}{text}"  # whoever searches it finds it whole
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    room = max(get_terminal_size().columns - len(under), 40)
+    parts = wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(f"{under}{part}" for part in parts)
+
+
 def say(text: str, *, color: bool | None = None, err: bool = False) -> None:
     """Print for a person, in signs that the stream can carry."""
     stream = sys.stderr if err else sys.stdout
     for sign, instead in _PLAIN.items():
-        if sign in text and not _shows(sign, stream):
+        if sign in text and not shows(sign, stream):
             text = text.replace(sign, instead)
     click.echo(text, err=err, color=color)
 
 
-def _shows(sign: str, stream: Any) -> bool:
+def shows(sign: str, stream: Any) -> bool:
+    """Can this stream carry the sign?"""
     try:
         sign.encode(getattr(stream, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from mcp_workbench.cli.render import Trouble, of_problem, say, say_json, source_of, told
-from mcp_workbench.cli.settings import FAILED, UNREACHABLE, USAGE, Settings
+from mcp_workbench.cli.settings import FAILED, UNREACHABLE, USAGE, Settings, switched_on
 from mcp_workbench.core.errors import (
     ConfigError,
     InvalidCall,
@@ -72,11 +72,11 @@ def _of_config(error: ConfigError) -> Trouble:
 
 
 def _tell(trouble: Trouble, argv: list[str], problems: tuple[Problem, ...] = ()) -> None:
-    if "--json" in argv:
+    if "--json" in argv or switched_on("JSON"):
         say_json(trouble, err=True)
         return
     settings = Settings()
-    settings.no_color = "--no-color" in argv
+    settings.no_color = "--no-color" in argv or switched_on("NO_COLOR")
     text = tell_problems(problems, trouble.file) if problems else told(trouble)
     say(text, err=True, color=settings.color)
 

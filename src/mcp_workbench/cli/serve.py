@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from mcp_workbench.cli.settings import Settings, global_options
+from mcp_workbench.cli.completing import complete_toolbox
+from mcp_workbench.cli.settings import Settings, global_options, variable
 
 LOOPBACK = "127.0.0.1"
 MOST_PORTS = 65535
@@ -28,7 +29,13 @@ def read_address(
 
 @click.command(short_help="Be an MCP server on stdin and stdout.")
 @click.option(
-    "--toolbox", "toolboxes", metavar="NAME", multiple=True, help="Only this one; may be repeated."
+    "--toolbox",
+    "toolboxes",
+    metavar="NAME",
+    multiple=True,
+    help="Only this one; may be repeated.",
+    shell_complete=complete_toolbox,
+    **variable("SERVE_TOOLBOX"),
 )
 @click.option(
     "--http",
@@ -36,6 +43,7 @@ def read_address(
     metavar="[HOST:]PORT",
     callback=read_address,
     help="Serve hosts on this port instead, at /mcp and /mcp/TOOLBOX.",
+    **variable("SERVE_HTTP"),
 )
 @global_options
 @click.pass_obj
@@ -51,6 +59,12 @@ def serve(
     address than this machine's own needs a token (MCP_WORKBENCH_HTTP_TOKEN, or http.token or
     http.tokens in the configuration) and the host names under which it is reached
     (http.allowedHosts).
+
+    \b
+    Examples:
+      mcp-workbench serve
+      mcp-workbench serve --config PATH --toolbox dev
+      mcp-workbench serve --http 7411
     """
     snapshot = settings.snapshot().narrowed(toolboxes)
     if settings.verbose and snapshot.warnings:

@@ -19,6 +19,9 @@ UNREACHABLE = 4  # a server
 TOOL_ERROR = 5  # the tool itself answered `isError`
 INTERRUPTED = 130
 
+PREFIX = "MCP_WORKBENCH_"  # of the variables that stand for options
+_ON = frozenset({"1", "true", "t", "yes", "y", "on"})  # as click reads a switch
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
@@ -45,12 +48,12 @@ class Settings:
         """Whether progress and remarks are wanted on stderr."""
         return not (self.json or self.quiet)
 
-    def open_log(self) -> None:
+    def open_log(self, least: str = "WARNING") -> None:
         """Let the program's own log appear on stderr: warnings, or with `-v` everything."""
         import logging  # only for commands that start servers
 
         logging.basicConfig(stream=sys.stderr, format="mcp-workbench: %(message)s")
-        logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else "WARNING")
+        logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else least)
 
     def snapshot(self, *, careful: bool = False) -> Snapshot:
         """The configuration that these options lead to; the embedded demo where there is none."""
@@ -66,15 +69,28 @@ def _remember(context: click.Context, param: click.Parameter, value: Any) -> Non
     context.color = context.ensure_object(Settings).color
 
 
+def variable(name: str) -> dict[str, Any]:
+    """The variable that stands for an option which is not given, shown in `--help`."""
+    return {"envvar": f"{PREFIX}{name}", "show_envvar": True}
+
+
+def switched_on(name: str) -> bool:
+    """Does the variable of a switch say yes?"""
+    return os.environ.get(f"{PREFIX}{name}", "").lower() in _ON
+
+
 def _flag(*names: str, help: str) -> Callable[[Decorated], Decorated]:
-    return click.option(*names, is_flag=True, help=help, expose_value=False, callback=_remember)
+    own = variable(names[-1].removeprefix("--").replace("-", "_").upper())
+    own["callback"] = _remember
+    return click.option(*names, is_flag=True, help=help, expose_value=False, **own)
 
 
 _OPTIONS = (
     click.option(
         "--config",
         metavar="PATH",
-        help="The configuration file.  [env: WORKBENCH_CONFIG; default: ./workbench-config.json]",
+        type=click.Path(),
+        help="The configuration file.  [env var: WORKBENCH_CONFIG; default: ./workbench-config.json]",
         expose_value=False,
         callback=_remember,
     ),
@@ -82,7 +98,7 @@ _OPTIONS = (
     _flag("-q", "--quiet", help="No progress, no remarks."),
     _flag("-v", "--verbose", help="Say more on stderr."),
     _flag("--no-input", help="Never ask a question."),
-    _flag("--no-color", help="No colour.  [env: NO_COLOR, FORCE_COLOR]"),
+    _flag("--no-color", help="No colour; NO_COLOR and FORCE_COLOR are heeded, too."),
 )
 
 

@@ -19,7 +19,7 @@ def survey(
     settings: Settings, snapshot: Snapshot, addresses: Sequence[ServerAddress]
 ) -> list[ServerReport]:
     """A report of each server, in the order asked for; meanwhile stderr tells how it goes."""
-    settings.open_log()
+    settings.open_log(least="ERROR")  # why a server is not there stands in its report
     progress = SurveyProgress(settings, addresses)
     try:
         return run(_survey(snapshot, addresses, progress))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
 import msgspec
 
+from mcp_workbench.cli.completing import complete_tool
 from mcp_workbench.cli.recalled import news, recalled_or_asked, tell_recalled
-from mcp_workbench.cli.render import Trouble, plain, say, say_json, table, told
-from mcp_workbench.cli.settings import DONE, UNREACHABLE, Settings, global_options
-from mcp_workbench.cli.signature import read_only, signature, tokens
+from mcp_workbench.cli.render import plain, say, say_json, table
+from mcp_workbench.cli.settings import Settings, global_options, variable
+from mcp_workbench.cli.signature import characters, read_only, signature, tokens
+from mcp_workbench.cli.unreached import tell_unreached
 from mcp_workbench.core.catalogue import ToolInfo
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
@@ -22,9 +25,21 @@ _CLAIMS = {True: "yes", False: "no", None: "-"}
 
 
 @click.command()
-@click.argument("which", metavar="[TOOLBOX[/SERVER[/TOOL]]]", default="")
-@click.option("--schema", is_flag=True, help="Whole definitions, as the servers give them.")
-@click.option("--refresh", is_flag=True, help="Ask the servers, whatever is known of them.")
+@click.argument(
+    "which", metavar="[TOOLBOX[/SERVER[/TOOL]]]", default="", shell_complete=complete_tool
+)
+@click.option(
+    "--schema",
+    is_flag=True,
+    help="Whole definitions, as the servers give them.",
+    **variable("TOOLS_SCHEMA"),
+)
+@click.option(
+    "--refresh",
+    is_flag=True,
+    help="Ask the servers, whatever is known of them.",
+    **variable("TOOLS_REFRESH"),
+)
 @global_options
 @click.pass_obj
 def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int:
@@ -32,8 +47,15 @@ def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int
 
     Servers that were connected within a day are not started: what they offered then is shown.
 
-    ≈TOKENS is about what a definition costs a model: its bytes divided by four. READ-ONLY is what
-    the tool claims of itself, - where it claims nothing.
+    Each server stands there with its state: ready, or why not. ≈TOKENS is about what a tool's
+    definition costs a model, CHARACTERS how long it is. READ-ONLY is what the tool claims of itself,
+    - where it claims nothing. Exit status 4 if a server can't be reached.
+
+    \b
+    Examples:
+      mcp-workbench tools
+      mcp-workbench tools demo/basics
+      mcp-workbench tools demo/basics/add --schema
     """
     snapshot = settings.snapshot()
     toolbox, server, tool = _parts(which)
@@ -49,8 +71,9 @@ def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int
         say_json([info.definition for info in found], pretty=True)
     else:
         _tell(settings, found, alone=bool(tool))
+        _tell_states(settings, reports)
         tell_recalled(settings, reports)
-    return _status(settings, reports)
+    return tell_unreached(settings, reports)
 
 
 def _parts(which: str) -> tuple[str, str, str]:
@@ -72,9 +95,9 @@ def _addresses(snapshot: Snapshot, toolbox: str, server: str) -> list[ServerAddr
 def _tell(settings: Settings, found: list[ToolInfo], *, alone: bool) -> None:
     if not found:
         return
-    head = ("SERVER", "TOOL", "READ-ONLY", "≈TOKENS")
+    head = ("SERVER", "TOOL", "READ-ONLY", "CHARACTERS", "≈TOKENS")
     rows = [head, *map(_row, found)]
-    for line in table(rows, right=frozenset({3})):
+    for line in table(rows, right=frozenset({3, 4})):
         say(line)
     if alone:
         say(f"\n{plain(found[0].description)}\n{plain(signature(found[0]))}")
@@ -88,7 +111,18 @@ def _row(info: ToolInfo) -> tuple[str, ...]:
     text = signature(info, types=False)
     short = text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
     server = f"{info.toolbox_name}/{info.source_server}"
-    return (server, short, _CLAIMS[read_only(info)], str(tokens(info)))
+    sizes = (str(characters(info)), str(tokens(info)))
+    return (server, short, _CLAIMS[read_only(info)], *sizes)
+
+
+def _tell_states(settings: Settings, reports: list[ServerReport]) -> None:
+    """How each server does, on stderr: it is no part of the list."""
+    # Off a terminal, each has had its line when it was ready.
+    wanted = settings.talkative and sys.stderr.isatty()
+    for report in reports if wanted else ():
+        count = f"{len(report.tools)} tools, {report.hidden} hidden"
+        told = "not available" if report.reason else f"ready, {report.revision}, {count}"
+        say(plain(f"{report.address}: {told}, {report.seconds:.1f} s"), err=True)
 
 
 def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, Any]:
@@ -101,9 +135,21 @@ def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, A
                 "tool": info.name,
                 "readOnly": read_only(info),
                 "tokens": tokens(info),
+                "characters": characters(info),
+                "signature": signature(info),
                 "definition": info.definition,
             }
             for info in found
+        ],
+        "servers": [
+            {
+                "toolbox": r.address.toolbox,
+                "server": r.address.server,
+                "state": "failed" if r.reason else "ready",
+                "revision": r.revision,
+                "hidden": r.hidden,
+            }
+            for r in reports
         ],
         "unavailable": [
             {"toolbox": r.address.toolbox, "server": r.address.server, "reason": r.reason}
@@ -123,13 +169,3 @@ def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, A
             for r in news(reports)
         ],
     }
-
-
-def _status(settings: Settings, reports: list[ServerReport]) -> int:
-    """Tell which servers are missing from the answer."""
-    unreached = [report for report in reports if report.reason]
-    for report in unreached if not settings.json else ():
-        message = f"server '{report.address.server}' in toolbox '{report.address.toolbox}' is not available"
-        trouble = Trouble("WB-CONN-101", message, cause=(report.reason,))
-        say(told(trouble), err=True, color=settings.color)
-    return UNREACHABLE if unreached else DONE

@@ -17,6 +17,7 @@ from mcp_workbench.cli.host import Host, HostFailed, started_workbench
 from mcp_workbench.cli.render import nearby, plain, say
 from mcp_workbench.cli.settings import DONE, Settings, global_options
 from mcp_workbench.core.errors import WorkbenchError
+from mcp_workbench.core.tokens import tokens
 
 Json = dict[str, Any]
 
@@ -36,6 +37,10 @@ def tour(settings: Settings) -> int:
 
     Starts the real workbench without any configuration, plays one host's session with it, and says
     what to type next. Nothing is written, nothing stays behind.
+
+    \b
+    Example:
+      mcp-workbench tour
     """
     try:
         with started_workbench() as host:
@@ -109,7 +114,7 @@ def _make_mistake(host: Host) -> None:
 
 
 def _cost(instructions: str, menu: list[Json], tools: list[Json]) -> None:
-    _step(7, "What it costs, in tokens (about bytes / 4):")
+    _step(7, "What it costs, in tokens (an estimate):")
     own = [
         {k: v for k, v in tool.items() if k not in ("toolbox_name", "source_server")}
         for tool in tools
@@ -174,7 +179,7 @@ def _text(result: Json) -> str:
 
 
 def _tokens(value: object) -> int:
-    return round(len(msgspec.json.encode(value)) / 4)
+    return tokens(msgspec.json.encode(value).decode())
 
 
 def _head(text: str) -> None:

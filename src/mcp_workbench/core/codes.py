@@ -219,6 +219,17 @@ CODES = {
         "counted, and calls work; other programs may be less patient.",
         "Tell the server to write its log to stderr or to a file, or tell its authors.",
     ),
+    "WB-CONN-103": Explanation(
+        "A program is found by the PATH of this shell alone",
+        "A warning: servers get the PATH of the workbench, which gets that of its host. A host that "
+        "is started from a desktop often has a shorter one, and says `spawn npx ENOENT` then.",
+        "Write the absolute path as 'command'; `which npx` tells it.",
+    ),
+    "WB-CONN-104": Explanation(
+        "A program that servers need is old",
+        "A warning: `npx` is as old as its Node.js, and most servers ask for one that is still kept.",
+        "Install a newer version, or name a newer one with its absolute path.",
+    ),
     "WB-CALL-201": Explanation(
         "A call has no result",
         "The server took the call and then ended, was too busy, or did not answer in time. The tool "

@@ -1,0 +1,249 @@
+"""`doctor`: everything that may be wrong, looked at for real, each with its remedy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from mcp_workbench import __version__
+from mcp_workbench.cli.completing import complete_server
+from mcp_workbench.cli.diagnosis import Line, of_problem
+from mcp_workbench.cli.doctor_programs import look_at_programs, missing
+from mcp_workbench.cli.doctor_state import look_at_state, state_folder
+from mcp_workbench.cli.doubts import doubts
+from mcp_workbench.cli.overview import counted
+from mcp_workbench.cli.render import glyph, hanging, nearby, plain, say, say_json
+from mcp_workbench.cli.running import run
+from mcp_workbench.cli.settings import (
+    DONE,
+    FAILED,
+    UNREACHABLE,
+    USAGE,
+    Settings,
+    global_options,
+    variable,
+)
+from mcp_workbench.cli.survey import survey
+from mcp_workbench.config.embedded import demo_snapshot
+from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError, did_you_mean
+from mcp_workbench.core.names import ServerAddress, ToolIdentifier
+from mcp_workbench.core.reports import ServerReport
+from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
+from mcp_workbench.workbench import Workbench
+
+OPEN_TO_ALL = "WB-CONF-006"
+UNREACHED = "WB-CONN-101"
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """The document that `doctor --json` prints."""
+
+    ok: bool
+    version: str
+    config: str | None
+    lines: list[Line]
+
+
+@click.command()
+@click.argument(
+    "which", metavar="[TOOLBOX[/SERVER]|SERVER]", default="", shell_complete=complete_server
+)
+@click.option(
+    "--fix", is_flag=True, help="Mend what can be mended safely.", **variable("DOCTOR_FIX")
+)
+@global_options
+@click.pass_obj
+def doctor(settings: Settings, which: str, *, fix: bool) -> int:
+    """Find out what is wrong, and how to mend it.
+
+    Looks at the program itself, the configuration, every server (started for real, all at once),
+    the programs that they need, and the folder that holds what is remembered.
+
+    --fix takes the right to write from a configuration that everybody can change, closes the state
+    folder to others, and removes files that are left over in it. Nothing else is ever changed.
+
+    Exit status 0 if all is well, warnings or not; 2 if the configuration can't be used, 4 if a
+    server can't be reached, 1 for anything else.
+
+    \b
+    Examples:
+      mcp-workbench doctor
+      mcp-workbench doctor demo/basics
+      mcp-workbench doctor --fix --json
+    """
+    told = Telling(settings)
+    try:
+        snapshot, lines = _configured(settings, fix=fix)
+    except ConfigError as error:
+        told.tell((*look_at_ourselves(), *look_at_state(state_folder(os.environ), fix=fix)))
+        told.tell(of_problem(p, error.file, "config") for p in (*error.problems, *error.warnings))
+        return told.end(error.file, USAGE)
+    specs = chosen(snapshot, which)
+    told.column = max([told.column, *(len(str(spec.address)) for spec in specs)])
+    told.tell((*look_at_ourselves(), *look_at_state(state_folder(os.environ), fix=fix)))
+    told.tell(lines)
+    told.tell(self_test())
+    told.tell(look_at_programs(specs, os.environ))
+    reports = survey(settings, snapshot, [spec.address for spec in specs])
+    told.tell(look_at_servers(specs, reports))
+    told.tell(of_problem(d, snapshot.origin, "tools") for d in doubts(snapshot, reports))
+    reached = not any(report.reason for report in reports)
+    return told.end(snapshot.origin, DONE if reached else UNREACHABLE)
+
+
+class Telling:
+    """Lines as they come; as JSON all of them at the end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lines: list[Line] = []
+        self.column = len("state folder")  # as wide as the longest subject
+
+    def tell(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            self._lines.append(line)
+            if not self._settings.json and not (self._settings.quiet and line.state == "good"):
+                _tell(line, self.column)
+
+    def end(self, config: str, status: int) -> int:
+        """The exit status: what was found elsewhere counts, too."""
+        bad = sum(line.state == "bad" for line in self._lines)
+        if self._settings.json:
+            say_json(Diagnosis(not bad and not status, __version__, config or None, self._lines))
+        elif not self._settings.quiet:
+            doubtful = sum(line.state == "doubtful" for line in self._lines)
+            all_well = "all is well" if not bad else f"{bad} problem{'' if bad == 1 else 's'}"
+            say(f"\n{all_well}, {doubtful} warning{'' if doubtful == 1 else 's'}")
+        return status or (FAILED if bad else DONE)
+
+
+def _tell(line: Line, column: int) -> None:
+    fixed = " (mended)" if line.fixed else ""
+    under = " " * (column + 4)
+    message = hanging(f"{plain(line.message)}{fixed}", under)
+    say(f"{glyph(line.state)} {line.subject:{column}}  {message.lstrip()}")
+    more = "   ".join(filter(None, (nearby(line.place) if line.place else "", line.code)))
+    if more:
+        say(click.style(f"{under}{plain(more)}", dim=True))
+    if line.fix and not line.fixed:
+        say(hanging(f"fix: {plain(line.fix)}", under))
+
+
+# What is looked at
+
+
+def look_at_ourselves() -> Iterator[Line]:
+    """Our version, our Python, and whether the command that a person types is this one."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield Line("good", "program", f"mcp-workbench {__version__}, Python {python}, {sys.platform}")
+    found = shutil.which("mcp-workbench")
+    own = Path(sys.executable).with_name("mcp-workbench")
+    if found is None:
+        where = f"it is at {own}" if own.exists() else "python -m mcp_workbench works, too"
+        told = "mcp-workbench is not on the PATH of this shell"
+        yield Line("doubtful", "program", told, f"add its folder to PATH; {where}")
+    elif own.exists() and not Path(found).samefile(own):
+        told = f"the mcp-workbench on the PATH is another one: {found}"
+        yield Line("doubtful", "program", told, f"this one is {own}; remove one of the two")
+
+
+def _configured(settings: Settings, *, fix: bool) -> tuple[Snapshot, list[Line]]:
+    mended: list[Line] = []
+    try:
+        snapshot = settings.snapshot(careful=True)
+    except ConfigError as error:
+        if not (fix and error.problems[0].code == OPEN_TO_ALL):
+            raise
+        mended.append(_closed(error.file))
+        snapshot = settings.snapshot(careful=True)
+    return snapshot, [*mended, *_of_config(snapshot)]
+
+
+def _closed(file: str) -> Line:
+    path = Path(file)
+    path.chmod(stat.S_IMODE(path.stat().st_mode) & ~stat.S_IWOTH)
+    told = "everybody on this machine could change this file"
+    return Line("good", "config", told, f"chmod o-w {file}", OPEN_TO_ALL, fixed=True)
+
+
+def _of_config(snapshot: Snapshot) -> Iterator[Line]:
+    where = nearby(snapshot.origin) if snapshot.origin else "no file, so the demo toolbox"
+    yield Line("good", "config", f"{where}: {counted(snapshot)}, {snapshot.tool_mode} mode")
+    for warning in snapshot.warnings:
+        yield of_problem(warning, snapshot.origin, "config")
+
+
+def chosen(snapshot: Snapshot, which: str) -> list[ServerSpec]:
+    """The servers that are meant: all, those of a toolbox, or one by its name."""
+    specs = [spec for box in snapshot.toolboxes.values() for spec in box.servers.values()]
+    found = [spec for spec in specs if not which or which in _names(spec.address)]
+    if found or not which:
+        return found
+    known = [name for spec in specs for name in _names(spec.address)]
+    raise InvalidCall(
+        f"no toolbox or server '{which}'",
+        hint=did_you_mean(which, known) or "mcp-workbench tools lists what there is",
+    )
+
+
+def _names(address: ServerAddress) -> tuple[str, str, str]:
+    return address.toolbox, str(address), address.server
+
+
+def self_test() -> Iterator[Line]:
+    """The demo toolbox, called in both eras: what fails here is no server's fault."""
+    since = time.monotonic()
+    try:
+        run(_add_in_both_eras())
+    except WorkbenchError as error:
+        fix = "install the program again, and see that Python may start processes here"
+        yield Line("bad", "self-test", error.message, fix, "WB-TOUR-401")
+        return
+    took = time.monotonic() - since
+    yield Line("good", "self-test", f"the demo toolbox answered in both eras, {took:.1f} s")
+
+
+async def _add_in_both_eras() -> None:
+    (basics, *_) = demo_snapshot().toolboxes["demo"].servers.values()
+    eras = {
+        era: msgspec.structs.replace(basics, address=ServerAddress("self-test", era), era=era)
+        for era in ("legacy", "modern")
+    }
+    async with Workbench(Snapshot({"self-test": ToolboxSpec("self-test", "", eras)})) as workbench:
+        for era in eras:
+            await workbench.use_tool(ToolIdentifier("self-test", era, "add"), {"a": 2, "b": 3})
+
+
+def look_at_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Iterator[Line]:
+    for spec, report in zip(specs, reports, strict=True):
+        subject = str(report.address)
+        if report.reason:
+            yield Line("bad", subject, report.reason, remedy(report.reason), UNREACHED, spec.place)
+            continue
+        tools = f"{len(report.tools)} tools" + (
+            f", {report.hidden} hidden" if report.hidden else ""
+        )
+        program = f"{report.server_name} {report.server_version}".strip()
+        about = f"{program or 'ready'}, {report.revision}, {tools}, {report.seconds:.1f} s"
+        yield Line("good", subject, about)
+
+
+def remedy(reason: str) -> str:
+    """What helps, as far as the reason shows it."""
+    if reason.startswith("command not found: ") and "(searched PATH" in reason:
+        return missing(reason.removeprefix("command not found: ").split(" (searched")[0])
+    if "; fix: " in reason:  # a variable, with its place and what to do
+        return reason.partition("; fix: ")[2].partition(")")[0]
+    if "; correct " in reason or "; chmod " in reason:
+        return reason.rpartition("; ")[2]
+    if "did not start within" in reason:
+        return "a first start may download: try again, or raise 'connectTimeout' of this server"
+    return "run its command by hand and see what it says"

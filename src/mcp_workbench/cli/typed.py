@@ -1,0 +1,73 @@
+"""What a person typed for a tool: its name, and arguments as pairs, as JSON, from a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from mcp_workbench.core.errors import InvalidCall, empty_component
+from mcp_workbench.core.names import ToolIdentifier
+
+Json = dict[str, Any]
+
+
+def read_identifier(text: str) -> ToolIdentifier:
+    """`TOOLBOX/SERVER/TOOL`"""
+    parts = text.split("/", 2)
+    for field, part in zip(("toolbox", "server", "tool"), (*parts, "", ""), strict=False):
+        if not part:
+            raise InvalidCall(empty_component(field), hint="a tool is named TOOLBOX/SERVER/TOOL")
+    return ToolIdentifier(*parts)
+
+
+def read_input(given: str) -> Json:
+    """A JSON object from the line, from `@FILE`, or from stdin (`-`)."""
+    try:
+        value: Any = msgspec.json.decode(_read(given))
+    except (ValueError, RecursionError) as error:
+        raise InvalidCall(f"--input is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidCall("--input must be a JSON object")
+    return cast("Json", value)
+
+
+def _read(given: str) -> bytes | str:
+    if given == "-":
+        return sys.stdin.buffer.read()
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_bytes()
+    except OSError as error:
+        raise InvalidCall(f"can't read {given[1:]}: {error.strerror}") from None
+
+
+def add_pairs(pairs: tuple[str, ...], arguments: Json) -> set[str]:
+    """Put them in, and return the names of those that were given as text."""
+    texts: set[str] = set()
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name in ("", ":"):
+            raise InvalidCall(
+                f"'{pair}' is not an argument",
+                hint="write NAME=TEXT, or NAME:=JSON for other values",
+            )
+        if name.endswith(":"):
+            name = name[:-1]
+            arguments[name] = _json(name, value)
+            texts.discard(name)
+        else:
+            arguments[name] = value
+            texts.add(name)
+    return texts
+
+
+def _json(name: str, value: str) -> Any:
+    try:
+        return msgspec.json.decode(value)
+    except (ValueError, RecursionError) as error:
+        hint = f"for a text write {name}=TEXT"
+        raise InvalidCall(f"the value of '{name}' is not JSON: {error}", hint=hint) from None

@@ -1,0 +1,81 @@
+"""A person at a terminal: a real one, with a keyboard that answers what stands on the screen."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cli_scenes import COMMAND, TIMEOUT, environ
+
+
+class Terminal:
+    """The screen so far, and the keyboard."""
+
+    def __init__(self, fd: int, process: subprocess.Popen[bytes]) -> None:
+        self._fd = fd
+        self._process = process
+        self.screen = ""
+        self._seen = 0
+
+    def expect(self, text: str) -> None:
+        """Wait until this stands behind what was expected before."""
+        until = time.monotonic() + TIMEOUT
+        while text not in self.screen[self._seen :]:
+            left = until - time.monotonic()
+            assert left > 0 and self._read(left), f"{text!r} never came: {self.screen!r}"  # noqa: PT018
+        self._seen = self.screen.index(text, self._seen) + len(text)
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def rest(self) -> int:
+        """Read to the end; the exit status."""
+        until = time.monotonic() + TIMEOUT
+        while self._read(until - time.monotonic()):
+            assert time.monotonic() < until
+        return self._process.wait(TIMEOUT)
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self._fd], [], [], max(seconds, 0))[0]:
+            return False
+        data = b""
+        with suppress(OSError):  # Linux says so when the last writer has gone
+            data = os.read(self._fd, 65536)
+        self.screen += data.decode(errors="replace").replace("\r\n", "\n")
+        return bool(data)
+
+
+@contextmanager
+def terminal(
+    *argv: str, cwd: Path, columns: int = 80, variables: dict[str, str] | None = None
+) -> Generator[Terminal, None, None]:
+    """The command with all streams on a terminal that is its own, so that Ctrl-C reaches it."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen(
+        [*COMMAND, *argv],
+        cwd=cwd,
+        env=environ(TERM="xterm", **(variables or {})),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(ours, process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(TIMEOUT)
+        os.close(ours)

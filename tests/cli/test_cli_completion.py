@@ -1,0 +1,153 @@
+"""A shell completes commands, options and names, and starts no server for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_scenes import TIMEOUT, Done, demo_server, environ, toolbox, workbench, write_config
+
+from mcp_workbench.cli.scripts import ASKED, SCRIPTS
+
+ROOT = Path(__file__).parents[2]
+
+
+def offered(*words: str, cwd: Path) -> list[str]:
+    """What may stand at the cursor, behind these words."""
+    done: Done = workbench(cwd=cwd, **{ASKED: "\n".join(words)})
+    assert (done.status, done.err) == (0, "")
+    return [line.split("\t")[1] for line in done.out.splitlines()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A configuration whose servers note that they were started."""
+    note = {"command": "touch", "args": [str(tmp_path / "started")]}
+    servers = {"git": note | {"toolFilters": ["git_log", "git_*", "!git_push"]}, "files": note}
+    config = toolbox("dev", **servers)
+    config["toolboxes"]["ops"] = {"mcpServers": {"db": note}}
+    write_config(tmp_path, config)
+    return tmp_path
+
+
+def test_commands_options_and_values(folder: Path) -> None:
+    assert offered("c", cwd=folder) == ["check", "call", "cost", "completion"]
+    assert "doctor" in offered("", cwd=folder)
+    assert offered("check", "--c", cwd=folder) == ["--connect", "--config"]
+    assert offered("completion", "", cwd=folder) == ["bash", "zsh", "fish"]
+    assert offered("explain", "wb-conf-02", cwd=folder)[0] == "WB-CONF-020"
+
+
+def test_names_part_by_part(folder: Path) -> None:
+    assert offered("tools", "", cwd=folder) == ["dev/", "ops/"]
+    assert offered("call", "d", cwd=folder) == ["dev/"]
+    assert offered("call", "dev/", cwd=folder) == ["dev/git/", "dev/files/"]
+    assert offered("call", "dev/git/", cwd=folder) == ["dev/git/git_log"]
+    assert offered("doctor", "dev/g", cwd=folder) == ["dev/git"]
+    assert offered("cost", "", cwd=folder) == ["dev", "ops"]
+    assert offered("serve", "--toolbox", "o", cwd=folder) == ["ops"]
+    assert offered("call", "gone/", cwd=folder) == []
+    assert not (folder / "started").exists()
+
+
+def test_the_configuration_is_the_one_that_the_line_names(folder: Path) -> None:
+    write_config(folder, toolbox("other", a=demo_server()), "other.json")
+    assert offered("--config", "other.json", "tools", "", cwd=folder) == ["other/"]
+    assert offered("tools", "--config", "other.json", "", cwd=folder) == ["other/"]
+
+
+def test_a_line_or_a_file_that_is_wrong_offers_nothing(folder: Path) -> None:
+    assert offered("bogus", "", cwd=folder) == []
+    assert offered("serve", "--http", "x", "--toolbox", "", cwd=folder) == ["dev", "ops"]
+    write_config(folder, "{")
+    assert offered("tools", "", cwd=folder) == []
+
+
+@pytest.mark.parametrize("shell", list(SCRIPTS))
+def test_the_script_is_printed_quickly_and_with_options(shell: str, tmp_path: Path) -> None:
+    assert workbench("completion", shell, cwd=tmp_path).out == SCRIPTS[shell]
+    assert workbench("--json", "completion", shell, cwd=tmp_path).data["script"] == SCRIPTS[shell]
+    assert workbench("completion", cwd=tmp_path, SHELL=f"/bin/{shell}").out == SCRIPTS[shell]
+    wrong = workbench("completion", cwd=tmp_path, SHELL="/bin/tcsh")
+    assert (wrong.status, wrong.err.splitlines()[0]) == (2, "error: name a shell: bash, zsh, fish")
+
+
+def as_command(folder: Path) -> Path:
+    """A folder in which `mcp-workbench` is this program."""
+    command = folder / "bin" / "mcp-workbench"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mcp_workbench "$@"\n')
+    command.chmod(0o755)
+    return command.parent
+
+
+BASH = """
+source <(mcp-workbench completion bash)
+complete -p mcp-workbench
+ask() {
+    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=()
+    compopt() { echo compopt "$@"; }
+    _mcp_workbench mcp-workbench
+    printf '%s\\n' "${COMPREPLY[@]}"
+}
+ask mcp-workbench do
+ask mcp-workbench call dev/
+ask mcp-workbench check --config ''
+"""
+FISH = """
+mcp-workbench completion fish | source
+complete -C 'mcp-workbench do'
+complete -C 'mcp-workbench call dev/'
+"""
+ZSH = """
+autoload -U compinit; compinit -u
+source <(mcp-workbench completion zsh)
+compadd() { print -r -- "compadd $*"; }
+_describe() { print -r -- "told $told"; }
+_files() { print -r -- files; }
+words=(mcp-workbench do); CURRENT=2; _mcp_workbench
+words=(mcp-workbench call dev/); CURRENT=3; _mcp_workbench
+"""
+
+
+def run_in(shell: str, script: str, folder: Path) -> list[str]:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed here")
+    path = f"{as_command(folder)}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [shell, "-c", script],
+        cwd=folder,
+        env=environ(PATH=path, HOME=str(folder)),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT,
+    )
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_bash_takes_it(folder: Path) -> None:
+    assert run_in("bash", BASH, folder) == [
+        "complete -F _mcp_workbench mcp-workbench",
+        "doctor",
+        *["compopt -o nospace"] * 2,
+        "dev/git/",
+        "dev/files/",
+        "compopt -o default",
+        "",
+    ]
+
+
+def test_fish_takes_it(folder: Path) -> None:
+    told = [line.split("\t")[0] for line in run_in("fish", FISH, folder)]
+    assert told == ["doctor", "dev/git/", "dev/files/"]
+
+
+def test_zsh_takes_it(folder: Path) -> None:
+    told = run_in("zsh", ZSH, folder)
+    assert told[0].startswith("told doctor:")
+    assert told[1] == "compadd -S  -a open"

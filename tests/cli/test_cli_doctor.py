@@ -1,0 +1,208 @@
+"""`doctor` looks at everything for real, and says what to do."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_scenes import Done, demo_server, toolbox, workbench, write_config
+
+from mcp_workbench import __version__
+from mcp_workbench.cli.doctor_programs import elsewhere, look_at_programs, missing, told_version
+from mcp_workbench.cli.doctor_state import stale
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerSpec, StdioCommand
+
+ROOT = Path(__file__).parents[2]
+
+
+def doctor(*argv: str, cwd: Path, **variables: str) -> Done:
+    """With a home of its own, so that nobody's state is looked at."""
+    home = {"HOME": str(cwd / "home"), "MCP_WORKBENCH_HOME": str(cwd / "state")}
+    return workbench("doctor", *argv, cwd=cwd, **(home | variables))
+
+
+def lines(done: Done, subject: str) -> list[dict[str, Any]]:
+    return [line for line in done.data["lines"] if line["subject"] == subject]
+
+
+def test_the_demo_is_well(tmp_path: Path) -> None:
+    done = doctor(cwd=tmp_path)
+    assert done.status == 0
+    assert f"✔ program        mcp-workbench {__version__}, Python " in done.out
+    assert "✔ self-test      the demo toolbox answered in both eras, " in done.out
+    assert "✔ demo/basics    demo-basics 1.0.0, 2026-07-28, 4 tools, " in done.out
+    assert "\nall is well, " in done.out
+
+
+def test_json_has_every_line(tmp_path: Path) -> None:
+    done = doctor("--json", cwd=tmp_path)
+    assert (done.status, done.err, done.data["ok"], done.data["config"]) == (0, "", True, None)
+    assert {"program", "state folder", "config", "self-test", "demo/basics", "demo/workshop"} <= {
+        line["subject"] for line in done.data["lines"]
+    }
+    keys = {"state", "subject", "message", "fix", "code", "place", "fixed"}
+    assert all(set(line) == keys for line in done.data["lines"])
+
+
+def test_each_server_that_fails_has_its_remedy(tmp_path: Path) -> None:
+    noisy = {
+        "command": "sh",
+        "args": ["-c", f"echo listening; exec {sys.executable} -m mcp_workbench.demo basics"],
+    }
+    servers = {
+        "gone": {"command": "no-such-command-anywhere"},
+        "dead": {"command": "sh", "args": ["-c", "echo no licence >&2; exit 3"]},
+        "unset": {"command": "true", "env": {"KEY": "${NO_SUCH_VARIABLE}"}},
+        "noisy": noisy,
+    }
+    write_config(tmp_path, toolbox(**servers))
+    done = doctor("--json", cwd=tmp_path)
+    assert (done.status, done.data["ok"]) == (4, False)
+    (gone,), (dead,), (unset,) = (lines(done, f"dev/{name}") for name in ("gone", "dead", "unset"))
+    assert (gone["state"], gone["code"]) == ("bad", "WB-CONN-101")
+    assert gone["fix"] == "install no-such-command-anywhere, or write its absolute path"
+    assert "no licence" in dead["message"]
+    assert unset["fix"].startswith("export NO_SUCH_VARIABLE=…")
+    (config,) = [line for line in lines(done, "config") if line["code"] == "WB-CONF-021"]
+    assert config["place"].endswith("workbench-config.json:18:21")
+    (doubt,) = lines(done, "tools")
+    assert (doubt["code"], doubt["state"]) == ("WB-CONN-102", "doubtful")
+    assert "1 line on its stdout held no message; the last one: listening" in doubt["message"]
+    assert lines(done, "dev/noisy")[0]["state"] == "good"
+
+
+def test_one_server_alone(tmp_path: Path) -> None:
+    write_config(tmp_path, toolbox(a=demo_server(), gone={"command": "no-such-command"}))
+    for which in ("a", "dev/a"):
+        assert doctor(which, cwd=tmp_path).status == 0
+    assert doctor("dev", cwd=tmp_path).status == 4
+    wrong = doctor("dve", cwd=tmp_path)
+    assert wrong.status == 2
+    assert "no toolbox or server 'dve'\n  Did you mean 'dev'?" in wrong.err
+
+
+def test_names_that_hosts_cut_are_told(tmp_path: Path) -> None:
+    config = toolbox("a-toolbox-of-a-long-name", **{"and-a-server-of-one": demo_server("workshop")})
+    write_config(tmp_path, config | {"toolMode": "dynamic"})
+    done = doctor("--json", cwd=tmp_path)
+    assert done.status == 0
+    told = [line["message"] for line in lines(done, "tools") if line["code"] == "WB-TOOL-302"]
+    assert any("Cursor drops the tool" in message for message in told)
+
+
+def test_a_broken_configuration_is_told_whole(tmp_path: Path) -> None:
+    write_config(tmp_path, {"toolboxes": {"a b": {"mcpServers": {"x": {}}}}})
+    done = doctor(cwd=tmp_path)
+    assert done.status == 2
+    assert "✘ config" in done.out
+    assert {"WB-CONF-013", "WB-CONF-018"} <= set(done.out.split())
+    assert "workbench-config.json:" in done.out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such rights here")
+def test_a_configuration_that_everybody_can_change_is_closed_on_wish(tmp_path: Path) -> None:
+    path = write_config(tmp_path, toolbox(a=demo_server()))
+    path.chmod(0o646)
+    done = doctor(cwd=tmp_path)
+    assert (done.status, path.stat().st_mode & 0o777) == (2, 0o646)
+    assert "fix: chmod o-w " in done.out
+    mended = doctor("--fix", cwd=tmp_path)
+    assert (mended.status, path.stat().st_mode & 0o777) == (0, 0o644)
+    assert "could change this file (mended)" in mended.out
+
+
+def left_over(state: Path) -> dict[str, Path]:
+    """A folder with what may be left in it, and what may not be touched."""
+    (state / "run").mkdir(parents=True)
+    state.chmod(0o755)
+    files = {name: state / "run" / name for name in ("old.tmp", "new.tmp", "dead.pid", "live.pid")}
+    for path in files.values():
+        path.write_text("")
+    hours_ago = time.time() - 7200
+    os.utime(files["old.tmp"], (hours_ago, hours_ago))
+    files["dead.pid"].write_text("999999999\n")  # beyond what Linux ever counts to
+    files["live.pid"].write_text(f"{os.getpid()}\n")
+    return files
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such files here")
+def test_what_is_left_over_in_the_state_folder_goes_on_wish(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    files = left_over(state)
+    told = doctor("--json", cwd=tmp_path)
+    assert told.status == 0
+    assert {line["state"] for line in lines(told, "state folder")} == {"doubtful"}
+    assert all(path.exists() for path in files.values())
+    mended = doctor("--json", "--fix", cwd=tmp_path)
+    assert [line["fixed"] for line in lines(mended, "state folder")] == [True] * 3
+    assert {name for name, path in files.items() if path.exists()} == {"new.tmp", "live.pid"}
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert [line["state"] for line in lines(doctor("--json", cwd=tmp_path), "state folder")] == [
+        "good"
+    ]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such sockets here")
+def test_a_socket_is_left_over_when_nobody_listens(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket's path is short
+    path = Path("s")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("s")
+        listening.listen()
+        assert stale(path) == ""
+    assert stale(path) == "nobody listens there"
+
+
+def test_a_state_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    done = doctor(cwd=tmp_path)
+    assert done.status == 1
+    assert "is no folder" in done.out
+
+
+def program(folder: Path, name: str, says: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return path
+
+
+def specs(*commands: str) -> list[ServerSpec]:
+    return [ServerSpec(ServerAddress("dev", c), StdioCommand(c)) for c in commands]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="these are shell scripts")
+def test_a_command_that_lies_elsewhere_is_found(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for version in ("v18.0.0", "v22.3.0"):
+        found = program(tmp_path / ".nvm" / "versions" / "node" / version / "bin", "some-npx", "")
+    assert elsewhere("some-npx") == str(found)
+    assert missing("some-npx").startswith(f'it is at {found}: write "command": "{found}"')
+    assert missing("no-such-npx") == "install no-such-npx, or write its absolute path"
+    assert elsewhere("no-such-npx") == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="these are shell scripts")
+def test_an_old_program_is_told_and_so_is_a_path_of_one_s_own(tmp_path: Path) -> None:
+    program(tmp_path, "npx", "8.1.0")
+    node = program(tmp_path, "node", "v16.20.2")
+    uv = program(tmp_path, "uv", "uv 0.5.1 (abc 2024-01-01)")
+    program(tmp_path, "only-here", "")
+    assert (told_version(str(node)), told_version(str(uv))) == ((16, 20, 2), (0, 5, 1))
+    found = list(look_at_programs(specs("npx", "uv", "only-here"), {"PATH": str(tmp_path)}))
+    assert [(line.state, line.code) for line in found] == [
+        ("doubtful", "WB-CONN-104"),
+        ("good", ""),
+        ("doubtful", "WB-CONN-103"),
+    ]
+    assert found[0].message == "node 16.20.2 is older than 20, which most servers need"
+    assert found[1].message == "uv 0.5.1"
+    assert "only-here" in found[2].message

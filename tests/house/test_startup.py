@@ -1,0 +1,113 @@
+"""What each command loads: the budget of its start, as a list of modules."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.makers import unmeasured
+
+TELL = """
+import sys
+before = set(sys.modules)
+import atexit, os
+def tell():
+    loaded = {name.partition(".")[0] for name in set(sys.modules) - before}
+    os.write(2, ("MODULES " + " ".join(sorted(loaded)) + "\\n").encode())
+atexit.register(tell)
+sys.argv = ["mcp-workbench", *sys.argv[1:]]
+from mcp_workbench.cli.main import main
+main()
+"""
+# The codec takes typing_extensions where they are installed; cython_runtime is a part of the loop.
+CODEC = {"msgspec", "typing_extensions"}
+LOOP = {"uvloop", "cython_runtime"}
+# Of the standard library, what is slow to load and needed by none of them.
+TOO_SLOW = {
+    "argparse", "csv", "dataclasses", "email", "html", "http", "json", "multiprocessing", "pdb", "pkgutil",
+    "pydoc", "sqlite3", "statistics", "tomllib", "unittest", "xml", "zipfile",
+}  # fmt: skip
+NO_LOOP = {"asyncio", "ssl", "subprocess"}
+
+
+def loaded(folder: Path, *argv: str, **variables: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", TELL, *argv],
+        cwd=folder,
+        env={**unmeasured(), "MCP_WORKBENCH_HOME": str(folder / "state"), **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    told = next(line for line in done.stderr.splitlines() if line.startswith("MODULES "))
+    return set(told.split()[1:])
+
+
+def foreign(modules: set[str]) -> set[str]:
+    """Those of others, without what begins with an underscore: parts of C."""
+    ours = {"mcp_workbench", *sys.stdlib_module_names}
+    return {name for name in modules - ours if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("argv", [["version"], ["completion", "bash"], ["completion", "fish"]])
+def test_what_only_prints_needs_nobody(argv: list[str], tmp_path: Path) -> None:
+    modules = loaded(tmp_path, *argv)
+    assert foreign(modules) == set()
+    assert not modules & (TOO_SLOW | NO_LOOP | {"typing", "re", "inspect"})
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["version", "--help"], ["completion", "--help"]])
+def test_help_needs_click(argv: list[str], tmp_path: Path) -> None:
+    modules = loaded(tmp_path, *argv)
+    assert foreign(modules) == {"click"}
+    assert not modules & (TOO_SLOW | NO_LOOP)
+
+
+@pytest.mark.parametrize("argv", [["check"], ["explain"], ["explain", "WB-CONF-021"], ["schema"]])
+def test_looking_at_files_needs_the_codec_and_no_loop(argv: list[str], tmp_path: Path) -> None:
+    modules = loaded(tmp_path, *argv)
+    assert foreign(modules) <= {"click"} | CODEC
+    assert not modules & (TOO_SLOW | NO_LOOP)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["tools"],
+        ["cost"],
+        ["check", "--connect"],
+        ["call", "demo/basics/echo", "text=x"],
+        ["doctor"],
+    ],
+)
+def test_starting_servers_needs_the_loop_and_nothing_more(argv: list[str], tmp_path: Path) -> None:
+    modules = loaded(tmp_path, *argv)
+    assert foreign(modules) <= {"click"} | CODEC | LOOP
+    assert not modules & (TOO_SLOW | {"httptools"})
+
+
+@pytest.mark.parametrize("words", ["", "che", "tools\n", "call\ndemo/"])
+def test_the_tab_key_loads_no_loop_of_others(words: str, tmp_path: Path) -> None:
+    modules = loaded(tmp_path, _MCP_WORKBENCH_COMPLETE=words)
+    assert foreign(modules) <= {"click"} | CODEC
+    assert "uvloop" not in modules
+    if "\n" not in words:
+        assert not modules & ({"msgspec"} | NO_LOOP)
+
+
+def test_the_list_of_servers_variables_is_the_one_of_the_command() -> None:
+    from mcp_workbench.cli.main import COMPLETE, SERVE_VARIABLES
+    from mcp_workbench.cli.scripts import ASKED
+    from mcp_workbench.cli.serve import serve
+
+    named = {str(p.envvar) for p in serve.params if p.envvar}
+    harmless = {f"MCP_WORKBENCH_{n}" for n in ("JSON", "QUIET", "NO_INPUT", "NO_COLOR")}
+    assert set(SERVE_VARIABLES) == named - harmless
+    assert COMPLETE == ASKED
+    assert os.environ.get(COMPLETE) is None
