@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import stat
 from pathlib import Path
@@ -291,7 +290,7 @@ def test_the_project_file_of_a_host_can_be_meant(served: Person) -> None:
     assert entry["alwaysLoad"] is True
     assert (served.folder / ".cursor/mcp.json").exists()
     served.types("undo")
-    assert sorted(os.listdir(served.folder)) == ["workbench-config.json"]
+    assert [item.name for item in served.folder.iterdir()] == ["workbench-config.json"]
 
 
 def test_the_state_folder_can_be_moved(person: Person, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ sections = st.dictionaries(names, values, max_size=3)
 documents = st.dictionaries(names, values, max_size=3).flatmap(
     lambda rest: sections.map(lambda section: {**rest, "mcpServers": section})
 )
-texts = documents.flatmap(lambda document: jsonc_texts(document))
-bare = st.dictionaries(names, values, max_size=3).flatmap(lambda document: jsonc_texts(document))
+texts = documents.flatmap(jsonc_texts)
+bare = st.dictionaries(names, values, max_size=3).flatmap(jsonc_texts)
 
 
 def grown_by_one_piece(small: str, large: str) -> bool:

@@ -82,8 +82,8 @@ def test_every_host_finds_our_entry_where_it_looks(person: Person) -> None:
         value = tomllib.loads(text) if host.format == "toml" else jsonc.parse(text)
         for key in (*host.keys, "workbench"):
             value = value[key]
-        command = value["command"]
-        words = command if isinstance(command, list) else [command, *value["args"]]
+        words: list[str] = [*value["command"]] if host.id == "opencode" else [value["command"]]
+        words += value.get("args", [])
         assert Path(words[0]).is_absolute()
         assert Path(words[0]).exists()
         assert words[-3:] == ["serve", "--config", str(person.config)]

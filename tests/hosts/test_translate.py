@@ -89,7 +89,7 @@ def test_what_can_not_be_carried_is_skipped_with_the_reason(who: str, raw: Any, 
 
 
 def test_what_is_left_behind_is_named() -> None:
-    raw = {"command": "x", "trust": True, "sandbox": 1, "oauth": {}}
+    raw = {"command": "x", "trust": True, "sandbox": 1, "oauth": 2}
 
     notes = read_entry("s", raw, HOSTS["gemini"], "f", AROUND).notes
 

@@ -190,9 +190,7 @@ def _cut(text: str, start: int, end: int) -> str:
     """Take out a span, and the space that was there for its sake. Never the end of a comment."""
     before = len(text[:start].rstrip(_SPACE))
     own_line = "\n" in text[before:start]
-    if _TO_LINE_END.match(text, end):
-        start = before
-    elif not own_line and _TO_CLOSING.match(text, end):
+    if _TO_LINE_END.match(text, end) or (not own_line and _TO_CLOSING.match(text, end)):
         start = before
     else:
         blanks = _BLANKS.match(text, end)

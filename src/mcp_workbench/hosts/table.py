@@ -180,9 +180,10 @@ HOSTS = {
         Host(
             "opencode",
             "opencode",
-            _everywhere(
+            _everywhere(  # the first shadows the second, and is what its own command makes
                 "{XDG_CONFIG_HOME:~/.config}/opencode/opencode.jsonc",
                 "{XDG_CONFIG_HOME:~/.config}/opencode/opencode.json",
+                "{XDG_CONFIG_HOME:~/.config}/opencode/opencode.jsonc",
             ),
             project=("opencode.jsonc", ".opencode/opencode.json", "opencode.json"),
             keys=("mcp",),
