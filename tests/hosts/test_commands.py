@@ -150,6 +150,30 @@ def test_another_account_that_we_do_not_serve_stays(served: Person) -> None:
     assert list(json.loads(file.read_text())["mcpServers"]) == ["github-work", "workbench"]
 
 
+@pytest.mark.parametrize(
+    ("host", "handed_on"),
+    [
+        ("claude-code", {}),  # it hands on everything
+        ("cursor", {"env": {"A_B": "${env:A_B}", "C": "${env:C}"}}),
+        ("gemini", {"env": {"A_B": "${A_B}", "C": "${C}"}}),
+        ("lmstudio", {}),  # it can't, and says so
+    ],
+)
+def test_a_host_hands_on_the_variables_that_servers_need(
+    person: Person, host: str, handed_on: dict[str, dict[str, str]]
+) -> None:
+    server = demo() | {"env": {"X": "${A_B}-${C:-c}", "Y": "$${D}", "HERE": "${HOME}"}}
+    person.config.write_text(json.dumps({"mcpServers": {"s": server}}))
+    person.config.chmod(0o600)
+
+    done = person.types("install", host, "--yes")
+
+    [file] = [step["files"][0] for step in person.types("undo", "--list", "--json").data]
+    entry = json.loads(Path(file).read_text())["mcpServers"]["workbench"]
+    assert {key: value for key, value in entry.items() if key == "env"} == handed_on
+    assert ("write into its entry's env: A_B, C" in done.err) == (host == "lmstudio")
+
+
 def test_a_file_that_others_changed_loses_only_our_part(served: Person) -> None:
     file = served.home / CURSOR
     served.types("install", "cursor", "--yes", "--replace")

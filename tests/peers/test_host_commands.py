@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,7 +58,7 @@ class Real(NamedTuple):
 OTHER = '{"command": "/bin/false", "args": []}'
 REAL = {
     "claude-code": Real(
-        "claude", ".claude.json", '{\n "mcpServers": {"other": %s}\n}' % OTHER, "✔ Connected"
+        "claude", ".claude.json", JSON.replace("  // kept\n", "") % ("mcpServers", OTHER), "✔ Connected"
     ),
     "codex": Real(
         "codex",
@@ -128,7 +127,7 @@ def programs() -> Path:
 
 
 @pytest.fixture(params=REAL)
-def scene(request: pytest.FixtureRequest, programs: Path, tmp_path: Path) -> Iterator[Scene]:
+def scene(request: pytest.FixtureRequest, programs: Path, tmp_path: Path) -> Scene:
     home, folder = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     folder.mkdir()
@@ -147,7 +146,7 @@ def scene(request: pytest.FixtureRequest, programs: Path, tmp_path: Path) -> Ite
     trusted = home / ".gemini" / "trustedFolders.json"  # otherwise Gemini CLI connects to nobody
     trusted.parent.mkdir()
     trusted.write_text(json.dumps({str(folder): "TRUST_FOLDER"}))
-    yield Scene(request.param, REAL[request.param], home, folder, env)
+    return Scene(request.param, REAL[request.param], home, folder, env)
 
 
 def sees_us(scene: Scene) -> bool:
@@ -194,3 +193,18 @@ def test_what_a_host_rewrote_since_loses_only_us(scene: Scene) -> None:
     listed = scene.list()
     assert "workbench" not in listed
     assert "other" in listed
+
+
+@pytest.mark.parametrize("scene", ["codex"], indirect=True)
+def test_a_host_that_hands_on_named_variables_reads_their_names(scene: Scene) -> None:
+    config = scene.folder / "workbench-config.json"
+    server = json.loads(config.read_text())["mcpServers"]["basics"]
+    config.write_text(
+        json.dumps({"mcpServers": {"basics": server | {"env": {"A": "${PASSED_ON}"}}}})
+    )
+
+    scene.bench("install", "codex", "--yes")
+
+    listed = scene.run("codex", "mcp", "list", "--json")
+    [entry] = json.loads(listed[listed.index("[\n") :])
+    assert entry["transport"]["env_vars"] == ["PASSED_ON"]

@@ -20,10 +20,10 @@ from mcp_workbench.cli.settings import DONE, Settings, global_options
 from mcp_workbench.config.load import find_config
 from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.hosts.launch import launch
-from mcp_workbench.hosts.merge import served
+from mcp_workbench.hosts.merge import served, variables_in
 from mcp_workbench.hosts.own_command import available
 from mcp_workbench.hosts.places import HostFile, Scope, Surroundings, file_to_change, here
-from mcp_workbench.hosts.plan import Change, Keys, plan_install, plan_uninstall
+from mcp_workbench.hosts.plan import Change, Installation, Keys, plan_install, plan_uninstall
 from mcp_workbench.hosts.reading import servers_in, text_of, value_of
 from mcp_workbench.hosts.refusals import HostUsage
 from mcp_workbench.hosts.secrets import Vault
@@ -60,6 +60,7 @@ class Plan(msgspec.Struct, frozen=True):
     files: list[HostFile]
     changes: list[Change]
     twice: dict[str, list[str]]
+    variables: tuple[str, ...] = ()
 
 
 _UNCHANGED = {"install": "there already", "uninstall": "not there"}
@@ -89,21 +90,21 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
     around = here()
     config = _config(settings, around)
     toolboxes = settings.snapshot().narrowed(options["toolboxes"])  # it can be used, and has them
-    words = launch().command(config, options["toolboxes"])
     files = _files(hosts, around, everywhere=options["everywhere"], scope=options["scope"])
     ours = _entries(config, list(toolboxes.toolboxes))
+    words = launch().command(config, options["toolboxes"])
+    wish = Installation(words, variables_in(ours), own=not options["edit"])
     changes: list[Change] = []
     twice: dict[str, list[str]] = {}
     for file in files:
         direct = _direct(file, ours, around)
-        own = not options["edit"]
         out = tuple(direct) if options["replace"] else ()
-        change = plan_install(file, read_file(file.path), words, served=out, own=own)
+        change = plan_install(file, read_file(file.path), wish, out)
         changes.append(_runnable(change))
         if direct and not out:
             twice[file.host.id] = [keys[-1] for keys in direct]
     agreed = Agreement(options["yes"], options["dry_run"])
-    return _finish(settings, Plan("install", files, changes, twice), agreed)
+    return _finish(settings, Plan("install", files, changes, twice, wish.variables), agreed)
 
 
 @click.command()
@@ -227,6 +228,9 @@ def _tell_end(plan: Plan, changed: set[str], undo: int | None) -> None:
     if undo is not None:
         for host in (file.host for file in plan.files if file.host.id in changed):
             say(f"{glyph('good')} {host.title}: {host.after}", err=True)
+            if plan.variables and host.passes == "none":
+                names = ", ".join(plan.variables)
+                say(f"    it hands on no variables; write into its entry's env: {names}", err=True)
         say(f"undo: mcp-workbench undo {undo}", err=True)
     for name, servers in plan.twice.items():
         say(

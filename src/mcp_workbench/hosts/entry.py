@@ -9,8 +9,22 @@ from mcp_workbench.hosts.table import ENTRY, Host
 Words = tuple[str, ...]
 
 
-def own_entry(host: Host, words: Words) -> dict[str, Any]:
-    """What this host gets to see of us."""
+def own_entry(host: Host, words: Words, variables: Words = ()) -> dict[str, Any]:
+    """What this host gets to see of us, with the variables that it must hand on: names, no values."""
+    return _shaped(host, words) | handed_on(host, variables)
+
+
+def handed_on(host: Host, variables: Words) -> dict[str, Any]:
+    """Nothing where the host hands on everything, or can't."""
+    if not variables or host.passes in ("all", "none"):
+        return {}
+    if host.passes == "names":
+        return {"env_vars": list(variables)}
+    how = "${env:%s}" if host.passes == "env" else "${%s}"
+    return {"env": {name: how % name for name in variables}}
+
+
+def _shaped(host: Host, words: Words) -> dict[str, Any]:
     plain = {"command": words[0], "args": list(words[1:])}
     match host.shape:
         case "claude":  # its tool search would hide our two tools behind a search of its own

@@ -1,5 +1,6 @@
 """The strings of a host's file that a preview must not show."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -20,6 +21,8 @@ Span = tuple[int, int]
 HIDDEN = "[hidden]"
 # Objects whose values are nobody's business, whatever their names say.
 _APART = {"env", "environment", "envs", "headers", "http_headers"}
+# Variables in the hosts' own spelling: names, no values.
+_NAMED = re.compile(r"(?:(?:Bearer )?(?:\$\{(?:env|input):[^}]+\}|\{env:\w+\}|\$\w+))")
 
 
 def masked(text: str, format: str) -> str:
@@ -69,7 +72,8 @@ def secret_strings(value: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def _hidden(path: Path, value: str) -> bool:
-    if REFERENCE.search(value) and not TELLTALE.search(value):
+    named = _NAMED.fullmatch(value) or REFERENCE.search(value)
+    if named and not TELLTALE.search(value):
         return False
     if _APART & set(path) and value.strip().lower() not in PLAIN:
         return True

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.hosts import edit_json
-from mcp_workbench.hosts.entry import add_command, own_entry, remove_command
+from mcp_workbench.hosts.entry import add_command, handed_on, own_entry, remove_command
 from mcp_workbench.hosts.places import HostFile
 from mcp_workbench.hosts.reading import decoded, keys_in, value_of
 from mcp_workbench.hosts.refusals import CannotEdit, not_editable
@@ -94,20 +94,28 @@ def present(file: HostFile, before: bytes | None) -> Any:
     return editor(file.host.format).lookup(text, entry_keys(file, before))
 
 
+class Installation(msgspec.Struct, frozen=True):
+    """What every host is to get."""
+
+    words: Words  # that start us
+    variables: Words = ()  # that our servers need
+    own: bool = True  # by the host's own command, where there is one
+
+
 def plan_install(
-    file: HostFile, before: bytes | None, words: Words, *, served: tuple[Keys, ...], own: bool
+    file: HostFile, before: bytes | None, wish: Installation, served: tuple[Keys, ...]
 ) -> Change:
-    """Our entry into this file, and out with what we serve. The host's own command adds, no more:
-    to exchange an entry, or to take others out, the file is edited.
+    """Our entry into this file, and out with what we serve. The host's own command adds a command
+    line, no more: to exchange an entry, to hand on variables or to take others out, we edit.
     """
     there = present(file, before)
-    member = Member(entry_keys(file, before), own_entry(file.host, words))
+    member = Member(entry_keys(file, before), own_entry(file.host, wish.words, wish.variables))
     if there == member.value:
         return plan_edit(file, before, (), served)
     change = plan_edit(file, before, (member,), served)
-    if not own or there is not None or served:
+    if there is not None or served or not wish.own or handed_on(file.host, wish.variables):
         return change
-    return msgspec.structs.replace(change, own=add_command(file.host, file.scope, words))
+    return msgspec.structs.replace(change, own=add_command(file.host, file.scope, wish.words))
 
 
 def plan_uninstall(file: HostFile, before: bytes | None, *, own: bool) -> Change:

@@ -13,6 +13,8 @@ Format = Literal["json", "toml", "yaml"]
 System = Literal["linux", "darwin", "win32"]
 Syntax = Literal["braces", "dollar", "env", "curly", "input", "folders", "none"]
 Shape = Literal["plain", "typed", "claude", "opencode", "copilot"]
+# All of them by itself; what the entry names as `${X}`, as `${env:X}`, in a list of names; or not.
+Passing = Literal["all", "braces", "env", "names", "none"]
 
 ENTRY = "workbench"  # our name in a host's file
 
@@ -47,6 +49,7 @@ class Host(msgspec.Struct, frozen=True):
     own: OwnCommand | None = None
     seconds: float = 0.001  # one unit of `timeout`; 0 where it means something else
     url_means: Literal["http", "sse"] = "http"
+    passes: Passing = "none"  # how variables of the person reach a server that it starts
     after: str = "restart it"  # until it sees a new entry
     import_only: str = ""  # why we write nothing there
 
@@ -77,6 +80,7 @@ _VSCODE = Host(
     variables=("env", "input", "folders", "braces"),
     shape="typed",
     after="start the server from its MCP view",
+    passes="all",
 )
 
 HOSTS = {
@@ -89,6 +93,7 @@ HOSTS = {
             project=(".mcp.json",),
             variables=("braces",),
             shape="claude",
+            passes="all",
             own=OwnCommand(
                 ("claude", "mcp", "add-json", "-s", "{scope}", "{name}", "{json}"),
                 ("claude", "mcp", "remove", "-s", "{scope}", "{name}"),
@@ -114,6 +119,7 @@ HOSTS = {
             _everywhere("~/.cursor/mcp.json"),
             project=(".cursor/mcp.json",),
             variables=("env", "folders", "braces"),
+            passes="env",
         ),
         _VSCODE,
         msgspec.structs.replace(
@@ -130,6 +136,7 @@ HOSTS = {
             project=(".codex/config.toml",),
             keys=("mcp_servers",),
             format="toml",
+            passes="names",
             own=OwnCommand(
                 ("codex", "mcp", "add", "{name}", "--", "{words}"),
                 ("codex", "mcp", "remove", "{name}"),
@@ -142,6 +149,7 @@ HOSTS = {
             _everywhere("~/.gemini/settings.json"),
             project=(".gemini/settings.json",),
             variables=("braces", "dollar"),
+            passes="braces",
             own=OwnCommand(
                 ("gemini", "mcp", "add", "-s", "{scope}", "{name}", "{words}"),
                 ("gemini", "mcp", "remove", "-s", "{scope}", "{name}"),
@@ -155,6 +163,7 @@ HOSTS = {
             "Windsurf",
             _everywhere("~/.codeium/windsurf/mcp_config.json"),
             variables=("env", "braces"),
+            passes="env",
             after="refresh its MCP servers",
         ),
         Host(
@@ -162,6 +171,7 @@ HOSTS = {
             "Windsurf for JetBrains",
             _everywhere("~/.codeium/mcp_config.json"),
             variables=("env", "braces"),
+            passes="env",
             after="refresh its MCP servers",
         ),
         Host(
@@ -189,6 +199,7 @@ HOSTS = {
             keys=("mcp",),
             variables=("curly",),
             shape="opencode",
+            passes="all",
             own=OwnCommand(("opencode", "mcp", "add", "{name}", "--", "{words}")),
             seconds=0,
         ),
@@ -198,6 +209,7 @@ HOSTS = {
             _everywhere("{COPILOT_HOME:~/.copilot}/mcp-config.json"),
             variables=("braces",),
             shape="copilot",
+            passes="braces",
             own=OwnCommand(
                 ("copilot", "mcp", "add", "{name}", "--", "{words}"),
                 ("copilot", "mcp", "remove", "{name}"),
@@ -217,6 +229,7 @@ HOSTS = {
             _everywhere("~/.kiro/settings/mcp.json"),
             project=(".kiro/settings/mcp.json",),
             variables=("braces",),
+            passes="braces",
         ),
         Host("antigravity", "Antigravity", _everywhere("~/.gemini/antigravity/mcp_config.json")),
         Host("lmstudio", "LM Studio", _everywhere("~/.lmstudio/mcp.json")),
