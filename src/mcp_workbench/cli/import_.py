@@ -118,7 +118,8 @@ def _found(settings: Settings, sources: tuple[str, ...], around: Surroundings) -
 
 def _named(source: str, around: Surroundings) -> list[Found]:
     if source == "-":
-        return servers_in_any(sys.stdin.read(), "standard input", around)
+        text = decoded(sys.stdin.buffer.read(), "standard input")
+        return servers_in_any(text, "standard input", around)
     if host := HOSTS.get(source):
         return [found for file in files_of(host, around) for found in _of_host(file, around)]
     path = Path(source).absolute()
