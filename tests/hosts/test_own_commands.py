@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts.samples import FILES, tree, write_home
+from tests.hosts.samples import FILES, demo, tree, write_home
 from tests.hosts.scenes import Person, newcomer
 
 CODEX = FILES["codex"][0]
@@ -28,7 +28,7 @@ OBEYS = (
 def person(tmp_path: Path) -> Person:
     person = newcomer(tmp_path)
     write_home(person.home, person.folder, ("cursor", "codex"))
-    person.types("import", "--yes")
+    person.types("import", "-", "--yes", stdin=json.dumps({"mcpServers": {"basics": demo()}}))
     return person._replace(path=f"{tmp_path}/bin:/usr/bin:/bin")
 
 
@@ -73,6 +73,16 @@ def test_the_file_can_be_edited_all_the_same(person: Person) -> None:
     assert done.status == 0
     assert "$ codex" not in done.out
     assert "[mcp_servers.workbench]" in (person.home / CODEX).read_text()
+
+
+def test_variables_to_hand_on_are_more_than_it_can_write(person: Person) -> None:
+    give_codex(person, FAULTS["fails"])
+    person.types("import", "cursor", "--yes")
+
+    done = person.types("install", "codex", "--yes")
+
+    assert done.status == 0
+    assert 'env_vars = ["GITHUB_PERSONAL_ACCESS_TOKEN"' in (person.home / CODEX).read_text()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
