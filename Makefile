@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SDK1   := .venv-sdk1
 NODE   := .node
+HOSTS  := .node-hosts
 SUITE  := .node-conformance
 FUZZ   ?= 3
 # Python would do this at the first start, unless it is told not to; then every start would pay.
@@ -46,6 +47,13 @@ $(VENV)/.peers: $(VENV)/.dev tests/peers/package.json
 	@if command -v npm >/dev/null; then mkdir -p $(NODE) && cp tests/peers/package.json $(NODE)/ && \
 	  (cd $(NODE) && npm install --silent --no-audit --no-fund --no-package-lock) && touch $@; fi
 
+# Programs that host us and have a command for it: 1.4 GB, so they have a folder of their own.
+$(HOSTS)/.ready: tests/peers/hosts/package.json
+	@echo "preparing $(HOSTS) (once) ..." >&2
+	@mkdir -p $(HOSTS) && cp tests/peers/hosts/package.json $(HOSTS)/
+	@if command -v npm >/dev/null; then cd $(HOSTS) && \
+	  npm install --silent --no-audit --no-fund --no-package-lock && touch .ready; fi
+
 # The official suite and a Node that can run it, in exact versions.
 $(SUITE)/.ready: tests/conformance/package.json
 	@echo "preparing $(SUITE) (once) ..." >&2
@@ -80,7 +88,7 @@ format: $(VENV)/.dev ## let ruff write
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-peers: $(VENV)/.peers $(SDK1)/.ready ## real servers and hosts from npm and PyPI, and Inspector
+peers: $(VENV)/.peers $(SDK1)/.ready $(HOSTS)/.ready ## real servers and hosts from npm and PyPI, and Inspector
 	$(BIN)/python -m pytest -m peers tests/peers
 
 conformance: $(VENV)/.dev $(SUITE)/.ready ## the official suite through the workbench, in all pairs of eras
@@ -102,4 +110,4 @@ constraints: ## renew constraints.txt from a fresh environment
 	rm -rf .venv-constraints
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(SDK1) $(NODE) $(SUITE) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(SDK1) $(NODE) $(HOSTS) $(SUITE) .pytest_cache .ruff_cache .hypothesis

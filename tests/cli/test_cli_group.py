@@ -24,7 +24,10 @@ HELLO_PARAMS = {
 def test_help_names_every_command(tmp_path: Path) -> None:
     done = workbench("--help", cwd=tmp_path)
     assert done.status == 0
-    for command in ("serve", "check", "tools", "call", "tour", "explain", "schema", "version"):
+    for command in (
+        "serve", "import", "check", "install", "uninstall", "undo", "tools", "call", "tour", "explain",
+        "schema", "version",
+    ):  # fmt: skip
         assert f"\n  {command} " in done.out
         own = workbench(command, "--help", cwd=tmp_path)
         assert own.status == 0

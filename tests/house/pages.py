@@ -26,6 +26,7 @@ AREAS = {
     "WB-CONN": "Reaching servers",
     "WB-CALL": "Calls",
     "WB-TOOL": "Tools",
+    "WB-HOST": "Hosts and their files",
     "WB-TOUR": "The program itself",
 }
 _HELP = re.compile(r"(?<=^```text\n)Usage: .*?(?=^```$)", re.M | re.S)

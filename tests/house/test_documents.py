@@ -242,6 +242,9 @@ FILLED = {
     "CODE": "WB-CONF-021",
     " PATH": " workbench-config.json",
     "home/time/get_current_time timezone=Europe/Paris": "demo/basics/add a:=2 b:=3",
+    "install HOST": "install cursor --yes",
+    "import cursor": "import cursor --yes",
+    "workbench undo": "workbench undo --list",
 }
 
 
@@ -254,6 +257,7 @@ def test_a_command_in_the_documents_runs(command: str, tmp_path: Path) -> None:
     ran = subprocess.run(
         [*COMMAND, *shlex.split(command)[1:]],
         cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path)},  # nobody's own files are looked at
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

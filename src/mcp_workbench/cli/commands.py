@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 # Each command, the module that holds it, and what `--help` says of it.
 _COMMANDS = {
     "serve": ("serve", "Be an MCP server on stdin and stdout: this is what a host starts."),
+    "import": ("import_", "Bring the servers of other programs into the configuration."),
     "check": ("check", "Look at the configuration and show every problem at once."),
+    "install": ("install", "Put this program into a host."),
+    "uninstall": ("install", "Take it out of a host again."),
+    "undo": ("undo", "Take back what import, install or uninstall has changed."),
     "tools": ("tools", "Show what the toolboxes hold."),
     "call": ("call", "Call one tool."),
     "cost": ("cost", "Show what the toolboxes cost a model, in tokens."),
@@ -49,7 +53,8 @@ class Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, _ = _COMMANDS[cmd_name]
-        return getattr(import_module(f"mcp_workbench.cli.{module}"), cmd_name)
+        name = "import_" if cmd_name == "import" else cmd_name  # a word of Python's
+        return getattr(import_module(f"mcp_workbench.cli.{module}"), name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

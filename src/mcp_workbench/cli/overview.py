@@ -12,7 +12,9 @@ NEXT = """
 Usage: mcp-workbench COMMAND …     (mcp-workbench --help for all of it)
 
   tour              see what an agent sees, in a few seconds
+  import            bring the servers of your hosts into the configuration
   check             look at the configuration; with --connect start its servers, too
+  install HOST      put this program into a host; undo takes it back
   tools             what the toolboxes hold
   doctor            find out what is wrong, and how to mend it
   call T/S/TOOL     call one tool, such as: mcp-workbench call demo/basics/add a:=2 b:=3

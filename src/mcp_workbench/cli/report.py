@@ -31,6 +31,13 @@ _CODES = {
     "server_error": "WB-CALL-202",
     "draining": "WB-CALL-203",
     "tour_failed": "WB-TOUR-401",
+    "file_changed": "WB-HOST-502",
+    "needs_yes": "WB-HOST-503",
+    "own_command_failed": "WB-HOST-504",
+    "unknown_host": "WB-HOST-506",
+    "nothing_to_undo": "WB-HOST-507",
+    "not_written": "WB-HOST-508",
+    "no_config": "WB-HOST-509",
 }
 CALL_FAILED = "WB-CALL-201"
 EXCERPTS = 100  # problems whose line is shown; whoever has more needs a list

@@ -1,15 +1,7 @@
 """Every code that we print, explained. Read by `explain`; nothing else imports it."""
 
-import msgspec
-
-
-class Explanation(msgspec.Struct, frozen=True):
-    """What `explain CODE` shows."""
-
-    title: str
-    meaning: str
-    remedy: str
-
+from mcp_workbench.core.codes_hosts import HOST_CODES
+from mcp_workbench.core.explanation import Explanation
 
 CODES = {
     "WB-CONF-001": Explanation(
@@ -268,4 +260,5 @@ CODES = {
         "The built-in demo needs nothing but this program, so the installation is not sound.",
         "Install it again, and see that Python may start child processes here.",
     ),
+    **HOST_CODES,
 }

@@ -1,0 +1,80 @@
+"""Changes of files, shown, agreed to and done: what `import`, `install` and `uninstall` share."""
+
+import os
+import shlex
+
+import click
+import msgspec
+
+from mcp_workbench.cli.render import plain, say
+from mcp_workbench.cli.settings import Decorated, Settings, stdin_is_terminal
+from mcp_workbench.hosts.applying import apply
+from mcp_workbench.hosts.journal import Journal, state_folder
+from mcp_workbench.hosts.places import Surroundings, shown
+from mcp_workbench.hosts.plan import Change
+from mcp_workbench.hosts.preview import diff
+from mcp_workbench.hosts.refusals import HostUsage
+
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+class ChangeLine(msgspec.Struct, frozen=True):
+    """What `--json` says of one file."""
+
+    host: str
+    file: str
+    new: bool
+    command: tuple[str, ...]  # the host's own, where that is what writes it
+    diff: list[str]
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """What the person has said already."""
+
+    yes: bool
+    dry_run: bool
+
+
+def agreement_options(function: Decorated) -> Decorated:
+    function = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")(function)
+    return click.option("--dry-run", is_flag=True, help="Show what would be done, and stop.")(
+        function
+    )
+
+
+def lines_of(changes: list[Change]) -> list[ChangeLine]:
+    return [ChangeLine(c.host, str(c.path), c.before is None, c.own, diff(c)) for c in changes]
+
+
+def show(changes: list[Change], around: Surroundings, settings: Settings) -> None:
+    """Every file before the first is touched."""
+    for change in changes:
+        new = " (new)" if change.before is None else ""
+        say(f"\n{plain(shown(change.path, around))}{new}", color=settings.color)
+        if change.own:
+            say(f"$ {plain(shlex.join(change.own))}", color=settings.color)
+        for line in diff(change):
+            say(click.style(plain(line), fg=_COLORS.get(line[:1])), color=settings.color)
+
+
+def carry_out(
+    settings: Settings, command: str, changes: list[Change], agreed: Agreement
+) -> int | None:
+    """Do them if the person agrees; the number for `undo`, or None where nothing was done."""
+    if agreed.dry_run or not changes:
+        return None
+    if not agreed.yes and not _asked(settings):
+        say("nothing was changed", err=True)
+        return None
+    record = apply(Journal(state_folder(os.environ)), command, changes)
+    return record.id
+
+
+def _asked(settings: Settings) -> bool:
+    if settings.no_input or settings.json or not stdin_is_terminal():
+        raise HostUsage(
+            "needs_yes",
+            "nothing was changed: this needs a yes, and there is nobody to ask",
+            hint="look at the preview, then add --yes",
+        )
+    return click.confirm("\nwrite this?", default=False, err=True)

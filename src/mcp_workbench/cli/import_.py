@@ -1,0 +1,233 @@
+"""`import`: the servers that other programs know, brought into our configuration."""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import msgspec
+
+from mcp_workbench.cli.changes import (
+    Agreement,
+    ChangeLine,
+    agreement_options,
+    carry_out,
+    lines_of,
+    show,
+)
+from mcp_workbench.cli.render import glyph, plain, say, say_json, table
+from mcp_workbench.cli.report import tell_problems
+from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.config.load import FILE_NAME, VARIABLE
+from mcp_workbench.core.errors import ConfigError, did_you_mean
+from mcp_workbench.hosts.merge import Chosen, Merged, merge
+from mcp_workbench.hosts.places import HostFile, Surroundings, all_files, files_of, here, shown
+from mcp_workbench.hosts.plan import Change, Keys, Member, edited
+from mcp_workbench.hosts.reading import decoded, servers_in, servers_in_any, text_of, value_of
+from mcp_workbench.hosts.refusals import CannotEdit, HostUsage, not_editable
+from mcp_workbench.hosts.secrets import Taken
+from mcp_workbench.hosts.table import HOSTS
+from mcp_workbench.hosts.translate import Found
+from mcp_workbench.hosts.writing import read_file
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
+
+
+class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
+    """What `--json` says of one server in one file."""
+
+    host: str
+    file: str
+    server: str
+    name: str  # here; empty where it was skipped
+    state: str
+    reason: str
+    notes: tuple[str, ...]
+
+
+class Imported(msgspec.Struct, frozen=True, rename="camel"):
+    """The document that `import --json` prints."""
+
+    config: str
+    toolbox: str
+    servers: list[ServerLine]
+    variables: tuple[Taken, ...]
+    changes: list[ChangeLine]
+    written: bool
+    undo: int | None
+
+
+@click.command("import")
+@click.argument("sources", metavar="[HOST|FILE|-]...", nargs=-1)
+@click.option("--toolbox", default="default", metavar="NAME", help="The toolbox they go into.")
+@agreement_options
+@global_options
+@click.pass_obj
+def import_(
+    settings: Settings, sources: tuple[str, ...], toolbox: str, *, yes: bool, dry_run: bool
+) -> int:
+    """Bring the servers of other programs into the configuration file.
+
+    Without a source, every host is looked at that this program knows. Nothing is changed in their
+    files. Literal secrets are not copied: a variable takes their place, and you are told its name.
+
+    \b
+    mcp-workbench import --dry-run          look, and change nothing
+    mcp-workbench import cursor             from one host only
+    mcp-workbench import servers.json       from any file with mcpServers
+    mcp-workbench import - --yes < servers.json
+    """
+    around = here()
+    found = _found(settings, sources, around)
+    target = _target(settings, around)
+    before = read_file(target)
+    config = value_of(decoded(before or b"", str(target)), "json", str(target))
+    keys = _section(config, toolbox, str(target))
+    reserved = frozenset(_REFERENCE.findall((before or b"").decode()))
+    merged = merge(found, _at(config, keys), reserved)
+    changes = [c for c in [_change(target, before, keys, merged)] if c.needed]
+    if not settings.json:
+        _tell(settings, merged, f"toolbox '{toolbox}' in {shown(target, around)}", around)
+        show(changes, around, settings)
+    undo = carry_out(settings, "import", changes, Agreement(yes, dry_run))
+    if settings.json:
+        lines = [_line(choice) for choice in merged.chosen]
+        document = Imported(
+            str(target), toolbox, lines, merged.taken, lines_of(changes), undo is not None, undo
+        )
+        say_json(document)
+    else:
+        _tell_end(settings, merged, undo)
+    return DONE
+
+
+def _found(settings: Settings, sources: tuple[str, ...], around: Surroundings) -> list[Found]:
+    if sources:
+        return [found for source in sources for found in _named(source, around)]
+    found: list[Found] = []
+    for file in all_files(around):
+        try:
+            found += _of_host(file, around)
+        except ConfigError as error:  # one broken file keeps nobody from the others
+            if not settings.json:
+                say(tell_problems(error.problems, error.file), err=True, color=settings.color)
+    return found
+
+
+def _named(source: str, around: Surroundings) -> list[Found]:
+    if source == "-":
+        text = decoded(sys.stdin.buffer.read(), "standard input")
+        return servers_in_any(text, "standard input", around)
+    if host := HOSTS.get(source):
+        return [found for file in files_of(host, around) for found in _of_host(file, around)]
+    path = Path(source).absolute()
+    text = text_of(path)
+    if text is None:
+        hint = did_you_mean(source, list(HOSTS)) or f"known hosts: {', '.join(HOSTS)}"
+        raise HostUsage("unknown_host", f"'{source}' is no host and no file", hint=hint)
+    known = next((file for file in all_files(around) if file.path == path), None)
+    return servers_in(known, text, around) if known else servers_in_any(text, str(path), around)
+
+
+def _of_host(file: HostFile, around: Surroundings) -> list[Found]:
+    if file.host.format == "yaml":
+        return [Found("*", file.host.id, str(file.path), skipped="YAML is not read yet")]
+    return servers_in(file, text_of(file.path) or "", around)
+
+
+def _target(settings: Settings, around: Surroundings) -> Path:
+    given = settings.config or os.environ.get(VARIABLE) or FILE_NAME
+    return around.folder / Path(given).expanduser()
+
+
+def _section(config: Any, toolbox: str, file: str) -> Keys:
+    """Where the servers of this toolbox stand in the configuration, in the shape that it has."""
+    if isinstance(config, dict) and "mcpServers" in config:
+        if toolbox == "default":
+            return ("mcpServers",)
+        message = "it has 'mcpServers' at the top, which are the toolbox 'default'"
+        raise not_editable(file, CannotEdit(f"{message}, so there is no room for '{toolbox}'"))
+    return ("toolboxes", toolbox, "mcpServers")
+
+
+def _at(config: Any, keys: Keys) -> dict[str, Any]:
+    for key in keys:
+        config = cast("dict[str, Any]", config).get(key) if isinstance(config, dict) else None
+    return cast("dict[str, Any]", config) if isinstance(config, dict) else {}
+
+
+def _change(target: Path, before: bytes | None, keys: Keys, merged: Merged) -> Change:
+    members = tuple(Member((*keys, name), entry) for name, entry in merged.new.items())
+    try:
+        after = edited((before or b"").decode(), "json", members)
+    except CannotEdit as error:
+        raise not_editable(str(target), error) from None
+    return Change("", target, "json", before, after.encode(), members)
+
+
+def _line(choice: Chosen) -> ServerLine:
+    found = choice.found
+    state = "new" if choice.new else "skipped" if found.skipped else "same"
+    return ServerLine(
+        found.host,
+        found.file,
+        found.name,
+        choice.name,
+        "there" if choice.there else state,
+        found.skipped,
+        choice.notes or found.notes,
+    )
+
+
+def _tell(settings: Settings, merged: Merged, target: str, around: Surroundings) -> None:
+    files = dict.fromkeys((c.found.host, c.found.file) for c in merged.chosen)
+    rows = [
+        (host, shown(Path(file), around), "  ".join(map(_word, _those(merged, host, file))))
+        for host, file in files
+    ]
+    for row in table(rows):
+        say(row)
+    new = len(merged.new)
+    if not merged.chosen:
+        say("no servers were found in the files of the hosts that this program knows")
+        return
+    say(f"{new} new server{'' if new == 1 else 's'} for {target}")
+    for choice in merged.chosen:
+        for note in choice.notes if choice.new else ():
+            say(f"{glyph('doubtful')} {plain(choice.name)}: {plain(note)}", color=settings.color)
+    for taken in merged.taken:
+        blanks = "; it has blanks around it" if taken.blanks else ""
+        say(
+            f"{glyph('doubtful')} {plain(taken.server)}: {plain(taken.place)} is a literal secret, "
+            f"so ${{{taken.variable}}} stands there instead{blanks}",
+            color=settings.color,
+        )
+
+
+def _those(merged: Merged, host: str, file: str) -> list[Chosen]:
+    return [c for c in merged.chosen if (c.found.host, c.found.file) == (host, file)]
+
+
+def _word(choice: Chosen) -> str:
+    found = choice.found
+    if found.skipped:
+        return f"{found.name} (skipped: {found.skipped})"
+    if choice.same_as:
+        return f"{found.name} (same as {choice.same_as})"
+    return f"{found.name} (there already)" if choice.there else found.name
+
+
+def _tell_end(settings: Settings, merged: Merged, undo: int | None) -> None:
+    if undo is None or settings.quiet:
+        return
+    say(f"\nwritten   undo: mcp-workbench undo {undo}", err=True)
+    variables = sorted({taken.variable for taken in merged.taken})
+    if variables:
+        say(
+            "set these where the host starts this program, with the values from its file:", err=True
+        )
+        for variable in variables:
+            say(f"  export {variable}=…", err=True)
+    say("next: mcp-workbench check --connect, then mcp-workbench install HOST", err=True)

@@ -1,0 +1,240 @@
+"""`install` and `uninstall`: our entry in the files of hosts, and out of them again."""
+
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import msgspec
+
+from mcp_workbench.cli.changes import (
+    Agreement,
+    ChangeLine,
+    agreement_options,
+    carry_out,
+    lines_of,
+    show,
+)
+from mcp_workbench.cli.render import glyph, plain, say, say_json
+from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.config.load import find_config
+from mcp_workbench.core.errors import did_you_mean
+from mcp_workbench.hosts.launch import launch
+from mcp_workbench.hosts.merge import served, variables_in
+from mcp_workbench.hosts.own_command import available
+from mcp_workbench.hosts.places import HostFile, Scope, Surroundings, file_to_change, here
+from mcp_workbench.hosts.plan import Change, Installation, Keys, plan_install, plan_uninstall
+from mcp_workbench.hosts.reading import servers_in, text_of, value_of
+from mcp_workbench.hosts.refusals import HostUsage
+from mcp_workbench.hosts.secrets import Vault
+from mcp_workbench.hosts.table import HOSTS, Host
+from mcp_workbench.hosts.writing import read_file
+
+_HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1)
+_ALL = click.option("--all", "everywhere", is_flag=True, help="Every host found on this machine.")
+_SCOPE = click.option(
+    "--scope",
+    type=click.Choice(["user", "project"]),
+    default="user",
+    help="The host's file for all of your work, or the one of this folder.",
+)
+_EDIT = click.option(
+    "--edit", is_flag=True, help="Edit the file even where the host has a command."
+)
+
+
+class Installed(msgspec.Struct, frozen=True, rename="camel"):
+    """The document that `install --json` and `uninstall --json` print."""
+
+    hosts: list[str]
+    changes: list[ChangeLine]
+    twice: dict[str, list[str]]  # by host: servers that it still has beside us
+    written: bool
+    undo: int | None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """All that a command is about to do, one change for each file."""
+
+    command: str
+    files: list[HostFile]
+    changes: list[Change]
+    twice: dict[str, list[str]]
+    variables: tuple[str, ...] = ()
+
+
+_UNCHANGED = {"install": "there already", "uninstall": "not there"}
+
+
+@click.command()
+@_HOSTS
+@_ALL
+@_SCOPE
+@click.option("--toolbox", "toolboxes", multiple=True, metavar="NAME", help="Only this toolbox.")
+@click.option("--replace", is_flag=True, help="Remove the host's own entries that we now serve.")
+@_EDIT
+@agreement_options
+@global_options
+@click.pass_obj
+def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
+    """Put this program into a host, under the name 'workbench'.
+
+    The host's own command does it where there is one, else its file is edited: previewed, kept for
+    `undo`, and with every comment in its place.
+
+    \b
+    mcp-workbench install claude-code cursor
+    mcp-workbench install cursor --replace    remove there what is served here now
+    mcp-workbench install --all --dry-run     look, and change nothing
+    """
+    around = here()
+    config = _config(settings, around)
+    toolboxes = settings.snapshot().narrowed(options["toolboxes"])  # it can be used, and has them
+    files = _files(hosts, around, everywhere=options["everywhere"], scope=options["scope"])
+    ours = _entries(config, list(toolboxes.toolboxes))
+    words = launch().command(config, options["toolboxes"])
+    wish = Installation(words, variables_in(ours), own=not options["edit"])
+    changes: list[Change] = []
+    twice: dict[str, list[str]] = {}
+    for file in files:
+        direct = _direct(file, ours, around)
+        out = tuple(direct) if options["replace"] else ()
+        change = plan_install(file, read_file(file.path), wish, out)
+        changes.append(_runnable(change))
+        if direct and not out:
+            twice[file.host.id] = [keys[-1] for keys in direct]
+    agreed = Agreement(options["yes"], options["dry_run"])
+    return _finish(settings, Plan("install", files, changes, twice, wish.variables), agreed)
+
+
+@click.command()
+@_HOSTS
+@_ALL
+@_SCOPE
+@_EDIT
+@agreement_options
+@global_options
+@click.pass_obj
+def uninstall(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
+    """Take this program out of a host again.
+
+    Only the entry 'workbench' goes, whoever wrote it. To get back what `install --replace` removed,
+    use `undo`.
+
+    \b
+    mcp-workbench uninstall cursor
+    mcp-workbench uninstall --all
+    """
+    around = here()
+    files = _files(hosts, around, everywhere=options["everywhere"], scope=options["scope"])
+    own = not options["edit"]
+    changes = [_runnable(plan_uninstall(file, read_file(file.path), own=own)) for file in files]
+    agreed = Agreement(options["yes"], options["dry_run"])
+    return _finish(settings, Plan("uninstall", files, changes, {}), agreed)
+
+
+def _runnable(change: Change) -> Change:
+    """Without the host's own command where that is not on this machine."""
+    return change if available(change.own) else msgspec.structs.replace(change, own=())
+
+
+def _config(settings: Settings, around: Surroundings) -> str:
+    config = find_config(settings.config, os.environ, around.folder)
+    if config is None:
+        raise HostUsage(
+            "no_config",
+            "there is no configuration that a host could be given",
+            hint="mcp-workbench import makes one; --config names another",
+        )
+    return str(Path(config).absolute())
+
+
+def _files(
+    hosts: tuple[str, ...], around: Surroundings, *, everywhere: bool, scope: Scope
+) -> list[HostFile]:
+    if everywhere:
+        writable = [host for host in HOSTS.values() if not host.import_only]
+        files = [file_to_change(host, scope, around) for host in writable]
+        return [file for file in files if file is not None and file.path.is_file()]
+    if not hosts:
+        raise HostUsage("unknown_host", "no host is named", hint=f"one of: {', '.join(_known())}")
+    return [_file(_host(name), scope, around) for name in dict.fromkeys(hosts)]
+
+
+def _known() -> list[str]:
+    return [host.id for host in HOSTS.values() if not host.import_only]
+
+
+def _host(name: str) -> Host:
+    host = HOSTS.get(name)
+    if host is None:
+        hint = did_you_mean(name, _known()) or f"one of: {', '.join(_known())}"
+        raise HostUsage("unknown_host", f"there is no host '{name}'", hint=hint)
+    if host.import_only:
+        hint = "docs/hosts.md shows the entry to write by hand"
+        raise HostUsage(
+            "not_written", f"{host.title} is not changed: {host.import_only}", hint=hint
+        )
+    return host
+
+
+def _file(host: Host, scope: Scope, around: Surroundings) -> HostFile:
+    file = file_to_change(host, scope, around)
+    if file is None:
+        message = f"{host.title} has no {scope} file"
+        raise HostUsage("not_written", message, hint="leave --scope out")
+    return file
+
+
+def _entries(config: str, toolboxes: list[str]) -> dict[str, Any]:
+    """The server entries of these toolboxes as the file has them."""
+    value = value_of(text_of(Path(config)) or "", "json", config)
+    boxes = value.get("toolboxes", {"default": value})
+    return {
+        f"{box}/{name}": entry
+        for box in toolboxes
+        for name, entry in cast("dict[str, Any]", boxes[box].get("mcpServers", {})).items()
+        if not entry.get("disabled")
+    }
+
+
+def _direct(file: HostFile, ours: dict[str, Any], around: Surroundings) -> list[Keys]:
+    """The entries of a host's file that we serve as well."""
+    text = text_of(file.path)
+    if text is None:
+        return []
+    vault = Vault()
+    found = [f for f in servers_in(file, text, around) if not f.skipped]
+    return [f.keys for f in found if served(f, ours, vault)]
+
+
+def _finish(settings: Settings, plan: Plan, agreed: Agreement) -> int:
+    needed = [change for change in plan.changes if change.needed]
+    if not settings.json:
+        for file, change in zip(plan.files, plan.changes, strict=True):
+            if not change.needed:
+                say(f"{file.host.id}: {_UNCHANGED[plan.command]}")
+        show(needed, here(), settings)
+    undo = carry_out(settings, plan.command, needed, agreed)
+    if settings.json:
+        hosts = [file.host.id for file in plan.files]
+        say_json(Installed(hosts, lines_of(needed), plan.twice, undo is not None, undo))
+    elif not settings.quiet:
+        _tell_end(plan, {change.host for change in needed}, undo)
+    return DONE
+
+
+def _tell_end(plan: Plan, changed: set[str], undo: int | None) -> None:
+    if undo is not None:
+        for host in (file.host for file in plan.files if file.host.id in changed):
+            say(f"{glyph('good')} {host.title}: {host.after}", err=True)
+            if plan.variables and host.passes == "none":
+                names = ", ".join(plan.variables)
+                say(f"    it hands on no variables; write into its entry's env: {names}", err=True)
+        say(f"undo: mcp-workbench undo {undo}", err=True)
+    for name, servers in plan.twice.items():
+        say(
+            f"{glyph('doubtful')} {name} still has {plain(', '.join(servers))} directly, so those "
+            f"tools are offered twice   fix: mcp-workbench install {name} --replace",
+            err=True,
+        )

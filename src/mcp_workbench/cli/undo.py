@@ -1,0 +1,95 @@
+"""`undo`: the last change of `import`, `install` or `uninstall`, taken back."""
+
+import os
+import time
+from pathlib import Path
+
+import click
+
+from mcp_workbench.cli.render import glyph, plain, say, say_json, table
+from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.hosts.applying import Undone
+from mcp_workbench.hosts.applying import undo as take_back
+from mcp_workbench.hosts.journal import Journal, Record, state_folder
+from mcp_workbench.hosts.places import here, shown
+
+_WORDS = {
+    "exactly": "as it was, byte for byte",
+    "editing": "changed since, so only our part was taken out",
+    "not at all": "nothing to do",
+}
+
+
+@click.command()
+@click.argument("number", metavar="[ID]", type=int, required=False)
+@click.option("--list", "listing", is_flag=True, help="Show what can be undone.")
+@click.option("--all", "everything", is_flag=True, help="Everything, the newest first.")
+@global_options
+@click.pass_obj
+def undo(settings: Settings, number: int | None, *, listing: bool, everything: bool) -> int:
+    """Take back what `import`, `install` or `uninstall` has changed.
+
+    A file that nobody has touched since gets its old bytes. From one that was changed, only what we
+    put there is taken out, and what we took out is put back.
+
+    \b
+    mcp-workbench undo --list
+    mcp-workbench undo          the last one
+    mcp-workbench undo 6        that one
+    """
+    journal = Journal(state_folder(os.environ))
+    if listing:
+        _list(settings, journal.records())
+        return DONE
+    if everything:
+        records = [record for record in reversed(journal.records()) if not record.undone]
+    else:
+        records = [journal.record(number)]
+    done = [(record, take_back(journal, record)) for record in records]
+    if settings.json:
+        say_json([{"id": record.id, "files": files} for record, files in done])
+    else:
+        for record, files in done:
+            _tell(settings, record, files)
+    return DONE
+
+
+def _tell(settings: Settings, record: Record, files: list[Undone]) -> None:
+    around = here()
+    say(f"{record.id} {record.command}")
+    for file in files:
+        mark = glyph("doubtful" if file.left else "good")
+        place = plain(shown(Path(file.file), around))
+        say(f"{mark} {place}: {_WORDS[file.how]}", color=settings.color)
+        for name in file.left:
+            say(f"    {plain(name)} was changed by somebody else and stays")
+
+
+def _list(settings: Settings, records: list[Record]) -> None:
+    if settings.json:
+        say_json(
+            [
+                {
+                    "id": record.id,
+                    "command": record.command,
+                    "time": record.time,
+                    "undone": record.undone,
+                    "files": [step.file for step in record.steps],
+                }
+                for record in records
+            ]
+        )
+        return
+    around = here()
+    rows = [
+        (
+            str(record.id),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(record.time)),
+            record.command,
+            "undone" if record.undone else "",
+            "  ".join(shown(Path(step.file), around) for step in record.steps),
+        )
+        for record in records
+    ]
+    for line in table(rows):
+        say(line)

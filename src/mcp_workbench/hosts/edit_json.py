@@ -1,0 +1,214 @@
+"""JSON files of others, changed by one member: every other byte stays, comments included."""
+
+import re
+from typing import Any, cast
+
+import msgspec
+
+from mcp_workbench.core import jsonc
+from mcp_workbench.core.jsonc import Child, Node
+from mcp_workbench.hosts.refusals import CannotEdit
+
+Keys = tuple[str, ...]
+
+_SPACE = " \t\r\n"
+_TO_LINE_END = re.compile(r"[ \t]*(?=\r?\n)")
+_TO_CLOSING = re.compile(r"[ \t]*(?=[}\]])")
+_BLANKS = re.compile(r"[ \t]*")
+_INDENT = re.compile(r"[ \t]*")
+UNIT = "  "  # one level, where the file shows none
+
+
+def lookup(text: str, keys: Keys) -> Any:
+    """The value at this path, or None where there is nothing."""
+    if not text.lstrip(jsonc.BOM).strip():
+        return None
+    try:
+        value = msgspec.json.decode(text)  # most files are strict; this is a hundred times faster
+    except (ValueError, RecursionError):
+        value = jsonc.parse(text)
+    for key in keys:
+        if not isinstance(value, dict) or key not in value:
+            return None
+        value = cast("dict[str, Any]", value)[key]
+    return value
+
+
+def put(text: str, keys: Keys, value: Any) -> str:
+    """The text with this value at this path: in place of the old one, else as the last member."""
+    if not text.lstrip(jsonc.BOM).strip():
+        return f"{text[: text.startswith(jsonc.BOM)]}{_whole(keys, value)}\n"
+    root = jsonc.read(text)
+    found, depth = _deepest(root, keys)
+    style = _Style(text, root)
+    if depth == len(keys):
+        indent = style.indent_at(found.start)
+        new = style.written(value, indent, inline=style.on_one_line(found.node))
+        return text[: found.node.start] + new + text[found.node.end :]
+    if not isinstance(found.node.value, dict):
+        where = ".".join(keys[:depth]) or "the file"
+        raise CannotEdit(f"{where} is no object", *jsonc.place(text, found.start))
+    for key in reversed(keys[depth + 1 :]):
+        value = {key: value}
+    return style.inserted(found.node, keys[depth], value)
+
+
+def remove(text: str, keys: Keys) -> str:
+    """The text without the member at this path; the same text where there is none."""
+    if lookup(text, keys[:-1]) is None:
+        return text
+    root = jsonc.read(text)
+    while True:  # a name that stands twice goes twice
+        holder, depth = _deepest(root, keys[:-1])
+        places = [i for i, c in enumerate(holder.node.children) if c.key == keys[-1]]
+        if depth < len(keys) - 1 or not places or not isinstance(holder.node.value, dict):
+            return text
+        text = _removed(text, holder.node, places[-1])
+        if len(places) == 1:
+            return text
+        root = jsonc.read(text)
+
+
+def _whole(keys: Keys, value: Any) -> str:
+    for key in reversed(keys):
+        value = {key: value}
+    return _pretty(value, UNIT)
+
+
+def _deepest(root: Node, keys: Keys) -> tuple[Child, int]:
+    """The last thing on the path that exists, and how many keys lead to it."""
+    found, depth = Child("", root.start, root), 0
+    for key in keys:
+        inner = found.node.members.get(key)
+        if inner is None:
+            break
+        found, depth = inner, depth + 1
+    return found, depth
+
+
+def _pretty(value: Any, unit: str, indent: str = "") -> str:
+    """Objects over several lines, everything else on one, as people write such files."""
+    if not isinstance(value, dict) or not value:
+        return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
+    inner = indent + unit
+    members = cast("dict[str, Any]", value).items()
+    lines = [f"{inner}{_name(key)}: {_pretty(item, unit, inner)}" for key, item in members]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+
+
+class _Style:
+    """How this file is laid out, so that what is new looks like the rest."""
+
+    def __init__(self, text: str, root: Node) -> None:
+        self.text = text
+        self.newline = "\r\n" if "\r\n" in text else "\n"
+        self.flat = bool(root.children) and "\n" not in text.strip()
+        self.unit = self._unit(root)
+
+    def _unit(self, node: Node) -> str:
+        """The indent of the first object whose members stand on lines of their own."""
+        for child in node.children:
+            inner = self.indent_at(child.start)
+            outer = self.indent_at(node.start)
+            if self.starts_line(child.start) and inner.startswith(outer) and inner != outer:
+                return inner[len(outer) :]
+        for child in node.children:
+            if (unit := self._unit(child.node)) and unit != UNIT:
+                return unit
+        return UNIT
+
+    def line_start(self, offset: int) -> int:
+        start = self.text.rfind("\n", 0, offset) + 1
+        return start + (start == 0 and self.text.startswith(jsonc.BOM))
+
+    def indent_at(self, offset: int) -> str:
+        found = _INDENT.match(self.text, self.line_start(offset), offset)
+        return found[0] if found else ""
+
+    def starts_line(self, offset: int) -> bool:
+        return not self.text[self.line_start(offset) : offset].strip(" \t")
+
+    def on_one_line(self, node: Node) -> bool:
+        return bool(node.children) and "\n" not in self.text[node.start : node.end]
+
+    def written(self, value: Any, indent: str, *, inline: bool = False) -> str:
+        if self.flat or inline:
+            return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
+        return _pretty(value, self.unit).replace("\n", self.newline + indent)
+
+    def inserted(self, node: Node, key: str, value: Any) -> str:
+        """The text with one more member at the end of this object."""
+        text, closing = self.text, node.end - 1
+        at = len(text[:closing].rstrip(_SPACE))  # behind the last member, comma or comment
+        last = node.children[-1] if node.children else None
+        comma = last.node.end if last and not self._has_comma(last, closing) else None
+        open_end = "\n" in text[at:closing]  # the closing brace stands on a line of its own
+        inline = self.flat or self.on_one_line(node) or bool(last and not open_end)
+        indent = self._member_indent(node, last)
+        member = f"{_name(key)}: {self.written(value, indent, inline=inline)}"
+        if last and comma is None:
+            member += ","  # as the one before it has it
+        if open_end:
+            new = f"{self.newline}{indent}{member}"
+        elif inline:
+            new = f" {member}" if last else member
+        else:
+            new = f"{self.newline}{indent}{member}{self.newline}{self.indent_at(node.start)}"
+        if comma is not None:
+            return f"{text[:comma]},{text[comma:at]}{new}{text[at:]}"
+        return f"{text[:at]}{new}{text[at:]}"
+
+    def _member_indent(self, node: Node, last: Child | None) -> str:
+        if last and self.starts_line(last.start):
+            return self.indent_at(last.start)
+        return self.indent_at(node.start) + self.unit
+
+    def _has_comma(self, last: Child, closing: int) -> bool:
+        return comma_after(self.text, last.node.end, closing) is not None
+
+
+def _name(key: str) -> str:
+    return msgspec.json.encode(key).decode()
+
+
+_COMMENTS = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
+
+
+def comma_after(text: str, offset: int, limit: int) -> int | None:
+    """Where the comma behind a member stands, past space and comments."""
+    gap = _COMMENTS.match(text, offset, limit)
+    at = gap.end() if gap else offset
+    return at if text[at : at + 1] == "," else None
+
+
+def _removed(text: str, holder: Node, index: int) -> str:
+    child, closing = holder.children[index], holder.end - 1
+    start, end = child.start, child.node.end
+    comma = comma_after(text, end, closing)
+    if comma is not None:
+        text = text[:comma] + text[comma + 1 :]
+    elif index:  # the last one: the comma before it would dangle
+        before = comma_after(text, holder.children[index - 1].node.end, start)
+        if before is not None:
+            text = text[:before] + text[before + 1 :]
+            start, end = start - 1, end - 1
+    return _closed(_cut(text, start, end), holder.start)
+
+
+def _cut(text: str, start: int, end: int) -> str:
+    """Take out a span, and the space that was there for its sake. Never the end of a comment."""
+    before = len(text[:start].rstrip(_SPACE))
+    own_line = "\n" in text[before:start]
+    if _TO_LINE_END.match(text, end) or (not own_line and _TO_CLOSING.match(text, end)):
+        start = before
+    else:
+        blanks = _BLANKS.match(text, end)
+        end = blanks.end() if blanks else end
+    return text[:start] + text[end:]
+
+
+def _closed(text: str, opening: int) -> str:
+    """An object with nothing but space left in it is `{}`."""
+    inside = text[opening + 1 :]
+    rest = inside.lstrip(_SPACE)
+    return text[: opening + 1] + rest if rest.startswith("}") else text

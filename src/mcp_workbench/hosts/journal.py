@@ -1,0 +1,143 @@
+"""What was changed, and how it was before: so that every change can be taken back."""
+
+import hashlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from mcp_workbench.hosts.plan import Change, Keys, Member
+from mcp_workbench.hosts.refusals import HostFault
+from mcp_workbench.hosts.writing import created_folders, write_private
+
+VARIABLE = "MCP_WORKBENCH_HOME"
+FOLDER = "~/.mcp-workbench"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One file that was changed. Hashes are empty where there was no file."""
+
+    host: str
+    file: str
+    format: str
+    before: str
+    after: str
+    backup: str = ""  # the name of the copy of what was there
+    mode: int = 0o600
+    folders: tuple[str, ...] = ()  # that were made for it
+    added: tuple[Member, ...] = ()
+    removed: tuple[Keys, ...] = ()
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One command that changed files."""
+
+    id: int
+    command: str
+    time: float
+    steps: tuple[Step, ...]
+    undone: bool = False
+
+
+class Journal:
+    """All records, in a folder that nobody else can read: the copies may hold secrets."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def records(self) -> list[Record]:
+        """Oldest first."""
+        found: list[Record] = []
+        for file in sorted((self.folder / "journal").glob("[0-9]*.json")):
+            try:
+                found.append(msgspec.json.decode(file.read_bytes(), type=Record))
+            except (OSError, msgspec.MsgspecError):
+                continue  # half written when somebody pulled the plug, before anything was changed
+        return sorted(found, key=lambda record: record.id)
+
+    def record(self, number: int | None) -> Record:
+        """The one with this number, or the last that can still be taken back."""
+        records = self.records()
+        if number is None:
+            records = [record for record in records if not record.undone]
+        else:
+            records = [record for record in records if record.id == number]
+        if not records:
+            what = "there is nothing to undo" if number is None else f"there is no change {number}"
+            raise HostFault("nothing_to_undo", what, hint="mcp-workbench undo --list shows them")
+        if records[-1].undone:
+            raise HostFault("nothing_to_undo", f"change {number} has been undone already")
+        return records[-1]
+
+    def begin(self, command: str, changes: list[Change]) -> Record:
+        """Keep what is there now. Only then may anything be touched."""
+        for name in ("journal", "backups"):
+            _own_folder(self.folder / name)
+        number = self._claim()
+        steps = [self._step(number, index, change) for index, change in enumerate(changes)]
+        record = Record(number, command, time.time(), tuple(steps))
+        self.save(record)
+        return record
+
+    def save(self, record: Record) -> None:
+        write_private(self._file(record.id), msgspec.json.encode(record))
+
+    def discard(self, record: Record) -> None:
+        """Nothing was changed after all."""
+        for step in record.steps:
+            if step.backup:
+                (self.folder / "backups" / step.backup).unlink(missing_ok=True)
+        self._file(record.id).unlink(missing_ok=True)
+
+    def backup(self, step: Step) -> bytes | None:
+        return (self.folder / "backups" / step.backup).read_bytes() if step.backup else None
+
+    def _file(self, number: int) -> Path:
+        return self.folder / "journal" / f"{number:04}.json"
+
+    def _claim(self) -> int:
+        """A number that no other process has."""
+        taken = [int(f.stem) for f in (self.folder / "journal").glob("[0-9]*.json")]
+        number = max(taken, default=0) + 1
+        while True:
+            try:
+                os.close(os.open(self._file(number), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            except FileExistsError:
+                number += 1
+            else:
+                return number
+
+    def _step(self, number: int, index: int, change: Change) -> Step:
+        backup = ""
+        if change.before is not None:
+            backup = f"{number:04}-{index}"
+            write_private(self.folder / "backups" / backup, change.before)
+        exists = change.path.exists()
+        return Step(
+            change.host,
+            str(change.path),
+            change.format,
+            digest(change.before),
+            digest(change.after),
+            backup,
+            change.path.stat().st_mode & 0o7777 if exists else 0o600,
+            tuple(str(folder) for folder in created_folders(change.path)),
+            change.added,
+            change.removed,
+        )
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get(VARIABLE) or FOLDER).expanduser()
+
+
+def _own_folder(folder: Path) -> None:
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.chmod(0o700)
+
+
+def digest(data: bytes | None) -> str:
+    return "" if data is None else hashlib.sha256(data).hexdigest()

@@ -1,0 +1,116 @@
+"""The first five minutes, really run. `python -m tests.hosts.first_minutes` writes the document."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.hosts.samples import demo
+from tests.hosts.scenes import Person, newcomer
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "first-five-minutes.md"
+TOKEN = "3f9c0e5d-made-up"
+SECONDS = re.compile(r"\b\d+\.\d s\b")
+
+CLAUDE = {"numStartups": 12, "mcpServers": {"basics": {"type": "stdio", **demo("basics")}}}
+CURSOR = {
+    "mcpServers": {
+        "basics": demo("basics"),
+        "workshop": {**demo("workshop"), "env": {"WORKSHOP_TOKEN": TOKEN}},
+    }
+}
+HEAD = """# The first five minutes
+
+Ada uses Claude Code and Cursor, and has two MCP servers. This is what she sees when she puts MCP Workbench in front of
+them, and when she changes her mind. The text is made by a program that runs every command in a home folder like hers
+(`python -m tests.hosts.first_minutes`), and a test compares the two; only her paths, and the seconds, are put in
+afterwards. She answers each question in advance, with `--yes`; without it she would be asked after each preview.
+
+"""
+PARTS = [
+    (
+        "What is there",
+        "Two hosts, each with its own list. Cursor's has a token in it.",
+        ["cat ~/.claude.json", "cat ~/.cursor/mcp.json"],
+    ),
+    (
+        "Import",
+        "Both lists become one file. What stands in both is written once, and the token is left out.",
+        ["mcp-workbench import --yes"],
+    ),
+    (
+        "Check",
+        "Every server is started for real. She has set the variable by now.",
+        ["export WORKSHOP_TOKEN=…", "mcp-workbench check --connect"],
+    ),
+    (
+        "Install",
+        "Each gets one entry in place of its own. Cursor hands on a variable if the entry names it.",
+        ["mcp-workbench install claude-code cursor --replace --yes"],
+    ),
+    (
+        "Look and try",
+        "What the agent can reach now, and one call by hand.",
+        ["mcp-workbench tools default/basics", "mcp-workbench call default/basics/add a:=2 b:=3"],
+    ),
+    (
+        "And back",
+        "Everything is taken back, and Cursor's file is what it was, to the byte.",
+        ["mcp-workbench undo --list", "mcp-workbench undo --all", "cat ~/.cursor/mcp.json"],
+    ),
+]
+
+
+def transcript() -> str:
+    """The whole document, from a run of now."""
+    with tempfile.TemporaryDirectory() as name:
+        person = newcomer(Path(name).resolve())
+        _write(person.home / ".claude.json", CLAUDE)
+        _write(person.home / ".cursor" / "mcp.json", CURSOR)
+        parts = [
+            f"## {title}\n\n{text}\n\n```text\n{_session(person, commands)}```\n"
+            for title, text, commands in PARTS
+        ]
+    return HEAD + "\n".join(parts)
+
+
+def _write(path: Path, value: object) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(value, indent=2) + "\n")
+
+
+def _session(person: Person, commands: list[str]) -> str:
+    text = ""
+    for command in commands:
+        said = _run(person, command)
+        text += f"$ {command}\n{_tidied(person, said)}"
+    return text
+
+
+def _run(person: Person, command: str) -> str:
+    program, *words = command.split()
+    if program == "cat":
+        return (person.home / words[0].removeprefix("~/")).read_text()
+    if program == "export":
+        return ""
+    done = person.types(*words, WORKSHOP_TOKEN=TOKEN)
+    assert done.status == 0, done.err
+    assert TOKEN not in done.out + done.err
+    return done.out + re.sub(r"(?m)^.*: ready \(.*\n", "", done.err)  # progress, seen if it is slow
+
+
+def _tidied(person: Person, said: str) -> str:
+    """The same for everybody: one home, one Python, one time."""
+    script = Path(sys.executable).parent / "mcp-workbench"
+    said = said.replace(str(script), "/home/ada/.local/bin/mcp-workbench")
+    said = said.replace(sys.executable, "/usr/bin/python3")
+    said = said.replace(str(person.folder), "/home/ada/work").replace(str(person.home), "/home/ada")
+    said = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-11-20 09:30", said)
+    return SECONDS.sub("0.2 s", said)
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(transcript(), "utf-8")

@@ -1,0 +1,152 @@
+"""One member of a JSON file is put, exchanged or removed, and every other byte stays."""
+
+# What is made up has no types.
+# pyright: basic
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from mcp_workbench.core import jsonc
+from mcp_workbench.hosts.edit_json import lookup, put, remove
+from mcp_workbench.hosts.refusals import CannotEdit
+from tests.hosts.writers import jsonc_texts, names, values
+
+KEYS = ("mcpServers", "workbench")
+ENTRY = {"command": "/opt/mcp-workbench", "args": ["serve", "--config", "/x y/ü.json"]}
+
+sections = st.dictionaries(names, values, max_size=3)
+documents = st.dictionaries(names, values, max_size=3).flatmap(
+    lambda rest: sections.map(lambda section: {**rest, "mcpServers": section})
+)
+texts = documents.flatmap(jsonc_texts)
+bare = st.dictionaries(names, values, max_size=3).flatmap(jsonc_texts)
+
+
+def grown_by_one_piece(small: str, large: str) -> bool:
+    """Is the large text the small one with one piece put in, and perhaps a comma elsewhere?"""
+    return _one_piece(small, large) or any(
+        _one_piece(small, large[: found.start()] + large[found.end() :])
+        for found in re.finditer(",", large)
+    )
+
+
+def _one_piece(small: str, large: str) -> bool:
+    first = 0
+    while first < len(small) and first < len(large) and small[first] == large[first]:
+        first += 1
+    rest = small[first:]
+    return len(large) >= len(small) and large.endswith(rest)
+
+
+@given(texts)
+@settings(deadline=None)
+def test_a_new_member_leaves_every_other_byte_alone(text: str) -> None:
+    document = jsonc.parse(text)
+    assume("workbench" not in document["mcpServers"])
+
+    after = put(text, KEYS, ENTRY)
+
+    section = {**document["mcpServers"], "workbench": ENTRY}
+    assert jsonc.parse(after) == {**document, "mcpServers": section}
+    assert list(jsonc.parse(after)["mcpServers"]) == list(section)
+    assert grown_by_one_piece(text, after)
+    if document["mcpServers"]:
+        assert remove(after, KEYS) == text
+
+
+@given(bare)
+@settings(deadline=None)
+def test_a_missing_section_is_made(text: str) -> None:
+    document = jsonc.parse(text)
+    assume("mcpServers" not in document)
+
+    after = put(text, KEYS, ENTRY)
+
+    assert jsonc.parse(after) == {**document, "mcpServers": {"workbench": ENTRY}}
+    assert grown_by_one_piece(text, after)
+
+
+@given(texts, st.data())
+@settings(deadline=None)
+def test_a_removed_member_takes_nothing_with_it(text: str, data) -> None:
+    document = jsonc.parse(text)
+    assume(document["mcpServers"])
+    name = data.draw(st.sampled_from(list(document["mcpServers"])))
+
+    after = remove(text, ("mcpServers", name))
+
+    section = {key: value for key, value in document["mcpServers"].items() if key != name}
+    assert jsonc.parse(after) == {**document, "mcpServers": section}
+    assert grown_by_one_piece(after, text)
+
+
+@given(texts, st.data())
+@settings(deadline=None)
+def test_an_exchanged_value_leaves_the_rest_alone(text: str, data) -> None:
+    document = jsonc.parse(text)
+    assume(document["mcpServers"])
+    name = data.draw(st.sampled_from(list(document["mcpServers"])))
+    place = jsonc.find(jsonc.read(text), ("mcpServers", name)).node
+
+    after = put(text, ("mcpServers", name), ENTRY)
+
+    assert after.startswith(text[: place.start])
+    assert after.endswith(text[place.end :])
+    assert jsonc.parse(after)["mcpServers"][name] == ENTRY
+
+
+@given(texts)
+@settings(deadline=None)
+@example('{"mcpServers": {"a": 1}}')
+def test_strict_json_stays_strict(text: str) -> None:
+    import json
+
+    try:
+        json.loads(text.removeprefix("\ufeff"))
+    except ValueError:
+        assume(False)
+    after = put(text, KEYS, ENTRY)
+    json.loads(after.removeprefix("\ufeff"))
+    json.loads(remove(after, KEYS).removeprefix("\ufeff"))
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\ufeff", " \r\n"])
+def test_an_empty_file_becomes_a_whole_one(text: str) -> None:
+    after = put(text, KEYS, ENTRY)
+
+    assert jsonc.parse(after) == {"mcpServers": {"workbench": ENTRY}}
+    assert after.startswith("\ufeff") == text.startswith("\ufeff")
+
+
+def test_what_is_new_looks_like_what_is_there() -> None:
+    text = '{\r\n\t"mcpServers": {\r\n\t\t"a": {"command": "x"} // one\r\n\t}\r\n}\r\n'
+
+    assert put(text, KEYS, {"command": "y", "args": ["z"]}) == (
+        '{\r\n\t"mcpServers": {\r\n\t\t"a": {"command": "x"}, // one\r\n\t\t"workbench": {\r\n'
+        '\t\t\t"command": "y",\r\n\t\t\t"args": ["z"]\r\n\t\t}\r\n\t}\r\n}\r\n'
+    )
+
+
+def test_a_comment_never_swallows_what_follows() -> None:
+    text = '{"mcpServers": { // these\n "a": 1, "b": 2 // b\n}}'
+
+    assert jsonc.parse(remove(text, ("mcpServers", "a"))) == {"mcpServers": {"b": 2}}
+    assert jsonc.parse(remove(text, ("mcpServers", "b"))) == {"mcpServers": {"a": 1}}
+    assert remove(text, ("mcpServers", "b")).count("//") == 2
+
+
+def test_a_name_that_stands_twice_goes_twice() -> None:
+    assert lookup(remove('{"a": {"x": 1, "y": 2, "x": 3}}', ("a", "x")), ("a",)) == {"y": 2}
+
+
+@pytest.mark.parametrize("text", ['{"mcpServers": null}', '{"mcpServers": []}', "[]", "7"])
+def test_what_is_no_object_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(CannotEdit) as refused:
+        put(text, KEYS, ENTRY)
+    assert refused.value.line == 1
+    assert remove(text, KEYS) == text
