@@ -15,7 +15,7 @@ from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import OpenToolboxResult, tool_info
 from mcp_workbench.core.errors import ServerUnavailable, empty_component, no_tool, not_connected
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
+from mcp_workbench.core.reports import OpenedToolbox, ServerHealth, ServerReport
 from mcp_workbench.core.sight import Shows, Sights
 from mcp_workbench.core.spec import ServerSpec, Snapshot
 from mcp_workbench.downstream import looks
@@ -23,6 +23,7 @@ from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.pool import ConnectionPool, owner_of
 from mcp_workbench.downstream.standing import Heard, Standing
+from mcp_workbench.downstream.surroundings import Known
 from mcp_workbench.downstream.waiters import Loss
 from mcp_workbench.wire.tasks import Lifetime
 
@@ -47,6 +48,7 @@ class Workbench(Lifetime):
         )
         self._listeners: list[tuple[Listener, OnReload | None]] = []
         self._host: Host | None = None
+        self.beside: dict[str, Any] = {}  # what others keep that all our views share
 
     @property
     def snapshot(self) -> Snapshot:
@@ -176,7 +178,8 @@ class Workbench(Lifetime):
             toolbox = self.snapshot.toolbox(name)
             # All are begun before the first wait, so that they start at once.
             found = [
-                (remembered and self._remembered(spec)) or self._pool.begun(spec, self._host)
+                (remembered and looks.remembered(spec, self._pool, self._host))
+                or self._pool.begun(spec, self._host)
                 for spec in toolbox.servers.values()
             ]
             begun = [one for one in found if isinstance(one, Connection)]
@@ -185,13 +188,9 @@ class Workbench(Lifetime):
                 break  # otherwise it is another toolbox by now
         return looks.opened(toolbox, found, self.warnings)
 
-    def _remembered(self, spec: ServerSpec) -> OpenedServer | None:
-        """What a server showed that is not there now, but was."""
-        known = self._pool.known(spec.address)
-        if known is None or self._pool.is_there(spec, self._host):
-            return None
-        tools = (tool for name, tool in known.catalogue.tools.items() if spec.tools.shows(name))
-        return OpenedServer(spec.address, tuple(tools), known.modern)
+    def remembered(self, spec: ServerSpec) -> Known | None:
+        """What this server offered when it was last connected; none is started."""
+        return self._pool.known(spec.address)
 
     async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Those of these servers that can be reached in time; all are begun at once."""

@@ -9,6 +9,8 @@ from mcp_workbench.core.errors import ServerUnavailable, not_connected
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec
 from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.hosts import Host
+from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.downstream.states import Closed, Ready
 from mcp_workbench.wire.tasks import task_scope
 
@@ -33,6 +35,15 @@ def shown(spec: ServerSpec, connection: Connection) -> OpenedServer | None:
     tools = connection.catalogue.tools
     visible = tuple(tools[name] for name in connection.visible(spec.tools))
     return OpenedServer(spec.address, visible, connection.modern)
+
+
+def remembered(spec: ServerSpec, pool: ConnectionPool, host: Host | None) -> OpenedServer | None:
+    """What a server showed that is not there now, but was."""
+    known = None if pool.is_there(spec, host) else pool.known(spec.address)
+    if known is None:
+        return None
+    tools = (tool for name, tool in known.catalogue.tools.items() if spec.tools.shows(name))
+    return OpenedServer(spec.address, tuple(tools), known.modern)
 
 
 def opened(

@@ -68,6 +68,7 @@ class Agreed(msgspec.Struct, frozen=True):
     name: str = ""
     version: str = ""
     declared: Declared = Declared()
+    instructions: str = ""
 
     @property
     def listen(self) -> bool:
@@ -150,8 +151,8 @@ def _after_greeting(state: Greeting, event: Answered) -> Step:
     if found.protocolVersion not in LEGACY:
         return Refused(f"it speaks {found.protocolVersion}, which the workbench does not"), ()
     declared = read_declared(found.capabilities)
-    info = found.serverInfo
-    return Agreed(found.protocolVersion, info.name, info.version, declared), ()
+    info, told = found.serverInfo, _text(found.instructions)
+    return Agreed(found.protocolVersion, info.name, info.version, declared, told), ()
 
 
 class _Info(msgspec.Struct, frozen=True):
@@ -163,10 +164,12 @@ class _InitializeResult(msgspec.Struct):
     protocolVersion: str  # noqa: N815 - the wire's word
     serverInfo: _Info = _Info()  # noqa: N815
     capabilities: msgspec.Raw = msgspec.Raw(b"{}")
+    instructions: Any = None
 
 
 class _DiscoverResult(msgspec.Struct):
     capabilities: msgspec.Raw = msgspec.Raw(b"{}")
+    instructions: Any = None
     supportedVersions: list[str] = []  # noqa: N815
     meta: dict[str, msgspec.Raw] = msgspec.field(
         default_factory=dict[str, msgspec.Raw], name="_meta"
@@ -185,7 +188,12 @@ def _modern(event: Answered) -> Agreed | None:
         return None
     if MODERN not in found.supportedVersions:
         return None
-    return Agreed(MODERN, info.name, info.version, read_declared(found.capabilities))
+    declared, told = read_declared(found.capabilities), _text(found.instructions)
+    return Agreed(MODERN, info.name, info.version, declared, told)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def params_of(

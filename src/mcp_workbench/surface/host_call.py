@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from mcp_workbench.surface.holding import Held
 
 
+FAILED = b'"isError":true'  # servers write it last, or nearly so
+FAILED_WITHIN = 48  # bytes from the end of a result: it is not searched through for this
+
+
 class UnderWay(dict[bytes, "HostCall | None"]):
     """A host's requests without an answer, by id; those that concern no server have no call."""
 
@@ -84,6 +88,8 @@ class HostCall(Caller):
         return self._desk
 
     def answered(self, result: msgspec.Raw | bytes) -> None:
+        if FAILED in bytes(memoryview(result)[-FAILED_WITHIN:]):
+            result = self._taught(result)
         if self.suspended:
             self._kept = lambda: self._desk.reply(self.id, result)
         else:
@@ -101,11 +107,32 @@ class HostCall(Caller):
         if told.code in OF_OUR_HOP and self.connection is not None and self.connection.modern:
             why = f"the server refused what the workbench sent: {told.message} ({told.code})"
             error = msgspec.Raw(envelope.error_object(envelope.INTERNAL_ERROR, why))
+        lesson = self._lesson() if told.code == envelope.INVALID_PARAMS else ""
         if not self._flat or told.code in FOR_THE_HOST:
+            if lesson:
+                from mcp_workbench.surface.teaching import taught_error
+
+                error = taught_error(error, told.message, lesson)
             self._desk.refuse(self.id, error)
             return
-        text = f"[{self.call.tool}] Error: {told.message}"
+        text = f"[{self.call.tool}] Error: {told.message}" + (f"\n{lesson}" if lesson else "")
         self._desk.reply_own(self.id, texts.error_texts("server_error", text))
+
+    def _lesson(self) -> str:
+        """What is wrong with the arguments and what the tool takes, if that can be said."""
+        from mcp_workbench.surface.teaching import lesson  # not before a call has missed
+
+        known = {} if self.connection is None else self.connection.catalogue.tools
+        definition = known.get(self.call.tool.tool)
+        return "" if definition is None else lesson(definition, self.call)
+
+    def _taught(self, result: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
+        """A failed result, with what the tool takes where the arguments were wrong."""
+        if not (told := self._lesson()):
+            return result
+        from mcp_workbench.surface.teaching import taught_result
+
+        return taught_result(result, told)
 
     def failed(self, error: WorkbenchError) -> None:
         if self.suspended:
