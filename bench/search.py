@@ -17,6 +17,8 @@ from typing import Any
 import jsonschema
 import msgspec
 from rs_bpe.bpe import openai
+from tests.search.blind import blind_arguments
+from tests.search.reader import read_signature
 
 from mcp_workbench.core.catalogue import Catalogue, Definition
 from mcp_workbench.core.names import ServerAddress
@@ -29,8 +31,6 @@ from mcp_workbench.search.words import Words
 from mcp_workbench.surface.detail import listed
 from mcp_workbench.surface.meta_tools import own_definitions
 from mcp_workbench.surface.search_tools import MOST_SIBLINGS, told
-from tests.search.blind import blind_arguments
-from tests.search.reader import read_signature
 
 Json = dict[str, Any]
 
@@ -69,12 +69,12 @@ class Bench:
         self.index = Index(self.words)
 
     def build(self) -> float:
-        since = time.perf_counter()
+        since = time.process_time()
         self.index = Index(self.words)
         for at, one in self.known.items():
             self.index.put(at, one.visible(), one.about, one.fingerprint, weigh=False)
         self.index.fill()
-        return time.perf_counter() - since
+        return time.process_time() - since
 
     def search(self, words: str, limit: int) -> Any:
         knowledge = Knowledge(self.known, ())
@@ -188,25 +188,23 @@ def race(rows: list[Json], queries: list[Json], bars: Bars) -> None:
     large = Bench(rows, copies=-(-LARGE // len(rows)))
     print(f"Speed among {sum(len(one.catalogue.tools) for one in large.known.values())} tools")
     bars.show("build, ms", 1000 * large.build(), most=2000)
-    times: list[float] = []
-    for query in queries:
-        times.append(1000 * min(timed(large, query["query"]) for _ in range(3)))
-    times.sort()
+    texts = [query["query"] for query in queries]
+    times = sorted(1000 * min(timed(large, text) for _ in range(3)) for text in texts)
     bars.show("query p50, ms", times[len(times) // 2])
     bars.show("query p95, ms", times[int(0.95 * len(times))], most=5)
     at, one = next(iter(large.known.items()))
-    since = time.perf_counter()
+    since = time.process_time()
     fewer = Catalogue(dict(list(one.catalogue.tools.items())[:-1]))
     other = msgspec.structs.replace(one, catalogue=fewer)
     large.index.put(at, other.visible(), other.about, other.fingerprint)
-    bars.show("one server changed, ms", 1000 * (time.perf_counter() - since), most=20)
+    bars.show("one server changed, ms", 1000 * (time.process_time() - since), most=20)
 
 
 def timed(bench: Bench, words: str) -> float:
-    """One query. The least of three is told: other programs run on the same machine."""
-    since = time.perf_counter()
+    """One query, in seconds of its own: other programs run on the same machine."""
+    since = time.process_time()
     bench.search(words, 5)
-    return time.perf_counter() - since
+    return time.process_time() - since
 
 
 def main(data: Path) -> int:

@@ -136,4 +136,4 @@ def _scope(snapshot: Snapshot, query: Query) -> Shows | None:
             raise no_server(query.server, "any", sorted(names))
     if not (query.toolbox or query.server):
         return None
-    return lambda tool: query.covers(tool.address)
+    return query.covers

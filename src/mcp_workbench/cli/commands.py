@@ -26,6 +26,7 @@ _COMMANDS = {
     "serve": ("serve", "Be an MCP server on stdin and stdout: this is what a host starts."),
     "check": ("check", "Look at the configuration and show every problem at once."),
     "tools": ("tools", "Show what the toolboxes hold."),
+    "search": ("search", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
     "tour": ("tour", "See in a few seconds what an agent sees, with the demo toolbox."),
     "explain": ("explain", "Explain an error code or a topic."),

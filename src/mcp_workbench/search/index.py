@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil, log
 
@@ -24,6 +24,7 @@ from mcp_workbench.search.fields import (
     server_counts,
     tool_counts,
 )
+from mcp_workbench.search.scoring import best, best_scores
 from mcp_workbench.search.words import Words
 
 K1 = 1.2
@@ -35,7 +36,7 @@ MOST_WORDS = 512  # different ones of a query
 STEP = log(1.02)
 MOST_COUNTED = 30_000  # tools whose counts are remembered
 
-Shows = Callable[[ToolIdentifier], bool]
+Shows = Callable[[ServerAddress], bool]  # is it looked at?
 Fingerprint = tuple[object, ...]
 
 
@@ -79,13 +80,7 @@ class Index:
 
     def count(self, shows: Shows | None) -> int:
         """How many tools are looked at."""
-        if shows is None:
-            return len(self._documents)
-        return sum(
-            len(server.documents)
-            for address, server in self._servers.items()
-            if shows(ToolIdentifier(address.toolbox, address.server, ""))
-        )
+        return len(self._documents) if shows is None else len(self._shown(shows))
 
     def names(self, address: ServerAddress) -> list[str]:
         """The tools of a server in its own order."""
@@ -155,32 +150,28 @@ class Index:
         tails = [wanted[at:] for at in (0, *ends)] + ([flat.tool] if flat else [])
         numbers = {number for tail in tails for number in self._names.get(tail, ())}
         tools = (self._documents[number].tool for number in numbers)
-        return sorted(t for t in tools if wanted in _names(t) and (shows is None or shows(t)))
+        return sorted(
+            t for t in tools if wanted in _names(t) and (shows is None or shows(t.address))
+        )
 
-    def search(self, query: str, shows: Shows | None = None) -> list[Hit]:
-        """All tools in which a word of the query occurs, the best first; equals by their names."""
-        return self.hits(self.scores(query), shows)
+    def search(self, query: str, shows: Shows | None = None, most: int = 100) -> list[Hit]:
+        """The tools that fit best, equals by their names: those in which a word of the query occurs."""
+        asked = self._asked(query)
+        factors = {word: self.rarity(word) * times for word, times in asked.items()}
+        words = sorted(factors, key=lambda word: (-factors[word], word))
+        terms = [(factors[word], self._weights(word)) for word in words]
+        if shows is None:
+            scores = best_scores(terms, most)
+        else:
+            every = best_scores(terms, len(self._documents))
+            scores = {n: every[n] for n in self._shown(shows) if n in every}
+        hits = [Hit(self._documents[number].tool, score) for number, score in best(scores, most)]
+        hits.sort(key=lambda hit: (-hit.score, hit.tool))
+        return hits[:most]
 
-    def scores(self, query: str) -> dict[int, float]:
-        scores: defaultdict[int, float] = defaultdict(float)
-        for word, times in self._asked(query).items():
-            weights = self._weights(word)
-            if not weights:
-                continue
-            factor = self.rarity(word) * times
-            for number, weight in weights.items():
-                scores[number] += factor * weight
-        return scores
-
-    def hits(self, scores: dict[int, float], shows: Shows | None, most: int = 0) -> list[Hit]:
-        documents = self._documents
-        found = [
-            Hit(documents[number].tool, score)
-            for number, score in _best(scores, most)
-            if shows is None or shows(documents[number].tool)
-        ]
-        found.sort(key=lambda hit: (-hit.score, hit.tool))
-        return found[:most] if most else found
+    def _shown(self, shows: Shows) -> list[int]:
+        servers = self._servers.items()
+        return [number for at, server in servers if shows(at) for number in server.documents]
 
     def rarity(self, word: str) -> float:
         """How much it says that a tool has this word."""
@@ -280,11 +271,3 @@ def _weight(counts: Places, norms: list[float]) -> float:
 def _stepped(mean: float) -> float:
     """The mean, moved up to the next step."""
     return 1.02 ** ceil(log(mean) / STEP) if mean > 0 else 1.0
-
-
-def _best(scores: dict[int, float], most: int) -> Iterable[tuple[int, float]]:
-    """The best of them, with all that equal the last."""
-    if not most or len(scores) <= most:
-        return scores.items()
-    last = sorted(scores.values(), reverse=True)[most - 1]
-    return [(number, score) for number, score in scores.items() if score >= last]

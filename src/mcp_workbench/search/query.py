@@ -112,7 +112,7 @@ class Search:
             tools = tuple(self._tool(Hit(tool, 0.0)) for tool in names[: query.limit])
             return Found(tools, total, unknown=unknown, named=True)
         index, told = self._index, self._words.told(query.words)
-        hits = index.hits(index.scores(query.words), self._shows, DEEP)
+        hits = index.search(query.words, self._shows, DEEP)
         strange = tuple(word for stem, word in told.items() if not index.holds(stem))
         exact = [Hit(tool, 0.0) for tool in index.named(query.words, self._shows)]
         first = {hit.tool for hit in exact}
