@@ -119,6 +119,7 @@ async def spend(workplace: Path, folder: Path, way: str) -> tuple[dict[str, int]
             if way == "search":
                 answer = await session.find("search_tools", {"query": wish})
                 assert f"\n{tool}(" in answer, answer
+                assert " of 37 tools," in answer  # as the README says
             await session.use(server, tool, arguments)
         await host.leave()
     assert_all_gone(mark)

@@ -85,6 +85,7 @@ class Union(msgspec.Struct, frozen=True):
 
 
 Shape = Base | Value | Fields | Map | Array | Inline | Gap | Union
+UNTOLD = "@…"  # rules that can't be said
 ANY, NULL = Base("any"), Base("null")
 
 
@@ -248,7 +249,10 @@ class _Reader:
         if bounds and found.keys() <= set(bounds) and all(map(_is_number, found.values())):
             low, high = (json_text(found[key]) if key in found else "" for key in bounds)
             return f"({low}..{high})"
-        return f"@{json_text(plain(found, self._refs, trail))}"
+        try:
+            return f"@{json_text(plain(found, self._refs, trail))}"
+        except Beyond:
+            return UNTOLD
 
     def _inline(self, schema: Json, trail: tuple[str, ...]) -> Shape:
         return Inline(json_text(plain(schema, self._refs, trail)))

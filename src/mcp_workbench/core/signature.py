@@ -9,6 +9,7 @@ import msgspec
 
 from mcp_workbench.core.schemas import json_text
 from mcp_workbench.core.shape import (
+    UNTOLD,
     Array,
     Base,
     Field,
@@ -134,7 +135,7 @@ class _Speller:
     def _object(self, shape: Fields) -> str:
         if self._short and (shape.fields or shape.rules):
             return self._cut("{…}")
-        return f"{{{', '.join(map(self._field, shape.fields))}}}{shape.rules}"
+        return f"{{{', '.join(map(self._field, shape.fields))}}}{self._rules(shape.rules)}"
 
     def _field(self, field: Field) -> str:
         name = name_text(field.name) + ("" if field.required else "?")
@@ -146,8 +147,8 @@ class _Speller:
         return f"{text} = {field.default}"
 
     def _rules(self, rules: str) -> str:
-        if self._short and len(rules) > LONG_RULES:
-            return self._cut(f"@{MARK}")
+        if rules == UNTOLD or (self._short and len(rules) > LONG_RULES):
+            return self._cut(UNTOLD)
         return rules
 
     def _fitting(self, arguments: Fields, listed: list[str], room: int) -> list[str]:

@@ -19,21 +19,25 @@ STOP_WORDS = frozenset(_COMMON.split())
 LONGEST = 64  # characters of a word; a longer one is data
 MOST_STEMS = 50_000  # remembered
 
-# Runs of letters of one case pattern, of digits, or of signs that are words by themselves.
-_PARTS = re.compile(
-    r"[\u2e80-\u30ff\u3130-\u318f\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
-    r"|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+"
+# Signs of languages that are written without spaces.
+_SIGNS = r"\u2e80-\u30ff\u3130-\u318f\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_RUNS = re.compile(rf"[{_SIGNS}]+|[^\W\d_{_SIGNS}]+|\d+")
+_IS_SIGN = re.compile(rf"[{_SIGNS}]").match
+# Between `aB`, and before the last letter of `ABc`.
+_HUMPS = re.compile(
+    r"(?<=[a-z\u00df-\u00f6\u00f8-\u00ff])(?=[A-Z\u00c0-\u00d6\u00d8-\u00de])|(?<=[A-Z])(?=[A-Z][a-z])"
 )
-_CJK = re.compile(r"[\u2e80-\u30ff\u3130-\u318f\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]").match
 
 
 def parts(text: str) -> Iterator[str]:
     """`getUserByID2` is get, user, by, id, 2; signs without spaces between them go in pairs."""
-    for found in _PARTS.findall(text):
-        if _CJK(found):
-            yield from (found[at : at + 2] for at in range(max(len(found) - 1, 1)))
+    for run in _RUNS.findall(text):
+        if run.islower():
+            yield run
+        elif _IS_SIGN(run):
+            yield from (run[at : at + 2] for at in range(max(len(run) - 1, 1)))
         else:
-            yield found.lower()
+            yield from (part.lower() for part in _HUMPS.split(run))
 
 
 class Words:
