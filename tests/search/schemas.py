@@ -20,15 +20,32 @@ def typed(kind: str, rules: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrat
     return rules.map(lambda more: {"type": kind, **more})
 
 
-PLAIN = st.one_of(
+def under(
+    key: str, values: st.SearchStrategy[Any], **more: Any
+) -> st.SearchStrategy[dict[str, Any]]:
+    def made(value: Any) -> dict[str, Any]:
+        return {**more, key: value}
+
+    return values.map(made)
+
+
+def with_default(schema: dict[str, Any], value: Any) -> dict[str, Any]:
+    return {**schema, "default": value}
+
+
+def with_known(schema: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "$defs": {"known": known}}
+
+
+PLAIN: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     typed("string", optional(minLength=st.integers(0, 3), format=st.just("uri"), title=TEXTS)),
     typed("integer", optional(minimum=NUMBERS, maximum=NUMBERS, multipleOf=st.integers(1, 5))),
     typed("number", optional(minimum=NUMBERS, exclusiveMaximum=NUMBERS)),
     typed("boolean", optional(description=TEXTS)),
-    st.builds(lambda values: {"enum": values}, st.lists(SCALARS, min_size=1, max_size=12)),
-    st.builds(lambda value: {"const": value}, SCALARS),
-    st.builds(lambda kinds: {"type": kinds}, st.just(["string", "null"])),
+    under("enum", st.lists(SCALARS, min_size=1, max_size=12)),
+    under("const", SCALARS),
+    st.just({"type": ["string", "null"]}),
     st.just({"$ref": "#/$defs/known"}),
     st.just({"$ref": "#"}),
     st.just({"$ref": "https://example.com/schema.json"}),
@@ -44,26 +61,25 @@ def objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
         additionalProperties=st.booleans() | inner, minProperties=st.integers(0, 2), title=TEXTS
     )
     return st.builds(
-        made, st.dictionaries(NAMES, inner, max_size=4), st.lists(NAMES, max_size=2), rules
+        made,
+        st.dictionaries(NAMES, inner, max_size=4),
+        st.lists(NAMES, max_size=2, unique=True),
+        rules,
     )
 
 
 def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    defaulted = st.builds(lambda schema, value: {**schema, "default": value}, inner, SCALARS)
+    defaulted = st.builds(with_default, inner, SCALARS)
     return st.one_of(
         objects(inner | defaulted),
         typed(
             "array", optional(items=inner, minItems=st.integers(0, 2), uniqueItems=st.booleans())
         ),
         typed("object", optional(additionalProperties=inner)),
-        st.builds(lambda of: {"anyOf": of}, st.lists(inner, min_size=1, max_size=3)),
-        st.builds(lambda of: {"allOf": of}, st.lists(inner, min_size=1, max_size=2)),
-        st.builds(lambda of: {"type": "array", "prefixItems": of}, st.lists(inner, max_size=2)),
+        under("anyOf", st.lists(inner, min_size=1, max_size=3)),
+        under("allOf", st.lists(inner, min_size=1, max_size=2)),
+        under("prefixItems", st.lists(inner, min_size=1, max_size=2), type="array"),
     )
 
 
-SCHEMAS = st.builds(
-    lambda schema, known: {**schema, "$defs": {"known": known}},
-    objects(st.recursive(PLAIN, nested, max_leaves=8)),
-    PLAIN,
-)
+SCHEMAS = st.builds(with_known, objects(st.recursive(PLAIN, nested, max_leaves=8)), PLAIN)

@@ -175,9 +175,9 @@ servers = st.dictionaries(
 )
 
 
-def put(index: Index, name: str, tools: list[list[str]], **how: bool) -> None:
+def put(index: Index, name: str, tools: list[list[str]], *, weigh: bool = True) -> None:
     made = [tool("_".join(words[:2]) + str(n), " ".join(words)) for n, words in enumerate(tools)]
-    index.put(ServerAddress("t", name), made, About(name, text="city list"), **how)
+    index.put(ServerAddress("t", name), made, About(name, text="city list"), weigh=weigh)
 
 
 @given(st.lists(servers, min_size=1, max_size=4), st.lists(st.sampled_from(WORDS), min_size=1))

@@ -118,7 +118,7 @@ def test_a_signature_read_back_is_what_the_schema_allows(schema: dict[str, Any])
 
 
 @given(SCHEMAS, st.booleans())
-def test_whatever_is_left_out_is_marked(schema: dict[str, Any], long: bool) -> None:  # noqa: FBT001
+def test_whatever_is_left_out_is_marked(schema: dict[str, Any], long: bool) -> None:
     if long:
         words = [f"value number {n}" for n in range(40)]
         schema["properties"]["choice"] = {"enum": words}
@@ -190,10 +190,10 @@ def test_references_to_references_do_not_grow_without_end() -> None:
         assert len(shortened(one)) <= 320
 
 
-REAL = [
+REAL: list[Any] = [
     schema
-    for _, schema in EXAMPLES
-    if isinstance(schema, dict) and "not" not in json.dumps(schema) and "anyOf" not in schema
+    for text, schema in EXAMPLES
+    if schema is not None and "schema{" not in text and ")@" not in text
 ]
 
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from mcp_workbench.surface.holding import Held
 
 
-FAILED = b'"isError":true'  # servers write it last, or nearly so
-FAILED_WITHIN = 48  # bytes from the end of a result: it is not searched through for this
+TAIL = 48  # bytes of a result: servers write `isError` last, or nearly so
 
 
 class UnderWay(dict[bytes, "HostCall | None"]):
@@ -88,7 +87,8 @@ class HostCall(Caller):
         return self._desk
 
     def answered(self, result: msgspec.Raw | bytes) -> None:
-        if FAILED in bytes(memoryview(result)[-FAILED_WITHIN:]):
+        tail = bytes(memoryview(result)[-TAIL:])
+        if b"true" in tail and b'"isError"' in tail:
             result = self._taught(result)
         if self.suspended:
             self._kept = lambda: self._desk.reply(self.id, result)
@@ -128,11 +128,10 @@ class HostCall(Caller):
 
     def _taught(self, result: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
         """A failed result, with what the tool takes where the arguments were wrong."""
-        if not (told := self._lesson()):
-            return result
-        from mcp_workbench.surface.teaching import taught_result
+        from mcp_workbench.surface.teaching import has_failed, taught_result
 
-        return taught_result(result, told)
+        told = self._lesson() if has_failed(result) else ""
+        return taught_result(result, told) if told else result
 
     def failed(self, error: WorkbenchError) -> None:
         if self.suspended:

@@ -76,7 +76,7 @@ class KeptResults:
 class _Reading(msgspec.Struct):
     handle: NonEmpty
     offset: Any = 0
-    length: Any = None
+    length: Any = None  # as much as the budget is
     find: NonEmpty | None = None
 
 
@@ -86,7 +86,8 @@ def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> by
         wish = msgspec.json.decode(arguments, type=_Reading)
     except msgspec.ValidationError:
         wish = None
-    if wish is None or not _natural(wish.offset, 0) or not _natural(wish.length or 1, 1):
+    length = wish.length if wish and wish.length is not None else 1
+    if wish is None or not _natural(wish.offset, 0) or not _natural(length, 1):
         raise wrong_reading(arguments, "handle", {"offset": (0, 0), "length": (1, 0)})
     kept = store.kept(owner, wish.handle)
     start = min(wish.offset, len(kept.text))
@@ -150,14 +151,14 @@ class _Cut:
     def _shown(self, texts: list[str | None], budget: int) -> tuple[list[bytes], int]:
         """The blocks with as much text as there is room for, and where in the whole that ends."""
         shown: list[bytes] = []
-        end, full = 0, False
+        end, full = -1, False  # where the last text ended; a line break follows it in the whole
         for block, text in zip(self._blocks, texts, strict=True):
             if text is None:
                 shown.append(bytes(block))
                 continue
             if full:
                 continue
-            start = end + 1 if end else 0
+            start = end + 1
             room = budget - start
             if len(text) <= room:
                 shown.append(bytes(block))
@@ -168,7 +169,7 @@ class _Cut:
             if head:
                 shown.append(_block(head))
                 end = start + len(head)
-        return shown, end
+        return shown, max(end, 0)
 
 
 def _text(block: msgspec.Raw) -> str | None:

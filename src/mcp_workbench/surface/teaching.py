@@ -27,6 +27,17 @@ def lesson(definition: Definition, call: ToolCall) -> str:
         return ""
 
 
+class _Outcome(msgspec.Struct):
+    isError: bool = False  # noqa: N815 - the wire's word
+
+
+def has_failed(result: msgspec.Raw | bytes) -> bool:
+    try:
+        return msgspec.json.decode(result, type=_Outcome).isError
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
 def taught_result(result: msgspec.Raw | bytes, told: str) -> bytes:
     """A server's failed result with one more block of text, every other byte as it came."""
     content = read_members(result).get("content")
