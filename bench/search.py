@@ -133,7 +133,7 @@ def weigh(bench: Bench, rows: list[Json], queries: list[Json], bars: Bars) -> No
     bars.show("all tools in the seed's form", seed)
     bars.show("all tools as a host injects them", host)
     bars.show("all tools as signatures", signatures, most=min(seed / 5, host / 4))
-    for detail in ("full", "names"):
+    for detail in ("schema", "full", "names"):
         bars.show(f"all tools, detail {detail}", tokens("\n".join(listed(shelves, detail)[0])))
     short = [query["query"] for query in queries if query["kind"] != "task"]
     answers = [bench.search(text, 5) for text in short]

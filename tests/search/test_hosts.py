@@ -359,3 +359,23 @@ def test_another_configuration_brings_its_budgets_and_levels(place: Place) -> No
     assert len(after) == 2
     assert menu[-1] == "read_result"
     assert opened.startswith("dev. 6 tools by name")
+
+
+def test_what_is_shortened_says_how_it_is_seen_whole(place: Place) -> None:
+    inner = {"type": "object", "properties": {f"member_{n}": TEXT for n in range(40)}}
+    tree = {"type": "object", "properties": {"child": {"$ref": "#/properties/node"}}}
+    odd = [strict("draw", "Draws.", data=inner), strict("grow", "Grows a tree.", node=tree)]
+    place.tools.write_text(json.dumps(odd))
+    with place.host(dev={"mcpServers": {"a": place.server()}}) as host:
+        greet(host)
+        short = told(host, "open_toolbox", toolbox_name="dev", detail="signature").splitlines()
+        whole = told(host, "search_tools", query="dev/a/draw", detail="full")
+        endless = told(host, "search_tools", query="dev/a/grow", detail="full").splitlines()
+
+    assert short[2:4] == ["draw(data: {…}) - Draws.", "grow(node: {child?: …}) - Grows a tree."]
+    assert short[4] == (
+        '… is shortened: search_tools {"query": "toolbox/server/tool", "detail": "full"} shows it whole'
+    )
+    assert "member_39?: string" in whole
+    assert "…" not in whole
+    assert endless[-1] == '… has no short form: detail "schema" has it'

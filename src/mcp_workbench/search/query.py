@@ -16,6 +16,7 @@ from mcp_workbench.search.words import Words
 
 DEEP = 100  # hits of which the best servers are told
 BEST_SERVERS = 3
+MOST_NAMED = 20  # tools that a query may ask for by their names, whatever its limit
 BEST_TOOLS = 3  # of a server, whose scores make its own
 SHORT = 8  # words; how well a longer query is met, its best score does not tell
 WEAK = 0.15  # of what a tool could score
@@ -109,7 +110,7 @@ class Search:
         total = self._index.count(self._shows)
         unknown = tuple(spec for spec in self._unknown if query.covers(spec.address))
         if names := self._listed(query.words):
-            tools = tuple(self._tool(Hit(tool, 0.0)) for tool in names[: query.limit])
+            tools = tuple(self._tool(Hit(tool, 0.0)) for tool in names[:MOST_NAMED])
             return Found(tools, total, unknown=unknown, named=True)
         index, told = self._index, self._words.told(query.words)
         hits = index.search(query.words, self._shows, DEEP)

@@ -63,8 +63,15 @@ def listed(shelves: Iterable[Shelf], detail: Detail) -> tuple[list[str], bool]:
         for tool in tools:
             line = full_form(tool) if detail == "full" else signature_line(tool)
             lines.append(line.text)
-            lossy |= line.lossy and detail == "signature"
+            lossy |= line.lossy
     return lines, lossy
+
+
+def unsaid(lossy: bool, detail: Detail) -> list[str]:  # noqa: FBT001 - as `listed` says it
+    """How to get what was left out, where something was."""
+    if not lossy:
+        return []
+    return [SHORTENED if detail == "signature" else '… has no short form: detail "schema" has it']
 
 
 def opened_in_words(opened: OpenedToolbox, detail: Detail) -> str:
@@ -79,7 +86,7 @@ def opened_in_words(opened: OpenedToolbox, detail: Detail) -> str:
     lines += [f"warning: {one_line(warning)}" for warning in opened.warnings]
     if box.detail != "schema":
         lines.append('detail "schema" gives whole definitions')
-    return "\n".join([head, *lines, *([SHORTENED] if lossy else ())])
+    return "\n".join([head, *lines, *unsaid(lossy, detail)])
 
 
 @lru_cache(maxsize=4096)

@@ -9,7 +9,7 @@ from mcp_workbench.core.signature import name_text, one_line
 from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.finding import Finder
 from mcp_workbench.search.query import Found, FoundTool, Query, Siblings
-from mcp_workbench.surface.detail import HOW_TO_CALL, SHORTENED, Shelf, listed
+from mcp_workbench.surface.detail import HOW_TO_CALL, Shelf, listed, unsaid
 from mcp_workbench.surface.texts import name_list
 from mcp_workbench.workbench import Workbench
 
@@ -32,7 +32,7 @@ def told(found: Found, detail: Detail, snapshot: Snapshot) -> str:
     lines += [_twins(one) for one in found.tools if one.twins]
     lines += [_also(one) for one in found.siblings]
     lines += _doubts(found)
-    return "\n".join([_head(found), *lines, *_unread(found), *([SHORTENED] if lossy else ())])
+    return "\n".join([_head(found), *lines, *_unread(found), *unsaid(lossy, detail)])
 
 
 def _head(found: Found) -> str:
