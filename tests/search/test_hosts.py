@@ -372,7 +372,10 @@ def test_what_is_shortened_says_how_it_is_seen_whole(place: Place) -> None:
         whole = told(host, "search_tools", query="dev/a/draw", detail="full")
         endless = told(host, "search_tools", query="dev/a/grow", detail="full").splitlines()
 
-    assert short[2:4] == ["draw(data: {…}) - Draws.", "grow(node: {child?: …}) - Grows a tree."]
+    assert short[2:4] == [
+        "draw(data: {…}) - Draws.",
+        "grow(node: {child?: {child?: …}}) - Grows a tree.",
+    ]
     assert short[4] == (
         '… is shortened: search_tools {"query": "toolbox/server/tool", "detail": "full"} shows it whole'
     )
