@@ -149,5 +149,5 @@ def test_in_dynamic_mode_it_sees_flat_names_in_the_modern_era(
             result = inspector.call("peers__typescript__echo", {"text": "Grüße 🙂"})
             assert result["content"][0]["text"] == "Grüße 🙂"
         else:  # every run of Inspector is a new host, which has opened nothing
-            assert names == ["open_toolbox", "use_tool", "search_tools"]
+            assert names == ["open_toolbox", "use_tool"]
             assert inspector.use("typescript", "echo", {"text": "Grüße 🙂"}) == "Grüße 🙂"
