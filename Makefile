@@ -12,7 +12,7 @@ FUZZ   ?= 3
 COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick docs fuzz check format peers conformance soak bench constraints clean
+.PHONY: help run test test-quick docs fuzz check format peers peers-hosts conformance soak bench bench-search constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -88,8 +88,11 @@ format: $(VENV)/.dev ## let ruff write
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-peers: $(VENV)/.peers $(SDK1)/.ready $(HOSTS)/.ready ## real servers and hosts from npm and PyPI, and Inspector
-	$(BIN)/python -m pytest -m peers tests/peers
+peers: $(VENV)/.peers $(SDK1)/.ready ## real servers and SDKs from npm and PyPI, and Inspector
+	$(BIN)/python -m pytest -m peers tests/peers --ignore tests/peers/test_host_commands.py
+
+peers-hosts: $(VENV)/.peers $(HOSTS)/.ready ## real hosts from npm (1.4 GB), which read back what install wrote
+	$(BIN)/python -m pytest -m peers tests/peers/test_host_commands.py
 
 conformance: $(VENV)/.dev $(SUITE)/.ready ## the official suite through the workbench, in all pairs of eras
 	$(BIN)/python -m tests.conformance.run $(CONFORMANCE)
@@ -101,6 +104,10 @@ soak: $(VENV)/.dev ## the guarantees in long runs, each with its figure; SOAK="k
 bench: $(VENV)/.dev ## us beside the limit relay and an SDK gateway, in one run
 	@$(COMPILE)
 	$(BIN)/python bench/run.py $(BENCH)
+
+bench-search: $(VENV)/.dev ## how well tools are found, and for how many tokens; DATA=folder of a set
+	@test -n "$(DATA)" || { echo "DATA is missing: a folder with tools.jsonl and queries.jsonl" >&2; exit 2; }
+	$(BIN)/python -m bench.search $(DATA)
 
 constraints: ## renew constraints.txt from a fresh environment
 	rm -rf .venv-constraints

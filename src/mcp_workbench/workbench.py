@@ -49,6 +49,7 @@ class Workbench(Lifetime):
         )
         self._listeners: list[tuple[Listener, OnReload | None]] = []
         self._host: Host | None = None
+        self.beside: dict[str, Any] = {}  # what others keep that all our views share
 
     @property
     def snapshot(self) -> Snapshot:

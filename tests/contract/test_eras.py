@@ -247,7 +247,7 @@ def test_a_modern_envelope_in_a_legacy_conversation_is_refused(config: Path) -> 
         host.initialize()
 
         assert host.error("tools/list", {"_meta": ENVELOPE})["code"] == -32600
-        assert len(host.result("tools/list")["tools"]) == 2
+        assert len(host.result("tools/list")["tools"]) == 3
 
 
 def test_a_request_before_any_opening_is_told_both_ways(config: Path) -> None:

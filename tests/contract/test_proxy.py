@@ -40,14 +40,14 @@ def refused(result: dict[str, Any]) -> tuple[str, str]:
     return told[0], told[1] if len(told) == 2 else ""
 
 
-def test_the_list_is_the_two_meta_tools_and_nothing_else(host: RawHost) -> None:
+def test_the_list_is_the_meta_tools_and_nothing_else(host: RawHost) -> None:
     tools = host.result("tools/list")["tools"]
 
-    assert [tool["name"] for tool in tools] == ["open_toolbox", "use_tool"]
+    assert [tool["name"] for tool in tools] == ["open_toolbox", "use_tool", "search_tools"]
 
 
 def test_both_meta_tools_have_schemas_that_mirror_the_checks(host: RawHost) -> None:
-    opening, using = (tool["inputSchema"] for tool in host.result("tools/list")["tools"])
+    opening, using, _ = (tool["inputSchema"] for tool in host.result("tools/list")["tools"])
     identifier = using["properties"]["tool"]
 
     for schema in (opening, using):
@@ -310,7 +310,7 @@ def test_a_call_without_any_arguments_misses_them(host: RawHost, name: str) -> N
 
 
 def test_opening_ignores_unknown_keys_and_wants_a_name(host: RawHost) -> None:
-    opened = host.call("open_toolbox", {"toolbox_name": "dev", "detail": "x"})
+    opened = host.call("open_toolbox", {"toolbox_name": "dev", "other": "x"})
     empty = host.call("open_toolbox", {"toolbox_name": ""})
 
     assert "isError" not in opened

@@ -66,6 +66,16 @@ IN_RESULTS = {
         "every pair",
         "JSON is UTF-8; a message with other bytes can't be read",
     ),
+    "lesson": Change(
+        "a text block is put behind the others: what is wrong with the arguments, and the tool's signature",
+        "results with `isError` last or nearly so, where the arguments do not fit the tool's schema",
+        "the agent needs no second look; the server's words come first",
+    ),
+    "budget": Change(
+        "text beyond `resultBudget` is left out, and `structuredContent` with it; a text block says how to read it",
+        "servers that have a budget, in proxy mode",
+        "somebody asked for it in the configuration ([how](search.md#long-results))",
+    ),
     "line breaks": Change(
         "a line break between two tokens becomes a space",
         "servers over HTTP; a carriage return on pipes too",
@@ -79,6 +89,11 @@ IN_ERRORS = {
         "except for the codes -32021 and -32042, which speak to the host's machinery",
         "calls by flat name (dynamic mode)",
         "the model reads results, hosts keep errors from it",
+    ),
+    "lesson": Change(
+        "`message` of -32602 is followed by what is wrong with the arguments, and by the tool's signature",
+        "where they do not fit the tool's schema",
+        "as above",
     ),
     "visit": Change(
         "-32042 becomes a question, or -32021 where the host did not declare that it can be asked to visit an address",

@@ -75,7 +75,8 @@ def test_a_result_keeps_what_its_host_can_read(
         assert name in ours or found[name] == value
     if pair.modern_host and not pair.modern_server:
         assert found["resultType"] == "complete"
-        assert SERVER_INFO_KEY in found["_meta"]
+        if isinstance(found["_meta"], dict):  # what is no object is left as it is
+            assert SERVER_INFO_KEY in found["_meta"]
     if not pair.modern_host:
         assert "resultType" not in found
         assert isinstance(found.get("structuredContent", {}), dict)

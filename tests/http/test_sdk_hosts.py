@@ -46,7 +46,11 @@ def said(result: CallToolResult) -> Any:
 async def test_a_tool_is_called_with_progress(mode: str, server: str) -> None:
     async with port(both_eras()) as opened, client(opened, mode) as host:
         assert host.protocol_version == (LEGACY if mode == "legacy" else MODERN)
-        assert [t.name for t in (await host.list_tools()).tools] == ["open_toolbox", "use_tool"]
+        assert [t.name for t in (await host.list_tools()).tools] == [
+            "open_toolbox",
+            "use_tool",
+            "search_tools",
+        ]
         echo = await host.call_tool(*by_identifier(server, "echo", text="Grüße 🙂"))
         assert said(echo)["arguments"] == {"text": "Grüße 🙂"}
         heard: list[float] = []

@@ -112,7 +112,7 @@ def test_it_lists_opens_and_uses(inspector: Inspector) -> None:
     sum = inspector.use("typescript", "add", {"a": 2, "b": 3})
     echo = inspector.use("typescript-legacy", "echo", {"text": "Grüße 🙂"})
 
-    assert names == ["open_toolbox", "use_tool"]
+    assert names == ["open_toolbox", "use_tool", "search_tools"]
     assert json.loads(opened["content"][0]["text"])["servers_connected"] == len(WHO)
     assert (sum, echo) == ("5", "Grüße 🙂")
 

@@ -170,7 +170,7 @@ def test_what_waits_for_the_next_start_is_said(tmp_path: Path) -> None:
             config(tmp_path, {"dev": {"a": entry()}, **boxes}, toolMode="dynamic")
             reload(host)
         assert "takes effect at the next start: toolMode" in host.stderr
-        assert tools(host) == ["open_toolbox", "use_tool"]
+        assert tools(host) == ["open_toolbox", "use_tool", "search_tools"]
         assert host.stderr.count("next start") == 1
 
 

@@ -80,7 +80,7 @@ async def test_the_host_gets_the_era_that_it_asks_for(host: Client) -> None:
 async def test_two_tools_stand_for_all_others(host: Client) -> None:
     listed = await host.list_tools()
 
-    assert [tool.name for tool in listed.tools] == ["open_toolbox", "use_tool"]
+    assert [tool.name for tool in listed.tools] == ["open_toolbox", "use_tool", "search_tools"]
     assert listed.next_cursor is None
 
 

@@ -111,6 +111,10 @@ def test_other_mistakes_get_no_hint_about_retired_inputs() -> None:
         ({"toolbox_name": ""}, "toolbox_name: Toolbox name cannot be empty"),
         ({"toolbox_name": 5}, "toolbox_name: Expected string, received number"),
         ([], "Expected object, received array"),
+        (
+            {"toolbox_name": "x", "detail": "more"},
+            "detail: must be one of schema, full, signature, names",
+        ),
     ],
 )
 def test_opening_is_read_with_the_same_care(value: Any, text: str) -> None:
@@ -121,7 +125,7 @@ def test_opening_is_read_with_the_same_care(value: Any, text: str) -> None:
 
 
 def test_opening_ignores_other_keys() -> None:
-    assert read_open_toolbox(raw({"toolbox_name": "dev", "detail": 5})) == "dev"
+    assert read_open_toolbox(raw({"toolbox_name": "dev", "other": 5})) == ("dev", None)
 
 
 names = st.sampled_from(["", "x", "dev"]) | st.integers() | st.none() | st.lists(st.none())
@@ -144,7 +148,7 @@ def test_what_the_schema_allows_is_accepted_and_nothing_else(value: dict[str, An
 @given(wishes)
 def test_the_same_holds_for_opening(value: dict[str, Any]) -> None:
     if allowed(open_toolbox_definition(snapshot())["inputSchema"], value):
-        assert read_open_toolbox(raw(value)) == value["toolbox_name"]
+        assert read_open_toolbox(raw(value)) == (value["toolbox_name"], None)
     else:
         with pytest.raises(InvalidCall):
             read_open_toolbox(raw(value))

@@ -32,6 +32,7 @@ _COMMANDS = {
     "uninstall": ("install", "Take it out of a host again."),
     "undo": ("undo", "Take back what import, install or uninstall has changed."),
     "tools": ("tools", "Show what the toolboxes hold."),
+    "search": ("search", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
     "cost": ("cost", "Show what the toolboxes cost a model, in tokens."),
     "doctor": ("doctor", "Find out what is wrong, and how to mend it."),

@@ -65,6 +65,8 @@ class EntryReader:
             "; ".join(unset(lack.inside[2:], dotted(lack.path)) for lack in unset_here),
             right.get("scope", "shared"),
             float(right.get("idleTimeout", IDLE_TIMEOUT)),
+            None if "resultBudget" not in right else int(right["resultBudget"]),
+            right.get("validate", False),
         )
 
     def expanded_early(self, entry: Object, path: Path) -> tuple[Object, list[Finding]]:

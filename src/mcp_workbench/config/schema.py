@@ -60,7 +60,7 @@ TOP = {
     ),
     "toolMode": Key(
         one_of("proxy", "dynamic"),
-        "How tools are shown: behind two meta-tools, or each by its flat name.",
+        "How tools are shown: behind a few meta-tools, or each by its flat name.",
         "proxy",
     ),
     "naming": Key(
@@ -93,6 +93,23 @@ TOP = {
 TOOLBOX = {
     "description": Key(TEXT, "What the toolbox is for; models read it.", "", "Development"),
     "mcpServers": Key(SERVERS, "The servers of the toolbox by name.", example=_A_SERVER),
+    "detail": Key(
+        one_of("schema", "full", "signature", "names"),
+        "How much `open_toolbox` tells of each tool where it is not asked for another detail.",
+        "schema",
+    ),
+    "resultBudget": Key(
+        whole(0),
+        "Characters of text in a result; of a longer one the agent gets the beginning, and reads "
+        "on with `read_result`. 0 is no limit. In proxy mode only.",
+        0,
+        10_000,
+    ),
+    "discover": Key(
+        one_of("lazy", "eager"),
+        "Whether a search may start servers of which nothing is known yet.",
+        "lazy",
+    ),
 }
 SERVER = {
     "command": Key(
@@ -139,6 +156,13 @@ SERVER = {
         SECONDS,
         "Seconds without a call after which it is stopped; the next call starts it.",
         example=600,
+    ),
+    "resultBudget": Key(whole(0), "The same as in a toolbox, for this server.", example=10_000),
+    "validate": Key(
+        FLAG,
+        "Look at the arguments of a call before it is sent, and refuse what the tool's schema forbids.",
+        default=False,
+        example=True,
     ),
 }
 LIMITS = {

@@ -120,7 +120,14 @@ class _FileReader:
             fix = advice(found[0], list(TOOLBOX)) if found else 'add "mcpServers": {…}'
             self.findings.error(path, "WB-CONF-016", "the toolbox has no 'mcpServers'", fix)
         servers = self.servers(name, right.get("mcpServers"), (*path, "mcpServers"))
-        return ToolboxSpec(name, right.get("description", ""), servers)
+        return ToolboxSpec(
+            name,
+            right.get("description", ""),
+            servers,
+            right.get("detail", "schema"),
+            int(right.get("resultBudget", 0)),
+            right.get("discover", "lazy"),
+        )
 
     def servers(self, toolbox: str, value: Object | None, path: Path) -> dict[str, ServerSpec]:
         if value == {}:

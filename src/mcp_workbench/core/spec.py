@@ -14,6 +14,8 @@ Era = Literal["auto", "legacy", "modern"]
 Scope = Literal["shared", "session"]  # one connection for all hosts, or one for each
 Naming = Literal["full", "bare"]  # flat names, or the servers' own: for an endpoint of one purpose
 ToolMode = Literal["proxy", "dynamic"]
+Detail = Literal["schema", "full", "signature", "names"]  # how much is told of a tool
+Discover = Literal["lazy", "eager"]  # may a search start servers of which nothing is known?
 Pairs = tuple[tuple[str, str], ...]
 
 CONNECT_TIMEOUT = 120.0  # seconds; a first `npx` or `uvx` downloads before it starts
@@ -98,6 +100,8 @@ class ServerSpec(msgspec.Struct, frozen=True):
     problem: str = ""  # why it can't be used although the rest of the file is fine
     scope: Scope = "shared"
     idle_timeout: float = IDLE_TIMEOUT
+    result_budget: int | None = None  # characters of a result's text; None: as its toolbox says
+    validate: bool = False  # look at arguments before they are sent
 
 
 class ToolboxSpec(msgspec.Struct, frozen=True):
@@ -106,6 +110,13 @@ class ToolboxSpec(msgspec.Struct, frozen=True):
     name: str
     description: str = ""
     servers: dict[str, ServerSpec] = {}
+    detail: Detail = "schema"
+    result_budget: int = 0  # for servers that have none of their own; 0: none
+    discover: Discover = "lazy"
+
+    def budget(self, server: ServerSpec) -> int:
+        """Characters of text that a result may have; 0: as many as it has."""
+        return self.result_budget if server.result_budget is None else server.result_budget
 
     def server(self, name: str) -> ServerSpec:
         spec = self.servers.get(name)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 
 from mcp_workbench.core.errors import MIGRATION, InvalidCall
+from mcp_workbench.core.spec import Detail
 from mcp_workbench.era.translate import Members, read_members
 
+_DETAILS = [msgspec.json.encode(detail) for detail in get_args(Detail)]
+_TEXTS = ("query", "toolbox", "server", "handle", "find")
+Bounds = tuple[int, int]  # the least and the most of a whole number; 0: there is no most
 NEW_FORM = '{"tool": {"toolbox": "…", "server": "…", "tool": "…"}, "arguments": {…}}'
 _FIELDS = {"toolbox": "Toolbox", "server": "Server", "tool": "Tool"}
 _KINDS = {
@@ -40,8 +46,42 @@ def wrong_open_toolbox(raw: msgspec.Raw | bytes) -> InvalidCall:
     """What is wrong with these arguments of `open_toolbox`."""
     if _kind(raw) != "object":
         return _invalid([_mistyped("", "object", raw)])
-    name = read_members(raw).get("toolbox_name")
-    return _invalid(_wrong_name("toolbox_name", name, "Toolbox"))
+    given = read_members(raw)
+    problems = _wrong_name("toolbox_name", given.get("toolbox_name"), "Toolbox")
+    return _invalid(problems + _wrong_detail(given))
+
+
+def wrong_reading(raw: msgspec.Raw | bytes, needed: str, numbers: dict[str, Bounds]) -> InvalidCall:
+    """What is wrong with these arguments of `search_tools` or `read_result`.
+
+    `needed` is the text that must be there; `numbers` are those that may, each with its bounds.
+    """
+    if _kind(raw) != "object":
+        return _invalid([_mistyped("", "object", raw)])
+    given = read_members(raw)
+    problems = _wrong_name(needed, given.get(needed), needed.capitalize())
+    for key, value in given.items():
+        if key in numbers and _kind(value) != "number":
+            problems.append(_mistyped(key, "number", value))
+        elif key in numbers and not _fits(value, *numbers[key]):
+            least, most = numbers[key]
+            bounds = f"from {least} to {most}" if most else f"from {least} up"
+            problems.append(f"{key}: must be a whole number {bounds}")
+        elif key in _TEXTS and key != needed:
+            problems += _wrong_name(key, value, key.capitalize())
+    return _invalid(problems + _wrong_detail(given))
+
+
+def _fits(value: msgspec.Raw, least: int, most: int) -> bool:
+    digits = bytes(value)
+    return digits.isdigit() and least <= int(digits[:18]) and (not most or int(digits) <= most)
+
+
+def _wrong_detail(given: Members) -> list[str]:
+    value = given.get("detail")
+    if value is None or bytes(value) in _DETAILS:
+        return []
+    return [f"detail: must be one of {', '.join(get_args(Detail))}"]
 
 
 def retired_hint() -> str:

@@ -58,7 +58,7 @@ class ExpressLane:
             plain.meta
             or not id.isdigit()
             or id in self._under_way
-            or self._menu.bare
+            or self._menu.careful
             or memoryview(wish.arguments)[0] != OPENING_BRACE
         ):
             return False

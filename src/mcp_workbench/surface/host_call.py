@@ -16,11 +16,13 @@ from mcp_workbench.era.revision import FOR_THE_HOST, OF_OUR_HOP, URL_ELICITATION
 from mcp_workbench.era.translate import with_token
 from mcp_workbench.surface import texts
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope
 
 if TYPE_CHECKING:
     from mcp_workbench.surface.asking import Sender
     from mcp_workbench.surface.holding import Held
+
+
+TAIL = 48  # bytes of a result: servers write `isError` last, or nearly so
 
 
 class UnderWay(dict[bytes, "HostCall | None"]):
@@ -86,15 +88,10 @@ class HostCall(Caller):
         """On whose behalf the call is made."""
         return self._desk
 
-    def settled(self, answer: Envelope) -> None:
-        connection = self.connection
-        plain = connection is not None and not connection.modern and not self.call.modern_host
-        if plain and answer.result and not self.suspended:
-            self._desk.reply(self.id, answer.result)
-        else:
-            super().settled(answer)
-
     def answered(self, result: msgspec.Raw | bytes) -> None:
+        tail = bytes(memoryview(result)[-TAIL:])
+        if b"true" in tail and b'"isError"' in tail:
+            result = self._taught(result)
         if self.suspended:
             self._kept = lambda: self._desk.reply(self.id, result)
         else:
@@ -112,11 +109,31 @@ class HostCall(Caller):
         if told.code in OF_OUR_HOP and self.connection is not None and self.connection.modern:
             why = f"the server refused what the workbench sent: {told.message} ({told.code})"
             error = msgspec.Raw(envelope.error_object(envelope.INTERNAL_ERROR, why))
+        lesson = self._lesson() if told.code == envelope.INVALID_PARAMS else ""
         if not self._flat or told.code in FOR_THE_HOST:
+            if lesson:
+                from mcp_workbench.surface.teaching import taught_error
+
+                error = taught_error(error, told.message, lesson)
             self._desk.refuse(self.id, error)
             return
-        text = f"[{self.call.tool}] Error: {told.message}"
+        text = f"[{self.call.tool}] Error: {told.message}" + (f"\n{lesson}" if lesson else "")
         self._desk.reply_own(self.id, texts.error_texts("server_error", text))
+
+    def _lesson(self) -> str:
+        """What is wrong with the arguments and what the tool takes, if that can be said."""
+        from mcp_workbench.surface.teaching import lesson  # not before a call has missed
+
+        known = {} if self.connection is None else self.connection.catalogue.tools
+        definition = known.get(self.call.tool.tool)
+        return "" if definition is None else lesson(definition, self.call)
+
+    def _taught(self, result: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
+        """A failed result, with what the tool takes where the arguments were wrong."""
+        from mcp_workbench.surface.teaching import has_failed, taught_result
+
+        told = self._lesson() if has_failed(result) else ""
+        return taught_result(result, told) if told else result
 
     def failed(self, error: WorkbenchError) -> None:
         if self.suspended:

@@ -7,11 +7,13 @@ import msgspec
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
 from mcp_workbench.core.reports import OpenedToolbox
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.surface.flat_tools import flat_definitions, for_legacy_hosts, opened_flat
 from mcp_workbench.surface.meta_tools import (
+    has_budgets,
     open_toolbox_definition,
     opened_json,
+    own_definitions,
     use_tool_definition,
 )
 from mcp_workbench.wire.tasks import task_scope
@@ -27,6 +29,11 @@ def cache_scope(snapshot: Snapshot) -> str:
     """Whether what we say of ourselves is the same for everybody, tokens or not."""
     http = snapshot.http
     return "private" if snapshot.private or http.token or http.tokens else "public"
+
+
+def _validates(snapshot: Snapshot) -> bool:
+    boxes = snapshot.toolboxes.values()
+    return any(server.validate for box in boxes for server in box.servers.values())
 
 
 class Collision(Exception):
@@ -45,21 +52,29 @@ class Menu:
     def __init__(self, workbench: Workbench, opened: tuple[str, ...]) -> None:
         self._workbench = workbench
         self._opened: list[str] = list(opened)
-        snapshot = self._of = workbench.snapshot  # whose names the rest is about
+        snapshot = workbench.snapshot
         self.dynamic = snapshot.tool_mode == "dynamic"
         self.bare = self.dynamic and snapshot.naming == "bare"
-        self._routes: dict[str, ToolIdentifier] = {}  # bare names, once they have been listed
+        self._routes: dict[str, ToolIdentifier]  # bare names, once they have been listed
         self._cache = _STATIC_CACHE % (STATIC_TTL, cache_scope(snapshot).encode())
-        self._open_toolbox = msgspec.json.encode(open_toolbox_definition(snapshot))
         self._use_tool = msgspec.json.encode(use_tool_definition())
+        self.owner = object()  # of results that are kept for whoever has this menu
+        self._take(snapshot)
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """Another configuration may hold since the last time."""
         snapshot = self._workbench.snapshot
         if snapshot is not self._of:
-            self._of = snapshot
-            self._routes = {}
-            self._open_toolbox = msgspec.json.encode(open_toolbox_definition(snapshot))
+            self._take(snapshot)
+
+    def _take(self, snapshot: Snapshot) -> None:
+        self._of = snapshot  # whose names the rest is about
+        self._routes = {}
+        self._open_toolbox = msgspec.json.encode(open_toolbox_definition(snapshot))
+        self._own = b",".join(map(msgspec.json.encode, own_definitions(snapshot)))
+        self.budgeted = has_budgets(snapshot)
+        # Some calls are looked at more closely, before they are sent or after they are answered.
+        self.careful = self.bare or self.budgeted or _validates(snapshot)
 
     def belong_to(self, workbench: Workbench) -> None:
         """List the servers as the one host has them that this menu is for: some are its own."""
@@ -91,18 +106,25 @@ class Menu:
         everything = modern or self.bare
         return list(self._workbench.snapshot.toolboxes) if everything else self._in_order()
 
-    def opened_text(self, opened: OpenedToolbox) -> str:
-        return opened_flat(opened) if self.dynamic else opened_json(opened)
+    def opened_text(self, opened: OpenedToolbox, wanted: Detail | None) -> str:
+        if self.dynamic:
+            return opened_flat(opened)
+        detail = wanted or opened.spec.detail
+        if detail == "schema":
+            return opened_json(opened)
+        from mcp_workbench.surface.detail import opened_in_words  # most hosts take the contract's
+
+        return opened_in_words(opened, detail)
 
     def static_list(self, *, modern: bool) -> bytes:
         """The list of proxy mode."""
-        self._renew()
-        body = b'{"tools":[%b,%b]' % (self._open_toolbox, self._use_tool)
+        self.renew()
+        body = b'{"tools":[%b]' % self._own
         return body + (self._cache if modern else b"}")
 
     async def live_list(self, *, modern: bool) -> bytes:
         """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""
-        self._renew()
+        self.renew()
         boxes = self.toolboxes(modern=modern)
         if self.bare:
             tools = await self._bare_definitions(boxes, modern=modern)
@@ -118,12 +140,12 @@ class Menu:
         """Which tool a name of dynamic mode means, as far as that is known without asking."""
         if not self.dynamic:
             return None
-        self._renew()
+        self.renew()
         return self._routes.get(name) if self.bare else parse_tool_name(name)
 
     async def route(self, name: str) -> ToolIdentifier | None:
         """Which tool a bare name means; the servers are asked where it is not known."""
-        self._renew()
+        self.renew()
         if name not in self._routes:
             await self._bare_definitions(self.toolboxes(modern=True), modern=True)
         return self._routes.get(name)

@@ -1,23 +1,27 @@
-"""Our own tools, `open_toolbox` and `use_tool`: their definitions, and how their calls are read."""
+"""Our own tools: their definitions, and how calls of `open_toolbox` and `use_tool` are read."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from mcp_workbench.core.catalogue import Unavailable, tool_info_json
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.reports import OpenedToolbox
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.surface.arguments import wrong_open_toolbox, wrong_use_tool
 from mcp_workbench.surface.texts import name_list
 
 OPEN_TOOLBOX = "open_toolbox"
 USE_TOOL = "use_tool"
+SEARCH_TOOLS = "search_tools"
+READ_RESULT = "read_result"
 RETIRED = {"workbench_open_toolbox": OPEN_TOOLBOX, "workbench_use_tool": USE_TOOL}
 
 OPENING_BRACE = ord("{")
 _NAMES_LIMIT = 400  # characters of toolbox names in a description
 _NAME: dict[str, Any] = {"type": "string", "minLength": 1}
+_DETAIL: dict[str, Any] = {"enum": list(get_args(Detail))}
+MOST_HITS = 20
 # Some hosts hide tools until they are searched for, and cut long results: not these.
 _HINTS = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
 
@@ -45,6 +49,7 @@ class PlainCall(msgspec.Struct, forbid_unknown_fields=True):
 
 class _OpenToolbox(msgspec.Struct):
     toolbox_name: NonEmpty
+    detail: Detail | None = None
 
 
 _read_plain_call = msgspec.json.Decoder(PlainCall).decode
@@ -73,23 +78,39 @@ def read_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw
     return ToolIdentifier(tool.toolbox, tool.server, tool.tool), wish.arguments
 
 
-def read_open_toolbox(raw: msgspec.Raw | bytes) -> str:
-    """Which toolbox is meant; or InvalidCall."""
+def read_open_toolbox(raw: msgspec.Raw | bytes) -> tuple[str, Detail | None]:
+    """Which toolbox is meant, and how much is to be told of it; or InvalidCall."""
     try:
-        return _read_open_toolbox(raw).toolbox_name
+        wish = _read_open_toolbox(raw)
     except msgspec.ValidationError:
         raise wrong_open_toolbox(raw) from None
+    return wish.toolbox_name, wish.detail
+
+
+def own_definitions(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """The menu of proxy mode. It changes with the configuration alone, never with a search."""
+    own = [open_toolbox_definition(snapshot), use_tool_definition(), search_tools_definition()]
+    return [*own, read_result_definition()] if has_budgets(snapshot) else own
+
+
+def has_budgets(snapshot: Snapshot) -> bool:
+    """Is there a server whose results may be cut?"""
+    return snapshot.tool_mode == "proxy" and any(
+        box.budget(server) for box in snapshot.toolboxes.values() for server in box.servers.values()
+    )
 
 
 def open_toolbox_definition(snapshot: Snapshot) -> dict[str, Any]:
     names = name_list(snapshot.toolboxes, _NAMES_LIMIT)
+    native = snapshot.tool_mode == "dynamic"  # there, definitions arrive as tools
+    shorter = "" if native else ', or shorter: detail "signature" is a line per tool'
     return {
         "name": OPEN_TOOLBOX,
         "title": "Open a toolbox",
-        "description": f"List the tools of a toolbox, with their schemas. Toolboxes: {names}",
+        "description": f"List the tools of a toolbox, with their schemas{shorter}. Toolboxes: {names}",
         "inputSchema": {
             "type": "object",
-            "properties": {"toolbox_name": _NAME},
+            "properties": {"toolbox_name": _NAME, **({} if native else {"detail": _DETAIL})},
             "required": ["toolbox_name"],
         },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
@@ -117,6 +138,50 @@ def use_tool_definition() -> dict[str, Any]:
             "required": ["tool"],
             "additionalProperties": False,
         },
+        "_meta": _HINTS,
+    }
+
+
+def search_tools_definition() -> dict[str, Any]:
+    return {
+        "name": SEARCH_TOOLS,
+        "title": "Search tools",
+        "description": "Find tools in all toolboxes by what they do: signatures, best first, to call "
+        'with use_tool at once. To see tools whole, query "toolbox/server/tool" (one or several) with '
+        'detail "full" or "schema".',
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": _NAME,
+                "toolbox": _NAME,
+                "server": _NAME,
+                "limit": {"type": "integer", "minimum": 1, "maximum": MOST_HITS, "default": 5},
+                "detail": {**_DETAIL, "default": "signature"},
+            },
+            "required": ["query"],
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        "_meta": _HINTS,
+    }
+
+
+def read_result_definition() -> dict[str, Any]:
+    return {
+        "name": READ_RESULT,
+        "title": "Read a long result",
+        "description": "Read on in a result of which use_tool gave the beginning and a handle: from "
+        "an offset in characters, or around a text to find.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "handle": _NAME,
+                "offset": {"type": "integer", "minimum": 0, "default": 0},
+                "length": {"type": "integer", "minimum": 1},
+                "find": _NAME,
+            },
+            "required": ["handle"],
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
         "_meta": _HINTS,
     }
 

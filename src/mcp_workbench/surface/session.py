@@ -13,7 +13,7 @@ from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.translate import Members, complete
-from mcp_workbench.surface import texts
+from mcp_workbench.surface import texts, wishes
 from mcp_workbench.surface.beside_tools import BesideTools
 from mcp_workbench.surface.errands import Errands, Work
 from mcp_workbench.surface.express import ExpressLane
@@ -31,7 +31,6 @@ from mcp_workbench.surface.reading import (
     read_params,
 )
 from mcp_workbench.surface.toolbox_desk import ToolboxDesk
-from mcp_workbench.surface.wishes import NO_ARGUMENTS, OpenToolbox, UnknownTool, UseTool, read_wish
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.stdio import Channel
@@ -97,13 +96,13 @@ class HostSession:
             self._notified(method, message.params)
             return
         if id in self._under_way or not envelope.usable_id(id):
-            in_use = id in self._under_way
-            problem = "id is in use" if in_use else "id must be a string or an integer"
+            used = id in self._under_way
+            problem = "id is in use" if used else "id must be a string or an integer"
             error = envelope.error_object(envelope.INVALID_REQUEST, problem)
             self._channel.send(envelope.refusal(b"", error), id)
             return
         try:
-            plain = method == "tools/call" and not self._menu.bare
+            plain = method == "tools/call" and not self._menu.careful
             if plain and self._call_plainly(id, message.params):
                 return
             members = read_params(message.params)
@@ -172,19 +171,18 @@ class HostSession:
             return
         mode = self._workbench.snapshot.tool_mode
         try:
-            wish = read_wish(mode, name, members, meta, modern_host=self.era.modern)
-        except UnknownTool as error:
+            wish = wishes.read_wish(mode, name, members, meta, modern_host=self.era.modern)
+        except wishes.UnknownTool as error:
             raise Refusal(envelope.INVALID_PARAMS, str(error)) from None
         except InvalidCall as error:
             self.reply_own(id, texts.error_result(error))
             return
-        match wish:
-            case UseTool():
-                self._use_again(id, wish, self._questions.declared(meta))
-            case OpenToolbox():
-                what = ToolIdentifier(wish.name, "", name)
-                if self._questions.opening(id, what, members, meta) is not None:
-                    self.run(id, self._toolboxes.open, id, wish.name)
+        if isinstance(wish, wishes.UseTool):
+            self._use_again(id, wish, self._questions.declared(meta))
+            return
+        what = ToolIdentifier(wish.toolbox, "", name)
+        if not wish.toolbox or self._questions.opening(id, what, members, meta) is not None:
+            self.run(id, self._toolboxes.answer, id, wish)
 
     async def _call_barely(self, id: bytes, name: str, members: Members, meta: Members) -> None:
         """A call under the server's own name, answered as the server itself would."""
@@ -194,20 +192,20 @@ class HostSession:
                 raise Refusal(  # noqa: TRY301 - told with the others below
                     envelope.INVALID_PARAMS, f"Unknown tool: {name}"
                 )
-            members.setdefault("arguments", NO_ARGUMENTS)
+            members.setdefault("arguments", wishes.NO_ARGUMENTS)
             call = ToolCall(tool, members, meta, self.era.modern)
-            self._use_again(id, UseTool(call), self._questions.declared(meta))
+            self._use_again(id, wishes.UseTool(call), self._questions.declared(meta))
         except Collision as error:
             self.refuse(id, envelope.error_object(envelope.INTERNAL_ERROR, str(error)))
         except Refusal as refusal:
             self.refuse(id, refusal.error)
 
-    def _use_again(self, id: bytes, wish: UseTool, declared: msgspec.Raw) -> None:
+    def _use_again(self, id: bytes, wish: wishes.UseTool, declared: msgspec.Raw) -> None:
         """A call that may bring answers to questions of an earlier one."""
         call = msgspec.structs.replace(wish.call, capabilities=declared)
         now = self._questions.returned(id, call)
         if now is not None:
-            self.use(HostCall(self, id, now, flat=wish.flat))
+            self._toolboxes.use(id, now, flat=wish.flat)
 
     def use(self, host_call: HostCall) -> None:
         """Begin a call, at once or as soon as its server is ready."""

@@ -19,7 +19,11 @@ ENDING = (
     "The workbench is ending and begins nothing new. Nothing was done; try again when it is back."
 )
 
-_PROXY_HOW = "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools."
+_PROXY_HOW = (
+    "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools. Shorter: "
+    "`search_tools` says which tools of all toolboxes do something, and how to call them; then "
+    "`use_tool` at once, nothing has to be opened first."
+)
 _DYNAMIC_HOW = "Use `open_toolbox` to connect to a toolbox; its tools then appear as {toolbox}__{server}__{tool}."
 
 _ALL_SHOWN_HOW = (

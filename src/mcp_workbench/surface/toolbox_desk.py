@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.era.translate import Members
 from mcp_workbench.surface import texts
 from mcp_workbench.surface.beside_tools import BesideTools
+from mcp_workbench.surface.host_call import Desk, HostCall
 from mcp_workbench.surface.menu import Collision, Menu
-from mcp_workbench.surface.meta_tools import open_toolbox_definition
+from mcp_workbench.surface.meta_tools import SEARCH_TOOLS, open_toolbox_definition, own_definitions
 from mcp_workbench.surface.reading import HostEra, Refusal
+from mcp_workbench.surface.wishes import OpenToolbox, OwnTool
 from mcp_workbench.wire import envelope
 from mcp_workbench.workbench import Workbench
 
@@ -22,14 +25,12 @@ if TYPE_CHECKING:
 LIST_CHANGED = "notifications/tools/list_changed"
 
 
-class Session(Protocol):
+class Session(Desk, Protocol):
     """What the desk needs of the session that it belongs to."""
 
     @property
     def era(self) -> HostEra: ...
-    def reply_own(self, id: bytes, result: bytes) -> None: ...
-    def refuse(self, id: bytes, error: bytes) -> None: ...
-    def notify(self, method: str, params: bytes = b"", about: bytes = b"") -> None: ...
+    def use(self, host_call: HostCall) -> None: ...
     def run(self, id: bytes, work: Work, *args: Any) -> None: ...
 
 
@@ -43,6 +44,7 @@ class ToolboxDesk:
         self._workbench = workbench
         self._menu = menu
         self._beside = beside
+        menu.renew()  # hosts without a session share one, and may have missed a change
 
     def list_tools(self, id: bytes, members: Members, meta: Members) -> None:
         if "cursor" in members and not envelope.is_null(members["cursor"]):
@@ -62,8 +64,9 @@ class ToolboxDesk:
         else:
             self._session.reply_own(id, listed)
 
-    async def open(self, id: bytes, name: str) -> None:
+    async def _open(self, id: bytes, wish: OpenToolbox) -> None:
         """Open a toolbox; what that changes of the host's lists is announced."""
+        name = wish.toolbox
         try:
             opened = await self._workbench.open(name)
         except WorkbenchError as error:
@@ -72,8 +75,43 @@ class ToolboxDesk:
             return
         if self._menu.opened(name) and not self._session.era.modern:
             self._session.notify(LIST_CHANGED)
-        self._session.reply_own(id, texts.text_result(self._menu.opened_text(opened)))
+        self._session.reply_own(id, texts.text_result(self._menu.opened_text(opened, wish.detail)))
         await self._beside.opened(name)
+
+    async def answer(self, id: bytes, wish: OpenToolbox | OwnTool) -> None:
+        """Answer a call of a tool of ours."""
+        if isinstance(wish, OpenToolbox):
+            await self._open(id, wish)
+            return
+        from mcp_workbench.surface import own_answers  # not before somebody searches
+
+        try:
+            if wish.name == SEARCH_TOOLS:
+                result = await own_answers.searched(self._workbench, wish.arguments)
+            else:
+                result = own_answers.read(self._workbench, self._menu.owner, wish.arguments)
+        except WorkbenchError as error:
+            result = texts.error_result(error)
+        self._session.reply_own(id, result)
+
+    def use(self, id: bytes, call: ToolCall, *, flat: bool) -> None:
+        """Begin a call, looked at more closely where its server's entry says so."""
+        session, bench = self._session, self._workbench
+        if not self._menu.careful:
+            session.use(HostCall(session, id, call, flat=flat))
+            return
+        from mcp_workbench.surface import careful_calls as careful
+
+        if flat or not self._menu.budgeted:
+            host_call = HostCall(session, id, call, flat=flat)
+        else:
+            host_call = careful.careful_call(session, id, call, bench, self._menu.owner)
+        spec = careful.validated(bench, call)
+        if spec is None:
+            session.use(host_call)
+        else:
+            session.under_way[id] = host_call
+            session.run(id, careful.check, bench, spec, host_call, session.use)
 
     def tools_changed(self, server: ServerAddress) -> None:
         """A connected server has other tools than before."""
@@ -87,6 +125,7 @@ class ToolboxDesk:
     def reloaded(self, change: Reloaded) -> None:
         """Another configuration holds: say which lists of the host differ, begin what may add to them."""
         era, menu, bench = self._session.era, self._menu, self._workbench
+        menu.renew()
         if not (era.modern or era.legacy):
             return
         before, after = bench.seen(change.before), bench.seen(change.after)
@@ -99,7 +138,8 @@ class ToolboxDesk:
             kept = kept - {"tools"}
         elif era.legacy:
             kept = kept | {"tools"}
-        if not menu.bare and open_toolbox_definition(before) != open_toolbox_definition(after):
+        ours = open_toolbox_definition if menu.dynamic else own_definitions
+        if not menu.bare and ours(before) != ours(after):
             differ.add("tools")
         for kind in sorted(differ):
             self._list_changed(kind)

@@ -5,12 +5,14 @@ import msgspec
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import MIGRATION, InvalidCall
 from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
-from mcp_workbench.core.spec import ToolMode
+from mcp_workbench.core.spec import Detail, ToolMode
 from mcp_workbench.era.translate import Members
 from mcp_workbench.surface.arguments import retired_hint
 from mcp_workbench.surface.meta_tools import (
     OPEN_TOOLBOX,
+    READ_RESULT,
     RETIRED,
+    SEARCH_TOOLS,
     USE_TOOL,
     read_open_toolbox,
     read_use_tool,
@@ -21,9 +23,18 @@ NO_ARGUMENTS = msgspec.Raw(b"{}")
 
 
 class OpenToolbox(msgspec.Struct, frozen=True):
-    """Open this toolbox."""
+    """Open this toolbox. Without a `detail`, the toolbox says which."""
+
+    toolbox: str
+    detail: Detail | None = None
+
+
+class OwnTool(msgspec.Struct, frozen=True):
+    """Call one of our tools that no server knows of; its arguments are read by itself."""
 
     name: str
+    arguments: msgspec.Raw
+    toolbox: str = ""  # no one in particular
 
 
 class UseTool(msgspec.Struct, frozen=True):
@@ -37,7 +48,7 @@ class UnknownTool(Exception):
     """A name that is none of ours."""
 
 
-Wish = OpenToolbox | UseTool
+Wish = OpenToolbox | OwnTool | UseTool
 
 
 def read_wish(
@@ -54,7 +65,9 @@ def read_wish(
         tool, members["arguments"] = read_use_tool(arguments)
         return UseTool(ToolCall(tool, members, meta, modern_host))
     if name == OPEN_TOOLBOX:
-        return OpenToolbox(read_open_toolbox(arguments))
+        return OpenToolbox(*read_open_toolbox(arguments))
+    if name in (SEARCH_TOOLS, READ_RESULT) and mode == "proxy":
+        return OwnTool(name, arguments)
     if name in RETIRED:
         raise InvalidCall(
             f"Tool '{name}' has been renamed: call '{RETIRED[name]}'", hint=retired_hint()

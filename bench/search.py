@@ -1,0 +1,228 @@
+"""How well and how cheaply tools are found: `make bench-search DATA=folder`.
+
+DATA holds tools.jsonl and queries.jsonl; rankings are judged by the `evaluate.py` beside that folder.
+Everything but the timings is the same in every run. Each line that has a bar says whether it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+from rs_bpe.bpe import openai
+from tests.search.blind import blind_arguments
+from tests.search.reader import read_signature
+
+from mcp_workbench.core.catalogue import Catalogue, Definition
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.shape import arguments_shape
+from mcp_workbench.core.signature import short_signature
+from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec
+from mcp_workbench.search.index import Index
+from mcp_workbench.search.query import Knowledge, KnownServer, Query, Search
+from mcp_workbench.search.words import Words
+from mcp_workbench.surface.detail import listed
+from mcp_workbench.surface.meta_tools import own_definitions
+from mcp_workbench.surface.search_tools import MOST_SIBLINGS, told
+
+Json = dict[str, Any]
+
+LARGE = 10_000  # tools
+BOX = ToolboxSpec("all")
+tokens = openai.o200k_base().count
+
+
+class Bars:
+    """Figures, each with the bar that it has to clear."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+
+    def show(self, what: str, value: float, *, least: float = 0, most: float = 0) -> None:
+        holds = (not least or value >= least) and (not most or value <= most)
+        bar = f"at least {least:g}" if least else f"at most {most:g}" if most else ""
+        self.failed += not holds
+        mark = ("holds" if holds else "MISSED") if bar else ""
+        print(f"  {what:<52}{value:>10,.1f}   {bar:<16}{mark}")
+
+
+class Bench:
+    """The set as servers that are known, and what is asked of it."""
+
+    def __init__(self, rows: list[Json], copies: int = 1) -> None:
+        self.words = Words()
+        self.known: dict[ServerAddress, KnownServer] = {}
+        by_server: dict[str, list[Json]] = {}
+        for row in rows:
+            by_server.setdefault(row["server"], []).append(row)
+        for copy in range(copies):
+            for name, tools in by_server.items():
+                server = known_server(f"{name}-{copy}" if copy else name, tools)
+                self.known[server.spec.address] = server
+        self.index = Index(self.words)
+
+    def build(self) -> float:
+        since = time.process_time()
+        self.index = Index(self.words)
+        for at, one in self.known.items():
+            self.index.put(at, one.visible(), one.about, one.fingerprint, weigh=False)
+        self.index.fill()
+        return time.process_time() - since
+
+    def search(self, words: str, limit: int) -> Any:
+        knowledge = Knowledge(self.known, ())
+        return Search(self.index, knowledge, self.words, None).find(Query(words, limit=limit))
+
+
+def known_server(name: str, rows: list[Json]) -> KnownServer:
+    keys = ("name", "description", "inputSchema", "annotations")
+    tools = {}
+    for row in rows:
+        whole = {key: row[key] for key in keys if row.get(key) is not None} | {"name": row["tool"]}
+        tools[row["tool"]] = Definition(row["tool"], msgspec.json.encode(whole))
+    first = rows[0]
+    spec = ServerSpec(ServerAddress(BOX.name, name), StdioCommand("x"))
+    title, text = first.get("server_title") or "", first.get("server_description") or ""
+    return KnownServer(spec, BOX, Catalogue(tools), title, text)
+
+
+def judge(bench: Bench, queries: list[Json], data: Path, bars: Bars) -> None:
+    print("Recall and coverage, in percent")
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        for query in queries:
+            ranked = [ident(one.tool) for one in bench.search(query["query"], 20).tools]
+            named = [
+                f"{s.address.server}::{name}"
+                for s in bench.search(query["query"], 5).siblings
+                for name in s.names[:MOST_SIBLINGS]
+            ]
+            file.write(json.dumps({"id": query["id"], "ranked": ranked, "named": named}) + "\n")
+        file.flush()
+        judge = [sys.executable, str(data.parent / "evaluate.py"), file.name, "--data", str(data)]
+        done = subprocess.run([*judge, "--json"], capture_output=True, text=True, check=True)
+    scores = json.loads(done.stdout)
+    for kind, least in (("task", 35), ("step", 67), ("agent", 66)):
+        for cut in (1, 5, 10):
+            value = 100 * scores["recall"][kind][f"recall@{cut}"]
+            bars.show(f"{kind}, recall at {cut}", value, least=least if cut == 5 else 0)
+    for cut in (5, 10):
+        bars.show(f"coverage, top {cut}", 100 * scores["coverage"][f"coverage@{cut}"])
+    covered = 100 * scores["coverage"]["coverage@5+named"]
+    bars.show("coverage, top 5 with siblings", covered, least=78)
+
+
+def ident(tool: Any) -> str:
+    return f"{tool.server}::{tool.tool}"
+
+
+def weigh(bench: Bench, rows: list[Json], queries: list[Json], bars: Bars) -> None:
+    print("Tokens (o200k)")
+    snapshot = Snapshot({BOX.name: BOX}, origin="bench")
+    shelves = [(at, tuple(one.visible())) for at, one in bench.known.items()]
+    seed = sum(tokens(seed_form(row)) for row in rows)
+    host = sum(tokens(compact(row)) for row in rows)
+    lines, _ = listed(shelves, "signature")
+    signatures = tokens("\n".join(lines))
+    bars.show("all tools in the seed's form", seed)
+    bars.show("all tools as a host injects them", host)
+    bars.show("all tools as signatures", signatures, most=min(seed / 5, host / 4))
+    for detail in ("schema", "full", "names"):
+        bars.show(f"all tools, detail {detail}", tokens("\n".join(listed(shelves, detail)[0])))
+    short = [query["query"] for query in queries if query["kind"] != "task"]
+    answers = [bench.search(text, 5) for text in short]
+    texts = [told(found, "signature", snapshot) for found in answers]
+    bare = [msgspec.structs.replace(found, siblings=()) for found in answers]
+    for name, all_texts, mean, high in (
+        ("search answer without siblings", [told(f, "signature", snapshot) for f in bare], 0, 450),
+        ("search answer", texts, 420, 700),
+    ):
+        counts = sorted(map(tokens, all_texts))
+        bars.show(f"{name}, mean", sum(counts) / len(counts), most=mean)
+        bars.show(f"{name}, p95", counts[int(0.95 * len(counts))], most=high)
+    budgeted = Snapshot({"dev": ToolboxSpec("dev", servers={"a": _budgeted()})}, origin="bench")
+    for name, menu in (("menu", snapshot), ("menu with read_result", budgeted)):
+        bars.show(name, tokens(json.dumps({"tools": own_definitions(menu)})), most=900)
+
+
+def _budgeted() -> ServerSpec:
+    return ServerSpec(ServerAddress("dev", "a"), StdioCommand("x"), result_budget=1000)
+
+
+def seed_form(row: Json) -> str:
+    keys = ("description", "inputSchema", "annotations")
+    told = {key: row[key] for key in keys if row.get(key) is not None}
+    owner = {"toolbox_name": BOX.name, "source_server": row["server"]}
+    return json.dumps({"name": row["tool"], **told, **owner}, indent=2, ensure_ascii=False)
+
+
+def compact(row: Json) -> str:
+    told = {"name": row["tool"], **{key: row[key] for key in ("description", "inputSchema")}}
+    return json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+
+
+def call_blindly(rows: list[Json], bars: Bars) -> None:
+    print("Calls made from nothing but a signature")
+    made = {False: 0, True: 0}
+    shortened = 0
+    for row in rows:
+        signature = short_signature(row["tool"], arguments_shape(row["inputSchema"]))
+        shortened += signature.lossy
+        for optional in made if not signature.lossy else ():
+            arguments = blind_arguments(read_signature(signature.text)[1], optional=optional)
+            fits = jsonschema.Draft202012Validator(row["inputSchema"]).is_valid(arguments)
+            made[optional] += fits
+    whole = len(rows) - shortened
+    bars.show("signatures that are shortened", shortened)
+    bars.show("valid with required arguments, %", 100 * made[False] / whole, least=99)
+    bars.show("valid with all arguments, %", 100 * made[True] / whole, least=99)
+
+
+def race(rows: list[Json], queries: list[Json], bars: Bars) -> None:
+    large = Bench(rows, copies=-(-LARGE // len(rows)))
+    print(f"Speed among {sum(len(one.catalogue.tools) for one in large.known.values())} tools")
+    bars.show("build, ms", 1000 * large.build(), most=2000)
+    texts = [query["query"] for query in queries]
+    times = sorted(1000 * min(timed(large, text) for _ in range(3)) for text in texts)
+    bars.show("query p50, ms", times[len(times) // 2])
+    bars.show("query p95, ms", times[int(0.95 * len(times))], most=5)
+    at, one = next(iter(large.known.items()))
+    since = time.process_time()
+    fewer = Catalogue(dict(list(one.catalogue.tools.items())[:-1]))
+    other = msgspec.structs.replace(one, catalogue=fewer)
+    large.index.put(at, other.visible(), other.about, other.fingerprint)
+    bars.show("one server changed, ms", 1000 * (time.process_time() - since), most=20)
+
+
+def timed(bench: Bench, words: str) -> float:
+    """One query, in seconds of its own: other programs run on the same machine."""
+    since = time.process_time()
+    bench.search(words, 5)
+    return time.process_time() - since
+
+
+def main(data: Path) -> int:
+    rows = [json.loads(line) for line in (data / "tools.jsonl").read_text("utf-8").splitlines()]
+    queries = [
+        json.loads(line) for line in (data / "queries.jsonl").read_text("utf-8").splitlines()
+    ]
+    bars = Bars()
+    bench = Bench(rows)
+    print(
+        f"{len(rows)} tools, {len(queries)} queries; index built in {1000 * bench.build():.0f} ms"
+    )
+    judge(bench, queries, data, bars)
+    weigh(bench, rows, queries, bars)
+    call_blindly(rows, bars)
+    race(rows, queries, bars)
+    return 1 if bars.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,98 @@
+"""`search`: which tools do something, in the order and the words that an agent gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mcp_workbench.cli.progress import ProgressLine
+from mcp_workbench.cli.render import plain, say, say_json
+from mcp_workbench.cli.running import run
+from mcp_workbench.cli.settings import DONE, FAILED, Settings, global_options
+from mcp_workbench.core.spec import Detail, Snapshot
+from mcp_workbench.finding import Finder, known_tools
+from mcp_workbench.search.query import Found, Query
+from mcp_workbench.surface.meta_tools import MOST_HITS
+from mcp_workbench.surface.search_tools import told
+from mcp_workbench.workbench import Workbench
+
+
+@click.command()
+@click.argument("words", metavar="QUERY...", nargs=-1, required=True)
+@click.option("--toolbox", metavar="NAME", default="", help="Look in this toolbox only.")
+@click.option("--server", metavar="NAME", default="", help="Look in servers of this name only.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MOST_HITS),
+    default=5,
+    show_default=True,
+    help="How many tools to show.",
+)
+@click.option(
+    "--detail",
+    type=click.Choice(["names", "signature", "full", "schema"]),
+    default="signature",
+    show_default=True,
+    help="How much to tell of each.",
+)
+@global_options
+@click.pass_obj
+def search(  # noqa: PLR0913 - each of them an option
+    settings: Settings,
+    words: tuple[str, ...],
+    toolbox: str,
+    server: str,
+    limit: int,
+    detail: Detail,
+) -> int:
+    """Find tools by what they do, ranked as an agent gets them.
+
+    \b
+    mcp-workbench search add two numbers
+    mcp-workbench search demo/basics/add --detail full
+
+    Servers whose tools are not known are started and asked. Exit status 1 if nothing fits.
+    """
+    snapshot = settings.snapshot()
+    settings.open_log()
+    line = ProgressLine(wanted=settings.talkative)
+    try:
+        found = run(_found(snapshot, Query(" ".join(words), toolbox, server, limit), line))
+    finally:
+        line.clear()
+    if settings.json:
+        say_json(_document(found))
+    else:
+        say(plain(told(found, detail, snapshot)))
+    return DONE if found.tools else FAILED
+
+
+async def _found(snapshot: Snapshot, query: Query, line: ProgressLine) -> Found:
+    async with Workbench(snapshot) as workbench:
+        unknown = [s for s in known_tools(workbench).unknown if query.covers(s.address)]
+        if unknown:
+            line.show(f"reading {', '.join(str(spec.address) for spec in unknown)}")
+            await workbench.connections(unknown)
+        return await Finder.of(workbench).find(workbench, query)
+
+
+def _document(found: Found) -> dict[str, Any]:
+    return {
+        "tools": [
+            {
+                "toolbox": one.tool.toolbox,
+                "server": one.tool.server,
+                "tool": one.tool.tool,
+                "score": round(one.score, 4),
+            }
+            for one in found.tools
+        ],
+        "siblings": [
+            {"toolbox": s.address.toolbox, "server": s.address.server, "tools": list(s.names)}
+            for s in found.siblings
+        ],
+        "looked_at": found.total,
+        "strange_words": list(found.strange),
+        "not_read": [str(spec.address) for spec in found.unknown],
+    }

@@ -1,0 +1,1 @@
+"""Ranking tools by words: pure, and knows nothing of servers that run."""

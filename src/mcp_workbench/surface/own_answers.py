@@ -1,0 +1,49 @@
+"""The answers of our own tools that ask no server: `search_tools` and `read_result`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.core.spec import Detail
+from mcp_workbench.search.query import Query
+from mcp_workbench.surface.arguments import wrong_reading
+from mcp_workbench.surface.careful_calls import kept_results
+from mcp_workbench.surface.meta_tools import MOST_HITS, NonEmpty
+from mcp_workbench.surface.results import read_result
+from mcp_workbench.surface.search_tools import search_tools
+from mcp_workbench.surface.texts import text_result
+from mcp_workbench.workbench import Workbench
+
+
+class _Search(msgspec.Struct):
+    query: NonEmpty
+    toolbox: NonEmpty | None = None
+    server: NonEmpty | None = None
+    limit: Any = 5
+    detail: Detail | None = None
+
+
+async def searched(workbench: Workbench, arguments: msgspec.Raw) -> bytes:
+    """Raises InvalidCall, or NotFound where the toolbox or server is not there."""
+    wish = _read(arguments)
+    query = Query(wish.query, wish.toolbox or "", wish.server or "", wish.limit)
+    return text_result(await search_tools(workbench, query, wish.detail or "signature"))
+
+
+def read(workbench: Workbench, owner: object, arguments: msgspec.Raw) -> bytes:
+    """A part of a result that was kept for this owner."""
+    return read_result(kept_results(workbench), owner, arguments)
+
+
+def _read(arguments: msgspec.Raw) -> _Search:
+    bounds = {"limit": (1, MOST_HITS)}
+    try:
+        wish = msgspec.json.decode(arguments, type=_Search)
+    except msgspec.ValidationError:
+        raise wrong_reading(arguments, "query", bounds) from None
+    limit = wish.limit
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_HITS:
+        raise wrong_reading(arguments, "query", bounds)
+    return wish

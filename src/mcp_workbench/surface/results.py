@@ -1,0 +1,235 @@
+"""Results that are longer than their budget: kept for a while, shown in parts, never run again."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from typing import Any, cast
+
+import msgspec
+
+from mcp_workbench.core.errors import NotFound
+from mcp_workbench.core.splice import changed
+from mcp_workbench.era.translate import read_members
+from mcp_workbench.surface.arguments import wrong_reading
+from mcp_workbench.surface.meta_tools import NonEmpty
+
+MOST_BYTES = 32 << 20  # of all results that are kept, for all hosts together
+LIFETIME = 1800.0  # seconds
+AROUND = 200  # characters before a text that was found
+KEYS = 12  # of an object that are named
+_JSON_STARTS = ("{", "[")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The whole text of one result."""
+
+    owner: object
+    text: str
+    size: int
+    until: float
+    budget: int
+
+
+class KeptResults:
+    """By unguessable handles; each is its owner's alone."""
+
+    def __init__(self, most: int = MOST_BYTES, lifetime: float = LIFETIME) -> None:
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._bytes = 0
+        self._most = most
+        self._lifetime = lifetime
+
+    def keep(self, owner: object, text: str, budget: int) -> str:
+        """A handle for this text; empty where it is larger than all that may be kept."""
+        now, size = time.monotonic(), len(text.encode())
+        if size > self._most:
+            return ""
+        self._expire(now)
+        while self._bytes + size > self._most:
+            self._drop(next(iter(self._kept)))
+        handle = secrets.token_urlsafe(9)
+        self._kept[handle] = Kept(owner, text, size, now + self._lifetime, budget)
+        self._bytes += size
+        return handle
+
+    def kept(self, owner: object, handle: str) -> Kept:
+        """Unknown, expired and others' handles are told alike."""
+        self._expire(time.monotonic())
+        found = self._kept.get(handle)
+        if found is None or found.owner is not owner:
+            text = f"Result '{handle}' not found"
+            hint = "Results are kept for half an hour at most. Call the tool again for a new one."
+            raise NotFound("unknown_result", text, hint=hint)
+        return found
+
+    def _expire(self, now: float) -> None:
+        """The oldest stand first, and all live equally long."""
+        while self._kept and next(iter(self._kept.values())).until <= now:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, handle: str) -> None:
+        self._bytes -= self._kept.pop(handle).size
+
+
+class _Reading(msgspec.Struct):
+    handle: NonEmpty
+    offset: Any = 0
+    length: Any = None  # as much as the budget is
+    find: NonEmpty | None = None
+
+
+def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> bytes:
+    """The part that is asked for, in a block of its own, and where it goes on."""
+    try:
+        wish = msgspec.json.decode(arguments, type=_Reading)
+    except msgspec.ValidationError:
+        wish = None
+    length = wish.length if wish and wish.length is not None else 1
+    if wish is None or not _natural(wish.offset, 0) or not _natural(length, 1):
+        raise wrong_reading(arguments, "handle", {"offset": (0, 0), "length": (1, 0)})
+    kept = store.kept(owner, wish.handle)
+    start = min(wish.offset, len(kept.text))
+    if wish.find is not None:
+        at = kept.text.find(wish.find, start)
+        if at < 0:
+            told = f"'{wish.find}' is not in this result after character {start}"
+            return _result([told])
+        start = max(at - AROUND, start)
+    end = min(start + (wish.length or kept.budget), len(kept.text))
+    place = f"characters {start} to {end} of {len(kept.text)}"
+    rest = _more(len(kept.text) - end, wish.handle, end) if end < len(kept.text) else "the end"
+    return _result([kept.text[start:end], f"{place}; {rest}"])
+
+
+def within_budget(
+    result: msgspec.Raw | bytes, budget: int, store: KeptResults, owner: object
+) -> msgspec.Raw | bytes:
+    """The result, or its beginning and how to read on. Only text is cut; an error never is."""
+    if len(memoryview(result)) <= budget:  # a character has at least one byte
+        return result
+    try:
+        members = read_members(result)
+        blocks: Any = msgspec.json.decode(members.get("content", b"[]"), type=list[msgspec.Raw])
+        if bytes(members.get("isError", b"")) == b"true":
+            return result
+        return _Cut(blocks, members.get("structuredContent")).made(result, budget, store, owner)
+    except msgspec.DecodeError:  # of another shape: the host is the judge
+        return result
+
+
+class _Text(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+
+
+class _Cut:
+    """One result taken apart: its texts, and the data that says the same or more."""
+
+    def __init__(self, blocks: list[msgspec.Raw], data: msgspec.Raw | None) -> None:
+        self._blocks = blocks
+        self._data = "" if data is None else bytes(data).decode()
+
+    def made(
+        self, result: msgspec.Raw | bytes, budget: int, store: KeptResults, owner: object
+    ) -> msgspec.Raw | bytes:
+        texts = [_text(block) for block in self._blocks]
+        whole = "\n".join(text for text in texts if text is not None)
+        if len(whole) + len(self._data) <= budget:
+            return result
+        kept = whole if not self._data or _same(whole, self._data) else f"{whole}\n{self._data}"
+        kept = kept.lstrip("\n") if not whole else kept
+        handle = store.keep(owner, kept, budget)
+        if not handle:
+            return result
+        shown, end = self._shown(texts, budget)
+        notice = f"{_shape(kept)}. {_more(len(kept) - end, handle, end)}"
+        content = b",".join((*shown, _block(notice)))
+        return changed(result, {"content": b"[%b]" % content, "structuredContent": None})
+
+    def _shown(self, texts: list[str | None], budget: int) -> tuple[list[bytes], int]:
+        """The blocks with as much text as there is room for, and where in the whole that ends."""
+        shown: list[bytes] = []
+        end, full = -1, False  # where the last text ended; a line break follows it in the whole
+        for block, text in zip(self._blocks, texts, strict=True):
+            if text is None:
+                shown.append(bytes(block))
+                continue
+            if full:
+                continue
+            start = end + 1
+            room = budget - start
+            if len(text) <= room:
+                shown.append(bytes(block))
+                end = start + len(text)
+                continue
+            full = True
+            head = _head(text, max(room, 0))
+            if head:
+                shown.append(_block(head))
+                end = start + len(head)
+        return shown, max(end, 0)
+
+
+def _text(block: msgspec.Raw) -> str | None:
+    try:
+        read = msgspec.json.decode(block, type=_Text)
+    except msgspec.DecodeError:
+        return None
+    return read.text if read.type == "text" else None
+
+
+def _head(text: str, room: int) -> str:
+    """The beginning, cut after a line where that costs less than half of it."""
+    line = text.rfind("\n", 0, room) + 1
+    return text[:line] if line > room // 2 else text[:room]
+
+
+def _more(count: int, handle: str, offset: int) -> str:
+    call = msgspec.json.encode({"handle": handle, "offset": offset}).decode()
+    return f"{count} more characters: read_result {call}"
+
+
+def _shape(text: str) -> str:
+    """What the whole is, in a few words."""
+    if text.startswith(_JSON_STARTS):
+        try:
+            return f"A part of {_json_shape(msgspec.json.decode(text))}"
+        except (msgspec.DecodeError, RecursionError):
+            pass
+    lines = text.count("\n") + 1
+    return f"A part of {lines} {'line' if lines == 1 else 'lines'}"
+
+
+def _json_shape(value: Any) -> str:
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        first = f", the first {_json_shape(items[0])}" if items else ""
+        return f"a JSON list of {len(items)}{first}"
+    if isinstance(value, dict):
+        names = list(cast("dict[str, Any]", value))
+        more = f" (+{len(names) - KEYS})" if len(names) > KEYS else ""
+        told = msgspec.json.encode([name[:40] for name in names[:KEYS]]).decode()
+        return f"a JSON object with {told}{more}"
+    return "a JSON value"
+
+
+def _same(text: str, data: str) -> bool:
+    """Does the text say what the data says? Servers write both for older hosts."""
+    try:
+        return msgspec.json.decode(text) == msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _natural(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _block(text: str) -> bytes:
+    return msgspec.json.encode({"type": "text", "text": text})
+
+
+def _result(texts: list[str]) -> bytes:
+    return b'{"content":[%b]}' % b",".join(map(_block, texts))

@@ -1,0 +1,86 @@
+"""The answer of `search_tools`: hits to call at once, names of what stands beside them, and doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.signature import name_text, one_line
+from mcp_workbench.core.spec import Detail, Snapshot
+from mcp_workbench.finding import Finder
+from mcp_workbench.search.query import Found, FoundTool, Query, Siblings
+from mcp_workbench.surface.detail import HOW_TO_CALL, Shelf, listed, unsaid
+from mcp_workbench.surface.texts import name_list
+from mcp_workbench.workbench import Workbench
+
+MOST_SIBLINGS = 20  # names of each server
+MOST_STRANGE = 8  # words without a match
+_NAMES = 400  # characters of toolbox or server names
+
+
+async def search_tools(workbench: Workbench, query: Query, detail: Detail) -> str:
+    """Raises NotFound where the query's toolbox or server is not there."""
+    found = await Finder.of(workbench).find(workbench, query)
+    return told(found, detail, workbench.snapshot)
+
+
+def told(found: Found, detail: Detail, snapshot: Snapshot) -> str:
+    """The answer in words; the same words for the same tools."""
+    if not found.tools:
+        return "\n".join([_nothing(found, snapshot), *_unread(found)])
+    lines, lossy = listed(_shelves(found.tools), detail)
+    lines += [_twins(one) for one in found.tools if one.twins]
+    lines += [_also(one) for one in found.siblings]
+    lines += _doubts(found)
+    return "\n".join([_head(found), *lines, *_unread(found), *unsaid(lossy, detail)])
+
+
+def _head(found: Found) -> str:
+    tools = "tool" if found.total == 1 else "tools"
+    return f"{len(found.tools)} of {found.total} {tools}, {HOW_TO_CALL}"
+
+
+def _shelves(tools: Iterable[FoundTool]) -> list[Shelf]:
+    """Grouped by server; the server of the best hit comes first."""
+    shelves: dict[ServerAddress, list[FoundTool]] = {}
+    for one in tools:
+        shelves.setdefault(one.tool.address, []).append(one)
+    return [(at, tuple(one.definition for one in ones)) for at, ones in shelves.items()]
+
+
+def _twins(one: FoundTool) -> str:
+    return f"{name_text(one.tool.tool)} is also at {', '.join(map(str, one.twins))}"
+
+
+def _also(siblings: Siblings) -> str:
+    names = siblings.names
+    rest = f" (+{len(names) - MOST_SIBLINGS})" if len(names) > MOST_SIBLINGS else ""
+    shown = ", ".join(map(name_text, names[:MOST_SIBLINGS]))
+    return f"also in {siblings.address}: {shown}{rest}"
+
+
+def _doubts(found: Found) -> list[str]:
+    lines = ["weak match: perhaps nothing here does this"] if found.weak else []
+    if found.strange:
+        lines.append(f"in no tool: {_words(found)}")
+    return lines
+
+
+def _nothing(found: Found, snapshot: Snapshot) -> str:
+    words = f" None has: {_words(found)}." if found.strange else ""
+    boxes = name_list(snapshot.toolboxes, _NAMES)
+    tools = "tool" if found.total == 1 else "tools"
+    return f"No tool fits, of {found.total} {tools} that are known.{words} Toolboxes: {boxes}"
+
+
+def _words(found: Found) -> str:
+    shown = ", ".join(one_line(word) for word in found.strange[:MOST_STRANGE])
+    more = len(found.strange) - MOST_STRANGE
+    return f"{shown} (+{more})" if more > 0 else shown
+
+
+def _unread(found: Found) -> list[str]:
+    if not found.unknown:
+        return []
+    names = name_list((str(spec.address) for spec in found.unknown), _NAMES)
+    return [f"not read yet (open_toolbox reads them): {names}"]

@@ -1,0 +1,55 @@
+"""`search` shows a person what an agent would get."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli_scenes import demo_server, toolbox, workbench, write_config
+
+
+def test_the_best_tools_come_first_as_signatures(tmp_path: Path) -> None:
+    done = workbench("search", "add", "two", "numbers", "--limit", "1", cwd=tmp_path)
+
+    assert (done.status, done.err) == (0, "")
+    assert done.out.splitlines()[:3] == [
+        "1 of 8 tools, under # toolbox/server; call with use_tool",
+        "# demo/basics",
+        "add(a: num, b: num) - Adds two numbers.",
+    ]
+    assert "also in demo/basics: echo, now, fail" in done.out
+
+
+def test_a_tool_is_described_by_its_name(tmp_path: Path) -> None:
+    full = workbench("search", "demo/basics/add", "--detail", "full", cwd=tmp_path)
+    names = workbench(
+        "search", "add numbers", "--detail", "names", "--server", "basics", cwd=tmp_path
+    )
+
+    assert "add(a: num, b: num)\n  Adds two numbers.\n  a: One\n" in full.out
+    assert names.out.splitlines()[1].startswith("demo/basics: add")
+
+
+def test_nothing_that_fits_is_a_status_of_its_own(tmp_path: Path) -> None:
+    done = workbench("search", "zebra", cwd=tmp_path)
+
+    assert done.status == 1
+    assert done.out == "No tool fits, of 8 tools that are known. None has: zebra. Toolboxes: demo\n"
+
+
+def test_the_ranking_is_data_too(tmp_path: Path) -> None:
+    write_config(tmp_path, toolbox(good=demo_server(), dead={"command": "false"}))
+
+    done = workbench("--json", "search", "add", "zebra", cwd=tmp_path)
+
+    assert done.data["tools"][0]["tool"] == "add"
+    assert done.data["tools"][0]["score"] > 0
+    assert (done.data["strange_words"], done.data["not_read"]) == (["zebra"], ["dev/dead"])
+    assert done.data["looked_at"] == 4
+
+
+def test_a_place_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = workbench("search", "add", "--toolbox", "demp", cwd=tmp_path)
+
+    assert done.status == 2
+    assert "Toolbox 'demp' not found" in done.err
+    assert "Did you mean 'demo'?" in done.err

@@ -1,0 +1,384 @@
+"""What a host gets of search, detail, budgets and lessons, from the real command."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.makers import entry, eventually, pids_in, texts, written
+from tests.rawhost import RawHost
+
+ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy host", "modern host"])
+KINDS = pytest.mark.parametrize("server_era", ["legacy", "modern"])
+
+
+def strict(name: str, about: str, **properties: Any) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "required": list(properties)[:1]}
+    return {"name": name, "description": about, "inputSchema": schema}
+
+
+TEXT = {"type": "string"}
+FILES = [
+    strict("echo", "Repeats a note. Twice, if asked.", note=TEXT, times={"type": "integer"}),
+    strict("big", "Makes a long text.", n={"type": "integer"}),
+    strict("fail", "Fails always.", path=TEXT),
+    strict("error", "Refuses.", error=TEXT, path=TEXT),
+    strict("result", "Answers what it is given.", result=TEXT, path=TEXT),
+    strict("secret_plan", "Repeats a note in secret.", note=TEXT),
+]
+
+
+class Place:
+    """A folder with servers that offer FILES, and a record of those that were started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pids = folder / "pids"
+        self.tools = folder / "tools.json"
+        self.tools.write_text(json.dumps(FILES))
+
+    def server(self, *flags: str, **more: Any) -> dict[str, Any]:
+        env = {"PIDFILE": str(self.pids)}
+        return entry(f"tools={self.tools}", *flags, env=env, **more)
+
+    def host(self, *, modern: bool = False, mode: str = "proxy", **boxes: Any) -> RawHost:
+        return RawHost(written(self.folder, {"toolMode": mode, "toolboxes": boxes}), modern=modern)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def host(place: Place, request: pytest.FixtureRequest) -> Iterator[RawHost]:
+    """A modern or legacy host of one toolbox `dev` with one server `a`."""
+    modern = getattr(request, "param", False)
+    box = {"description": "Notes", "mcpServers": {"a": place.server(toolFilters=["!secret_*"])}}
+    with place.host(modern=modern, dev=box) as host:
+        greet(host)
+        yield host
+
+
+def greet(host: RawHost) -> None:
+    if not host.modern:
+        host.initialize()
+
+
+def told(host: RawHost, tool: str, **arguments: Any) -> str:
+    result = host.call(tool, arguments)
+    assert "isError" not in result, result
+    assert "structuredContent" not in result
+    [text] = texts(result)
+    return text
+
+
+# Searching
+
+
+@ERAS
+def test_nothing_is_started_for_a_search_and_what_is_known_is_found(
+    place: Place, *, modern: bool
+) -> None:
+    boxes: dict[str, Any] = {
+        "dev": {"mcpServers": {"a": place.server(toolFilters=["!secret_*"])}},
+        "ops": {"mcpServers": {"b": place.server()}},
+    }
+    with place.host(modern=modern, **boxes) as host:
+        greet(host)
+        before = told(host, "search_tools", query="repeat a note")
+        started = pids_in(place.pids)
+        host.open("dev")
+        after = told(host, "search_tools", query="repeat a note", limit=1)
+        named = told(host, "search_tools", query="dev/a/echo", detail="full")
+
+    assert before.splitlines() == [
+        "No tool fits, of 0 tools that are known. None has: repeat, note. Toolboxes: dev, ops",
+        "not read yet (open_toolbox reads them): dev/a, ops/b",
+    ]
+    assert started == []
+    assert len(pids_in(place.pids)) == 1
+    assert after.splitlines() == [
+        "1 of 5 tools, under # toolbox/server; call with use_tool",
+        "# dev/a",
+        "echo(note: string, times?: int) - Repeats a note.",
+        "also in dev/a: big, fail, error, result",
+        "not read yet (open_toolbox reads them): ops/b",
+    ]
+    assert named.splitlines()[1:4] == [
+        "# dev/a",
+        "echo(note: string, times?: int)",
+        "  Repeats a note. Twice, if asked.",
+    ]
+
+
+def test_a_toolbox_that_allows_it_is_learnt_by_the_first_search(place: Place) -> None:
+    boxes: dict[str, Any] = {
+        "dev": {"discover": "eager", "mcpServers": {"a": place.server(), "dead": {"command": "false"}}},
+        "ops": {"mcpServers": {"b": place.server()}},
+    }  # fmt: skip
+    with place.host(**boxes) as host:
+        greet(host)
+        first = told(host, "search_tools", query="dev/a/echo")
+        again = told(host, "search_tools", query="dev/a/echo")
+
+    assert "echo(note: string, times?: int)" in first
+    assert first.endswith("not read yet (open_toolbox reads them): dev/dead, ops/b")
+    assert again == first
+    assert len(pids_in(place.pids)) == 1
+
+
+@pytest.mark.parametrize("host", [False, True], indirect=True, ids=["legacy", "modern"])
+@pytest.mark.parametrize("query", ["secret note", "dev/a/secret_plan", "secret_plan"])
+def test_a_hidden_tool_is_never_found(host: RawHost, query: str) -> None:
+    host.open()
+
+    answer = told(host, "search_tools", query=query, limit=20)
+
+    assert " of 5 tools" in answer
+    assert [line for line in answer.splitlines() if "secret" in line] in (
+        ["in no tool: secret"],
+        ["in no tool: secret, plan"],
+        ["No tool fits, of 5 tools that are known. None has: secret, plan. Toolboxes: dev"],
+    )
+
+
+@ERAS
+def test_a_new_tool_is_found_as_soon_as_its_server_has_told_of_it(
+    place: Place, *, modern: bool
+) -> None:
+    with place.host(modern=modern, dev={"mcpServers": {"a": entry()}}) as host:
+        greet(host)
+        host.open()
+        before = told(host, "search_tools", query="zebra stripes")
+        host.use("a", "flip", {"name": "zebra_stripes"})
+
+        eventually(
+            lambda: "zebra_stripes()" in told(host, "search_tools", query="zebra stripes"),
+            "the new tool is found",
+        )
+
+    assert before.startswith("No tool fits")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({}, "Invalid parameters: query: Required"),
+        ({"query": ""}, "Invalid parameters: query: Query name cannot be empty"),
+        ({"query": "x", "limit": 21}, "Invalid parameters: limit: must be a whole number from 1 to 20"),
+        ({"query": "x", "detail": "x"}, "Invalid parameters: detail: must be one of schema, full, signature, names"),
+        ({"query": "x", "toolbox": "dex"}, "Toolbox 'dex' not found"),
+        ({"query": "x", "toolbox": "dev", "server": "b"}, "Server 'b' not found in toolbox 'dev'"),
+        ({"query": "x", "server": "b"}, "Server 'b' not found in toolbox 'any'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_search_is_told_what_is_wrong(
+    host: RawHost, arguments: dict[str, Any], text: str
+) -> None:
+    result = host.call("search_tools", arguments)
+
+    assert result["isError"] is True
+    assert texts(result)[0] == text
+
+
+def test_the_menu_is_the_same_before_and_after_a_search(host: RawHost) -> None:
+    before = host.result("tools/list")
+    host.open()
+    told(host, "search_tools", query="note")
+
+    assert host.result("tools/list") == before
+    assert [tool["name"] for tool in before["tools"]] == [
+        "open_toolbox",
+        "use_tool",
+        "search_tools",
+    ]
+
+
+def test_dynamic_mode_has_none_of_it(place: Place) -> None:
+    box = {"detail": "names", "resultBudget": 10, "mcpServers": {"a": place.server()}}
+    with place.host(mode="dynamic", dev=box) as host:
+        greet(host)
+        menu = host.result("tools/list")["tools"]
+        result = host.call("search_tools", {"query": "x"})
+        opened = host.open()
+        long = host.call("dev__a__big", {"n": 500})
+
+    assert [tool["name"] for tool in menu] == ["open_toolbox", "use_tool"]
+    assert "detail" not in menu[0]["inputSchema"]["properties"]
+    assert texts(result)[0].startswith("Error: Invalid tool name format 'search_tools'")
+    assert opened["tools"][0]["name"] == "dev__a__echo"
+    assert len(texts(long)[0]) > 500  # a native tool keeps to what it declares
+
+
+# Levels
+
+
+@pytest.mark.parametrize("host", [False, True], indirect=True, ids=["legacy", "modern"])
+def test_a_toolbox_is_opened_in_the_detail_that_is_asked_for(host: RawHost) -> None:
+    whole = told(host, "open_toolbox", toolbox_name="dev")
+    schema = told(host, "open_toolbox", toolbox_name="dev", detail="schema")
+    signatures = told(host, "open_toolbox", toolbox_name="dev", detail="signature")
+    names = told(host, "open_toolbox", toolbox_name="dev", detail="names")
+
+    assert schema == whole
+    assert len(json.loads(whole)["tools"]) == 5
+    assert signatures.splitlines()[:3] == [
+        "dev: Notes. 5 tools as signatures, under # toolbox/server; call with use_tool",
+        "# dev/a",
+        "echo(note: string, times?: int) - Repeats a note.",
+    ]
+    assert len(signatures.splitlines()) == 7
+    assert names.splitlines()[1:] == ["dev/a: echo, big, fail, error, result"]
+
+
+def test_a_toolbox_may_have_a_level_of_its_own_and_says_how_to_get_the_rest(place: Place) -> None:
+    servers = {"a": place.server(), "dead": {"command": "false"}}
+    with place.host(dev={"detail": "names", "mcpServers": servers}) as host:
+        greet(host)
+        own = told(host, "open_toolbox", toolbox_name="dev")
+        schema = told(host, "open_toolbox", toolbox_name="dev", detail="schema")
+
+    lines = own.splitlines()
+    assert lines[0].startswith("dev. 6 tools by name")
+    assert lines[1] == "dev/a: echo, big, fail, error, result, secret_plan"
+    assert lines[2].startswith("unavailable: dead (")
+    assert lines[3] == 'detail "schema" gives whole definitions'
+    assert json.loads(schema)["tools"][0]["inputSchema"] == FILES[0]["inputSchema"]
+
+
+# Calls that miss
+
+
+@ERAS
+@KINDS
+def test_a_refused_call_learns_what_the_tool_takes(
+    place: Place, server_era: str, *, modern: bool
+) -> None:
+    flags = ("modern",) if server_era == "modern" else ()
+    servers = {"a": place.server(*flags, era=server_era)}
+    lesson = "path: Expected string, received number\nfail(path: string)"
+    with place.host(modern=modern, dev={"mcpServers": servers}) as host:
+        greet(host)
+        wrong = host.use("a", "fail", {"path": 5})
+        right = host.use("a", "fail", {"path": "x"})
+        code = json.dumps({"code": -32602, "message": "bad", "data": {"n": 1}})
+        refused = host.error("tools/call", {"name": "use_tool", "arguments": {"tool": {"toolbox": "dev", "server": "a", "tool": "error"}, "arguments": {"error": code, "path": 5}}})  # fmt: skip
+
+    assert wrong["isError"] is True
+    assert texts(wrong) == ["no such file", lesson]
+    assert texts(right) == ["no such file"]
+    assert (refused["code"], refused["data"]) == (-32602, {"n": 1})
+    assert refused["message"] == (
+        "bad\npath: Expected string, received number\nerror(error: string, path?: string)"
+    )
+
+
+def test_a_result_that_only_speaks_of_errors_passes_as_it_is(host: RawHost) -> None:
+    said = '{"content":[{"type":"text","text":"true"}],"x":"\\"isError\\": true","isError":false}'
+    result = host.use("a", "result", {"result": said, "path": 5})
+
+    assert result == json.loads(said)
+
+
+def test_arguments_are_looked_at_first_where_the_entry_says_so(place: Place) -> None:
+    servers = {"a": place.server(validate=True), "b": place.server()}
+    with place.host(dev={"mcpServers": servers}) as host:
+        greet(host)
+        refused = host.use("a", "echo", {"nota": "x"})
+        unlooked = host.use("b", "echo", {"nota": "x"})
+        fine = host.use("a", "echo", {"note": "x"})
+        missing = host.use("a", "no_such_tool")
+
+    assert refused["isError"] is True
+    assert refused["_meta"]["mcp-workbench/code"] == "invalid_parameters"
+    assert texts(refused) == [
+        "Invalid parameters: note: Required, got 'nota'",
+        "echo(note: string, times?: int)",
+    ]
+    assert "isError" not in unlooked
+    assert json.loads(texts(fine)[0])["arguments"] == {"note": "x"}
+    assert texts(missing)[0] == "Tool 'no_such_tool' not found in server 'a' (toolbox 'dev')"
+
+
+# Budgets
+
+
+@ERAS
+@KINDS
+def test_a_long_result_is_read_in_parts(place: Place, server_era: str, *, modern: bool) -> None:
+    flags = ("modern",) if server_era == "modern" else ()
+    servers = {
+        "a": place.server(*flags, era=server_era),
+        "free": place.server(resultBudget=0),
+    }
+    with place.host(modern=modern, dev={"resultBudget": 100, "mcpServers": servers}) as host:
+        greet(host)
+        menu = [tool["name"] for tool in host.result("tools/list")["tools"]]
+        long = texts(host.use("a", "big", {"n": 500}))
+        short = texts(host.use("a", "big", {"n": 50}))
+        whole = texts(host.use("free", "big", {"n": 500}))
+        head, notice = long
+        wish = json.loads(re.findall(r"read_result (.*)$", notice)[0])
+        rest, end = texts(host.call("read_result", {**wish, "length": 1000}))
+        unknown = host.call("read_result", {"handle": "guessed"})
+
+    assert menu == ["open_toolbox", "use_tool", "search_tools", "read_result"]
+    assert len(head) == 100
+    assert head + rest == whole[0] == json.dumps("x" * 500)
+    assert end == "characters 100 to 502 of 502; the end"
+    assert short == [json.dumps("x" * 50)]
+    assert unknown["isError"] is True
+    assert texts(unknown)[0] == "Result 'guessed' not found"
+
+
+def test_without_a_budget_there_is_no_tool_to_read_with(host: RawHost) -> None:
+    assert "read_result" not in json.dumps(host.result("tools/list"))
+    assert texts(host.call("read_result", {"handle": "x"}))[0] == "Result 'x' not found"
+
+
+def test_another_configuration_brings_its_budgets_and_levels(place: Place) -> None:
+    box: dict[str, Any] = {"mcpServers": {"a": place.server()}}
+    with place.host(dev=box) as host:
+        greet(host)
+        before = texts(host.use("a", "big", {"n": 500}))
+        written(
+            place.folder, {"toolboxes": {"dev": {**box, "resultBudget": 100, "detail": "names"}}}
+        )
+        host.notice("notifications/tools/list_changed")
+        after = texts(host.use("a", "big", {"n": 500}))
+        menu = [tool["name"] for tool in host.result("tools/list")["tools"]]
+        opened = told(host, "open_toolbox", toolbox_name="dev")
+
+    assert len(before) == 1
+    assert len(after) == 2
+    assert menu[-1] == "read_result"
+    assert opened.startswith("dev. 6 tools by name")
+
+
+def test_what_is_shortened_says_how_it_is_seen_whole(place: Place) -> None:
+    inner = {"type": "object", "properties": {f"member_{n}": TEXT for n in range(40)}}
+    tree = {"type": "object", "properties": {"child": {"$ref": "#/properties/node"}}}
+    odd = [strict("draw", "Draws.", data=inner), strict("grow", "Grows a tree.", node=tree)]
+    place.tools.write_text(json.dumps(odd))
+    with place.host(dev={"mcpServers": {"a": place.server()}}) as host:
+        greet(host)
+        short = told(host, "open_toolbox", toolbox_name="dev", detail="signature").splitlines()
+        whole = told(host, "search_tools", query="dev/a/draw", detail="full")
+        endless = told(host, "search_tools", query="dev/a/grow", detail="full").splitlines()
+
+    assert short[2:4] == [
+        "draw(data: {…}) - Draws.",
+        "grow(node: {child?: {child?: …}}) - Grows a tree.",
+    ]
+    assert short[4] == (
+        '… is shortened: search_tools {"query": "toolbox/server/tool", "detail": "full"} shows it whole'
+    )
+    assert "member_39?: string" in whole
+    assert "…" not in whole
+    assert endless[-1] == '… has no short form: detail "schema" has it'

@@ -1,0 +1,250 @@
+"""Ranking: the same tools always rank the same, and no short cut changes what is found."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_workbench.core.catalogue import Catalogue, Definition
+from mcp_workbench.core.names import ServerAddress, ToolIdentifier
+from mcp_workbench.core.spec import ServerSpec, StdioCommand, ToolboxSpec, ToolFilter
+from mcp_workbench.search.fields import About
+from mcp_workbench.search.index import Index
+from mcp_workbench.search.query import Found, Knowledge, KnownServer, Query, Search
+from mcp_workbench.search.scoring import Term, best_scores
+from mcp_workbench.search.words import Words, parts
+
+WORDS = ("file", "search", "read", "write", "commit", "weather", "city", "user", "list", "image")
+
+
+def tool(name: str, description: str = "", **properties: Any) -> Definition:
+    schema = {"type": "object", "properties": properties}
+    raw = {"name": name, "description": description, "inputSchema": schema}
+    return Definition(name, json.dumps(raw).encode())
+
+
+def known(address: str, *tools: Definition, text: str = "", shown: str = "*") -> KnownServer:
+    toolbox, server = address.split("/")
+    spec = ServerSpec(ServerAddress(toolbox, server), StdioCommand("x"), ToolFilter((shown,)))
+    return KnownServer(spec, ToolboxSpec(toolbox), Catalogue({t.name: t for t in tools}), text=text)
+
+
+def searched(query: Query | str, *servers: KnownServer) -> Found:
+    words = Words()
+    index = Index(words)
+    for one in servers:
+        index.put(one.spec.address, one.visible(), one.about, one.fingerprint)
+    wanted = Query(query) if isinstance(query, str) else query
+    scoped = bool(wanted.toolbox or wanted.server)
+    knowledge = Knowledge({one.spec.address: one for one in servers}, ())
+    return Search(index, knowledge, words, wanted.covers if scoped else None).find(wanted)
+
+
+def names(found: Found) -> list[str]:
+    return [str(one.tool) for one in found.tools]
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("getUserByID2", ["get", "user", "by", "id", "2"]),
+        ("HTTPServer", ["http", "server"]),
+        ("read_text-file.v2/x", ["read", "text", "file", "v", "2", "x"]),
+        ("Größe ändern", ["größe", "ändern"]),
+        ("搜索文件 abc", ["搜索", "索文", "文件", "abc"]),
+        ("票", ["票"]),
+        ("", []),
+    ],
+)
+def test_a_text_is_split_into_words(text: str, found: list[str]) -> None:
+    assert list(parts(text)) == found
+
+
+def test_forms_of_a_word_are_one_word_and_common_ones_none() -> None:
+    words = Words()
+
+    assert words.of("Searching the searches, please") == words.of("search") * 2
+    assert words.told("Repositories of you") == {words.of("repository")[0]: "repositories"}
+
+
+# The order
+
+
+FILES = known(
+    "dev/files",
+    tool("read_file", "Reads a text file.", path={"type": "string", "description": "Where it is"}),
+    tool("write_file", "Writes a file, and overwrites it if it is there."),
+    tool("list_directory", "Lists what is in a folder."),
+)
+WEATHER = known(
+    "home/weather",
+    tool("forecast", "Tells the weather of the next days.", city={"enum": ["Paris", "Rome"]}),
+    tool("search", "Looks for a place."),
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("read files", "dev/files/read_file"),
+        ("what is in this folder", "dev/files/list_directory"),
+        ("weather in Rome", "home/weather/forecast"),
+        ("search", "home/weather/search"),
+        ("SEARCH", "home/weather/search"),
+        ("weather/search", "home/weather/search"),
+        ("home__weather__search", "home/weather/search"),
+    ],
+)
+def test_the_best_tool_comes_first(query: str, best: str) -> None:
+    assert names(searched(query, FILES, WEATHER))[0] == best
+
+
+def test_a_name_that_only_occurs_in_the_query_does_not_win() -> None:
+    assert names(searched("search the weather forecast", FILES, WEATHER))[0].endswith("forecast")
+
+
+def test_whole_names_give_exactly_those_tools() -> None:
+    found = searched("home/weather/forecast, dev/files/read_file", FILES, WEATHER)
+
+    assert names(found) == ["home/weather/forecast", "dev/files/read_file"]
+    assert found.siblings == ()
+    assert names(searched("home/weather/forecast dev/files/no", FILES, WEATHER)) != []
+
+
+def test_the_names_beside_the_hits_are_those_of_the_best_servers() -> None:
+    found = searched(Query("read a file", limit=1), FILES, WEATHER)
+
+    [beside] = found.siblings
+    assert (str(beside.address), beside.names) == ("dev/files", ("write_file", "list_directory"))
+
+
+def test_a_scope_is_all_that_is_looked_at_however_much_better_the_rest_fits() -> None:
+    crowd = [known(f"crowd/s{n}", tool("forecast", "weather weather forecast")) for n in range(150)]
+    found = searched(Query("weather forecast", toolbox="home"), FILES, WEATHER, *crowd)
+
+    assert names(found) == ["home/weather/forecast", "home/weather/search"]
+    assert found.total == 2
+    assert {one.address.toolbox for one in found.siblings} <= {"home"}
+    assert names(searched(Query("file", server="files"), FILES, WEATHER)) != []
+
+
+def test_nothing_fits_is_an_answer_and_strange_words_are_named() -> None:
+    nothing = searched("zebra crossing", FILES, WEATHER)
+    some = searched("zebra weather", FILES, WEATHER)
+
+    assert (nothing.tools, nothing.strange, nothing.total) == ((), ("zebra", "crossing"), 5)
+    assert some.strange == ("zebra",)
+    assert some.tools != ()
+
+
+def test_a_hidden_tool_changes_nothing_not_even_an_order() -> None:
+    secret = [tool(f"secret_{n}", "weather forecast of the file folder") for n in range(9)]
+    hiding = known("dev/files", *FILES.visible(), *secret, shown="*_[fd]*")
+    query = "weather of a file in a folder"
+
+    assert [tool.name for tool in hiding.visible()] == [tool.name for tool in FILES.visible()]
+    assert searched(query, hiding, WEATHER) == searched(query, FILES, WEATHER)
+
+
+def test_one_server_in_several_toolboxes_is_one_hit_that_names_them_all() -> None:
+    twin = known("ops/files", *FILES.visible())
+
+    found = searched("read file", FILES, twin)
+
+    assert names(found).count("dev/files/read_file") == 1
+    assert "ops/files/read_file" not in names(found)
+    assert found.tools[0].twins == (ServerAddress("ops", "files"),)
+    assert len({one.address.server for one in found.siblings}) == len(found.siblings)
+
+
+# Upkeep
+
+
+servers = st.dictionaries(
+    st.sampled_from(["a", "b", "c", "d"]),
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6), max_size=4),
+    max_size=4,
+)
+
+
+def put(index: Index, name: str, tools: list[list[str]], *, weigh: bool = True) -> None:
+    made = [tool("_".join(words[:2]) + str(n), " ".join(words)) for n, words in enumerate(tools)]
+    index.put(ServerAddress("t", name), made, About(name, text="city list"), weigh=weigh)
+
+
+@given(st.lists(servers, min_size=1, max_size=4), st.lists(st.sampled_from(WORDS), min_size=1))
+def test_changed_server_by_server_or_built_at_once_is_the_same_index(
+    history: list[dict[str, list[list[str]]]], query: list[str]
+) -> None:
+    words = Words()
+    changed = Index(words)
+    for state in history:
+        for address in [a for a in changed.servers if a.server not in state]:
+            changed.remove(address)
+        for name, tools in state.items():
+            put(changed, name, tools)
+        changed.search("file search")  # weights that were asked for must not grow old
+    built = Index(words)
+    for name, tools in history[-1].items():
+        put(built, name, tools, weigh=False)
+    built.fill()
+
+    text = " ".join(query)
+    assert changed.search(text) == built.search(text)
+    assert len(changed) == len(built)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 20))
+def test_leaving_out_what_can_not_be_among_the_best_changes_nothing(seed: int, most: int) -> None:
+    rng = random.Random(seed)
+    terms: list[Term] = sorted(
+        (
+            (rng.uniform(0.01, 6), {n: rng.random() for n in rng.sample(range(300), rng.randint(1, 300))})
+            for _ in range(rng.randint(1, 9))
+        ),
+        key=lambda term: -term[0],
+    )  # fmt: skip
+    whole: dict[int, float] = {}
+    for factor, weights in terms:
+        for number, weight in weights.items():
+            whole[number] = whole.get(number, 0.0) + factor * weight
+
+    found = best_scores(terms, most)
+
+    expected = sorted(whole.items(), key=lambda item: (-item[1], item[0]))[:most]
+    assert sorted(found.items(), key=lambda item: (-item[1], item[0]))[:most] == expected
+
+
+def test_thousands_of_tools_are_built_and_searched_in_bounded_time() -> None:
+    """Generous bounds: a slow machine passes, an algorithm that got slow does not."""
+    import time
+
+    rng = random.Random(7)
+    many = [f"{a}{b}" for a in WORDS for b in WORDS]
+    index, words = Index(Words()), [rng.choices(many, k=30) for _ in range(3000)]
+    since = time.process_time()
+    for n in range(300):
+        tools = [tool(f"{w[0]}_{w[1]}_{i}", " ".join(w)) for i, w in enumerate(words[n * 10 : n * 10 + 10])]  # fmt: skip
+        index.put(ServerAddress("t", f"s{n}"), tools, About(f"s{n}"), weigh=False)
+    index.fill()
+    assert time.process_time() - since < 10
+    since = time.process_time()
+    for _ in range(20):
+        assert index.search(" ".join(rng.choices(many, k=8)))
+    assert (time.process_time() - since) / 20 < 0.1
+    assert len(index) == 3000
+
+
+def test_the_answer_names_a_tool_that_can_be_called() -> None:
+    found = searched("read file", FILES)
+
+    assert found.tools[0].tool == ToolIdentifier("dev", "files", "read_file")
+    assert found.tools[0].definition is FILES.catalogue.tools["read_file"]
