@@ -136,7 +136,7 @@ def test_a_slow_start_holds_nobody_is_named_and_goes_on_without_its_opener(
     with faulty(tmp_path, {"slow": slow}, limits={"openWait": 1.2}) as host:
         leaver = host.begin("open_toolbox", {"toolbox_name": "dev"})
         with within(1):
-            assert len(host.result("tools/list")["tools"]) == 2
+            assert len(host.result("tools/list")["tools"]) == 3
         host.notify("notifications/cancelled", {"requestId": leaver})
 
         value = host.open()
