@@ -226,6 +226,7 @@ def test_a_damaged_file_costs_one_warning_and_is_replaced(tmp_path: Path, state_
     assert shop.started == 3 + 1
 
 
+@pytest.mark.fault("F43")
 def test_a_state_folder_that_can_t_be_written_costs_one_warning_and_no_call(
     tmp_path: Path,
 ) -> None:
@@ -261,6 +262,7 @@ os.execv(sys.executable, [sys.executable, "-m", "mcp_workbench", *sys.argv[1:]])
 """
 
 
+@pytest.mark.fault("F43")
 def test_a_full_disk_costs_one_warning_and_leaves_no_half_file(
     tmp_path: Path, state_home: Path
 ) -> None:
