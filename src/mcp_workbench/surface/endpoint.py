@@ -49,8 +49,10 @@ class Endpoint:
             return b""
         toolbox = self._workbench.snapshot.toolboxes.get(tool.toolbox)
         spec = toolbox.servers.get(tool.server) if toolbox else None
-        for connection in self._workbench.live([spec] if spec else []):
-            found = connection.catalogue.tools.get(tool.tool)
-            if found is not None:
-                return found.raw
-        return b""
+        if spec is None:
+            return b""
+        catalogues = [connection.catalogue for connection in self._workbench.live([spec])]
+        if not catalogues and (known := self._workbench.remembered(spec)) is not None:
+            catalogues = [known.catalogue]  # the host's list came from there
+        found = next((one.tools[tool.tool] for one in catalogues if tool.tool in one.tools), None)
+        return b"" if found is None else found.raw
