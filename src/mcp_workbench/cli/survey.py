@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 
 from mcp_workbench.cli.progress import PATIENCE, ProgressLine
 from mcp_workbench.cli.render import say
@@ -12,17 +13,23 @@ from mcp_workbench.cli.settings import Settings
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.downstream import surroundings
 from mcp_workbench.workbench import Workbench
 
 
 def survey(
-    settings: Settings, snapshot: Snapshot, addresses: Sequence[ServerAddress]
+    settings: Settings,
+    snapshot: Snapshot,
+    addresses: Sequence[ServerAddress],
+    environ: Mapping[str, str] | None = None,
 ) -> list[ServerReport]:
     """A report of each server, in the order asked for; meanwhile stderr tells how it goes."""
-    settings.open_log(least="ERROR")  # why a server is not there stands in its report
+    settings.open_log()
+    if not settings.verbose:  # why a server is not there stands in its report
+        logging.getLogger(surroundings.__name__).setLevel("ERROR")
     progress = SurveyProgress(settings, addresses)
     try:
-        return run(_survey(snapshot, addresses, progress))
+        return run(_survey(Workbench(snapshot, environ=environ), addresses, progress))
     finally:
         progress.line.clear()
 
@@ -47,14 +54,14 @@ class SurveyProgress:
 
 
 async def _survey(
-    snapshot: Snapshot, addresses: Sequence[ServerAddress], progress: SurveyProgress
+    bench: Workbench, addresses: Sequence[ServerAddress], progress: SurveyProgress
 ) -> list[ServerReport]:
     async def ask(address: ServerAddress) -> ServerReport:
         report = await workbench.survey(address)
         progress.arrived(report)
         return report
 
-    async with Workbench(snapshot) as workbench, asyncio.TaskGroup() as group:
+    async with bench as workbench, asyncio.TaskGroup() as group:
         asked = [group.create_task(ask(address)) for address in addresses]
         while any(not task.done() for task in asked):
             await asyncio.wait(asked, timeout=PATIENCE)
