@@ -37,6 +37,7 @@ from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError, 
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
+from mcp_workbench.downstream.memory import SWITCH
 from mcp_workbench.workbench import Workbench
 
 OPEN_TO_ALL = "WB-CONF-006"
@@ -92,7 +93,7 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     told.tell(lines)
     told.tell(self_test())
     told.tell(look_at_programs(specs, os.environ))
-    reports = survey(settings, snapshot, [spec.address for spec in specs])
+    reports = survey(settings, snapshot, [spec.address for spec in specs], _forgetful())
     told.tell(look_at_servers(specs, reports))
     told.tell(of_problem(d, snapshot.origin, "tools") for d in doubts(snapshot, reports))
     reached = not any(report.reason for report in reports)
@@ -211,13 +212,19 @@ def self_test() -> Iterator[Line]:
     yield Line("good", "self-test", f"the demo toolbox answered in both eras, {took:.1f} s")
 
 
+def _forgetful() -> dict[str, str]:
+    """Our environment for servers that are only looked at: looking leaves nothing behind."""
+    return {**os.environ, SWITCH: "off"}
+
+
 async def _add_in_both_eras() -> None:
     (basics, *_) = demo_snapshot().toolboxes["demo"].servers.values()
     eras = {
         era: msgspec.structs.replace(basics, address=ServerAddress("self-test", era), era=era)
         for era in ("legacy", "modern")
     }
-    async with Workbench(Snapshot({"self-test": ToolboxSpec("self-test", "", eras)})) as workbench:
+    box = ToolboxSpec("self-test", "", eras)
+    async with Workbench(Snapshot({"self-test": box}), environ=_forgetful()) as workbench:
         for era in eras:
             await workbench.use_tool(ToolIdentifier("self-test", era, "add"), {"a": 2, "b": 3})
 

@@ -63,7 +63,7 @@ def _session(host: Host) -> None:
     _head(f"MCP Workbench {__version__}: a tour with the built-in demo")
     _tell(
         "The host of an agent (Claude Code, an IDE, …) starts one MCP server, the workbench, instead "
-        "of many. This tour is such a host; all of it really happens, between real processes."
+        "of many. This tour is such a host, and all of it really happens."
     )
     instructions = host.hello().get("instructions", "")
     _step(1, "The host says hello, and gets instructions for its agent:")
