@@ -39,6 +39,7 @@ def test_the_demo_is_well(tmp_path: Path) -> None:
     assert "✔ self-test      the demo toolbox answered in both eras, " in done.out
     assert "✔ demo/basics    demo-basics 1.0.0, 2026-07-28, 4 tools, " in done.out
     assert "\nall is well, " in done.out
+    assert not (tmp_path / "state").exists()  # looking makes nothing
 
 
 def test_json_has_every_line(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def test_check_connect_asks_and_renews(tmp_path: Path) -> None:
     shown = workbench("tools", cwd=tmp_path)
 
     assert checked.status == 0
+    assert "dev/s: tools changed since" in checked.err
     assert "two()" in shown.out
     assert started(tmp_path) == 2
 

@@ -27,7 +27,7 @@ def test_the_tour_shows_a_real_session(tmp_path: Path) -> None:
     ):
         assert told in done.out
     lines = done.out.splitlines()
-    assert len(lines) <= 84
+    assert len(lines) <= 80
     assert all(len(line) <= 90 for line in lines if str(tmp_path) not in line)
 
 

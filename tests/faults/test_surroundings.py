@@ -99,11 +99,9 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
     kept_on_disk = {
         "cli/recalled.py",
         "cli/doctor_state.py",
-        "core/known.py",
         "downstream/catalogue_files.py",
         "downstream/memory.py",
         "hosts/journal.py",
-        "hosts/undoing.py",
     }
     times_of_servers = {"downstream/http_faults.py", "downstream/http_road.py"}
     assert asked <= times_of_servers | kept_on_disk | {"surface/asking.py"}

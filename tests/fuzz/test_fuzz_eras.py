@@ -77,6 +77,8 @@ def test_a_result_keeps_what_its_host_can_read(
         assert found["resultType"] == "complete"
         if isinstance(found["_meta"], dict):  # what is no object is left as it is
             assert SERVER_INFO_KEY in found["_meta"]
+        else:
+            assert found["_meta"] == result["_meta"]
     if not pair.modern_host:
         assert "resultType" not in found
         assert isinstance(found.get("structuredContent", {}), dict)

@@ -338,6 +338,10 @@ async def test_what_opens_no_conversation_leaves_no_session(
         for _ in range(50):
             for method in ("GET", "PUT", "OPTIONS", "DELETE"):
                 assert (await opened.ask(method=method)).status >= 400
+            peer = await opened.connect()
+            peer.send(opened.request(method="HEAD"))  # whose answer has no body
+            assert (await peer.reader.readline()).split()[1] == b"405"
+            peer.close()
             assert (await opened.ask(b"{not json")).status == 400
             assert (await opened.ask(rpc("tools/list", {}, 1))).status == 400
 

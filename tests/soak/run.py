@@ -23,7 +23,7 @@ SHORT: dict[str, Callable[[], Figure | list[Figure]]] = {
     "cancels": lambda: cancels.measure(20),
     "floods": lambda: floods.measure(shared=True),
     "overload": lambda: overload.measure(3.0),
-    "reloads": lambda: reloads.measure(4),
+    "reloads": lambda: reloads.measure(6),
     "plateau": lambda: plateau.measure(2_000, 20, 200),
     "mixups": lambda: mixups.measure(10_000),
 }
