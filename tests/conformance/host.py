@@ -151,8 +151,13 @@ def main() -> None:
         file = Path(folder) / "workbench-config.json"
         file.write_text(json.dumps(config))
         command = [sys.executable, "-m", "mcp_workbench", "serve", "--verbose"]
+        # Each scenario is another server, on a port that an earlier one may have had: what the
+        # workbench remembers of a URL must not reach the next.
         with subprocess.Popen(
-            [*command, "--config", str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [*command, "--config", str(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "MCP_WORKBENCH_HOME": str(Path(folder) / "home")},
         ) as pipe:
             use(Host(pipe, given.era))
             cast("IO[bytes]", pipe.stdin).close()

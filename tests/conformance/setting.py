@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -47,6 +48,7 @@ def workbench(era: Era, folder: Path) -> Generator[str]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env={**os.environ, "MCP_WORKBENCH_HOME": str(folder / "home")},
         )
     try:
         wait_for(f"http://127.0.0.1:{port}/readyz", process)
