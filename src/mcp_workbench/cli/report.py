@@ -31,6 +31,7 @@ _CODES = {
     "server_error": "WB-CALL-202",
     "draining": "WB-CALL-203",
     "tour_failed": "WB-TOUR-401",
+    "daemon_failed": "WB-UP-501",
 }
 CALL_FAILED = "WB-CALL-201"
 EXCERPTS = 100  # problems whose line is shown; whoever has more needs a list

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from mcp_workbench.cli.main import ATTACH
 from mcp_workbench.cli.settings import Settings, global_options
 
 LOOPBACK = "127.0.0.1"
@@ -37,10 +38,21 @@ def read_address(
     callback=read_address,
     help="Serve hosts on this port instead, at /mcp and /mcp/TOOLBOX.",
 )
+@click.option(
+    "--attach",
+    type=click.Choice(ATTACH),
+    default=None,
+    help="Join the workbench that `up` has started for this file: if it runs (auto, the default), "
+    "or else start one (always).  [env: MCP_WORKBENCH_ATTACH]",
+)
 @global_options
 @click.pass_obj
 def serve(
-    settings: Settings, *, toolboxes: tuple[str, ...], address: tuple[str, int] | None
+    settings: Settings,
+    *,
+    toolboxes: tuple[str, ...],
+    address: tuple[str, int] | None,
+    attach: str | None,
 ) -> int:
     """Be an MCP server on stdin and stdout: this is what a host starts.
 
@@ -65,6 +77,14 @@ def serve(
         return http_app.serve_http(
             snapshot, *address, toolboxes=toolboxes, verbose=settings.verbose
         )
-    from mcp_workbench import app  # the whole program: not for `--help`
+    from mcp_workbench.daemon.joining import join
 
-    return app.serve(snapshot, opened=toolboxes, verbose=settings.verbose)
+    outcome = join(settings.config, toolboxes, attach or "")
+    if isinstance(outcome, int):
+        return outcome
+    from mcp_workbench import app  # the whole program: not for `--help`
+    from mcp_workbench.daemon.alone import resumption
+
+    return app.serve(
+        snapshot, opened=toolboxes, verbose=settings.verbose, resumed=resumption(outcome)
+    )

@@ -25,6 +25,9 @@ class StdioFront:
         """Bytes from the host."""
         for line in self._framer.feed(data):
             self._receive_line(line)
+        self._refuse_overflow()
+
+    def _refuse_overflow(self) -> None:
         if (head := self._framer.take_overflow()) is not None:
             message = "the message is too large (limits.messageBytes)"
             id = envelope.salvaged_id(head)

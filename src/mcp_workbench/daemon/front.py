@@ -1,0 +1,128 @@
+"""A joined host's pipes: like those of `serve`, with a note of what its joiner would need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mcp_workbench.daemon import words
+from mcp_workbench.daemon.note import Note
+from mcp_workbench.surface.menu import Menu
+from mcp_workbench.surface.reading import cancelled_id
+from mcp_workbench.surface.session import HostSession
+from mcp_workbench.surface.stdio_front import StdioFront
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Envelope, Malformed
+from mcp_workbench.wire.stdio import PipeWriter
+from mcp_workbench.workbench import Workbench
+
+Tell = Callable[..., None]  # the joiner, in fields of one frame
+
+# What makes a conversation what it is; a joiner that goes on by itself says it again.
+KEPT = frozenset(
+    {
+        "initialize",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "subscriptions/listen",
+    }
+)
+KEPT_BYTES = 1 << 16  # of one such request
+BACKLOG_BYTES = 64 << 20  # waiting for a host that does not read, before it is cut off
+
+
+class JoinedFront(StdioFront):
+    """Reads a joined host's lines."""
+
+    def __init__(
+        self, session: HostSession, channel: NotedWriter, limit: int, note: Note, tell: Tell
+    ) -> None:
+        super().__init__(session, channel, limit)
+        self._note = note
+        self._tell = tell
+        self._take = self._take_noted
+        self._line = b""
+        self._is_modern = False
+        self.closing: Callable[[], None] | None = None  # called by the first request that is left
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the host. While we close, a new request and all after it are left in the note."""
+        note = self._note
+        note.read(data)
+        for count, line in enumerate(self._framer.feed(data), 1):
+            if self.closing is not None and _is_request(line):
+                self.closing()
+                return
+            self._line = line
+            note.looked_at(count)
+            self._receive_line(line)
+        note.done(data)
+        self._refuse_overflow()
+
+    def _take_noted(self, message: Envelope) -> None:
+        method = message.method
+        id = bytes(message.id) if method else b""
+        if id:
+            self._note.begun(id, is_call=method == "tools/call")
+            if method in KEPT and len(self._line) < KEPT_BYTES:
+                self._tell(words.KEEP, self._line)
+        self._session.receive(message)
+        if method == "notifications/cancelled":
+            self._note.ended(cancelled_id(message.params))
+        if self._session.era.modern and not self._is_modern:
+            self._is_modern = True
+            self._tell(words.MODERN)
+
+
+def _is_request(line: bytes) -> bool:
+    try:
+        message = envelope.decode_text(line)
+    except Malformed:
+        return False
+    return bool(message.method and message.id)
+
+
+class NotedWriter(PipeWriter):
+    """Writes to a joined host. A request is over in the note when its answer has left."""
+
+    def __init__(self, fd: int, lost: Callable[[], None], note: Note) -> None:
+        super().__init__(fd, lost)
+        self._gone = lost
+        self._note = note
+        self._leaving: list[bytes] = []  # ids whose answers wait for the pipe
+        self._is_mid_line = False
+
+    def send(self, frame: bytes, about: bytes = b"") -> None:
+        super().send(frame, about)
+        if about and envelope.answers(frame, about):
+            if self.backlog:
+                self._leaving.append(about)
+            else:
+                self._note.ended(about)
+        if self.backlog > BACKLOG_BYTES:
+            self.abort()
+            self._gone()
+
+    def flush(self) -> None:
+        super().flush()
+        if not self.backlog:
+            for id in self._leaving:
+                self._note.ended(id)
+            self._leaving.clear()
+        if self._is_mid_line != self._blocked:
+            # A pipe that takes no more has mostly taken a part; an empty line does no harm.
+            self._is_mid_line = self._blocked
+            self._note.mid_line(is_so=self._blocked)
+
+
+class JoinedMenu(Menu):
+    """One joined host's view; its joiner knows which toolboxes it has opened."""
+
+    def __init__(self, workbench: Workbench, opened: tuple[str, ...], tell: Tell) -> None:
+        super().__init__(workbench, opened)
+        self._tell = tell
+
+    def opened(self, toolbox: str) -> bool:
+        if toolbox not in self._opened:
+            self._tell(words.OPENED, toolbox.encode())
+        return super().opened(toolbox)
