@@ -83,36 +83,51 @@ def _is_request(line: bytes) -> bool:
 
 
 class NotedWriter(PipeWriter):
-    """Writes to a joined host. A request is over in the note when its answer has left."""
+    """Writes to a joined host. A request is over in the note when its answer leaves.
+
+    It is noted just before: a write wakes the host, and with that the system may well stop us for a
+    while. What the pipe did not take is noted as under way again.
+    """
 
     def __init__(self, fd: int, lost: Callable[[], None], note: Note) -> None:
         super().__init__(fd, lost)
         self._gone = lost
         self._note = note
-        self._leaving: list[bytes] = []  # ids whose answers wait for the pipe
+        self._leaving: dict[bytes, bytes] = {}  # answers that wait for the pipe, by id
         self._is_mid_line = False
 
     def send(self, frame: bytes, about: bytes = b"") -> None:
-        super().send(frame, about)
         if about and envelope.answers(frame, about):
-            if self.backlog:
-                self._leaving.append(about)
-            else:
+            self._leaving[about] = frame
+            if not self._waiting and not self._turn.joining:
                 self._note.ended(about)
+        super().send(frame, about)
+        if self._leaving and not self.backlog:
+            self._leaving.clear()
         if self.backlog > BACKLOG_BYTES:
             self.abort()
             self._gone()
 
     def flush(self) -> None:
+        kinds = {id: self._note.ended(id) for id in self._leaving}
         super().flush()
-        if not self.backlog:
-            for id in self._leaving:
-                self._note.ended(id)
+        if self.backlog:
+            self._take_back(kinds)
+        else:
             self._leaving.clear()
         if self._is_mid_line != self._blocked:
             # A pipe that takes no more has mostly taken a part; an empty line does no harm.
             self._is_mid_line = self._blocked
             self._note.mid_line(is_so=self._blocked)
+
+    def _take_back(self, kinds: dict[bytes, bool]) -> None:
+        """Some have not left, or not wholly."""
+        waiting = {id(p.obj if isinstance(p, memoryview) else p) for p in self._waiting}
+        for about, frame in tuple(self._leaving.items()):
+            if id(frame) in waiting:
+                self._note.begun(about, is_call=kinds[about])
+            else:
+                del self._leaving[about]
 
 
 class JoinedMenu(Menu):

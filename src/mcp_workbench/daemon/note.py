@@ -60,7 +60,7 @@ class Note:
         self._length = 0
         self._room = TIDY_BYTES
         self._carried = b""
-        self.under_way: dict[bytes, bytes] = {}
+        self._under_way: dict[bytes, bytes] = {}
 
     # What comes from the host
 
@@ -93,15 +93,17 @@ class Note:
     def begun(self, id: bytes, *, is_call: bool) -> None:
         """A request is looked at from now on."""
         kind = _CALL if is_call else _OTHER
-        self.under_way[id] = kind
+        self._under_way[id] = kind
         self._append(kind + id + b"\n")
 
     # What goes to the host
 
-    def ended(self, id: bytes) -> None:
-        """It has its answer, or wants none."""
-        if self.under_way.pop(id, None) is not None:
+    def ended(self, id: bytes) -> bool:
+        """It has its answer, or wants none. Was it a call?"""
+        kind = self._under_way.pop(id, None)
+        if kind is not None:
             self._append(_END + id + b"\n")
+        return kind != _OTHER
 
     def mid_line(self, *, is_so: bool) -> None:
         self._set(_MIDLINE, int(is_so))
@@ -118,7 +120,7 @@ class Note:
 
     def _tidy(self) -> None:
         """Begin anew in the other half, with what is under way."""
-        whole = b"".join(b"%b%b\n" % (kind, id) for id, kind in self.under_way.items())
+        whole = b"".join(b"%b%b\n" % (kind, id) for id, kind in self._under_way.items())
         whole = whole[: whole.rfind(b"\n", 0, HALF_BYTES) + 1]
         other = 1 - self._half
         start = _AT_HALVES + other * HALF_BYTES
