@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from mcp_workbench.daemon import words
@@ -14,6 +15,8 @@ from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
 from mcp_workbench.wire.stdio import PipeWriter
 from mcp_workbench.workbench import Workbench
+
+log = logging.getLogger(__name__)
 
 Tell = Callable[..., None]  # the joiner, in fields of one frame
 
@@ -28,7 +31,7 @@ KEPT = frozenset(
     }
 )
 KEPT_BYTES = 1 << 16  # of one such request
-BACKLOG_BYTES = 64 << 20  # waiting for a host that does not read, before it is cut off
+BACKLOG = 2  # messages of the largest size wait for a host that does not read; then it is cut off
 
 
 class JoinedFront(StdioFront):
@@ -89,10 +92,11 @@ class NotedWriter(PipeWriter):
     while. What the pipe did not take is noted as under way again.
     """
 
-    def __init__(self, fd: int, lost: Callable[[], None], note: Note) -> None:
+    def __init__(self, fd: int, lost: Callable[[], None], note: Note, largest: int) -> None:
         super().__init__(fd, lost)
         self._gone = lost
         self._note = note
+        self._most = BACKLOG * largest
         self._leaving: dict[bytes, bytes] = {}  # answers that wait for the pipe, by id
         self._is_mid_line = False
 
@@ -104,7 +108,8 @@ class NotedWriter(PipeWriter):
         super().send(frame, about)
         if self._leaving and not self.backlog:
             self._leaving.clear()
-        if self.backlog > BACKLOG_BYTES:
+        if self.backlog > self._most:
+            log.warning("a host does not read what it is told, and was cut off")
             self.abort()
             self._gone()
 

@@ -64,7 +64,8 @@ class JoinedHost:
         bench = workbench
         if self.toolboxes:
             bench = workbench.view(frozenset(self.toolboxes).__contains__)
-        channel = NotedWriter(own_out, self.gone, self._note)
+        largest = bench.snapshot.limits.message_bytes
+        channel = NotedWriter(own_out, self.gone, self._note, largest)
         try:
             async with task_scope() as requests:
                 await self._converse(bench, channel, own_in, requests)
