@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def shared(config: Path, *more: str, **env: str) -> Generator[Shared]:
 
 
 @contextmanager
-def nothing_left(pid: int) -> Iterator[None]:
+def nothing_left(pid: int) -> Generator[None]:
     """Inside, the process ends: then its guard and all in its servers' groups are gone."""
     groups, watching = groups_below(pid), guards(pid)
     yield

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.scenes import Shared, nothing_left, opened, shared
+from tests.daemon.scenes import Shared, nothing_left, opened
 from tests.makers import alive, config_file, entry, eventually, said, texts, written
 from tests.primitives.scenes import server as offering
 from tests.rawhost import META, Message, RawHost
@@ -78,7 +78,9 @@ def test_what_a_host_has_set_up_survives(tmp_path: Path) -> None:
 
 
 def test_a_modern_host_goes_on_listening(tmp_path: Path) -> None:
-    bench = Shared(config_file(tmp_path, {"a": entry("modern", "listen", era="modern")}, toolMode="dynamic"))
+    bench = Shared(
+        config_file(tmp_path, {"a": entry("modern", "listen", era="modern")}, toolMode="dynamic")
+    )
     bench.up()
     with bench.host(modern=True) as host:
         listening = host.ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}})

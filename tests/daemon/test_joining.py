@@ -13,7 +13,17 @@ from typing import Any
 import pytest
 
 from tests.daemon.scenes import COMMAND, Shared, opened, shared
-from tests.makers import PATIENCE, alive, config_file, entry, eventually, pids_in, said, written
+from tests.makers import (
+    PATIENCE,
+    alive,
+    config_file,
+    entry,
+    eventually,
+    pids_in,
+    said,
+    unmeasured,
+    written,
+)
 from tests.rawhost import META, RawHost, parsed
 
 ASKER = Path(__file__).parents[1] / "fixtures" / "asker.py"
@@ -105,7 +115,7 @@ def test_questions_reach_the_host_whose_call_it_is(
     tmp_path: Path, modern: bool, server: str
 ) -> None:
     servers = {"own": asker("legacy", scope="session"), "modern": asker("modern")}
-    can = {"elicitation": {"form": {}}}
+    can: dict[str, Any] = {"elicitation": {"form": {}}}
     with (
         shared(config_file(tmp_path, servers)) as bench,
         bench.host(modern=modern) as one,
@@ -175,6 +185,47 @@ def test_a_changed_file_reaches_joined_hosts(tmp_path: Path) -> None:
         names = {tool["name"] for tool in host.result("tools/list")["tools"]}
         assert "dev__b__echo" in names
         assert bench.server("b")["state"] == "ready"
+
+
+JOINED = """
+import sys
+sys.argv[1:] = ["serve", "--config", sys.argv[1]]
+before = set(sys.modules)
+import os, atexit
+def tell():
+    os.write(2, ("MODULES " + " ".join(sorted(set(sys.modules) - before)) + "\\n").encode())
+atexit.register(tell)
+from mcp_workbench.cli.main import main
+main()
+"""
+
+
+def test_a_joiner_loads_next_to_nothing(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"a": entry()})
+    with shared(config) as bench:
+        ran = subprocess.run(
+            [sys.executable, "-c", JOINED, str(config)],
+            input=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+            capture_output=True,
+            env={**unmeasured(), **bench.env},
+            timeout=PATIENCE,
+        )
+
+    assert parsed(ran.stdout)["result"] == {}
+    loaded = set(ran.stderr.decode().partition("MODULES ")[2].split())
+    assert {name for name in loaded if name.startswith("mcp_workbench")} == {
+        "mcp_workbench",
+        "mcp_workbench.cli",
+        "mcp_workbench.cli.main",
+        "mcp_workbench.daemon",
+        "mcp_workbench.daemon.door",
+        "mcp_workbench.daemon.folder",
+        "mcp_workbench.daemon.handing",
+        "mcp_workbench.daemon.joining",
+        "mcp_workbench.daemon.words",
+    }
+    tops = {name.partition(".")[0] for name in loaded}
+    assert not tops & {"asyncio", "msgspec", "uvloop", "typing", "subprocess", "json", "logging"}
 
 
 # How a joined host ends

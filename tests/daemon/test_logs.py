@@ -97,12 +97,13 @@ def test_the_file_never_grows_beyond_its_size(tmp_path: Path) -> None:
 
 def test_a_flood_is_counted_and_not_written(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="mcp_workbench")
-    heard = Overheard(spec("a"), {})
+    now = 0.0
+    heard = Overheard(spec("a"), {}, lambda: now)
     for _ in range(1000):
         heard.heard(b"flood\n" * 100)
     written = [record.getMessage() for record in caplog.records]
     assert written == ["flood"] * LINES
-    heard._since -= overheard.WINDOW + 1
+    now = overheard.WINDOW + 1
 
     heard.heard(b"calm\n")
 

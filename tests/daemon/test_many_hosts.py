@@ -17,7 +17,7 @@ SERVERS = 4  # and one that asks
 CALLS = int(os.environ.get("WORKBENCH_TEST_CALLS", "10000"))
 IN_FLIGHT = 8
 ASKER = Path(__file__).parents[1] / "fixtures" / "asker.py"
-CAN = {"elicitation": {"form": {}}}
+CAN: dict[str, Any] = {"elicitation": {"form": {}}}
 
 
 class Player(threading.Thread):
@@ -125,7 +125,7 @@ def test_every_answer_goes_where_it_belongs(tmp_path: Path) -> None:
         assert sum(player.answered for player in players) == CALLS - cancelled
         assert min(player.progress for player in players) > 0
         assert min(player.questions for player in players) > 0
-        assert len(set().union(*(player.pids for player in players))) == SERVERS
+        assert len({pid for player in players for pid in player.pids}) == SERVERS
         assert len(pids.read_text().split()) == SERVERS
         assert [one["connections"] for one in status["servers"]] == [1] * (SERVERS + 1)
         assert status["callsInFlight"] == 0

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_workbench import __version__
 from mcp_workbench.config import load
 from mcp_workbench.daemon import folder
 from mcp_workbench.daemon.process import IDLE, rested
@@ -45,7 +46,12 @@ def test_a_second_up_finds_the_first_however_the_file_is_named(tmp_path: Path) -
         assert re.fullmatch(rf"already running \(pid {bench.pid}\)   stop: .*\n", told)
         (tmp_path / "link.json").symlink_to(config)
         other = Shared(tmp_path / "link.json")
-        assert other.json("up") == {"pid": bench.pid, "url": "", "started": False}
+        assert other.json("up") == {
+            "pid": bench.pid,
+            "url": "",
+            "started": False,
+            "version": __version__,
+        }
         ran = subprocess.run(
             [*COMMAND, "status"],
             cwd=tmp_path,
@@ -54,6 +60,19 @@ def test_a_second_up_finds_the_first_however_the_file_is_named(tmp_path: Path) -
             text=True,
         )
         assert f"running (pid {bench.pid}, version " in ran.stdout
+
+
+def test_one_of_another_version_is_named(tmp_path: Path) -> None:
+    with shared(config_file(tmp_path, {"a": entry()})) as bench:
+        newer = "import mcp_workbench, sys; mcp_workbench.__version__ = '99.0'; "
+        code = newer + "from mcp_workbench.cli.main import main; main()"
+        words = [sys.executable, "-c", code, "up", "--config", str(bench.config)]
+        env = {**os.environ, **bench.env}
+        ran = subprocess.run(words, env=env, capture_output=True, text=True)
+
+        assert ran.stdout.startswith(f"already running (pid {bench.pid})")
+        assert f"it is version {__version__}, this is 99.0" in ran.stderr
+        assert "mcp-workbench down, then up, renews it" in ran.stderr
 
 
 @pytest.mark.parametrize("round", range(3))
@@ -252,6 +271,10 @@ def test_it_ends_on_sigterm_and_reads_the_file_on_sighup(tmp_path: Path) -> None
     config_file(tmp_path, {"b": entry()})
     os.kill(bench.pid, signal.SIGHUP)
     eventually(lambda: bench.status()["servers"][0]["server"] == "b", "it was read")
+    config_file(tmp_path, {"b": entry(), "c": entry()})
+    eventually(lambda: len(bench.status()["servers"]) == 2, "it was read again")
+    # The rule for resting is a part of every configuration that is taken: none is news for it.
+    assert bench.log().count("the configuration was reloaded") == 2
 
     with nothing_left(bench.pid):
         os.kill(bench.pid, signal.SIGTERM)
@@ -296,7 +319,7 @@ def test_servers_rest_after_ten_minutes_unless_their_entry_says_otherwise() -> N
     assert IDLE == 600.0
 
 
-def test_a_server_that_rested_comes_back_and_a_reload_keeps_the_rule(tmp_path: Path) -> None:
+def test_a_server_that_rested_comes_back(tmp_path: Path) -> None:
     with (
         shared(config_file(tmp_path, {"a": entry(idleTimeout=0.4)})) as bench,
         bench.host() as host,

@@ -8,6 +8,7 @@ import time
 
 import click
 
+from mcp_workbench import __version__
 from mcp_workbench.cli.render import say, say_json
 from mcp_workbench.cli.serve import read_address
 from mcp_workbench.cli.settings import DONE, Settings, global_options
@@ -51,7 +52,8 @@ def up(settings: Settings, *, address: tuple[str, int] | None) -> int:
     except NotStarted as error:
         raise DaemonFailed(f"the workbench could not be started: {error}") from None
     if settings.json:
-        say_json({"pid": found.pid, "url": found.url, "started": found.is_new})
+        told = {"pid": found.pid, "url": found.url, "started": found.is_new}
+        say_json({**told, "version": found.version})
         return DONE
     _tell_up(found, address, quiet=settings.quiet)
     return DONE
@@ -61,6 +63,9 @@ def _tell_up(found: Started, address: tuple[str, int] | None, *, quiet: bool) ->
     where = f"   {found.url}" if found.url else ""
     already = "" if found.is_new else "already "
     say(f"{already}running (pid {found.pid}){where}   stop: mcp-workbench down")
+    if found.version != __version__:
+        told = f"it is version {found.version}, this is {__version__}; hosts of this one do not join it"
+        say(f"{told}\nmcp-workbench down, then up, renews it", err=True)
     if address is not None and not found.is_new and not found.url and not quiet:
         say("it has no port; mcp-workbench down, then up with --http, opens one", err=True)
 

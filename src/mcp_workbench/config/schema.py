@@ -137,7 +137,7 @@ SERVER = {
     "timeout": Key(SECONDS, "Seconds until a call must be answered.", CALL_TIMEOUT),
     "idleTimeout": Key(
         SECONDS,
-        "Seconds without a call after which it is stopped; the next call starts it.",
+        "Seconds without a call after which it is stopped; the next call starts it. In the background (`up`) 600.",
         example=600,
     ),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from binascii import crc32
-from typing import NamedTuple
 
 # `config/load.py` has the same two names, and loads more than a joiner needs; a test compares them.
 CONFIG_FILE = "workbench-config.json"
@@ -18,12 +17,13 @@ class NotPrivate(OSError):
     """The folder is somebody else's, or open to others."""
 
 
-class Place(NamedTuple):
+class Place:
     """All that belongs to one configuration file; its real path decides."""
 
-    config: str
-    folder: str
-    name: str
+    def __init__(self, config: str, folder: str, name: str) -> None:
+        self.config = config
+        self.folder = folder
+        self.name = name
 
     @property
     def socket(self) -> str:

@@ -13,7 +13,7 @@ from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
-from mcp_workbench.wire.stdio import PipeWriter
+from mcp_workbench.wire.stdio import PipeReader, PipeWriter
 from mcp_workbench.workbench import Workbench
 
 log = logging.getLogger(__name__)
@@ -41,20 +41,32 @@ class JoinedFront(StdioFront):
         self, session: HostSession, channel: NotedWriter, limit: int, note: Note, tell: Tell
     ) -> None:
         super().__init__(session, channel, limit)
+        self._reader: PipeReader | None = None
         self._note = note
         self._tell = tell
         self._take = self._take_noted
         self._line = b""
         self._is_modern = False
-        self.closing: Callable[[], None] | None = None  # called by the first request that is left
+        self.is_closing = False
+        self.is_full = False  # a request was left in the note: nothing more may be read
+
+    def listen(self, fd: int, ended: Callable[[], None]) -> PipeReader:
+        """Read from the host. One that does not read what we say is not read from, either."""
+        reader = self._reader = PipeReader(fd, self.receive, ended)
+        return reader
+
+    def hold(self, *, held: bool) -> None:
+        if self._reader is not None:
+            self._reader.hold(held=held or self.is_full)
 
     def receive(self, data: bytes) -> None:
         """Bytes from the host. While we close, a new request and all after it are left in the note."""
         note = self._note
         note.read(data)
         for count, line in enumerate(self._framer.feed(data), 1):
-            if self.closing is not None and _is_request(line):
-                self.closing()
+            if self.is_closing and _is_request(line):
+                self.is_full = True
+                self.hold(held=True)
                 return
             self._line = line
             note.looked_at(count)

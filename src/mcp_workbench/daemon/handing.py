@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ANSWER = 3.0  # seconds for a welcome; a workbench that hangs must not take its hosts with it
 INTERRUPTED = 130  # exit status
+KEPT = 1000  # requests of a host that subscribes again and again
 
 
 class Takeover:
@@ -35,6 +36,7 @@ class Takeover:
         what, *fields = frame
         if what == words.KEEP:
             self.kept.append(fields[0])
+            del self.kept[1:-KEPT]  # the first is how the host opened the conversation
         elif what == words.OPENED:
             self.opened.append(fields[0].decode())
         elif what == words.MODERN:

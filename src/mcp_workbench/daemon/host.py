@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from functools import partial
 
 from mcp_workbench.app import DRAIN, FLUSH, HURRIED_DRAIN, INTERRUPTED
 from mcp_workbench.daemon import words
 from mcp_workbench.daemon.front import JoinedFront, JoinedMenu, NotedWriter, Tell
 from mcp_workbench.daemon.note import Note
 from mcp_workbench.surface.session import HostSession
-from mcp_workbench.wire.stdio import PipeReader
 from mcp_workbench.wire.tasks import TaskScope, task_scope
 from mcp_workbench.workbench import Workbench
 
@@ -83,13 +81,13 @@ class JoinedHost:
         self.session = session
         limit = bench.snapshot.limits.message_bytes
         front = JoinedFront(session, channel, limit, self._note, self._tell)
-        reader = PipeReader(own_in, front.receive, self.left)
-        # One that does not read is not read from; the servers go on, for they have other hosts.
-        channel.on_pressure(lambda held: reader.hold(held=held))
+        reader = front.listen(own_in, self.left)
+        # The servers go on while it does not read: they have other hosts.
+        channel.on_pressure(lambda held: front.hold(held=held))
         try:
             await self._over.wait()
             if self._is_handed_back:
-                front.closing = partial(reader.hold, held=True)
+                front.is_closing = True
             else:
                 front.drain()
             await self._drain(session)

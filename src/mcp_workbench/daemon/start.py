@@ -9,6 +9,7 @@ import time
 from select import select
 from typing import NamedTuple
 
+from mcp_workbench import __version__
 from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import NoAnswer, ask, knock
 from mcp_workbench.daemon.folder import NotPrivate, Place, make_private
@@ -29,6 +30,7 @@ class Started(NamedTuple):
     pid: int
     url: str = ""
     is_new: bool = False
+    version: str = __version__
 
 
 def start(place: Place, *, linger: float = 0.0, address: tuple[str, int] | None = None) -> Started:
@@ -99,7 +101,7 @@ def running(place: Place) -> Started | None:
     import msgspec  # a joiner does without, mostly
 
     told = msgspec.json.decode(answer[1])
-    return Started(told["pid"], told["url"])
+    return Started(told["pid"], told["url"], version=told["version"])
 
 
 def _require_sockets() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mcp_workbench.core.spec import ServerSpec
 from mcp_workbench.downstream.last_words import masked
@@ -20,16 +20,22 @@ HELD_BYTES = 8192  # of a line that has not ended; what comes after them is left
 class Overheard:
     """One server's stderr."""
 
-    def __init__(self, spec: ServerSpec, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        environ: Mapping[str, str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._spec = spec
         self._environ = environ
+        self._clock = clock
         self._held = b""
-        self._since = time.monotonic()
+        self._since = clock()
         self._room = LINES
         self._left_out = 0
 
     def heard(self, data: bytes) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if now - self._since > WINDOW:
             self._tell_left_out()
             self._since, self._room = now, LINES
