@@ -40,14 +40,11 @@ class SharedLineup(Lineup):
     def start(self, contender: Contender, stack: ExitStack, servers: int = 1) -> Host:
         host = super().start(contender, stack, servers)
         if contender.name == "joined":
-            stack.callback(_down, Path(self._last))
+            host.get_ready()
+            [folder] = self._folder.glob("joined-*")
+            proc.favour(msgspec.json.decode(_run(folder, "status"))["pid"])
+            stack.callback(_down, folder)
         return host
-
-    @property
-    def _last(self) -> str:
-        """The folder of the one that was started last."""
-        folders = sorted(self._folder.glob("joined-*"), key=lambda f: f.stat().st_mtime)
-        return str(folders[-1])
 
 
 def _run(folder: Path, word: str) -> str:

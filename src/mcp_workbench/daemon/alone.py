@@ -73,15 +73,13 @@ class Resumed:
         for id, is_call in self._left.under_way.items():
             _answer(session, id, is_call=is_call)
         for line in self._left.lines:
-            front.receive(line + b"\n")
+            if _id_of(line) not in self._left.under_way:  # else it was just begun
+                front.receive(line + b"\n")
         front.receive(self._left.rest)
 
     def _say_again(self, line: bytes, session: HostSession, had: set[bytes]) -> None:
         """What was answered is said without its answer; a listening that goes on is begun anew."""
-        try:
-            message = envelope.decode_text(line)
-        except Malformed:  # it was none
-            return
+        message = envelope.decode_text(line)  # as it was before
         id = bytes(message.id)
         under_way = self._left.under_way
         if id in under_way:
@@ -91,6 +89,13 @@ class Resumed:
         else:
             had.add(id)
         session.receive(message)
+
+
+def _id_of(line: bytes) -> bytes:
+    try:
+        return bytes(envelope.decode_text(line).id)
+    except Malformed:  # which is told by who receives it
+        return b""
 
 
 def _answer(session: HostSession, id: bytes, *, is_call: bool) -> None:

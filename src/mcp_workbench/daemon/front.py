@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 
 from mcp_workbench.daemon import words
@@ -52,7 +53,8 @@ class JoinedFront(StdioFront):
 
     def listen(self, fd: int, ended: Callable[[], None]) -> PipeReader:
         """Read from the host. One that does not read what we say is not read from, either."""
-        reader = self._reader = PipeReader(fd, self.receive, ended)
+        reader = self._reader = NotedReader(fd, self.receive, ended)
+        reader.chunk = self._note.chunk
         return reader
 
     def hold(self, *, held: bool) -> None:
@@ -62,15 +64,14 @@ class JoinedFront(StdioFront):
     def receive(self, data: bytes) -> None:
         """Bytes from the host. While we close, a new request and all after it are left in the note."""
         note = self._note
-        note.read(data)
         for count, line in enumerate(self._framer.feed(data), 1):
             if self.is_closing and _is_request(line):
                 self.is_full = True
                 self.hold(held=True)
                 return
             self._line = line
-            note.looked_at(count)
             self._receive_line(line)
+            note.looked_at(count)
         note.done(data)
         self._refuse_overflow()
 
@@ -97,11 +98,21 @@ def _is_request(line: bytes) -> bool:
     return bool(message.method and message.id)
 
 
-class NotedWriter(PipeWriter):
-    """Writes to a joined host. A request is over in the note when its answer leaves.
+class NotedReader(PipeReader):
+    """Reads from a joined host, straight into the note."""
 
-    It is noted just before: a write wakes the host, and with that the system may well stop us for a
-    while. What the pipe did not take is noted as under way again.
+    chunk: memoryview
+
+    def read(self, fd: int, most: int) -> bytes:
+        count = os.readv(fd, (self.chunk[:most],))
+        return bytes(self.chunk[:count])
+
+
+class NotedWriter(PipeWriter):
+    """Writes to a joined host. A request is over in the note when its answer has left.
+
+    It is noted just after: were we killed between the two, the host is told twice, which hosts
+    bear. The other way round one would wait for ever.
     """
 
     def __init__(self, fd: int, lost: Callable[[], None], note: Note, largest: int) -> None:
@@ -113,38 +124,32 @@ class NotedWriter(PipeWriter):
         self._is_mid_line = False
 
     def send(self, frame: bytes, about: bytes = b"") -> None:
-        if about and envelope.answers(frame, about):
-            self._leaving[about] = frame
-            if not self._waiting and not self._turn.joining:
-                self._note.ended(about)
         super().send(frame, about)
-        if self._leaving and not self.backlog:
-            self._leaving.clear()
+        if about and envelope.answers(frame, about):
+            if self.backlog:
+                self._leaving[about] = frame
+            else:
+                self._note.ended(about)
         if self.backlog > self._most:
             log.warning("a host does not read what it is told, and was cut off")
             self.abort()
             self._gone()
 
     def flush(self) -> None:
-        kinds = {id: self._note.ended(id) for id in self._leaving}
         super().flush()
-        if self.backlog:
-            self._take_back(kinds)
-        else:
-            self._leaving.clear()
+        if self._leaving:
+            self._note_left()
         if self._is_mid_line != self._blocked:
             # A pipe that takes no more has mostly taken a part; an empty line does no harm.
             self._is_mid_line = self._blocked
             self._note.mid_line(is_so=self._blocked)
 
-    def _take_back(self, kinds: dict[bytes, bool]) -> None:
-        """Some have not left, or not wholly."""
+    def _note_left(self) -> None:
         waiting = {id(p.obj if isinstance(p, memoryview) else p) for p in self._waiting}
-        for about, frame in tuple(self._leaving.items()):
-            if id(frame) in waiting:
-                self._note.begun(about, is_call=kinds[about])
-            else:
-                del self._leaving[about]
+        left = [about for about, frame in self._leaving.items() if id(frame) not in waiting]
+        self._note.ended(*left)
+        for about in left:
+            del self._leaving[about]
 
 
 class JoinedMenu(Menu):

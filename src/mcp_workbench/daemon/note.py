@@ -1,8 +1,9 @@
 """What a joiner needs to know if the daemon is killed: memory that both share.
 
 The daemon reads from the host's pipe, so what it has read is gone with it, unless it is noted here:
-which requests are under way, and what was read and not yet looked at. A write is a copy of some bytes
-and of one number, the number last, so that whenever the daemon ends, what stands here is whole.
+which requests are under way, and what was read and not yet looked at. The system itself puts here what
+it reads, where otherwise nothing but zeros stands, so that not even the moment after a read is too
+early for the end. All else is a copy of some bytes and of one number, the number last.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TIDY_BYTES = 1 << 14  # and not before it has this length: no more memory is eve
 CUT = b"\xff"  # no text: what was carried is not all of it, and its line must be refused
 
 _NUMBER = 4
-_WHICH, _CHUNK, _HANDLED, _CARRIED, _MIDLINE, _HALVES = 0, 4, 8, 12, 16, 20
+_WHICH, _HANDLED, _CARRIED, _MIDLINE, _HALVES = 0, 4, 8, 12, 16
 _AT_CARRIED = 4096
 _AT_CHUNK = _AT_CARRIED + CARRIED_BYTES
 _AT_HALVES = _AT_CHUNK + CHUNK_BYTES
@@ -60,35 +61,29 @@ class Note:
         self._length = 0
         self._room = TIDY_BYTES
         self._carried = b""
+        # Where what is read has to be put.
+        self.chunk = memoryview(memory)[_AT_CHUNK : _AT_CHUNK + CHUNK_BYTES]
         self._under_way: dict[bytes, bytes] = {}
 
     # What comes from the host
 
-    def read(self, data: bytes) -> None:
-        """This was read."""
-        self._memory[_AT_CHUNK : _AT_CHUNK + len(data)] = data
-        self._set(_HANDLED, 0)
-        self._set(_CHUNK, len(data))
-
     def looked_at(self, lines: int) -> None:
-        """So many of its lines are, or are being, looked at."""
+        """So many lines of the chunk were looked at; the next one may have been, too."""
         self._set(_HANDLED, lines)
 
     def done(self, data: bytes) -> None:
-        """All of it was looked at, but for the start of a line at its end."""
+        """All of the chunk was looked at, but for the start of a line at its end."""
+        self.chunk[: len(data)] = bytes(len(data))
+        self._set(_HANDLED, 0)
         end = data.rfind(b"\n") + 1
         carried = data[end:] if end else self._carried + data
         if carried or self._carried:
             if len(carried) > CARRIED_BYTES:
                 carried = carried[: CARRIED_BYTES - 1].removesuffix(CUT) + CUT
-            # The chunk goes first: for a moment nothing stands here, where otherwise it stood twice.
-            self._set(_CHUNK, 0)
             self._set(_CARRIED, 0)
             self._memory[_AT_CARRIED : _AT_CARRIED + len(carried)] = carried
             self._set(_CARRIED, len(carried))
             self._carried = carried
-        else:
-            self._set(_CHUNK, 0)
 
     def begun(self, id: bytes, *, is_call: bool) -> None:
         """A request is looked at from now on."""
@@ -98,12 +93,11 @@ class Note:
 
     # What goes to the host
 
-    def ended(self, id: bytes) -> bool:
-        """It has its answer, or wants none. Was it a call?"""
-        kind = self._under_way.pop(id, None)
-        if kind is not None:
-            self._append(_END + id + b"\n")
-        return kind != _OTHER
+    def ended(self, *ids: bytes) -> None:
+        """They have their answers, or want none: all of them in one step."""
+        pop = self._under_way.pop
+        if records := b"".join([b"-%b\n" % id for id in ids if pop(id, None)]):
+            self._append(records)
 
     def mid_line(self, *, is_so: bool) -> None:
         self._set(_MIDLINE, int(is_so))
@@ -157,7 +151,7 @@ def read_note(fd: int) -> Left:
         else:
             under_way[id] = kind == _CALL
     carried = os.pread(fd, number(_CARRIED), _AT_CARRIED)
-    *whole, rest = (carried + os.pread(fd, number(_CHUNK), _AT_CHUNK)).split(b"\n")
+    chunk = os.pread(fd, CHUNK_BYTES, _AT_CHUNK).partition(b"\0")[0]  # no text of JSON holds one
+    *whole, rest = (carried + chunk).split(b"\n")
     lines = [line for line in whole if line and not line.isspace()]
-    handled = number(_HANDLED) if number(_CHUNK) else 0
-    return Left(under_way, lines[handled:], rest, bool(number(_MIDLINE)))
+    return Left(under_way, lines[number(_HANDLED) :], rest, bool(number(_MIDLINE)))
