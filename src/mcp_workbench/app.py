@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.follow import following
@@ -20,11 +20,12 @@ from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire import own_streams
-from mcp_workbench.wire.stdio import PipeReader
+from mcp_workbench.wire.stdio import Channel, PipeReader, PipeWriter
 from mcp_workbench.wire.tasks import task_scope
 from mcp_workbench.workbench import Workbench
 
 T = TypeVar("T")
+AnyWriter = PipeWriter | own_streams.FileWriter
 
 # Hosts that close our input send SIGTERM after two seconds and SIGKILL after four. What is under
 # way when we begin to end, and the 1.3 seconds of our servers (`wire/child.py`), fit into that.
@@ -44,17 +45,35 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-def serve(snapshot: Snapshot, *, opened: tuple[str, ...] = (), verbose: bool = False) -> int:
+class Resumption(Protocol):
+    """A conversation that another process has begun."""
+
+    def channel(self, channel: AnyWriter) -> Channel:
+        """Where the session's frames go."""
+        ...
+
+    def resume(self, session: HostSession, front: StdioFront, menu: Menu) -> None:
+        """Bring the session to where the conversation is."""
+        ...
+
+
+def serve(
+    snapshot: Snapshot,
+    *,
+    opened: tuple[str, ...] = (),
+    verbose: bool = False,
+    resumed: Resumption | None = None,
+) -> int:
     """Serve one host on stdin and stdout until it leaves; the exit status.
 
     In dynamic mode the toolboxes in `opened` show their tools from the start.
     """
     level = logging.DEBUG if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="mcp-workbench: %(message)s")
-    return run(_serve(snapshot, opened))
+    return run(_serve(snapshot, opened, resumed))
 
 
-async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
+async def _serve(snapshot: Snapshot, opened: tuple[str, ...], resumed: Resumption | None) -> int:
     own_in, own_out = own_streams.claim_standard_streams()
     end = Ending(own_in, own_out, 2)
     end.on_signals()
@@ -63,8 +82,11 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...]) -> int:
         channel = own_streams.open_writer(own_out, unread)
         channel.on_pressure(workbench.hold)
         menu = Menu(workbench, opened)
-        session = HostSession(workbench, channel, requests, menu, asked="by all servers")
+        heard = channel if resumed is None else resumed.channel(channel)
+        session = HostSession(workbench, heard, requests, menu, asked="by all servers")
         front = StdioFront(session, channel, snapshot.limits.message_bytes)
+        if resumed is not None:
+            resumed.resume(session, front, menu)
         _listen(own_in, front, end)
         with following(workbench, opened) as end.reload:
             await end.host_left.wait()

@@ -24,15 +24,20 @@ _CHECK = "`mcp-workbench check` tells what is wrong."
 
 @contextmanager
 def following(
-    workbench: Workbench, toolboxes: tuple[str, ...], *, brief: bool = False
+    workbench: Workbench,
+    toolboxes: tuple[str, ...],
+    *,
+    brief: bool = False,
+    adapted: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
 ) -> Generator[Callable[[], None]]:
     """Follow the workbench's file for the length of the block; what is yielded reads it at once.
 
     `toolboxes` are those that are served, or all. `brief` keeps the file's problems from hosts,
-    which may be anybody's. Where there is no file the demo is served, until one is written.
+    which may be anybody's; `adapted` is what is made of each configuration. Where there is no file the demo is served, until one is written.
     """
     origin = workbench.snapshot.origin
     follower = _Follower(workbench, toolboxes, brief=brief)
+    follower.adapted = adapted
     loop = asyncio.get_running_loop()
 
     def found(outcome: Found) -> None:
@@ -56,6 +61,7 @@ class _Follower:
         self._brief = brief
         self._refused = ""  # what was wrong with the file when it was last read
         self._later: tuple[str, ...] = ()
+        self.adapted: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot
 
     def take(self, found: Found) -> None:
         if isinstance(found, ConfigError):
@@ -72,7 +78,7 @@ class _Follower:
             log.warning("the configuration of before still holds: %s", told)
 
     def _reload(self, wanted: Snapshot) -> None:
-        wanted = narrowed_to(wanted, self._toolboxes)
+        wanted = narrowed_to(self.adapted(wanted), self._toolboxes)
         if not self._refused and wanted == self._workbench.snapshot:
             self._later = ()
             return  # as soon after every start: nothing is loaded for that

@@ -55,7 +55,7 @@ async def _serve(
         gc.freeze()  # what is here now stays: it need not be searched again and again
         with following(front.workbench, toolboxes, brief=True) as end.reload:
             await end.host_left.wait()
-            await _drain(front, server, end, snapshot.limits.drain)
+            await drain_port(front, server, end, snapshot.limits.drain)
     return end.status
 
 
@@ -64,9 +64,19 @@ async def open_port(
     snapshot: Snapshot, host: str, port: int, wish: HttpWish
 ) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
     """Hosts are served for the length of the block; 0 is any free port."""
-    async with Workbench(snapshot) as workbench, task_scope() as requests:
+    async with Workbench(snapshot) as workbench, port_of(workbench, host, port, wish) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def port_of(
+    workbench: Workbench, host: str, port: int, wish: HttpWish
+) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
+    """The same for a workbench that is open already."""
+    most = workbench.snapshot.limits.message_bytes
+    async with task_scope() as requests:
         front = HttpFront(workbench, requests)
-        async with listening(front, host, port, snapshot.limits.message_bytes) as server:
+        async with listening(front, host, port, most) as server:
             names = names_of(host, server.port, wish.allowed_hosts)
             principals = Principals(wish.token, wish.tokens)
             front.access = Access(names, wish.allowed_origins, principals)
@@ -96,7 +106,7 @@ def _told(token: NamedToken, snapshot: Snapshot) -> str:
     return f"{token.name} ({' '.join(boxes) or 'nothing'})"
 
 
-async def _drain(front: HttpFront, server: HttpServer, end: Ending, limit: float) -> None:
+async def drain_port(front: HttpFront, server: HttpServer, end: Ending, limit: float) -> None:
     """What is under way gets its time; a second signal cuts it short.
 
     Until then the port stays open, so that whoever comes is told that we are ending.

@@ -94,13 +94,13 @@ ask() {
     _mcp_workbench mcp-workbench
     printf '%s\\n' "${COMPREPLY[@]}"
 }
-ask mcp-workbench do
+ask mcp-workbench doc
 ask mcp-workbench call dev/
 ask mcp-workbench check --config ''
 """
 FISH = """
 mcp-workbench completion fish | source
-complete -C 'mcp-workbench do'
+complete -C 'mcp-workbench doc'
 complete -C 'mcp-workbench call dev/'
 """
 ZSH = """
@@ -109,7 +109,7 @@ source <(mcp-workbench completion zsh)
 compadd() { print -r -- "compadd $*"; }
 _describe() { print -r -- "told $told"; }
 _files() { print -r -- files; }
-words=(mcp-workbench do); CURRENT=2; _mcp_workbench
+words=(mcp-workbench doc); CURRENT=2; _mcp_workbench
 words=(mcp-workbench call dev/); CURRENT=3; _mcp_workbench
 """
 

@@ -27,6 +27,7 @@ AREAS = {
     "WB-CALL": "Calls",
     "WB-TOOL": "Tools",
     "WB-HOST": "Hosts and their files",
+    "WB-UP": "The workbench in the background",
     "WB-TOUR": "The program itself",
 }
 _HELP = re.compile(r"(?<=^```text\n)Usage: .*?(?=^```$)", re.M | re.S)

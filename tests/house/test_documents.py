@@ -253,16 +253,24 @@ def test_a_command_in_the_documents_runs(command: str, tmp_path: Path) -> None:
     demo_file(tmp_path)
     for placeholder, real in FILLED.items():
         command = command.replace(placeholder, real)
+    # Nobody's own files are looked at.
+    env = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "MCP_WORKBENCH_HOME": str(tmp_path / "home"),
+    }
 
     ran = subprocess.run(
         [*COMMAND, *shlex.split(command)[1:]],
         cwd=tmp_path,
-        env={**os.environ, "HOME": str(tmp_path)},  # nobody's own files are looked at
+        env=env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=60,
     )
+    if (tmp_path / "home").exists():  # something may run in the background
+        subprocess.run([*COMMAND, "down"], cwd=tmp_path, env=env, check=True, capture_output=True)
 
     assert (ran.returncode, ran.stderr if ran.returncode else "") == (0, "")
 

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 # Each command, the module that holds it, and what `--help` says of it.
 _COMMANDS = {
     "serve": ("serve", "Be an MCP server on stdin and stdout: this is what a host starts."),
+    "up": ("up", "Start a workbench in the background, which hosts share."),
+    "down": ("up", "End it; its hosts go on by themselves."),
+    "status": ("status", "Show it: its servers, hosts, calls and memory."),
+    "logs": ("logs", "Show its log, and what its servers say on stderr."),
     "import": ("import_", "Bring the servers of other programs into the configuration."),
     "check": ("check", "Look at the configuration and show every problem at once."),
     "install": ("install", "Put this program into a host."),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-ServeWish = tuple[str | None, tuple[str, ...]]  # what --config says, and every --toolbox
+# What --config says, every --toolbox, and what --attach says
+ServeWish = tuple[str | None, tuple[str, ...], str]
 
 # Variables that stand for options of `serve` (`settings` loads too much to ask it).
 SERVE_VARIABLES = (
@@ -15,6 +16,7 @@ SERVE_VARIABLES = (
 )
 
 COMPLETE = "_MCP_WORKBENCH_COMPLETE"  # as `scripts` has it
+ATTACH = ("auto", "always", "never")  # of --attach
 INTERRUPTED = 130  # exit status; here because `settings` loads too much
 
 
@@ -56,25 +58,37 @@ def plain_serve(argv: list[str]) -> ServeWish | None:
     if any(name in os.environ for name in SERVE_VARIABLES):
         return None  # they say more than the line does
     if not argv:
-        return None if os.isatty(0) else (None, ())
-    if argv[0] != "serve":
-        return None
+        return None if os.isatty(0) else (None, (), "")
+    return _options(argv[1:]) if argv[0] == "serve" else None
+
+
+def _options(argv: list[str]) -> ServeWish | None:
     config: str | None = None
     toolboxes: list[str] = []
-    rest = iter(argv[1:])
+    attach = ""
+    rest = iter(argv)
     for option in rest:
         value = next(rest, "-")
-        if option not in ("--config", "--toolbox") or value.startswith("-"):
+        if value.startswith("-"):
             return None
         if option == "--config":
             config = value
-        else:
+        elif option == "--toolbox":
             toolboxes.append(value)
-    return config, tuple(toolboxes)
+        elif option == "--attach" and value in ATTACH:
+            attach = value
+        else:
+            return None
+    return config, tuple(toolboxes), attach
 
 
-def _serve(config: str | None, toolboxes: tuple[str, ...]) -> int | None:
+def _serve(config: str | None, toolboxes: tuple[str, ...], attach: str) -> int | None:
     """Serve; None where that can't be done, which `_command` tells properly."""
+    from mcp_workbench.daemon.joining import join
+
+    outcome = join(config, toolboxes, attach)
+    if isinstance(outcome, int):
+        return outcome
     from mcp_workbench.config.chosen import chosen_snapshot
     from mcp_workbench.core.errors import WorkbenchError
 
@@ -84,7 +98,12 @@ def _serve(config: str | None, toolboxes: tuple[str, ...]) -> int | None:
         return None
     from mcp_workbench.app import serve
 
-    return serve(snapshot, opened=toolboxes)
+    resumed = None
+    if outcome is not None:
+        from mcp_workbench.daemon.alone import Resumed  # only where a shared workbench has ended
+
+        resumed = Resumed(outcome)
+    return serve(snapshot, opened=toolboxes, resumed=resumed)
 
 
 def _command(argv: list[str]) -> int:

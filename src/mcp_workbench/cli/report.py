@@ -38,6 +38,7 @@ _CODES = {
     "nothing_to_undo": "WB-HOST-507",
     "not_written": "WB-HOST-508",
     "no_config": "WB-HOST-509",
+    "daemon_failed": "WB-UP-501",
 }
 CALL_FAILED = "WB-CALL-201"
 EXCERPTS = 100  # problems whose line is shown; whoever has more needs a list

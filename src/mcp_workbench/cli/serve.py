@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from mcp_workbench.cli.completing import complete_toolbox
+from mcp_workbench.cli.main import ATTACH
 from mcp_workbench.cli.settings import Settings, global_options, variable
 
 LOOPBACK = "127.0.0.1"
@@ -45,10 +46,23 @@ def read_address(
     help="Serve hosts on this port instead, at /mcp and /mcp/TOOLBOX.",
     **variable("SERVE_HTTP"),
 )
+@click.option(
+    "--attach",
+    type=click.Choice(ATTACH),
+    default=None,
+    metavar="WHEN",
+    help="Join the workbench that `up` has started for this file: auto (if it runs; the default), "
+    "always (or else start one), never.",
+    **variable("SERVE_ATTACH"),
+)
 @global_options
 @click.pass_obj
 def serve(
-    settings: Settings, *, toolboxes: tuple[str, ...], address: tuple[str, int] | None
+    settings: Settings,
+    *,
+    toolboxes: tuple[str, ...],
+    address: tuple[str, int] | None,
+    attach: str | None,
 ) -> int:
     """Be an MCP server on stdin and stdout: this is what a host starts.
 
@@ -65,6 +79,7 @@ def serve(
       mcp-workbench serve
       mcp-workbench serve --config PATH --toolbox dev
       mcp-workbench serve --http 7411
+      mcp-workbench serve --attach never
     """
     snapshot = settings.snapshot().narrowed(toolboxes)
     if settings.verbose and snapshot.warnings:
@@ -79,6 +94,14 @@ def serve(
         return http_app.serve_http(
             snapshot, *address, toolboxes=toolboxes, verbose=settings.verbose
         )
-    from mcp_workbench import app  # the whole program: not for `--help`
+    from mcp_workbench.daemon.joining import join
 
-    return app.serve(snapshot, opened=toolboxes, verbose=settings.verbose)
+    outcome = join(settings.config, toolboxes, attach or "")
+    if isinstance(outcome, int):
+        return outcome
+    from mcp_workbench import app  # the whole program: not for `--help`
+    from mcp_workbench.daemon.alone import resumption
+
+    return app.serve(
+        snapshot, opened=toolboxes, verbose=settings.verbose, resumed=resumption(outcome)
+    )

@@ -154,7 +154,7 @@ SERVER = {
     "timeout": Key(SECONDS, "Seconds until a call must be answered.", CALL_TIMEOUT),
     "idleTimeout": Key(
         SECONDS,
-        "Seconds without a call after which it is stopped; the next call starts it.",
+        "Seconds without a call after which it is stopped; the next call starts it. In the background (`up`) 600.",
         example=600,
     ),
     "resultBudget": Key(whole(0), "The same as in a toolbox, for this server.", example=10_000),

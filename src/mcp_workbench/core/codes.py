@@ -260,5 +260,11 @@ CODES = {
         "The built-in demo needs nothing but this program, so the installation is not sound.",
         "Install it again, and see that Python may start child processes here.",
     ),
+    "WB-UP-501": Explanation(
+        "The workbench in the background could not be started, asked or ended",
+        "The reason is told with the error: the state folder can't be written or is not this user's, the "
+        "port is taken, or it runs and does not answer.",
+        "See mcp-workbench logs. The state folder is ~/.mcp-workbench, or MCP_WORKBENCH_HOME.",
+    ),
     **HOST_CODES,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -9,6 +10,8 @@ from mcp_workbench.core.spec import ServerSpec
 from mcp_workbench.downstream.last_words import last_words
 from mcp_workbench.wire.child import LAST_WORDS, Child
 from mcp_workbench.wire.stdio import Channel
+
+log = logging.getLogger(__name__)
 
 
 class Link(Protocol):
@@ -46,6 +49,10 @@ class StdioLink:
         self._child = child
         self._spec = spec
         self._environ = environ
+        if log.isEnabledFor(logging.INFO):
+            from mcp_workbench.downstream.overheard import Overheard  # only where there is a log
+
+            child.overheard = Overheard(spec, environ).heard
 
     @property
     def channel(self) -> Channel:

@@ -82,7 +82,7 @@ class Asking:
     def __init__(self, principal: str = "anonymous") -> None:
         self._principal = principal
         self._seal = Seal(secrets.token_bytes(32))
-        self._numbers = count(1)
+        self.numbers = count(1)
         self._asked: dict[bytes, Answered] = {}
         self.holding = Holding(self._seal_waiting)
 
@@ -92,7 +92,7 @@ class Asking:
         self, sender: Sender, question: Question, about: bytes, answered: Answered
     ) -> Callable[[], None]:
         """Put the question; what is returned withdraws it."""
-        id = b'"w%d"' % next(self._numbers)
+        id = b'"w%d"' % next(self.numbers)
         self._asked[id] = answered
         sender.put(envelope.question(id, question.method, question.params), about)
         return partial(self._withdraw, sender, id, about)

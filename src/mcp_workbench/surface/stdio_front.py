@@ -28,9 +28,12 @@ class StdioFront:
             if not self._express(line):
                 self._receive_line(line)
         if (head := self._framer.take_overflow()) is not None:
-            message = "the message is too large (limits.messageBytes)"
-            id = envelope.salvaged_id(head)
-            self._refuse(Malformed(envelope.INVALID_REQUEST, message, id))
+            self._refuse_large(head)
+
+    def _refuse_large(self, head: bytes) -> None:
+        message = "the message is too large (limits.messageBytes)"
+        id = envelope.salvaged_id(head)
+        self._refuse(Malformed(envelope.INVALID_REQUEST, message, id))
 
     def _receive_line(self, line: bytes) -> None:
         try:

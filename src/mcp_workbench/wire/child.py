@@ -57,6 +57,7 @@ class Child:
         self._guard = watched
         self._ended = ended
         self._complaints = bytearray()
+        self.overheard: Callable[[bytes], None] | None = None  # told all that it writes to stderr
         self._silent = False  # its stdout has ended
         self._gone = asyncio.Event()  # the process has ended; it is not yet reaped
         self.pid = process.pid
@@ -81,6 +82,8 @@ class Child:
     def _complained(self, data: bytes) -> None:
         self._complaints += data
         del self._complaints[:-STDERR_BYTES]
+        if self.overheard is not None:
+            self.overheard(data)
 
     def _fell_silent(self) -> None:
         self._silent = True

@@ -80,6 +80,8 @@ class PipeReader:
         self._most = READ_BYTES
         self._loop.add_reader(fd, self._readable)
 
+    read = staticmethod(os.read)
+
     def hold(self, *, held: bool) -> None:
         """Stop reading, or go on: the pipe fills up, and who writes into it waits."""
         if self._fd < 0:
@@ -97,7 +99,7 @@ class PipeReader:
 
     def _readable(self) -> None:
         try:
-            data = os.read(self._fd, self._most)
+            data = self.read(self._fd, self._most)
         except BlockingIOError:
             return
         except OSError:

@@ -1,0 +1,120 @@
+"""`status`: how the workbench in the background does."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from mcp_workbench.cli.render import glyph, nearby, plain, say, say_json, table
+from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.cli.up import ANSWER, DaemonFailed, place_for
+from mcp_workbench.daemon import words
+from mcp_workbench.daemon.door import NoAnswer, ask, knock
+from mcp_workbench.daemon.folder import Place
+from mcp_workbench.daemon.lock import holder
+from mcp_workbench.daemon.status import HostLine, ServerLine, Status
+
+
+@click.command()
+@global_options
+@click.pass_obj
+def status(settings: Settings) -> int:
+    """Show the workbench in the background: its servers, hosts, calls and memory.
+
+    Nothing is started for it. Without --json, calls are those since a server was last connected.
+
+    \b
+    Examples:
+      mcp-workbench status
+      mcp-workbench status --json
+    """
+    place = place_for(settings)
+    report = _report(place)
+    if settings.json:
+        say_json(report or Status(running=False, config=place.config))
+    elif report is None:
+        say(f"not running for {nearby(place.config)}   start: mcp-workbench up")
+    else:
+        _tell(report)
+    return DONE
+
+
+def _report(place: Place) -> Status | None:
+    try:
+        door = knock(place)
+        if door is not None:
+            with door:
+                answer = ask(door, ANSWER, words.STATUS)
+            if answer and answer[0] == words.REPORT:
+                return msgspec.json.decode(answer[1], type=Status)
+    except NoAnswer as error:
+        pid = holder(place)
+        raise DaemonFailed(
+            f"the workbench (pid {pid}) hangs: {error}", hint="mcp-workbench down ends it"
+        ) from None
+    return None
+
+
+_MARKS = {"ready": "good", "idle": "good", "starting": "doubtful", "degraded": "doubtful"}
+
+
+def _tell(told: Status) -> None:
+    url = f"   {told.url}" if told.url else ""
+    ending = "   ending" if told.is_ending else ""
+    say(f"running (pid {told.pid}, version {told.version}, {_ago(told.seconds)}){url}{ending}")
+    say(
+        f"config {nearby(told.config)}   memory {told.memory / 1e6:.0f} MB   log {nearby(told.log)}"
+    )
+    if told.log_trouble:
+        say(f"{glyph('doubtful')} the log can't be written: {told.log_trouble}")
+    for warning in told.warnings:
+        say(f"{glyph('doubtful')} {plain(warning)}")
+    say("")
+    _tell_servers(told.servers)
+    say("")
+    _tell_hosts(told.hosts)
+
+
+def _tell_servers(servers: tuple[ServerLine, ...]) -> None:
+    rows = [("SERVER", "STATE", "CONNECTIONS", "CALLS", "IN FLIGHT")]
+    rows += [
+        (
+            f"{s.toolbox}/{s.server}",
+            s.state,
+            str(s.connections),
+            str(s.calls),
+            str(s.calls_in_flight),
+        )
+        for s in servers
+    ]
+    head, *lines = table(rows, right=frozenset({2, 3, 4}))
+    say(f"  {head}")
+    for server, line in zip(servers, lines, strict=True):
+        say(f"{glyph(_MARKS.get(server.state, 'bad'))} {line}")
+        if server.reason and server.state not in ("ready", "idle"):
+            say(f"    {plain(server.reason)}")
+
+
+def _tell_hosts(hosts: tuple[HostLine, ...]) -> None:
+    if not hosts:
+        say("no host has joined")
+        return
+    rows = [("HOST", "REVISION", "FOR", "IN FLIGHT", "TOOLBOXES")]
+    rows += [
+        (f"pid {h.pid}", h.revision or "-", _ago(h.seconds), str(h.calls_in_flight), _boxes(h))
+        for h in hosts
+    ]
+    for line in table(rows, right=frozenset({3})):
+        say(f"  {line}")
+
+
+def _boxes(host: HostLine) -> str:
+    return ", ".join(host.toolboxes) or "all"
+
+
+def _ago(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if minutes else f"{rest} s"

@@ -1,0 +1,140 @@
+"""`up` and `down`: the workbench in the background."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import click
+
+from mcp_workbench import __version__
+from mcp_workbench.cli.render import say, say_json
+from mcp_workbench.cli.serve import read_address
+from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.core.errors import InvalidCall, WorkbenchError
+from mcp_workbench.daemon import words
+from mcp_workbench.daemon.door import NoAnswer, ask, knock, peer_of
+from mcp_workbench.daemon.folder import Place, place_of
+from mcp_workbench.daemon.lock import holder
+from mcp_workbench.daemon.start import NotStarted, Started, running, start
+
+ANSWER = 5.0  # seconds for a word
+MARGIN = 10.0  # seconds beyond `limits.drain` until one that was told to end is killed
+
+
+class DaemonFailed(WorkbenchError):
+    """The workbench in the background could not be started, asked or ended."""
+
+    code = "daemon_failed"
+
+
+@click.command()
+@click.option(
+    "--http",
+    "address",
+    metavar="[HOST:]PORT",
+    callback=read_address,
+    help="Serve hosts on this port, too.",
+    **variable("UP_HTTP"),
+)
+@global_options
+@click.pass_obj
+def up(settings: Settings, *, address: tuple[str, int] | None) -> int:
+    """Start a workbench in the background, which the hosts of this file share.
+
+    Every `serve` of the same configuration file joins it: one process per server, however many
+    windows there are. If it runs already, it is named and nothing is started.
+
+    \b
+    Examples:
+      mcp-workbench up
+      mcp-workbench up --config PATH
+      mcp-workbench up --http 7411
+    """
+    place = place_for(settings)
+    settings.snapshot()  # its problems are told here, with their places
+    try:
+        found = running(place) or start(place, address=address)
+    except NotStarted as error:
+        raise DaemonFailed(f"the workbench could not be started: {error}") from None
+    if settings.json:
+        told = {"pid": found.pid, "url": found.url, "started": found.is_new}
+        say_json({**told, "version": found.version})
+        return DONE
+    _tell_up(found, address, quiet=settings.quiet)
+    return DONE
+
+
+def _tell_up(found: Started, address: tuple[str, int] | None, *, quiet: bool) -> None:
+    where = f"   {found.url}" if found.url else ""
+    already = "" if found.is_new else "already "
+    say(f"{already}running (pid {found.pid}){where}   stop: mcp-workbench down")
+    if found.version != __version__:
+        told = f"it is version {found.version}, this is {__version__}; hosts of this one do not join it"
+        say(f"{told}\nmcp-workbench down, then up, renews it", err=True)
+    if address is not None and not found.is_new and not found.url and not quiet:
+        say("it has no port; mcp-workbench down, then up with --http, opens one", err=True)
+
+
+@click.command()
+@global_options
+@click.pass_obj
+def down(settings: Settings) -> int:
+    """End the workbench in the background.
+
+    Calls under way get their time (limits.drain). Hosts stay: each goes on by itself.
+
+    \b
+    Examples:
+      mcp-workbench down
+      mcp-workbench down --config PATH
+    """
+    place = place_for(settings)
+    pid = _send_down(place)
+    if pid:
+        pid = _await_end(settings, place, pid)
+    if settings.json:
+        say_json({"pid": pid})
+    else:
+        say(f"ended (pid {pid})" if pid else "not running")
+    return DONE
+
+
+def _send_down(place: Place) -> int:
+    """Ask it to end; the number of its process, or 0 where there is none."""
+    try:
+        door = knock(place)
+        if door is not None:
+            with door:
+                ask(door, ANSWER, words.DOWN)
+                return peer_of(door)[0] or holder(place)
+    except NoAnswer:
+        pass  # it hangs
+    pid = holder(place)
+    if pid > 0:
+        os.kill(pid, signal.SIGTERM)
+    return pid
+
+
+def _await_end(settings: Settings, place: Place, pid: int) -> int:
+    until = time.monotonic() + settings.snapshot().limits.drain + MARGIN
+    while holder(place):
+        if time.monotonic() > until:
+            os.kill(pid, signal.SIGKILL)
+            say(f"it did not end, and was killed (pid {pid})", err=True)
+            until += MARGIN
+        time.sleep(0.02)
+    return pid
+
+
+def place_for(settings: Settings) -> Place:
+    """The place of the configuration file that these options lead to."""
+    place = place_of(settings.config)
+    if place is None:
+        settings.snapshot()  # a path that was given and leads nowhere is told as everywhere
+        raise InvalidCall(
+            "there is no configuration file that hosts could share",
+            hint="write workbench-config.json here, or name one with --config",
+        )
+    return place

@@ -1,0 +1,33 @@
+"""The background process itself: `python -m mcp_workbench.daemon CONFIG [LINGER [HOST PORT]]`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from mcp_workbench.core.errors import WorkbenchError
+from mcp_workbench.daemon.folder import place_of
+from mcp_workbench.daemon.process import Wish, run_daemon
+
+
+def main(argv: list[str]) -> int:
+    if os.fork():
+        os._exit(0)  # whoever started us has no child to wait for, however long it lives
+    config, linger, *address = argv
+    place = place_of(config)
+    if place is None:
+        sys.stderr.write(f"there is no file {config}\n")
+        return 2
+    host = (address[0], int(address[1])) if address else None
+    try:
+        return run_daemon(place, Wish(host, float(linger)))
+    except WorkbenchError as error:
+        sys.stderr.write(f"{error.message}\n")
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        sys.stderr.write(f"{error.strerror or error}{where}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,261 @@
+"""The shared workbench ends, or is killed: its hosts go on by themselves, and nobody is left waiting."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.scenes import Shared, nothing_left, opened
+from tests.makers import alive, config_file, entry, eventually, said, texts, written
+from tests.primitives.scenes import server as offering
+from tests.rawhost import META, Message, RawHost
+
+both = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+STUBBORN = ("no_eof_exit", "ignore_term")
+GONE = "the shared workbench has ended while this was under way; it may have run"
+
+
+def goes_on(host: RawHost, bench: Shared, server: str = "a") -> int:
+    """A new call is served by the joiner itself; the number of the server's process."""
+    pid = said(host.use(server, "stats"))["pid"]
+    assert host.process.poll() is None
+    assert host.stderr.count("has ended; this host goes on by itself") == 1, host.stderr
+    assert host.stderr.count("\n") == 1, "it says so once"
+    return pid
+
+
+@both
+def test_calls_in_flight_may_have_run_and_new_ones_are_served(tmp_path: Path, modern: bool) -> None:
+    config = config_file(tmp_path, {"a": entry(*STUBBORN)})
+    bench = Shared(config)
+    bench.up()
+    with bench.host(modern=modern) as one, bench.host(modern=not modern) as two:
+        opened(one)
+        opened(two)
+        before = said(one.use("a", "stats"))["pid"]
+        lost = [(host, host.begin_use("a", "hang")) for host in (one, two, one)]
+        eventually(lambda: bench.server("a")["callsInFlight"] == 3, "all are under way")
+
+        with nothing_left(bench.pid):
+            bench.kill()
+
+        for host, call in lost:
+            result = host.answer(call)["result"]
+            assert result["_meta"]["mcp-workbench/code"] == "server_exited"
+            assert texts(result) == [f"Error: {GONE}"]
+            assert result.get("resultType") == ("complete" if host.modern else None)
+        after = [goes_on(host, bench) for host in (one, two)]
+        assert before not in after
+    assert not any(map(alive, after))
+
+
+def test_what_a_host_has_set_up_survives(tmp_path: Path) -> None:
+    boxes = {
+        "dev": {"mcpServers": {"a": entry(), "one": offering("one", "legacy")}},
+        "ops": {"mcpServers": {"b": entry()}},
+    }
+    bench = Shared(written(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes}))
+    bench.up()
+    with bench.host() as host:
+        host.initialize("2025-06-18")
+        host.open("dev")
+        host.result("logging/setLevel", {"level": "error"})
+        host.others.clear()
+        before = host.result("tools/list")
+        bench.status()  # by now it has noted what it has told
+
+        bench.kill()
+
+        assert host.result("tools/list") == before, "the opened toolbox, and no other"
+        goes_on(host, bench)
+        host.use("one", "log")
+        heard = [m["params"]["level"] for m in host.others if "message" in m.get("method", "")]
+        assert heard == ["error"]
+        assert not [m for m in host.others if "method" not in m], "nothing is answered twice"
+
+
+def test_a_modern_host_goes_on_listening(tmp_path: Path) -> None:
+    bench = Shared(
+        config_file(tmp_path, {"a": entry("modern", "listen", era="modern")}, toolMode="dynamic")
+    )
+    bench.up()
+    with bench.host(modern=True) as host:
+        listening = host.ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        host.notice("notifications/subscriptions/acknowledged")
+        host.result("tools/list")
+
+        bench.kill()
+
+        host.notice("notifications/subscriptions/acknowledged")
+        goes_on(host, bench)
+        host.use("a", "flip", {"name": "more"})
+        told = host.notice("notifications/tools/list_changed")
+        assert told["params"]["_meta"][META + "subscriptionId"] == listening
+
+
+@both
+def test_four_hundred_requests_and_not_one_is_lost(tmp_path: Path, modern: bool) -> None:
+    """Killed amid work: each request has an answer, whether it was read, begun, or neither."""
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    for round in range(5):
+        bench.up()
+        with bench.host(modern=modern) as host:
+            opened(host)
+            host.use("a", "stats")
+            ids = [f"r{round}-{n}" for n in range(400)]
+            for id in ids[:200]:
+                ask_echo(host, id)
+            if round % 2:
+                host.wait_until_read()
+            os.kill(bench.pid, signal.SIGKILL)
+            for id in ids[200:]:
+                ask_echo(host, id)
+            answers: dict[str, Message] = {}
+            while len(answers) < len(ids):
+                note_answer(answers, host.receive())
+            goes_on(host, bench)
+            for message in host.others:
+                note_answer(answers, message)
+
+        assert sorted(answers) == sorted(ids)
+        assert is_echo(answers[ids[-1]])
+        eventually(lambda: not alive(bench.pid), "it is gone")
+
+
+def note_answer(answers: dict[str, Message], message: Message | None) -> None:
+    """It is right, or says that it may have run; what was told just before the end may be told so again."""
+    assert message is not None
+    if not is_echo(message):
+        assert texts(message["result"]) == [f"Error: {GONE}"]
+    answers.setdefault(str(message["id"]), message)
+
+
+def ask_echo(host: RawHost, id: str) -> None:
+    wish = {"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}, "arguments": {"text": id}}
+    host.ask("tools/call", {"name": "use_tool", "arguments": wish}, id)
+
+
+def is_echo(answer: Message) -> bool:
+    text = answer["result"]["content"][0]["text"]
+    if not text.startswith("{"):
+        return False
+    assert json.loads(text)["arguments"] == {"text": answer["id"]}
+    return True
+
+
+def test_a_request_that_was_read_in_part_is_heard_whole(tmp_path: Path) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    bench.up()
+    with bench.host() as host:
+        host.initialize()
+        host.write(b'{"jsonrpc":"2.0","id":"cut","met')
+        host.wait_until_read()
+
+        bench.kill()
+        host.write(b'hod":"ping"}\n')
+
+        assert host.answer("cut")["result"] == {}
+        goes_on(host, bench)
+
+
+def test_a_large_request_that_was_read_in_part_is_refused_by_its_id(tmp_path: Path) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    bench.up()
+    with bench.host() as host:
+        host.initialize()
+        host.write(b'{"jsonrpc":"2.0","id":"cut","method":"ping","params":{"x":"' + b"x" * 300_000)
+        host.wait_until_read()
+
+        bench.kill()
+        host.write(b'"}}\n')
+
+        assert "error" in host.answer("cut")
+        goes_on(host, bench)
+
+
+def test_an_answer_that_was_written_in_part_spoils_no_other(tmp_path: Path) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    bench.up()
+    with bench.host() as host:
+        host.initialize()
+        host.use("a", "stats")
+        host.stop_reading()
+        calls = [host.begin_use("a", "big", {"n": 2_000_000}) for _ in range(2)]
+        eventually(lambda: bench.server("a")["callsInFlight"] == 0, "the server has answered")
+
+        bench.kill()
+        eventually(lambda: "goes on by itself" in host.stderr, "it has noticed")
+        host.go_on_reading()
+
+        answered: set[int] = set()
+        broken = 0
+        while answered != set(calls):
+            line = host.line()
+            if is_json(line):
+                answered.add(json.loads(line)["id"])
+            else:
+                broken += bool(line)
+        assert broken <= 1
+        host.request("ping")
+
+
+def is_json(line: bytes) -> bool:
+    try:
+        return bool(json.loads(line))
+    except ValueError:
+        return False
+
+
+@both
+def test_down_hands_hosts_back_without_losing_a_call(tmp_path: Path, modern: bool) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    bench.up()
+    with bench.host(modern=modern) as host:
+        opened(host)
+        first = said(host.use("a", "stats"))["pid"]
+        held = host.begin_use("a", "slow", {"seconds": 2})
+        host.wait_until_read()
+        os.kill(bench.pid, signal.SIGTERM)
+        eventually(lambda: bench.status().get("isEnding", True), "it is ending")
+
+        later = host.begin_use("a", "stats")  # it waits for the joiner
+
+        assert said(host.answer(held)["result"])["pid"] == first
+        second = said(host.answer(later)["result"])["pid"]
+        assert second != first
+        assert goes_on(host, bench) == second
+    eventually(lambda: not alive(bench.pid), "it has ended")
+
+
+def test_a_broken_file_at_the_wrong_moment_is_named(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"a": entry()})
+    bench = Shared(config)
+    bench.up()
+    with bench.host() as host:
+        host.statuses = (2,)
+        host.initialize()
+        config.write_text("{")
+
+        bench.kill()
+
+        assert host.rest() == []
+        assert "WB-CONF-007" in host.stderr
+
+
+def test_an_end_that_was_asked_for_is_the_end(tmp_path: Path) -> None:
+    """A joiner that was told to leave does not begin to serve because the workbench dies as well."""
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    bench.up()
+    with bench.host() as host:
+        host.initialize()
+        host.begin_use("a", "hang")
+        eventually(lambda: bench.server("a")["callsInFlight"] == 1, "it is under way")
+        host.signal(signal.SIGTERM)
+        bench.kill()
+
+        assert host.ended() == 0
+    assert host.stderr == ""

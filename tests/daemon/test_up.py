@@ -1,0 +1,348 @@
+"""One workbench in the background for one file: begun once, private, and gone without a trace."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from mcp_workbench import __version__
+from mcp_workbench.config import load
+from mcp_workbench.daemon import folder
+from mcp_workbench.daemon.process import IDLE, rested
+from mcp_workbench.daemon.words import FORMAT, STATUS, packed
+from tests.daemon.scenes import COMMAND, Shared, nothing_left, shared
+from tests.makers import (
+    PATIENCE,
+    alive,
+    config_file,
+    entry,
+    eventually,
+    pids_in,
+    said,
+    snapshot,
+    spec,
+)
+
+NOBODY = 65534
+
+
+def test_the_places_of_a_configuration_are_those_of_the_loader() -> None:
+    assert (folder.CONFIG_FILE, folder.CONFIG_VARIABLE) == (load.FILE_NAME, load.VARIABLE)
+
+
+def test_a_second_up_finds_the_first_however_the_file_is_named(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"a": entry()})
+    with shared(config) as bench:
+        told = bench.done("up")
+        assert re.fullmatch(rf"already running \(pid {bench.pid}\)   stop: .*\n", told)
+        (tmp_path / "link.json").symlink_to(config)
+        other = Shared(tmp_path / "link.json")
+        assert other.json("up") == {
+            "pid": bench.pid,
+            "url": "",
+            "started": False,
+            "version": __version__,
+        }
+        ran = subprocess.run(
+            [*COMMAND, "status"],
+            cwd=tmp_path,
+            env={**os.environ, **bench.env},
+            capture_output=True,
+            text=True,
+        )
+        assert f"running (pid {bench.pid}, version " in ran.stdout
+
+
+def test_one_of_another_version_is_named(tmp_path: Path) -> None:
+    with shared(config_file(tmp_path, {"a": entry()})) as bench:
+        newer = "import mcp_workbench, sys; mcp_workbench.__version__ = '99.0'; "
+        code = newer + "from mcp_workbench.cli.main import main; main()"
+        words = [sys.executable, "-c", code, "up", "--config", str(bench.config)]
+        env = {**os.environ, **bench.env}
+        ran = subprocess.run(words, env=env, capture_output=True, text=True)
+
+        assert ran.stdout.startswith(f"already running (pid {bench.pid})")
+        assert f"it is version {__version__}, this is 99.0" in ran.stderr
+        assert "mcp-workbench down, then up, renews it" in ran.stderr
+
+
+@pytest.mark.parametrize("round", range(3))
+def test_two_at_once_are_one(tmp_path: Path, round: int) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    line = [*COMMAND, "up", "--json", "--config", str(bench.config)]
+    env = {**os.environ, **bench.env}
+    both = [subprocess.Popen(line, env=env, stdout=subprocess.PIPE) for _ in range(4)]
+    told = [process.communicate(timeout=PATIENCE)[0] for process in both]
+
+    pids = {re.findall(rb'"pid":(\d+)', one)[0] for one in told}
+    assert len(pids) == 1, told
+    assert sum(b'"started":true' in one for one in told) == 1
+    assert bench.done("down") == f"ended (pid {pids.pop().decode()})\n"
+    assert bench.done("down") == "not running\n"
+
+
+def test_a_crash_leaves_nothing_that_stops_the_next_start(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    server = entry("no_eof_exit", "ignore_term", env={"PIDFILE": str(pids)})
+    bench = Shared(config_file(tmp_path, {"a": server}))
+    first = bench.up()
+    with bench.host() as host:
+        host.initialize()
+        host.use("a", "stats")
+        with nothing_left(first):
+            bench.kill()
+    assert bench.socket.exists(), "which a crash leaves behind"
+    assert bench.done("status").startswith("not running")
+    with bench.host() as alone:
+        alone.initialize()
+    assert alone.stderr == ""
+
+    second = bench.up()
+
+    assert second != first
+    with bench.host() as host:
+        host.initialize()
+        assert len(bench.status()["hosts"]) == 1
+    bench.done("down")
+    assert not any(map(alive, pids_in(pids)))
+    assert [file.suffix for file in sorted((bench.home / "daemon").iterdir())] == [".lock", ".log"]
+
+
+def test_it_is_closed_to_other_users(tmp_path: Path) -> None:
+    with shared(config_file(tmp_path, {"a": entry()})) as bench:
+        modes = [stat.S_IMODE(p.stat().st_mode) for p in (bench.socket.parent, bench.socket)]
+        assert modes == [0o700, 0o600]
+        if os.geteuid() != 0:
+            pytest.skip("only root can try as somebody else")
+        # Even where somebody else gets as far as the socket, that one's user is looked at.
+        here, name = os.open(bench.socket.parent, os.O_RDONLY), bench.socket.name
+        assert greeted(here, name) == b"report"
+        os.fchmod(here, 0o777)
+        bench.socket.chmod(0o777)
+        os.seteuid(NOBODY)
+        try:
+            assert greeted(here, name) == b""
+        finally:
+            os.seteuid(0)
+            os.fchmod(here, 0o700)
+            os.close(here)
+
+
+def greeted(folder: int, name: str) -> bytes:
+    """How somebody is answered who asks for the status; reached through an open folder."""
+    with socket.socket(socket.AF_UNIX) as door:
+        door.settimeout(PATIENCE)
+        door.connect(f"/proc/self/fd/{folder}/{name}")
+        with suppress(ConnectionError):
+            door.sendall(packed(FORMAT, STATUS))
+            return door.recv(10)[4:]
+    return b""
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make one")
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    (bench.home / "daemon").mkdir(parents=True)
+    os.chown(bench.home / "daemon", NOBODY, NOBODY)
+
+    ran = bench.run("up")
+
+    assert ran.returncode == 1
+    assert "it does not belong to this user" in ran.stderr
+    assert "WB-UP-501" in ran.stderr
+
+
+def test_a_state_folder_that_takes_nothing_is_named(tmp_path: Path) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    bench.home.symlink_to("/proc/self")  # nobody can make a folder there, not even root
+
+    ran = bench.run("up")
+
+    assert ran.returncode == 1
+    assert "the state folder can't be used: " in ran.stderr
+    with bench.host() as host:  # who does not insist is served all the same
+        host.initialize()
+        host.use("a", "stats")
+    [told] = host.stderr.splitlines()
+    assert "what servers offer can't be kept for the next start" in told
+
+
+def test_a_full_disk_costs_the_log_and_nothing_else(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"a": entry("stderr=100")})
+    bench = Shared(config)
+    place = folder.place_of(str(config))
+    assert place is not None
+    (bench.home / "daemon").mkdir(parents=True, mode=0o700)
+    (bench.home / "daemon" / f"{place.name}.log").symlink_to("/dev/full")
+    with shared(config) as bench, bench.host() as host:
+        host.initialize()
+        host.use("a", "stats")
+
+        assert bench.status()["logTrouble"] == "No space left on device"
+        assert "the log can't be written: No space left on device" in bench.done("status")
+
+
+def test_a_broken_configuration_is_told_with_its_place(tmp_path: Path) -> None:
+    bench = Shared(config_file(tmp_path, {"a": {"command": 5}}))
+
+    ran = bench.run("up")
+
+    assert ran.returncode == 2
+    assert "toolboxes.dev.mcpServers.a.command" in ran.stderr
+    assert not bench.home.exists()
+
+
+def test_without_a_file_there_is_nothing_to_share(tmp_path: Path) -> None:
+    ran = subprocess.run([*COMMAND, "up"], cwd=tmp_path, capture_output=True, text=True)
+
+    assert ran.returncode == 2
+    assert "there is no configuration file that hosts could share" in ran.stderr
+
+
+def test_a_port_is_opened_beside_the_socket_and_shares_the_servers(tmp_path: Path) -> None:
+    import json
+    import urllib.request
+
+    with shared(config_file(tmp_path, {"a": entry()}), "--http", "0") as bench:
+        url = bench.status()["url"]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", url)
+        with bench.host(modern=True) as host:
+            joined = said(host.use("a", "stats"))["pid"]
+        wish = {"tool": {"toolbox": "dev", "server": "a", "tool": "stats"}, "arguments": {}}
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "x", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params = {"name": "use_tool", "arguments": wish, "_meta": meta}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        headers = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": "2026-07-28",
+            "mcp-method": "tools/call",
+            "mcp-name": "use_tool",
+        }
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            over_http = said(json.loads(answer.read())["result"])["pid"]
+
+        assert over_http == joined
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ran = bench.run("up", "--http", str(taken.getsockname()[1]))
+
+    assert ran.returncode == 1
+    assert "in use" in ran.stderr
+    assert bench.done("status").startswith("not running")
+
+
+def test_one_that_hangs_is_named_and_ended(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"a": entry()}, limits={"drain": 0.1})
+    bench = Shared(config)
+    bench.up()
+    os.kill(bench.pid, signal.SIGSTOP)
+
+    status = bench.run("status")
+    down = bench.run("down")
+
+    assert status.returncode == 1
+    assert f"the workbench (pid {bench.pid}) hangs" in status.stderr
+    assert f"it did not end, and was killed (pid {bench.pid})" in down.stderr
+    assert down.stdout == f"ended (pid {bench.pid})\n"
+    assert not alive(bench.pid)
+
+
+def test_it_ends_on_sigterm_and_reads_the_file_on_sighup(tmp_path: Path) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    bench.up()
+    config_file(tmp_path, {"b": entry()})
+    os.kill(bench.pid, signal.SIGHUP)
+    eventually(lambda: bench.status()["servers"][0]["server"] == "b", "it was read")
+    config_file(tmp_path, {"b": entry(), "c": entry()})
+    eventually(lambda: len(bench.status()["servers"]) == 2, "it was read again")
+    # The rule for resting is a part of every configuration that is taken: none is news for it.
+    assert bench.log().count("the configuration was reloaded") == 2
+
+    with nothing_left(bench.pid):
+        os.kill(bench.pid, signal.SIGTERM)
+        eventually(lambda: not alive(bench.pid), "it has ended")
+    assert bench.log().rstrip().endswith("workbench: ended")
+
+
+def test_status_tells_what_there_is(tmp_path: Path) -> None:
+    servers = {"a": entry(), "bad": {"command": "/no/such/program"}}
+    with shared(config_file(tmp_path, servers)) as bench, bench.host() as host:
+        host.initialize()
+        host.open()
+        host.begin_use("a", "hang")
+        eventually(lambda: bench.server("a")["callsInFlight"] == 1, "it is under way")
+
+        told = bench.status()
+        shown = bench.done("status")
+
+        assert told["hosts"][0] | {"seconds": 0} == {
+            "pid": host.process.pid,
+            "seconds": 0,
+            "revision": "2025-11-25",
+            "toolboxes": [],
+            "callsInFlight": 1,
+        }
+        assert told["callsInFlight"] == 1
+        assert 5e6 < told["memory"] < 2e8
+        assert re.search(r"dev/a +ready +1 +\d+ +1", shown)
+        assert "command not found: /no/such/program" in shown
+        assert f"pid {host.process.pid} " in shown
+
+
+# Servers that nobody uses
+
+
+def test_servers_rest_after_ten_minutes_unless_their_entry_says_otherwise() -> None:
+    plain = snapshot(spec("a"), spec("b", idle_timeout=5.0))
+
+    servers = rested(plain).toolboxes["dev"].servers
+
+    assert (servers["a"].idle_timeout, servers["b"].idle_timeout) == (IDLE, 5.0)
+    assert IDLE == 600.0
+
+
+def test_a_server_that_rested_comes_back(tmp_path: Path) -> None:
+    with (
+        shared(config_file(tmp_path, {"a": entry(idleTimeout=0.4)})) as bench,
+        bench.host() as host,
+    ):
+        host.initialize()
+        first = said(host.use("a", "stats"))["pid"]
+        eventually(lambda: not alive(first), "it is stopped")
+        assert said(host.use("a", "stats"))["pid"] != first
+        assert host.stderr == ""
+
+
+def test_one_that_a_host_has_started_ends_when_none_is_left(tmp_path: Path) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    words = [sys.executable, "-m", "mcp_workbench.daemon", str(bench.config), "0.5"]
+    told = subprocess.run(
+        words, env={**os.environ, **bench.env}, capture_output=True, text=True, timeout=PATIENCE
+    ).stdout
+    pid = int(told.split()[1])
+    with bench.host() as host:
+        host.initialize()
+        server = said(host.use("a", "stats"))["pid"]
+        assert len(bench.status()["hosts"]) == 1
+    eventually(lambda: not alive(pid) and not alive(server), "it has ended")
+    assert "no host for 0.5 seconds" in bench.log()
+    assert host.stderr == ""
