@@ -128,7 +128,7 @@ class ConnectionPool(Lifetime):
     ) -> dict[ServerAddress, Connection]:
         """Want these servers from now on. Connections that lead elsewhere are retired, and returned."""
         self.around.limits = limits
-        retired = self._retiring.renew(specs, ways)
+        retired = self._retiring.renew(specs, ways, limits.drain)
         self.memory.forget(retired)  # what those offered does not speak for others
         for connection in self._live.values():
             self._rests.watch(connection)
