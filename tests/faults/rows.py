@@ -65,7 +65,11 @@ ROWS = (
         (PROCESSES, "contract/test_resting.py"),
     ),
     Row("F20", "an outage of many minutes", (PROCESSES, AROUND, TRIALS)),
-    Row("F21", "a crash loop", (PROCESSES, AROUND, TRIALS, "contract/test_resting.py")),
+    Row(
+        "F21",
+        "a crash loop",
+        (PROCESSES, AROUND, TRIALS, HOSTS, "contract/test_resting.py"),
+    ),
     Row("F22", "streams that end at once, for ever", (HTTP, OVER_HTTP)),
     Row("F23", "a server has forgotten our session", (HTTP,)),
     Row("F24", "resets, cut bodies, broken compression", (HTTP, OVER_HTTP)),

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -14,9 +15,11 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
 from mcp_workbench.downstream.trials import Trials
 from tests.faults.scene import failure, faulty, within
-from tests.makers import alive, entry, eventually, pids_in, said
+from tests.makers import alive, entry, eventually, pids_in, said, texts
+from tests.rawhost import META
 
 SOURCE = Path(mcp_workbench.__file__).parent
+ASKER = Path(__file__).parents[1] / "fixtures" / "asker.py"
 
 # Loaded by Python itself before anything of ours.
 JUMPS = """
@@ -81,8 +84,27 @@ def test_a_clock_that_jumps_an_hour_to_and_fro_moves_no_deadline(tmp_path: Path)
 
 
 @pytest.mark.fault("F44")
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_question_stays_open_whatever_the_clock_says(tmp_path: Path, era: str) -> None:
+    """A legacy server's call is held with us, a modern one's state travels: both are sealed."""
+    jumped = tmp_path / "jumped"
+    servers = {"asker": {"command": sys.executable, "args": [str(ASKER)], "era": era}}
+    env = meddling(tmp_path, JUMPS, JUMPED=str(jumped))
+    can: Any = {META + "clientCapabilities": {"elicitation": {}}}
+    with faulty(tmp_path, servers, modern=True, env=env) as host:
+        for _ in range(4):
+            asked = host.use("asker", "name", _meta=can)
+            [key] = asked["inputRequests"]
+            then = int(time.monotonic() * 5)
+            eventually(lambda then=then: int(time.monotonic() * 5) > then, "the clock jumps")
+            answer = {key: {"action": "accept", "content": {"name": "Ada"}}}
+            more = {"inputResponses": answer, "requestState": asked["requestState"], "_meta": can}
+            assert "Ada" in texts(host.use("asker", "name", **more))[0]
+
+
+@pytest.mark.fault("F44")
 def test_the_time_of_day_is_asked_for_in_few_places() -> None:
-    """Where a server names one, in states that leave us and come back, and for what is kept on disk."""
+    """Where a server names one, and for what is kept on disk."""
     asked: set[str] = set()
     for file in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -104,7 +126,7 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
         "hosts/journal.py",
     }
     times_of_servers = {"downstream/http_faults.py", "downstream/http_road.py"}
-    assert asked <= times_of_servers | kept_on_disk | {"surface/asking.py"}
+    assert asked <= times_of_servers | kept_on_disk
 
 
 class Clock:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mcp_workbench.era.questions import ROUNDS
+from mcp_workbench.surface.holding import MOST_OF_ONE
 from tests.makers import config_file, eventually, texts
 from tests.rawhost import META, Message, RawHost
 
@@ -100,3 +101,15 @@ def test_a_call_that_goes_on_is_under_way_like_any_other(host: RawHost) -> None:
 
     assert doubled["error"]["message"] == "id is in use"
     assert "elicitation" in texts(host.answer(77)["result"])[0]
+
+
+def test_a_host_that_leaves_ever_more_questions_open_loses_the_oldest(host: RawHost) -> None:
+    asked = [host.result("tools/call", wish("name")) for _ in range(MOST_OF_ONE + 1)]
+
+    gone = host.request("tools/call", wish("name", **answers(asked[0], ADA)))["error"]
+    kept = [host.result("tools/call", wish("name", **answers(one, ADA))) for one in asked[1:]]
+
+    assert gone["message"] == "The suspended call is gone; it may have run"
+    assert [json.loads(texts(one)[0]) for one in kept] == [{"a": ADA}] * MOST_OF_ONE
+    [told] = [line for line in host.stderr.splitlines() if "given up" in line]
+    assert "dev/legacy/name: given up: too many questions are open" in told

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolMode
-from mcp_workbench.downstream import retiring
+from mcp_workbench.core.spec import Limits, ServerSpec, Snapshot, StdioCommand, ToolMode
 from mcp_workbench.downstream.pool import TICK
 from tests.http.scenes import LEGACY, Port, Session, port, rpc, use
 from tests.makers import (
@@ -161,13 +160,12 @@ async def test_each_host_s_own_server_is_replaced_for_each() -> None:
         await until(lambda: not any(map(alive, before)))
 
 
-async def test_whoever_is_being_asked_is_not_hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retiring, "GRACE", 0.0)
-
+async def test_whoever_is_being_asked_is_not_hurried() -> None:
     def asker(**env: str) -> Snapshot:
         command = StdioCommand(sys.executable, (str(ASKER),), tuple(env.items()))
         address = ServerAddress("dev", "fixture")
-        return snapshot(ServerSpec(address, command, era="legacy", scope="session"))
+        server = ServerSpec(address, command, era="legacy", scope="session")
+        return snapshot(server, limits=Limits(drain=0.0))
 
     async with port(asker()) as at:
         can: Message = {"protocolVersion": LEGACY, "capabilities": {"elicitation": {}}}

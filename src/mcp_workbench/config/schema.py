@@ -176,7 +176,11 @@ LIMITS = {
     ),
     "toolsPerServer": Key(whole(1), "Tools of one server that are shown.", TOOLS_PER_SERVER),
     "openWait": Key(SECONDS, "Seconds that `open_toolbox` waits for a slow server.", OPEN_WAIT),
-    "drain": Key(SECONDS, "Seconds for calls under way when a port is told to end.", DRAIN),
+    "drain": Key(
+        SECONDS,
+        "Seconds for calls under way when a port is told to end, or their server's entry changes.",
+        DRAIN,
+    ),
 }
 HTTP = {
     "token": Key(FILLED, "A bearer token that opens every toolbox.", example="${WORKBENCH_TOKEN}"),

@@ -27,7 +27,7 @@ TOOLS_PER_SERVER = 10_000  # shown; no model reads as many
 IDLE_TIMEOUT = 0.0  # seconds without a call after which a server is stopped; 0: never
 QUEUE_BYTES = 32 << 20  # accepted for a server that does not read
 OPEN_WAIT = 30.0  # seconds that `open_toolbox` waits for a slow starter
-DRAIN = 30.0  # seconds for calls under way when we are told to end
+DRAIN = 30.0  # seconds for calls under way when we, or their server, are to end
 
 
 class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):

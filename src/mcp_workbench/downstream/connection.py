@@ -37,7 +37,7 @@ from mcp_workbench.wire.tasks import task_scope
 class Connection:
     """A server's life. Everyone may wait for it and call it; only `run` enters and leaves it."""
 
-    def __init__(  # noqa: PLR0913, PLR0915 - what a connection is made of
+    def __init__(  # noqa: PLR0913 - what a connection is made of
         self,
         spec: ServerSpec,
         around: Surroundings,
@@ -60,7 +60,6 @@ class Connection:
         self.retired = False  # over for those who have no call there yet
         self.ending = "it was closed"  # why, where nothing else is the reason
         self.succeeds = False  # another: what differs from that one's lists is announced
-        self.lessee: Host | None = None  # who has it for now, among those who take turns
         self.wares = Wares(spec.address, around)
         self.visible = self.wares.visible
         self.modern = False

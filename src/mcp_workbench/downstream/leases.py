@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import count
 
 from mcp_workbench.core.errors import ServerUnavailable
@@ -18,10 +18,16 @@ MOST_OF_ONE = 4 * MOST  # of one principal, however differently its hosts declar
 
 
 class Leases:
-    """Who has which connection, among hosts that come with one request and go."""
+    """Who has which connection, among hosts that come with one request and go.
 
-    def __init__(self, live: dict[Key, Connection]) -> None:
+    A key is its host's until that goes, whatever becomes of the connection: one that ends meanwhile
+    is begun again under the same key, and is then there for others like any other.
+    """
+
+    def __init__(self, live: dict[Key, Connection], drop: Callable[[Key], None]) -> None:
         self._live = live
+        self._drop = drop  # ends what is there, and forgets it
+        self._leased: set[Key] = set()
         # By server and principal; those that declare the same are together.
         self._groups: dict[tuple[ServerAddress, Hashable], dict[Hashable, list[Key]]] = {}
         self._numbers = count(1)
@@ -31,25 +37,24 @@ class Leases:
         key = host.leases.get(spec.address)
         if key is None:
             key = host.leases[spec.address] = self._free(spec, host)
+            self._leased.add(key)
             if key in self._live:
-                self._live[key].lessee = self._live[key].questions.host = host
+                self._live[key].questions.host = host
         return key
 
     def end(self, host: Host) -> None:
         """The host has gone. A call that waits for a person keeps its connection busy."""
-        for key in host.leases.values():
-            if key in self._live:
-                self._live[key].lessee = None
+        self._leased.difference_update(host.leases.values())
         host.leases.clear()
 
     def _free(self, spec: ServerSpec, host: Host) -> Key:
         groups = self._groups.setdefault((spec.address, host.owner), {})
         for declared, keys in tuple(groups.items()):
-            keys[:] = [key for key in keys if key in self._live and not self._live[key].over]
+            self._forget_ended(keys)
             if not keys:
                 del groups[declared]
         group = groups.get(host.key, [])
-        unleased = [key for key in group if self._live[key].lessee is None]
+        unleased = [key for key in group if key not in self._leased]
         for key in unleased:
             if (
                 self._live[key].idle or not self._live[key].usable
@@ -65,15 +70,23 @@ class Leases:
         where = f"[{spec.address}]"
         raise ServerUnavailable("overloaded", f"{where} Error: {why}", reason=why)
 
+    def _forget_ended(self, keys: list[Key]) -> None:
+        for key in [key for key in keys if key not in self._leased]:
+            if key not in self._live or self._live[key].over:
+                keys.remove(key)
+                self._drop(key)
+
     def _has_place(self, groups: Iterable[list[Key]]) -> bool:
         """Is there room for one more? Whoever declares ever new things starts no ever new servers."""
-        keys = [key for group in groups for key in group]
-        if len(keys) < MOST_OF_ONE:
+        groups = tuple(groups)
+        if sum(map(len, groups)) < MOST_OF_ONE:
             return True
-        for key in keys:
-            if self._live[key].lessee is None and self._live[key].idle:
-                self._live.pop(key).stop()
-                return True
+        for group in groups:
+            for key in group:
+                if key not in self._leased and self._live[key].idle:
+                    group.remove(key)
+                    self._drop(key)
+                    return True
         return False
 
 

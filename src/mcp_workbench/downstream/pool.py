@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from mcp_workbench.config.expand import Way, way_to
-from mcp_workbench.core.errors import ServerUnavailable
+from mcp_workbench.core.errors import ServerUnavailable, not_connected
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Limits, ServerSpec
 from mcp_workbench.downstream.connection import Connection
@@ -20,6 +20,7 @@ from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.rests import Rests
 from mcp_workbench.downstream.retiring import Retiring, address_of
 from mcp_workbench.downstream.standing import Place, Standing
+from mcp_workbench.downstream.states import Connecting
 from mcp_workbench.downstream.surroundings import Surroundings
 from mcp_workbench.downstream.trials import PATIENCE
 from mcp_workbench.wire.tasks import Lifetime, TaskScope, task_scope
@@ -47,7 +48,7 @@ class ConnectionPool(Lifetime):
         self.standing = Standing()
         self.sole_host: Host | None = None  # where there is but one, every question is its
         self.shared = self._live = dict[Key, Connection]()
-        self._leases = Leases(self._live)
+        self._leases = Leases(self._live, self._drop)
         self._retiring = Retiring(self._live)
         self._owners: TaskScope | None = None
         self._held = False
@@ -83,7 +84,27 @@ class ConnectionPool(Lifetime):
         found = self._live.get(key)
         if found is not None and (not found.over or self._must_wait(spec, found)):
             return found
+        self._require_turn(spec)
         return self._begin(spec, host, key, found)
+
+    def _require_turn(self, spec: ServerSpec) -> None:
+        """One that fails for others who have their own will fail here too: all of them share its tries."""
+        trial, now = self.around.trials.of(spec), time.monotonic()
+        if trial.not_before - now > PATIENCE:
+            why = trial.reason + trial.told(now)
+        elif trial.is_open and self._is_tried(spec):
+            why = (
+                f"{trial.reason}; it failed {trial.failures} times in a row and is being tried now"
+            )
+        else:
+            return
+        raise not_connected(spec.address.server, spec.address.toolbox, why)
+
+    def _is_tried(self, spec: ServerSpec) -> bool:
+        """Is somebody finding out whether it works again, and does it not work for anybody yet?"""
+        beside = [one for one in self._live.values() if one.spec.address == spec.address]
+        tried = any(isinstance(one.state, Connecting) for one in beside)
+        return tried and not any(one.usable for one in beside)
 
     def _must_wait(self, spec: ServerSpec, found: Connection) -> bool:
         """It keeps failing, and its next try is not due: who asks is told so at once."""
@@ -103,8 +124,13 @@ class ConnectionPool(Lifetime):
         """End the connections that belong to this host alone."""
         self._leases.end(host)
         for key in [key for key in self._live if isinstance(key, tuple) and key[1] == id(host)]:
-            self._live.pop(key).stop()
-            self._retiring.forget(key)
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        """Nobody will ask for this one again."""
+        if (dropped := self._live.pop(key, None)) is not None:
+            dropped.stop()
+        self._retiring.forget(key)
 
     # Another configuration
 
@@ -128,7 +154,7 @@ class ConnectionPool(Lifetime):
     ) -> dict[ServerAddress, Connection]:
         """Want these servers from now on. Connections that lead elsewhere are retired, and returned."""
         self.around.limits = limits
-        retired = self._retiring.renew(specs, ways)
+        retired = self._retiring.renew(specs, ways, limits.drain)
         self.memory.forget(retired)  # what those offered does not speak for others
         for connection in self._live.values():
             self._rests.watch(connection)
@@ -177,8 +203,6 @@ class ConnectionPool(Lifetime):
             after=before if before is not None and before.resting else None,
         )
         begun.hold(held=self._held)
-        if host is not None and host.takes_turns:
-            begun.lessee = host
         self._live[key] = begun
         self._retiring.begun(key, begun, way_to(spec, self.around.environ))
         owners.start(begun.run(), f"server {spec.address}")

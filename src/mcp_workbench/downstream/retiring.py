@@ -12,8 +12,6 @@ from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.leases import Key
 from mcp_workbench.downstream.states import Connecting
 
-GRACE = 30.0  # seconds for calls under way; one that waits for a person has all the time it needs
-
 _CHANGED = "its entry in the configuration has changed"
 _REMOVED = "it was removed from the configuration"
 
@@ -52,9 +50,16 @@ class Retiring:
         return {address_of(key): self._ways[key] for key in self._live}
 
     def renew(
-        self, specs: Mapping[ServerAddress, ServerSpec], ways: Mapping[ServerAddress, Way]
+        self,
+        specs: Mapping[ServerAddress, ServerSpec],
+        ways: Mapping[ServerAddress, Way],
+        drain: float,
     ) -> dict[ServerAddress, Connection]:
-        """Keep the connections that lead where they should, and retire the others: those are returned."""
+        """Keep the connections that lead where they should, and retire the others: those are returned.
+
+        Calls under way have `drain` seconds; one that waits for a person has all the time it needs.
+        """
+        until = time.monotonic() + drain
         retired: dict[ServerAddress, Connection] = {}
         for key, connection in tuple(self._live.items()):
             address = address_of(key)
@@ -62,12 +67,12 @@ class Retiring:
                 connection.spec = specs[address]  # filters and times, from the next call on
             else:
                 retired[address] = connection
-                self._retire(key, connection, wanted=address in specs)
+                self._retire(key, connection, until, wanted=address in specs)
         for key in [key for key in self._before if address_of(key) not in specs]:
             del self._before[key]
         return retired
 
-    def _retire(self, key: Key, connection: Connection, *, wanted: bool) -> None:
+    def _retire(self, key: Key, connection: Connection, until: float, *, wanted: bool) -> None:
         del self._live[key], self._ways[key]
         if wanted and not _leased(key):
             self._before[key] = (
@@ -80,7 +85,7 @@ class Retiring:
         if isinstance(connection.state, Connecting):
             connection.stop()  # whoever waits for it turns to its successor
         else:
-            self._until[connection] = time.monotonic() + GRACE
+            self._until[connection] = until
             self.tick(time.monotonic())
 
     def tick(self, now: float) -> bool:

@@ -31,7 +31,7 @@ class Surroundings(msgspec.Struct):
 
     def judge(self, spec: ServerSpec, reason: str, lived: float, answered: int) -> Trial:
         """A server has ended by itself: when may it be tried again?"""
-        trial = self.trials.ended(spec, lived, answered if lived else 0)
+        trial = self.trials.ended(spec, lived, answered if lived else 0, reason)
         if change := trial.change(reason):
             log.warning("%s: %s", spec.address, change)
         return trial

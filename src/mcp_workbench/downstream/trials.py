@@ -26,6 +26,7 @@ class Trial(msgspec.Struct, frozen=True):
 
     failures: int = 0
     not_before: float = 0.0
+    reason: str = ""  # of the last failure
 
     @property
     def is_open(self) -> bool:
@@ -72,11 +73,11 @@ class Trials:
     def of(self, spec: ServerSpec) -> Trial:
         return self._trials.get((spec.address, spec.target), Trial())
 
-    def ended(self, spec: ServerSpec, lived: float, answered: int) -> Trial:
+    def ended(self, spec: ServerSpec, lived: float, answered: int, reason: str = "") -> Trial:
         """A server that nobody stopped has ended, so many seconds and answers after it was ready."""
         steady = lived >= STEADY or answered >= WORKED
         failures = 0 if steady else self.of(spec).failures + 1
-        trial = Trial(failures, self._clock() + pause_after(failures, self._draw()))
+        trial = Trial(failures, self._clock() + pause_after(failures, self._draw()), reason)
         if failures:
             self._trials[spec.address, spec.target] = trial
         else:

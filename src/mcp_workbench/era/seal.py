@@ -25,7 +25,7 @@ class Sealed(msgspec.Struct, frozen=True):
     route: ServerAddress
     digest: str  # of the call that it belongs to
     principal: str
-    born: float
+    born: float  # seconds, by the clock of the process that seals
     handle: str = ""  # of a held call
     state: msgspec.Raw = msgspec.Raw(b"null")  # the server's own
 

@@ -28,7 +28,7 @@ from mcp_workbench.era.questions import (
 from mcp_workbench.era.revision import MISSING_CAPABILITY
 from mcp_workbench.era.seal import Kind, Seal, Sealed, digest_of
 from mcp_workbench.era.translate import Members, read_members
-from mcp_workbench.surface.holding import Holding
+from mcp_workbench.surface.holding import Everyone, Holding
 from mcp_workbench.surface.host_call import HostCall
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
@@ -79,12 +79,13 @@ class Turn:
 class Asking:
     """The questions that are open, towards legacy hosts and modern ones."""
 
-    def __init__(self, principal: str = "anonymous") -> None:
+    def __init__(self, principal: str = "anonymous", beside: dict[str, Any] | None = None) -> None:
         self._principal = principal
         self._seal = Seal(secrets.token_bytes(32))
         self.numbers = count(1)
         self._asked: dict[bytes, Answered] = {}
-        self.holding = Holding(self._seal_waiting)
+        everyone: Everyone = {} if beside is None else beside.setdefault("held", {})
+        self.holding = Holding(self._seal_waiting, everyone)
 
     # A legacy host is asked by a request of its own
 
@@ -162,10 +163,11 @@ class Asking:
             told = envelope.error_object(MISSING_CAPABILITY, why, needs)
             host_call.refused(msgspec.Raw(told))
 
-    # Seals
+    # Seals. Their key is this process's own, so that none outlives it: its clock is the one to trust,
+    # and not the time of day, which people and networks set.
 
     def open_state(self, token: str, call: ToolCall) -> Sealed | None:
-        return self._seal.open(token, self._principal, _digest(call), time.time())
+        return self._seal.open(token, self._principal, _digest(call), time.monotonic())
 
     def _seal_waiting(self, call: ToolCall, kind: Kind, handle: str) -> str:
         return self._sealed(call, kind, handle=handle)
@@ -178,7 +180,7 @@ class Asking:
             route=call.tool.address,
             digest=_digest(call),
             principal=self._principal,
-            born=time.time(),
+            born=time.monotonic(),
             handle=handle,
             state=state if state is not None else msgspec.Raw(b"null"),
         )

@@ -29,10 +29,16 @@ from mcp_workbench.wire import envelope
 log = logging.getLogger(__name__)
 
 SIBLINGS = 0.02  # seconds in which further questions of the same call join the first
-MOST_HELD = 64  # calls that wait for a person; beyond it the oldest is given up
+# Requests that wait for a person; beyond that the oldest is given up. One principal that never
+# answers takes an eighth of what there is for all.
+MOST_HELD = 64
+MOST_OF_ONE = 8
+LATE = "nobody answered the server's question in time"
+FULL = "too many questions are open, and the oldest has to give way"
 
 Waits = Literal["held", "again"]  # at its server, or for its server: then it is sent anew
 Sealing = Callable[[ToolCall, Waits, str], str]
+Everyone = dict[str, Callable[[str], None]]  # by handle, oldest first: gives up one that waits
 
 
 class Held:
@@ -67,12 +73,13 @@ class Held:
 
 
 class Holding:
-    """What is open towards the modern hosts of one principal."""
+    """What is open towards the modern hosts of one principal, among those of all."""
 
-    def __init__(self, seal: Sealing) -> None:
+    def __init__(self, seal: Sealing, everyone: Everyone) -> None:
         self.roots: msgspec.Raw | None = None  # as a host told them last
         self._seal = seal
         self._held: dict[str, Held] = {}  # by the handle that its host was given
+        self._everyone = everyone
 
     def hold(
         self, host_call: HostCall, question: Question, answered: Answered
@@ -113,12 +120,15 @@ class Holding:
             held.decline()  # it was answered, or taken back
 
     def _reply(self, held: Held, waits: Waits) -> None:
-        if len(self._held) >= MOST_HELD:
-            self._expire(next(iter(self._held)))
+        if len(self._held) >= MOST_OF_ONE:
+            self._expire(next(iter(self._held)), FULL)
+        elif len(self._everyone) >= MOST_HELD:
+            next(iter(self._everyone.values()))(FULL)
         handle = secrets.token_urlsafe(16)
         held.rounds += 1
         self._held[handle] = held
-        held.expire = partial(self._expire, handle)
+        self._everyone[handle] = partial(self._expire, handle)
+        held.expire = partial(self._expire, handle, LATE)
         held.timer = asyncio.get_running_loop().call_later(LIFETIME, held.expire)
         questions = {key: question for key, (question, _) in held.open.items()}
         state = self._seal(held.host_call.call, waits, handle)
@@ -129,6 +139,7 @@ class Holding:
     def resume(self, handle: str) -> Held | None:
         """Take out what waits for its host, once."""
         held = self._held.pop(handle, None)
+        self._everyone.pop(handle, None)
         if held is not None and held.timer is not None:
             held.timer.cancel()
         return held
@@ -152,14 +163,14 @@ class Holding:
 
     # It never comes
 
-    def _expire(self, handle: str) -> None:
+    def _expire(self, handle: str, why: str) -> None:
         held = self.resume(handle)
         if held is not None:
-            log.warning("%s: nobody answered the server's question", held.host_call.call.tool)
+            log.warning("%s: given up: %s", held.host_call.call.tool, why)
             held.decline()
-            held.host_call.cancel("nobody answered the server's question in time")
+            held.host_call.cancel(why)
 
     def close(self) -> None:
         """The host is gone: nobody will answer."""
         for handle in list(self._held):
-            self._expire(handle)
+            self._expire(handle, "the host is gone")

@@ -157,7 +157,7 @@ class HttpFront:
     def _asking(self, principal: str) -> Asking:
         """Questions outlive the request that led to them; whoever answers must be the same."""
         if principal not in self._askings:
-            self._askings[principal] = Asking(principal)
+            self._askings[principal] = Asking(principal, self._workbench.beside)
         return self._askings[principal]
 
     # Time

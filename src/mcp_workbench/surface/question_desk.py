@@ -44,9 +44,12 @@ class Session(Desk, Protocol):
 class QuestionDesk:
     """Answers servers in the host's name, or finds out that nobody can."""
 
-    def __init__(self, session: Session, shared: Asking | None) -> None:
+    def __init__(
+        self, session: Session, shared: Asking | None, beside: dict[str, Any] | None = None
+    ) -> None:
         self._session = session
         self._asking = shared
+        self._beside = beside
         self.takes_turns = shared is not None  # one request, whose answers come with another
         self.leases: dict[ServerAddress, Any] = {}
         self._capabilities: Members = {}
@@ -58,7 +61,7 @@ class QuestionDesk:
         if self._asking is None:
             from mcp_workbench.surface.asking import Asking
 
-            self._asking = Asking()
+            self._asking = Asking(beside=self._beside)
         return self._asking
 
     @property

@@ -59,7 +59,7 @@ class HostSession:
         asking: Asking | None = None,
     ) -> None:
         self.era = HostEra()
-        self.questions = self._questions = QuestionDesk(self, asking)
+        self.questions = self._questions = QuestionDesk(self, asking, workbench.beside)
         self._workbench = workbench
         if asked != "by modern servers":
             self._workbench = workbench.for_host(self._questions, alone=asked == "by all servers")
