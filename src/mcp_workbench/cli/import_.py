@@ -74,10 +74,11 @@ def import_(
     files. Literal secrets are not copied: a variable takes their place, and you are told its name.
 
     \b
-    mcp-workbench import --dry-run          look, and change nothing
-    mcp-workbench import cursor             from one host only
-    mcp-workbench import servers.json       from any file with mcpServers
-    mcp-workbench import - --yes < servers.json
+    Examples:
+      mcp-workbench import --dry-run          look, and change nothing
+      mcp-workbench import cursor             from one host only
+      mcp-workbench import servers.json       from any file with mcpServers
+      mcp-workbench import - --yes < servers.json
     """
     around = here()
     found = _found(settings, sources, around)
