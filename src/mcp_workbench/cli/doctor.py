@@ -23,7 +23,6 @@ from mcp_workbench.cli.doctor_state import look_at_state
 from mcp_workbench.cli.doubts import doubts
 from mcp_workbench.cli.overview import counted
 from mcp_workbench.cli.render import glyph, hanging, nearby, plain, say, say_json
-from mcp_workbench.cli.running import run
 from mcp_workbench.cli.settings import (
     DONE,
     FAILED,
@@ -33,7 +32,6 @@ from mcp_workbench.cli.settings import (
     global_options,
     variable,
 )
-from mcp_workbench.cli.survey import survey
 from mcp_workbench.config.embedded import demo_snapshot
 from mcp_workbench.config.state_folder import state_home
 from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError, did_you_mean
@@ -42,7 +40,6 @@ from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.downstream.memory import SWITCH
 from mcp_workbench.hosts.places import here, shown
-from mcp_workbench.workbench import Workbench
 
 OPEN_TO_ALL = "WB-CONF-006"
 UNREACHED = "WB-CONN-101"
@@ -87,6 +84,8 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
       mcp-workbench doctor demo/basics
       mcp-workbench doctor --fix --json
     """
+    from mcp_workbench.cli.survey import survey  # a loop and all: not for the tab key
+
     told = Telling(settings)
     try:
         snapshot, lines = _configured(settings, fix=fix)
@@ -213,6 +212,8 @@ def _names(address: ServerAddress) -> tuple[str, str, str]:
 
 def self_test() -> Iterator[Line]:
     """The demo toolbox, called in both eras: what fails here is no server's fault."""
+    from mcp_workbench.cli.running import run
+
     since = time.monotonic()
     try:
         run(_add_in_both_eras())
@@ -230,6 +231,8 @@ def _forgetful() -> dict[str, str]:
 
 
 async def _add_in_both_eras() -> None:
+    from mcp_workbench.workbench import Workbench
+
     (basics, *_) = demo_snapshot().toolboxes["demo"].servers.values()
     eras = {
         era: msgspec.structs.replace(basics, address=ServerAddress("self-test", era), era=era)

@@ -15,6 +15,7 @@ from mcp_workbench.cli.changes import (
     lines_of,
     show,
 )
+from mcp_workbench.cli.completing import complete_host, complete_toolbox
 from mcp_workbench.cli.render import glyph, plain, say, say_json
 from mcp_workbench.cli.settings import DONE, Settings, global_options
 from mcp_workbench.config.load import find_config
@@ -28,7 +29,7 @@ from mcp_workbench.hosts.refusals import HostUsage
 from mcp_workbench.hosts.table import HOSTS, Host
 from mcp_workbench.hosts.writing import read_file
 
-_HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1)
+_HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1, shell_complete=complete_host)
 _ALL = click.option("--all", "everywhere", is_flag=True, help="Every host found on this machine.")
 _SCOPE = click.option(
     "--scope",
@@ -68,7 +69,14 @@ _UNCHANGED = {"install": "there already", "uninstall": "not there"}
 @_HOSTS
 @_ALL
 @_SCOPE
-@click.option("--toolbox", "toolboxes", multiple=True, metavar="NAME", help="Only this toolbox.")
+@click.option(
+    "--toolbox",
+    "toolboxes",
+    multiple=True,
+    metavar="NAME",
+    help="Only this toolbox.",
+    shell_complete=complete_toolbox,
+)
 @click.option("--replace", is_flag=True, help="Remove the host's own entries that we now serve.")
 @_EDIT
 @agreement_options
