@@ -10,7 +10,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -56,13 +56,17 @@ class Terminal:
 
 @contextmanager
 def terminal(
-    *argv: str, cwd: Path, columns: int = 80, variables: dict[str, str] | None = None
+    *argv: str,
+    cwd: Path,
+    columns: int = 80,
+    variables: dict[str, str] | None = None,
+    command: Sequence[str] = COMMAND,
 ) -> Generator[Terminal, None, None]:
     """The command with all streams on a terminal that is its own, so that Ctrl-C reaches it."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
-        [*COMMAND, *argv],
+        [*command, *argv],
         cwd=cwd,
         env=environ(TERM="xterm", **(variables or {})),
         stdin=theirs,

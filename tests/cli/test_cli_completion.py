@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli_scenes import TIMEOUT, Done, demo_server, environ, toolbox, workbench, write_config
+from terminal_scenes import terminal
 
 from mcp_workbench.cli.scripts import ASKED, SCRIPTS
 
@@ -52,6 +53,66 @@ def test_names_part_by_part(folder: Path) -> None:
     assert offered("serve", "--toolbox", "o", cwd=folder) == ["ops"]
     assert offered("call", "gone/", cwd=folder) == []
     assert not (folder / "started").exists()
+
+
+def test_tools_are_those_that_the_server_had_last_time(tmp_path: Path, state_home: Path) -> None:
+    filtered = demo_server(toolFilters=["!fail"])
+    write_config(tmp_path, toolbox("dev", a=demo_server(), b=filtered))
+    assert offered("call", "dev/a/", cwd=tmp_path) == []
+    assert workbench("tools", cwd=tmp_path).status == 0
+    names = [f"dev/a/{name}" for name in ("echo", "add", "now", "fail")]
+
+    assert offered("call", "dev/a/", cwd=tmp_path) == names
+    assert offered("tools", "dev/a/n", cwd=tmp_path) == ["dev/a/now"]
+    assert "dev/b/fail" not in offered("call", "dev/b/", cwd=tmp_path)
+    told = workbench(cwd=tmp_path, **{ASKED: "call\ndev/a/ad"}).out
+    assert told == "plain\tdev/a/add\tAdds two numbers.\n"
+    off = workbench(cwd=tmp_path, MCP_WORKBENCH_CACHE="off", **{ASKED: "call\ndev/a/"})
+    assert (off.status, off.out) == (0, "")
+    for file in (state_home / "catalogues").glob("*.catalogue"):
+        file.write_bytes(b"damaged")
+    assert offered("call", "dev/a/", cwd=tmp_path) == []
+
+
+HOSTILE = r"""
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "initialize":
+        about = {"name": "x", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": about}
+    elif message.get("method") == "tools/list":
+        names = ["good", "bad;reboot", "$(reboot)", "a b", "tab\there"]
+        schema = {"type": "object"}
+        text = "says\x1b]0;more\x07\tthan\none line " + "x" * 200
+        result = {"tools": [{"name": n, "description": text, "inputSchema": schema} for n in names]}
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+def test_nothing_is_offered_that_a_shell_would_obey(tmp_path: Path) -> None:
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    server = {"command": sys.executable, "args": ["hostile.py"], "era": "legacy"}
+    write_config(tmp_path, toolbox("dev", a=server))
+    assert len(workbench("tools", "--json", cwd=tmp_path).data["tools"]) == 5
+
+    [line] = workbench(cwd=tmp_path, **{ASKED: "call\ndev/a/"}).out.splitlines()
+
+    kind, name, text = line.split("\t")
+    assert (kind, name) == ("plain", "dev/a/good")
+    assert text.startswith("says\\x1b]0;more\\x07 than one line x")
+    assert len(text) == 80
+
+
+def test_hosts_and_files(folder: Path) -> None:
+    assert offered("install", "cl", cwd=folder) == ["claude-code", "claude-desktop", "cline"]
+    assert offered("uninstall", "goo", cwd=folder) == []  # nothing of ours can be there
+    assert offered("import", "goo", cwd=folder) == ["goose"]
+    assert offered("install", "cursor", "--toolbox", "d", cwd=folder) == ["dev"]
+    done = workbench(cwd=folder, **{ASKED: "import\nser"})
+    assert done.out == "file\tser\t\n"
 
 
 def test_the_configuration_is_the_one_that_the_line_names(folder: Path) -> None:
@@ -151,3 +212,34 @@ def test_zsh_takes_it(folder: Path) -> None:
     told = run_in("zsh", ZSH, folder)
     assert told[0].startswith("told doctor:")
     assert told[1] == "compadd -S  -a open"
+
+
+# What a person types into each shell before the first tab, and the shell without its own settings.
+SHELLS = {
+    "bash": (["bash", "--norc", "-i"], "source <(mcp-workbench completion bash)"),
+    "zsh": (
+        ["zsh", "-d", "-i"],
+        "autoload -U compinit; compinit -u -D; source <(mcp-workbench completion zsh)",
+    ),
+    "fish": (["fish", "--no-config", "-i"], "mcp-workbench completion fish | source"),
+}
+
+
+@pytest.mark.parametrize("shell", list(SHELLS))
+def test_the_tab_key_of_a_real_shell(shell: str, tmp_path: Path) -> None:
+    """A whole call, typed with as few keys as the shell lets a person use."""
+    command, beginning = SHELLS[shell]
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed here")
+    write_config(tmp_path, toolbox("develop", foundations=demo_server()))
+    assert workbench("tools", cwd=tmp_path).status == 0  # from now on its tools are known
+    (tmp_path / ".zshrc").write_text("")  # else zsh greets a newcomer
+    path = f"{as_command(tmp_path)}{os.pathsep}{os.environ['PATH']}"
+    variables = {"PATH": path, "HOME": str(tmp_path), "PS1": "% "}
+    with terminal(cwd=tmp_path, columns=200, variables=variables, command=command) as person:
+        person.type(f"{beginning}; echo rea''dy\n")
+        person.expect("ready")
+        person.type("mcp-workbench ca\tdev\t\tad\ta:=2000 b:=2222; echo aft''er\n")
+        person.expect("after")
+        person.type("exit\n")
+    assert "4222" in person.screen.split("ready")[1]  # what it adds up to stands nowhere else

@@ -325,3 +325,52 @@ def test_the_state_folder_can_be_moved(person: Person, tmp_path: Path) -> None:
     assert not (person.home / ".mcp-workbench").exists()
     assert person.types("undo", **state).status == 0
     assert not person.config.exists()
+
+
+def test_what_a_person_added_to_our_entry_survives_the_next_install(served: Person) -> None:
+    file = served.home / CURSOR
+    served.types("install", "cursor", "--yes")
+    value = json.loads(file.read_text())
+    ours = value["mcpServers"]["workbench"]
+    ours["env"]["MY_TOKEN"] = "of-my-own"
+    ours |= {"command": "/gone/mcp-workbench", "autoApprove": ["use_tool"], "disabled": True}
+    file.write_text(json.dumps(value))
+
+    assert served.types("install", "cursor", "--yes").status == 0
+
+    after = json.loads(file.read_text())["mcpServers"]["workbench"]
+    assert after["env"]["MY_TOKEN"] == "of-my-own"
+    assert after["env"]["X_FIGMA_TOKEN"] == "${env:X_FIGMA_TOKEN}"
+    assert after["autoApprove"] == ["use_tool"]
+    assert "disabled" not in after  # who installs us wants us
+    assert Path(after["command"]).exists()
+    assert served.types("install", "cursor", "--yes").out.strip() == "cursor: there already"
+
+
+def test_nothing_is_changed_where_nothing_can_be_kept(person: Person, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    state.chmod(0o770)  # somebody else could exchange what undo would write
+    (person.folder / "some.json").write_text(json.dumps({"mcpServers": {"one": demo()}}))
+
+    done = person.types("import", "some.json", "--yes", MCP_WORKBENCH_HOME=str(state))
+
+    assert (done.status, done.err.splitlines()[0]) == (
+        1,
+        f"error: the system refused: {state} is open to other users: chmod 700 {state}",
+    )
+    assert not person.config.exists()
+
+
+def test_without_a_home_there_is_nothing_to_undo_and_nothing_is_changed(person: Person) -> None:
+    (person.folder / "some.json").write_text(json.dumps({"mcpServers": {"one": demo()}}))
+    (person.folder / "journal").mkdir()  # nobody's, and not to be taken for ours
+    (person.folder / "journal" / "0001.json").write_text("{}")
+
+    listed = person.types("undo", "--list", HOME="", MCP_WORKBENCH_HOME="")
+    done = person.types("import", "some.json", "--yes", HOME="", MCP_WORKBENCH_HOME="")
+
+    assert (listed.status, listed.out) == (0, "")
+    assert done.status == 1
+    assert "neither $MCP_WORKBENCH_HOME nor $HOME is set" in done.err
+    assert not person.config.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -34,16 +35,21 @@ TOO_SLOW = {
 NO_LOOP = {"asyncio", "ssl", "subprocess"}
 
 
-def loaded(folder: Path, *argv: str, **variables: str) -> set[str]:
+def loaded(folder: Path, *argv: str, terminal: bool = False, **variables: str) -> set[str]:
+    """The modules that a command has loaded at its end, in a home of its own."""
+    ours, theirs = pty.openpty() if terminal else (-1, -1)
+    home = {"HOME": str(folder), "MCP_WORKBENCH_HOME": str(folder / "state")}
     done = subprocess.run(
         [sys.executable, "-c", TELL, *argv],
         cwd=folder,
-        env={**unmeasured(), "MCP_WORKBENCH_HOME": str(folder / "state"), **variables},
-        stdin=subprocess.DEVNULL,
+        env={**unmeasured(), **home, **variables},
+        stdin=theirs if terminal else subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
         timeout=60,
     )
+    for end in (ours, theirs) if terminal else ():
+        os.close(end)
     assert done.returncode == 0, done.stderr
     told = next(line for line in done.stderr.splitlines() if line.startswith("MODULES "))
     return set(told.split()[1:])
@@ -76,6 +82,46 @@ def test_looking_at_files_needs_the_codec_and_no_loop(argv: list[str], tmp_path:
     assert not modules & (TOO_SLOW | NO_LOOP)
 
 
+def test_the_overview_on_a_terminal_needs_no_loop(tmp_path: Path) -> None:
+    modules = loaded(tmp_path, terminal=True)
+    assert foreign(modules) <= {"click"} | CODEC
+    assert not modules & (TOO_SLOW | NO_LOOP)
+
+
+def test_tools_that_are_known_need_no_loop_and_no_server(tmp_path: Path) -> None:
+    assert "asyncio" in loaded(tmp_path, "tools")  # the first time they are asked
+    modules = loaded(tmp_path, "tools")
+    assert foreign(modules) <= {"click"} | CODEC
+    assert not modules & (TOO_SLOW | NO_LOOP)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["undo", "--list"],
+        ["import", "--dry-run"],
+        ["install", "cursor", "--dry-run"],
+        ["uninstall", "cursor", "--dry-run"],
+    ],
+)
+def test_files_of_hosts_need_the_codec_and_no_loop(argv: list[str], tmp_path: Path) -> None:
+    """A host's own command may have to be run, which is what `subprocess` is loaded for."""
+    (tmp_path / ".cursor").mkdir()
+    (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {"a": {"command": "b"}}}')
+    (tmp_path / "workbench-config.json").write_text('{"mcpServers": {"a": {"command": "b"}}}')
+    modules = loaded(tmp_path, *argv)
+    assert foreign(modules) <= {"click"} | CODEC
+    assert not modules & (TOO_SLOW | {"asyncio", "ssl", "logging"})
+
+
+def test_a_file_in_toml_is_read_by_the_standard_library(tmp_path: Path) -> None:
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "config.toml").write_text("[mcp_servers.a]\ncommand = 'b'\n")
+    modules = loaded(tmp_path, "import", "--dry-run")
+    assert "tomllib" in modules
+    assert foreign(modules) <= {"click"} | CODEC
+
+
 @pytest.mark.parametrize(
     "argv",
     [
@@ -92,11 +138,21 @@ def test_starting_servers_needs_the_loop_and_nothing_more(argv: list[str], tmp_p
     assert not modules & (TOO_SLOW | {"httptools"})
 
 
-@pytest.mark.parametrize("words", ["", "che", "tools\n", "call\ndemo/"])
-def test_the_tab_key_loads_no_loop_of_others(words: str, tmp_path: Path) -> None:
+def test_searching_needs_the_stems_of_words_beside_that(tmp_path: Path) -> None:
+    modules = loaded(tmp_path, "search", "add two numbers")
+    assert foreign(modules) <= {"click", "snowballstemmer"} | CODEC | LOOP
+    assert not modules & (TOO_SLOW | {"httptools"})
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "che", "tools\n", "call\ndemo/", "call\ndemo/basics/", "doctor\n", "serve\n--toolbox\n"],
+)
+def test_the_tab_key_loads_no_loop(words: str, tmp_path: Path) -> None:
+    loaded(tmp_path, "tools")  # so that there is something to remember
     modules = loaded(tmp_path, _MCP_WORKBENCH_COMPLETE=words)
     assert foreign(modules) <= {"click"} | CODEC
-    assert "uvloop" not in modules
+    assert not modules & {"asyncio", "ssl", "uvloop"}
     if "\n" not in words:
         assert not modules & ({"msgspec"} | NO_LOOP)
 

@@ -1,7 +1,7 @@
 """`call`: one tool, called by a person."""
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -11,7 +11,6 @@ from mcp_workbench.cli.completing import complete_tool
 from mcp_workbench.cli.misfits import misfits, remarks
 from mcp_workbench.cli.progress import ProgressLine
 from mcp_workbench.cli.render import nearby, plain, say, say_json
-from mcp_workbench.cli.running import run
 from mcp_workbench.cli.settings import (
     DONE,
     TOOL_ERROR,
@@ -25,8 +24,10 @@ from mcp_workbench.cli.typed import add_pairs, read_identifier, read_input
 from mcp_workbench.core.errors import InvalidCall, not_connected
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.interview import Person, interview
-from mcp_workbench.workbench import Workbench
+
+if TYPE_CHECKING:
+    from mcp_workbench.interview import Person
+    from mcp_workbench.workbench import Workbench
 
 Json = dict[str, Any]
 
@@ -81,6 +82,8 @@ def call(  # noqa: PLR0913 - each is an option
       mcp-workbench call demo/basics/add --input '{"a": 2, "b": 3}' --json
       mcp-workbench call dev/browser/screenshot --save shots
     """
+    from mcp_workbench.cli.running import run  # a loop and all: not for the tab key
+
     identifier = read_identifier(tool)
     arguments = read_input(given) if given is not None else {}
     texts = add_pairs(pairs, arguments)
@@ -102,6 +105,9 @@ def call(  # noqa: PLR0913 - each is an option
 
 
 async def _called(settings: Settings, snapshot: Snapshot, wish: Wish, line: ProgressLine) -> Json:
+    from mcp_workbench.interview import interview
+    from mcp_workbench.workbench import Workbench
+
     async with (
         Workbench(snapshot) as workbench,
         interview(workbench, _person(settings, line)) as it,
@@ -111,7 +117,7 @@ async def _called(settings: Settings, snapshot: Snapshot, wish: Wish, line: Prog
         return await it.use_tool(wish.tool, wish.arguments, line.progress)
 
 
-def _person(settings: Settings, line: ProgressLine) -> Person:
+def _person(settings: Settings, line: ProgressLine) -> "Person":
     if settings.no_input or not (stdin_is_terminal() and sys.stderr.isatty()):
         return Nobody()
     from mcp_workbench.cli.asking import TerminalPerson  # only where somebody can be asked
@@ -128,7 +134,7 @@ class Nobody:
         return None
 
 
-async def _check(settings: Settings, workbench: Workbench, wish: Wish, texts: set[str]) -> None:
+async def _check(settings: Settings, workbench: "Workbench", wish: Wish, texts: set[str]) -> None:
     """Refuse what the tool's own schema would refuse. An unknown tool is left to the call itself."""
     report = await workbench.survey(wish.tool.address)
     if report.reason:

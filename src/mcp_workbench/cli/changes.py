@@ -9,7 +9,7 @@ import msgspec
 from mcp_workbench.cli.render import plain, say
 from mcp_workbench.cli.settings import Decorated, Settings, stdin_is_terminal
 from mcp_workbench.hosts.applying import apply
-from mcp_workbench.hosts.journal import Journal, state_folder
+from mcp_workbench.hosts.journal import own_journal
 from mcp_workbench.hosts.places import Surroundings, shown
 from mcp_workbench.hosts.plan import Change
 from mcp_workbench.hosts.preview import diff
@@ -66,7 +66,7 @@ def carry_out(
     if not agreed.yes and not _asked(settings):
         say("nothing was changed", err=True)
         return None
-    record = apply(Journal(state_folder(os.environ)), command, changes)
+    record = apply(own_journal(os.environ), command, changes)
     return record.id
 
 

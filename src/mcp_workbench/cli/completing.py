@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +15,10 @@ from mcp_workbench.cli.settings import Settings
 if TYPE_CHECKING:
     from mcp_workbench.core.spec import ServerSpec, Snapshot
 
-_PATTERN = frozenset("*?[")  # a filter with one of these is no name
+WIDEST = 80  # characters of what a tool says of itself; a shell shows it on one line
+# What is offered lands on a person's command line: a name that a shell would read as more than a
+# name is not among it, whatever a server calls its tools. MCP allows no others anyway.
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def complete_toolbox(
@@ -36,6 +41,27 @@ def complete_server(
     return _paths(_snapshot(context), typed, deep=False)
 
 
+def complete_host(
+    context: click.Context, param: click.Parameter, typed: str
+) -> list[CompletionItem]:
+    """The hosts that an entry can be put into."""
+    return [item for item, writable in _hosts(typed) if writable]
+
+
+def complete_source(
+    context: click.Context, param: click.Parameter, typed: str
+) -> list[CompletionItem]:
+    """Any host, else a file."""
+    return [item for item, _ in _hosts(typed)] or [CompletionItem(typed, type="file")]
+
+
+def _hosts(typed: str) -> list[tuple[CompletionItem, bool]]:
+    from mcp_workbench.hosts.table import HOSTS
+
+    fitting = [host for host in HOSTS.values() if host.id.startswith(typed)]
+    return [(CompletionItem(h.id, help=h.title), not h.import_only) for h in fitting]
+
+
 def _paths(snapshot: Snapshot, typed: str, *, deep: bool) -> list[CompletionItem]:
     toolbox, slash, rest = typed.partition("/")
     if not slash:
@@ -47,15 +73,28 @@ def _paths(snapshot: Snapshot, typed: str, *, deep: bool) -> list[CompletionItem
     if not slash:
         return _fitting(typed, [f"{toolbox}/{name}{'/' if deep else ''}" for name in box.servers])
     spec = box.servers.get(server) if deep else None
-    names = known_tools(spec) if spec is not None else ()
-    return _fitting(typed, [f"{toolbox}/{server}/{name}" for name in names])
+    names = known_tools(spec) if spec is not None else {}
+    full = {f"{toolbox}/{server}/{name}": text for name, text in names.items()}
+    return [CompletionItem(name, help=full[name]) for name in full if name.startswith(typed)]
 
 
-def known_tools(spec: ServerSpec) -> Iterator[str]:
-    """The tools of a server, as far as they are known without asking it: those its filter names."""
-    for pattern in spec.tools.include:
-        if not _PATTERN & set(pattern):
-            yield pattern
+def known_tools(spec: ServerSpec) -> dict[str, str]:
+    """The tools of a server with what they say of themselves, as far as they are known without asking
+    it: what it offered last time, else those that its filter names.
+    """
+    import logging
+
+    from mcp_workbench.cli.render import plain
+    from mcp_workbench.downstream.memory import Memory
+
+    logging.disable()  # a damaged file is told by others; here it would be told at each tab
+    known = Memory(os.environ).recall(spec)
+    if known is None:
+        found = dict.fromkeys(spec.tools.include, "")
+    else:
+        tools = known.report(spec, 0.0).tools
+        found = {tool.name: plain(" ".join(tool.description.split()))[:WIDEST] for tool in tools}
+    return {name: text for name, text in found.items() if _NAME.fullmatch(name)}
 
 
 def _snapshot(context: click.Context) -> Snapshot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import sys
@@ -16,12 +17,12 @@ import msgspec
 from mcp_workbench import __version__
 from mcp_workbench.cli.completing import complete_server
 from mcp_workbench.cli.diagnosis import Line, of_problem
+from mcp_workbench.cli.doctor_hosts import Ours, look_at_hosts, ours_of
 from mcp_workbench.cli.doctor_programs import look_at_programs, missing
-from mcp_workbench.cli.doctor_state import look_at_state, state_folder
+from mcp_workbench.cli.doctor_state import look_at_state
 from mcp_workbench.cli.doubts import doubts
 from mcp_workbench.cli.overview import counted
 from mcp_workbench.cli.render import glyph, hanging, nearby, plain, say, say_json
-from mcp_workbench.cli.running import run
 from mcp_workbench.cli.settings import (
     DONE,
     FAILED,
@@ -31,14 +32,14 @@ from mcp_workbench.cli.settings import (
     global_options,
     variable,
 )
-from mcp_workbench.cli.survey import survey
 from mcp_workbench.config.embedded import demo_snapshot
+from mcp_workbench.config.state_folder import state_home
 from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError, did_you_mean
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.reports import ServerReport
-from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
+from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.downstream.memory import SWITCH
-from mcp_workbench.workbench import Workbench
+from mcp_workbench.hosts.places import here, shown
 
 OPEN_TO_ALL = "WB-CONF-006"
 UNREACHED = "WB-CONN-101"
@@ -65,11 +66,14 @@ class Diagnosis(msgspec.Struct, frozen=True):
 def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     """Find out what is wrong, and how to mend it.
 
-    Looks at the program itself, the configuration, every server (started for real, all at once),
-    the programs that they need, and the folder that holds what is remembered.
+    Looks at the program itself, the configuration, our entry in every host that is found here, every
+    server (started for real, all at once), the programs that they need, and the folder that holds
+    what is remembered. With a toolbox or a server named, only those are started, and no host is
+    looked at.
 
     --fix takes the right to write from a configuration that everybody can change, closes the state
-    folder to others, and removes files that are left over in it. Nothing else is ever changed.
+    folder to others, removes files that are left over in it, and renews our entry in a host where it
+    starts nothing any more (`undo` takes that back). Nothing else is ever changed.
 
     Exit status 0 if all is well, warnings or not; 2 if the configuration can't be used, 4 if a
     server can't be reached, 1 for anything else.
@@ -80,18 +84,24 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
       mcp-workbench doctor demo/basics
       mcp-workbench doctor --fix --json
     """
+    from mcp_workbench.cli.survey import survey  # a loop and all: not for the tab key
+
     told = Telling(settings)
     try:
         snapshot, lines = _configured(settings, fix=fix)
     except ConfigError as error:
-        told.tell((*look_at_ourselves(), *look_at_state(state_folder(os.environ), fix=fix)))
+        told.tell((*look_at_ourselves(), *look_at_state(state_home(os.environ), fix=fix)))
         told.tell(of_problem(p, error.file, "config") for p in (*error.problems, *error.warnings))
+        if not which:
+            told.tell(look_at_hosts(Ours(error.file), here(), fix=fix))
         return told.end(error.file, USAGE)
     specs = chosen(snapshot, which)
     told.column = max([told.column, *(len(str(spec.address)) for spec in specs)])
-    told.tell((*look_at_ourselves(), *look_at_state(state_folder(os.environ), fix=fix)))
+    told.tell((*look_at_ourselves(), *look_at_state(state_home(os.environ), fix=fix)))
     told.tell(lines)
     told.tell(self_test())
+    if not which:
+        told.tell(look_at_hosts(ours_of(snapshot), here(), fix=fix))
     told.tell(look_at_programs(specs, os.environ))
     reports = survey(settings, snapshot, [spec.address for spec in specs], _forgetful())
     told.tell(look_at_servers(specs, reports))
@@ -131,7 +141,8 @@ def _tell(line: Line, column: int) -> None:
     under = " " * (column + 4)
     message = hanging(f"{plain(line.message)}{fixed}", under)
     say(f"{glyph(line.state)} {line.subject:{column}}  {message.lstrip()}")
-    more = "   ".join(filter(None, (nearby(line.place) if line.place else "", line.code)))
+    place = shown(Path(line.place), here()) if line.place else ""
+    more = "   ".join(filter(None, (place, line.code)))
     if more:
         say(click.style(f"{under}{plain(more)}", dim=True))
     if line.fix and not line.fixed:
@@ -201,6 +212,8 @@ def _names(address: ServerAddress) -> tuple[str, str, str]:
 
 def self_test() -> Iterator[Line]:
     """The demo toolbox, called in both eras: what fails here is no server's fault."""
+    from mcp_workbench.cli.running import run
+
     since = time.monotonic()
     try:
         run(_add_in_both_eras())
@@ -218,6 +231,8 @@ def _forgetful() -> dict[str, str]:
 
 
 async def _add_in_both_eras() -> None:
+    from mcp_workbench.workbench import Workbench
+
     (basics, *_) = demo_snapshot().toolboxes["demo"].servers.values()
     eras = {
         era: msgspec.structs.replace(basics, address=ServerAddress("self-test", era), era=era)
@@ -233,7 +248,8 @@ def look_at_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Ite
     for spec, report in zip(specs, reports, strict=True):
         subject = str(report.address)
         if report.reason:
-            yield Line("bad", subject, report.reason, remedy(report.reason), UNREACHED, spec.place)
+            fix = remedy(report.reason, remote=isinstance(spec.target, HttpEndpoint))
+            yield Line("bad", subject, _cause(report.reason), fix, UNREACHED, spec.place)
             continue
         tools = f"{len(report.tools)} tools" + (
             f", {report.hidden} hidden" if report.hidden else ""
@@ -243,14 +259,24 @@ def look_at_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Ite
         yield Line("good", subject, about)
 
 
-def remedy(reason: str) -> str:
+_FIX = re.compile(r" \([^()]*; fix: ([^()]*)\)")  # of a variable: its place, and what to do
+
+
+def _cause(reason: str) -> str:
+    """The reason without what stands below it anyway: its place and its remedy."""
+    return _FIX.sub("", reason).removesuffix("; install it or write its absolute path")
+
+
+def remedy(reason: str, *, remote: bool = False) -> str:
     """What helps, as far as the reason shows it."""
     if reason.startswith("command not found: ") and "(searched PATH" in reason:
         return missing(reason.removeprefix("command not found: ").split(" (searched")[0])
-    if "; fix: " in reason:  # a variable, with its place and what to do
-        return reason.partition("; fix: ")[2].partition(")")[0]
+    if fixes := _FIX.findall(reason):
+        return "; ".join(fixes)
     if "; correct " in reason or "; chmod " in reason:
         return reason.rpartition("; ")[2]
     if "did not start within" in reason:
         return "a first start may download: try again, or raise 'connectTimeout' of this server"
+    if remote:
+        return "see that its 'url' and 'headers' are right, and that this machine reaches it"
     return "run its command by hand and see what it says"

@@ -6,25 +6,25 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from mcp_workbench.cli.diagnosis import Line
+from mcp_workbench.config.state_folder import VARIABLE
 
-VARIABLE = "MCP_WORKBENCH_HOME"
 SUBJECT = "state folder"
 LEFT_OVER = 3600.0  # seconds; no file is half written for longer
 PRIVATE = 0o700
 
 
-def state_folder(environ: Mapping[str, str]) -> Path:
-    """`$MCP_WORKBENCH_HOME`, else `~/.mcp-workbench`."""
-    return Path(environ.get(VARIABLE) or Path.home() / ".mcp-workbench")
-
-
-def look_at_state(folder: Path, *, fix: bool) -> Iterator[Line]:
+def look_at_state(home: str, *, fix: bool) -> Iterator[Line]:
     """Nothing is made or changed, unless `fix` says so."""
+    if not home:
+        told = f"neither ${VARIABLE} nor $HOME is set: nothing is remembered, nothing can be undone"
+        yield Line("doubtful", SUBJECT, told, f"set {VARIABLE} to a folder of your own")
+        return
+    folder = Path(home)
     try:
         about = folder.stat()
     except FileNotFoundError:

@@ -17,6 +17,7 @@ from mcp_workbench.cli.changes import (
     lines_of,
     show,
 )
+from mcp_workbench.cli.completing import complete_source
 from mcp_workbench.cli.render import glyph, plain, say, say_json, table
 from mcp_workbench.cli.report import tell_problems
 from mcp_workbench.cli.settings import DONE, Settings, global_options
@@ -60,7 +61,7 @@ class Imported(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @click.command("import")
-@click.argument("sources", metavar="[HOST|FILE|-]...", nargs=-1)
+@click.argument("sources", metavar="[HOST|FILE|-]...", nargs=-1, shell_complete=complete_source)
 @click.option("--toolbox", default="default", metavar="NAME", help="The toolbox they go into.")
 @agreement_options
 @global_options
@@ -74,10 +75,11 @@ def import_(
     files. Literal secrets are not copied: a variable takes their place, and you are told its name.
 
     \b
-    mcp-workbench import --dry-run          look, and change nothing
-    mcp-workbench import cursor             from one host only
-    mcp-workbench import servers.json       from any file with mcpServers
-    mcp-workbench import - --yes < servers.json
+    Examples:
+      mcp-workbench import --dry-run          look, and change nothing
+      mcp-workbench import cursor             from one host only
+      mcp-workbench import servers.json       from any file with mcpServers
+      mcp-workbench import - --yes < servers.json
     """
     around = here()
     found = _found(settings, sources, around)

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 import msgspec
@@ -15,22 +15,21 @@ from mcp_workbench.cli.changes import (
     lines_of,
     show,
 )
+from mcp_workbench.cli.completing import complete_host, complete_toolbox
 from mcp_workbench.cli.render import glyph, plain, say, say_json
 from mcp_workbench.cli.settings import DONE, Settings, global_options
 from mcp_workbench.config.load import find_config
 from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.hosts.launch import launch
-from mcp_workbench.hosts.merge import served, variables_in
+from mcp_workbench.hosts.overlap import direct, own_entries, variables_in
 from mcp_workbench.hosts.own_command import available
 from mcp_workbench.hosts.places import HostFile, Scope, Surroundings, file_to_change, here
-from mcp_workbench.hosts.plan import Change, Installation, Keys, plan_install, plan_uninstall
-from mcp_workbench.hosts.reading import servers_in, text_of, value_of
+from mcp_workbench.hosts.plan import Change, Installation, plan_install, plan_uninstall
 from mcp_workbench.hosts.refusals import HostUsage
-from mcp_workbench.hosts.secrets import Vault
 from mcp_workbench.hosts.table import HOSTS, Host
 from mcp_workbench.hosts.writing import read_file
 
-_HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1)
+_HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1, shell_complete=complete_host)
 _ALL = click.option("--all", "everywhere", is_flag=True, help="Every host found on this machine.")
 _SCOPE = click.option(
     "--scope",
@@ -70,7 +69,14 @@ _UNCHANGED = {"install": "there already", "uninstall": "not there"}
 @_HOSTS
 @_ALL
 @_SCOPE
-@click.option("--toolbox", "toolboxes", multiple=True, metavar="NAME", help="Only this toolbox.")
+@click.option(
+    "--toolbox",
+    "toolboxes",
+    multiple=True,
+    metavar="NAME",
+    help="Only this toolbox.",
+    shell_complete=complete_toolbox,
+)
 @click.option("--replace", is_flag=True, help="Remove the host's own entries that we now serve.")
 @_EDIT
 @agreement_options
@@ -83,26 +89,27 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
     `undo`, and with every comment in its place.
 
     \b
-    mcp-workbench install claude-code cursor
-    mcp-workbench install cursor --replace    remove there what is served here now
-    mcp-workbench install --all --dry-run     look, and change nothing
+    Examples:
+      mcp-workbench install claude-code cursor
+      mcp-workbench install cursor --replace    remove there what is served here now
+      mcp-workbench install --all --dry-run     look, and change nothing
     """
     around = here()
     config = _config(settings, around)
     toolboxes = settings.snapshot().narrowed(options["toolboxes"])  # it can be used, and has them
     files = _files(hosts, around, everywhere=options["everywhere"], scope=options["scope"])
-    ours = _entries(config, list(toolboxes.toolboxes))
+    ours = own_entries(config, list(toolboxes.toolboxes))
     words = launch().command(config, options["toolboxes"])
     wish = Installation(words, variables_in(ours), own=not options["edit"])
     changes: list[Change] = []
     twice: dict[str, list[str]] = {}
     for file in files:
-        direct = _direct(file, ours, around)
-        out = tuple(direct) if options["replace"] else ()
+        twins = direct(file, ours, around)
+        out = tuple(twins) if options["replace"] else ()
         change = plan_install(file, read_file(file.path), wish, out)
         changes.append(_runnable(change))
-        if direct and not out:
-            twice[file.host.id] = [keys[-1] for keys in direct]
+        if twins and not out:
+            twice[file.host.id] = [keys[-1] for keys in twins]
     agreed = Agreement(options["yes"], options["dry_run"])
     return _finish(settings, Plan("install", files, changes, twice, wish.variables), agreed)
 
@@ -122,8 +129,9 @@ def uninstall(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int
     use `undo`.
 
     \b
-    mcp-workbench uninstall cursor
-    mcp-workbench uninstall --all
+    Examples:
+      mcp-workbench uninstall cursor
+      mcp-workbench uninstall --all
     """
     around = here()
     files = _files(hosts, around, everywhere=options["everywhere"], scope=options["scope"])
@@ -184,28 +192,6 @@ def _file(host: Host, scope: Scope, around: Surroundings) -> HostFile:
         message = f"{host.title} has no {scope} file"
         raise HostUsage("not_written", message, hint="leave --scope out")
     return file
-
-
-def _entries(config: str, toolboxes: list[str]) -> dict[str, Any]:
-    """The server entries of these toolboxes as the file has them."""
-    value = value_of(text_of(Path(config)) or "", "json", config)
-    boxes = value.get("toolboxes", {"default": value})
-    return {
-        f"{box}/{name}": entry
-        for box in toolboxes
-        for name, entry in cast("dict[str, Any]", boxes[box].get("mcpServers", {})).items()
-        if not entry.get("disabled")
-    }
-
-
-def _direct(file: HostFile, ours: dict[str, Any], around: Surroundings) -> list[Keys]:
-    """The entries of a host's file that we serve as well."""
-    text = text_of(file.path)
-    if text is None:
-        return []
-    vault = Vault()
-    found = [f for f in servers_in(file, text, around) if not f.skipped]
-    return [f.keys for f in found if served(f, ours, vault)]
 
 
 def _finish(settings: Settings, plan: Plan, agreed: Agreement) -> int:

@@ -59,6 +59,6 @@ function _mcp_workbench
         end
     end
 end
-complete --no-files --command mcp-workbench --arguments '(_mcp_workbench)'
+complete --no-files --keep-order --command mcp-workbench --arguments '(_mcp_workbench)'
 """
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}

@@ -1,4 +1,4 @@
-"""`undo`: the last change of `import`, `install` or `uninstall`, taken back."""
+"""`undo`: the last change of `import`, `install`, `uninstall` or `doctor --fix`, taken back."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from mcp_workbench.cli.render import glyph, plain, say, say_json, table
 from mcp_workbench.cli.settings import DONE, Settings, global_options
 from mcp_workbench.hosts.applying import Undone
 from mcp_workbench.hosts.applying import undo as take_back
-from mcp_workbench.hosts.journal import Journal, Record, state_folder
+from mcp_workbench.hosts.journal import Record, own_journal
 from mcp_workbench.hosts.places import here, shown
 
 _WORDS = {
@@ -27,17 +27,18 @@ _WORDS = {
 @global_options
 @click.pass_obj
 def undo(settings: Settings, number: int | None, *, listing: bool, everything: bool) -> int:
-    """Take back what `import`, `install` or `uninstall` has changed.
+    """Take back what `import`, `install`, `uninstall` or `doctor --fix` has changed in files of others.
 
     A file that nobody has touched since gets its old bytes. From one that was changed, only what we
     put there is taken out, and what we took out is put back.
 
     \b
-    mcp-workbench undo --list
-    mcp-workbench undo          the last one
-    mcp-workbench undo 6        that one
+    Examples:
+      mcp-workbench undo --list
+      mcp-workbench undo          the last one
+      mcp-workbench undo 6        that one
     """
-    journal = Journal(state_folder(os.environ))
+    journal = own_journal(os.environ)
     if listing:
         _list(settings, journal.records())
         return DONE

@@ -1,4 +1,4 @@
-"""The codes of `import`, `install`, `uninstall` and `undo`, explained."""
+"""The codes of `import`, `install`, `uninstall`, `undo` and of `doctor` about hosts, explained."""
 
 from mcp_workbench.core.explanation import Explanation
 
@@ -53,5 +53,44 @@ HOST_CODES = {
         "An entry in a host names a configuration file, and there is none. The demo toolbox is for "
         "looking around only.",
         "mcp-workbench import makes one from the hosts' own files; or write workbench-config.json.",
+    ),
+    "WB-HOST-510": Explanation(
+        "A host's entry starts nothing",
+        "The command of our entry in a host's file is not there any more, or it fails: an environment "
+        "was removed, a clone was moved, Python was renewed under it.",
+        "mcp-workbench install HOST writes the entry anew, and so does mcp-workbench doctor --fix.",
+    ),
+    "WB-HOST-511": Explanation(
+        "A host's entry names what is not there",
+        "Our entry in a host's file names a configuration file that does not exist, or a toolbox that "
+        "the configuration does not have. The host sees us fail at its start.",
+        "mcp-workbench install HOST names the configuration of this folder, --toolbox another "
+        "toolbox. mcp-workbench doctor --fix does the first of the two.",
+    ),
+    "WB-HOST-512": Explanation(
+        "A host's entry leads elsewhere",
+        "The entry in a host's file is not the one that was looked for: it serves another "
+        "configuration, starts another version, is switched off, or is somebody else's program under "
+        "our name. That may be meant, so it is never changed without being asked for.",
+        "If it is not meant: mcp-workbench install HOST, in the folder of the configuration.",
+    ),
+    "WB-HOST-513": Explanation(
+        "A host has servers directly that it also has through us",
+        "Their tools are offered twice, under two names, which costs tokens and confuses a model.",
+        "mcp-workbench install HOST --replace removes the direct ones; undo brings them back.",
+    ),
+    "WB-HOST-514": Explanation(
+        "A host's entry depends on where the host was started",
+        "Our entry in a host's file names the command without its folder, or no configuration, or one "
+        "without its folder. Programs that are started from a desktop have another PATH than a shell, "
+        "and start us in a folder that nobody knows.",
+        "mcp-workbench install HOST writes full paths.",
+    ),
+    "WB-HOST-515": Explanation(
+        "A host does not hand on variables that servers need",
+        "Servers of the configuration ask for ${VARIABLES} without a default, and the host starts us "
+        "without them. Those servers are unavailable there, whatever your shell has.",
+        "mcp-workbench install HOST names them in the entry where the host can hand them on; else "
+        "write their values into the env of the entry.",
     ),
 }

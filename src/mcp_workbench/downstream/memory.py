@@ -11,7 +11,6 @@ remembered beyond this process. `MCP_WORKBENCH_CACHE=off` has the same effect wi
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -26,6 +25,8 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec
 
 if TYPE_CHECKING:
+    import asyncio  # whoever only recalls needs no loop
+
     from mcp_workbench.downstream.catalogue_files import Bounds, CatalogueFiles
 
 SWITCH = "MCP_WORKBENCH_CACHE"
@@ -72,7 +73,7 @@ class Memory:
             before, expected = waiting[2], waiting[3] and expected
         self._unwritten[spec.address] = (spec, known, before, expected)
         if self._writing is None and self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(SETTLE, self._start_writing)
+            self._soon = _loop().call_later(SETTLE, self._start_writing)
 
     def end(self) -> None:
         """Nothing more will be noted: write what is not yet written. The loop's end waits for that."""
@@ -115,8 +116,7 @@ class Memory:
     def _start_writing(self) -> None:
         self._soon = None
         with suppress(RuntimeError):  # the program ends, and takes no more work
-            loop = asyncio.get_running_loop()
-            self._writing = loop.run_in_executor(None, self._write_all)
+            self._writing = _loop().run_in_executor(None, self._write_all)
             self._writing.add_done_callback(self._written)
 
     def _written(self, done: asyncio.Future[None]) -> None:
@@ -161,6 +161,12 @@ class Memory:
         if about not in self._warned:
             self._warned.add(about)
             log.warning(text)
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    from asyncio import get_running_loop  # loaded already, if there is one
+
+    return get_running_loop()
 
 
 def _can_start(spec: ServerSpec, environ: Mapping[str, str]) -> bool:

@@ -1,17 +1,54 @@
 """Our own entry in each host's words, and the host's own command that would write it."""
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from mcp_workbench.hosts.table import ENTRY, Host
+from mcp_workbench.hosts.translate import is_ourselves
 
 Words = tuple[str, ...]
+
+_OFF = {"disabled": True, "enabled": False}  # who installs us wants us to be started
 
 
 def own_entry(host: Host, words: Words, variables: Words = ()) -> dict[str, Any]:
     """What this host gets to see of us, with the variables that it must hand on: names, no values."""
     return _shaped(host, words) | handed_on(host, variables)
+
+
+def renewed(there: Any, entry: dict[str, Any]) -> dict[str, Any]:
+    """Our entry in the place of an older one of ours: what its person added there is kept."""
+    if not isinstance(there, dict):
+        return entry
+    old = cast("dict[str, Any]", there)
+    words = words_of(old)
+    if not words or not is_ourselves({"command": words[0], "args": words[1:]}):
+        return entry
+    kept = {key: value for key, value in old.items() if _OFF.get(key) is not value}
+    for key in ("env", "env_vars"):
+        entry = entry | _both(key, kept.get(key), entry.get(key))
+    return kept | entry
+
+
+def _both(key: str, old: Any, new: Any) -> dict[str, Any]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {key: cast("dict[str, Any]", new) | cast("dict[str, Any]", old)}
+    if isinstance(old, list) and isinstance(new, list):
+        return {key: list(dict.fromkeys([*cast("list[Any]", old), *cast("list[Any]", new)]))}
+    return {}
+
+
+def words_of(entry: dict[str, Any]) -> Words:
+    """The words that an entry starts a server with, however its host writes them."""
+    return (*texts(entry.get("command")), *texts(entry.get("args")))
+
+
+def texts(value: Any) -> Words:
+    """One text or a list of them."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(map(str, cast("list[Any]", value))) if isinstance(value, list) else ()
 
 
 def handed_on(host: Host, variables: Words) -> dict[str, Any]:

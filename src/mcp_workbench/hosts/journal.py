@@ -8,12 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from mcp_workbench.config.state_folder import private_folder, state_home
 from mcp_workbench.hosts.plan import Change, Keys, Member
 from mcp_workbench.hosts.refusals import HostFault
 from mcp_workbench.hosts.writing import created_folders, write_private
-
-VARIABLE = "MCP_WORKBENCH_HOME"
-FOLDER = "~/.mcp-workbench"
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -44,13 +42,16 @@ class Record(msgspec.Struct, frozen=True):
 class Journal:
     """All records, in a folder that nobody else can read: the copies may hold secrets."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, home: str) -> None:
+        self._home = home  # empty where there is none: then nothing was kept, and nothing can be
+        self._folder = Path(home)
 
     def records(self) -> list[Record]:
         """Oldest first."""
         found: list[Record] = []
-        for file in sorted((self.folder / "journal").glob("[0-9]*.json")):
+        if not self._home:
+            return found
+        for file in sorted((self._folder / "journal").glob("[0-9]*.json")):
             try:
                 found.append(msgspec.json.decode(file.read_bytes(), type=Record))
             except (OSError, msgspec.MsgspecError):
@@ -74,7 +75,7 @@ class Journal:
     def begin(self, command: str, changes: list[Change]) -> Record:
         """Keep what is there now. Only then may anything be touched."""
         for name in ("journal", "backups"):
-            _own_folder(self.folder / name)
+            private_folder(self._home, name)
         number = self._claim()
         steps = [self._step(number, index, change) for index, change in enumerate(changes)]
         record = Record(number, command, time.time(), tuple(steps))
@@ -88,18 +89,18 @@ class Journal:
         """Nothing was changed after all."""
         for step in record.steps:
             if step.backup:
-                (self.folder / "backups" / step.backup).unlink(missing_ok=True)
+                (self._folder / "backups" / step.backup).unlink(missing_ok=True)
         self._file(record.id).unlink(missing_ok=True)
 
     def backup(self, step: Step) -> bytes | None:
-        return (self.folder / "backups" / step.backup).read_bytes() if step.backup else None
+        return (self._folder / "backups" / step.backup).read_bytes() if step.backup else None
 
     def _file(self, number: int) -> Path:
-        return self.folder / "journal" / f"{number:04}.json"
+        return self._folder / "journal" / f"{number:04}.json"
 
     def _claim(self) -> int:
         """A number that no other process has."""
-        taken = [int(f.stem) for f in (self.folder / "journal").glob("[0-9]*.json")]
+        taken = [int(f.stem) for f in (self._folder / "journal").glob("[0-9]*.json")]
         number = max(taken, default=0) + 1
         while True:
             try:
@@ -113,7 +114,7 @@ class Journal:
         backup = ""
         if change.before is not None:
             backup = f"{number:04}-{index}"
-            write_private(self.folder / "backups" / backup, change.before)
+            write_private(self._folder / "backups" / backup, change.before)
         exists = change.path.exists()
         return Step(
             change.host,
@@ -129,14 +130,9 @@ class Journal:
         )
 
 
-def state_folder(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get(VARIABLE) or FOLDER).expanduser()
-
-
-def _own_folder(folder: Path) -> None:
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    folder.chmod(0o700)
+def own_journal(environ: Mapping[str, str]) -> Journal:
+    """The journal in our state folder."""
+    return Journal(state_home(environ))
 
 
 def digest(data: bytes | None) -> str:

@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,8 @@ def launch() -> Launch:
     python = Path(sys.executable)
     beside = python.parent / running.name if running.stem == COMMAND else python.parent / COMMAND
     script = running if running.stem == COMMAND and running.is_file() else beside
-    return chosen(script if script.is_file() else None, python, _origin())
+    origin = _origin() if passing_runner(python) else ""  # nobody else is asked where we came from
+    return chosen(script if script.is_file() else None, python, origin)
 
 
 def chosen(script: Path | None, python: Path, origin: str) -> Launch:
@@ -77,6 +77,8 @@ def _same_file(one: Path, other: Path) -> bool:
 
 def _origin() -> str:
     """Where this installation came from: a wheel, a folder, a repository, or an index."""
+    from importlib.metadata import Distribution, PackageNotFoundError  # mail, archives and all
+
     pinned = f"{DISTRIBUTION}=={__version__}"
     try:
         text = Distribution.from_name(DISTRIBUTION).read_text("direct_url.json")

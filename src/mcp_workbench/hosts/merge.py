@@ -11,9 +11,6 @@ from mcp_workbench.hosts.translate import Entry, Found
 
 Identity = tuple[str, ...]
 
-_ASKED = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)")
-# What every program gets from whoever starts it.
-_USUAL = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR"}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -130,10 +127,3 @@ def _same(one: Entry, other: Entry) -> bool:
         if any(ours[name] != theirs[name] for name in ours if name in theirs):
             return False
     return True
-
-
-def variables_in(entries: dict[str, Any]) -> tuple[str, ...]:
-    """The variables that these entries of ours ask for, in their order; those that all have aside."""
-    text = msgspec.json.encode(entries).decode()
-    names = _ASKED.findall(text)
-    return tuple(dict.fromkeys(name for name in names if name and name not in _USUAL))

@@ -8,7 +8,13 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.hosts import edit_json
-from mcp_workbench.hosts.entry import add_command, handed_on, own_entry, remove_command
+from mcp_workbench.hosts.entry import (
+    add_command,
+    handed_on,
+    own_entry,
+    remove_command,
+    renewed,
+)
 from mcp_workbench.hosts.places import HostFile
 from mcp_workbench.hosts.reading import decoded, keys_in, value_of
 from mcp_workbench.hosts.refusals import CannotEdit, not_editable
@@ -109,7 +115,8 @@ def plan_install(
     line, no more: to exchange an entry, to hand on variables or to take others out, we edit.
     """
     there = present(file, before)
-    member = Member(entry_keys(file, before), own_entry(file.host, wish.words, wish.variables))
+    entry = own_entry(file.host, wish.words, wish.variables)
+    member = Member(entry_keys(file, before), renewed(there, entry))
     if there == member.value:
         return plan_edit(file, before, (), served)
     change = plan_edit(file, before, (member,), served)

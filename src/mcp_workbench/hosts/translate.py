@@ -12,7 +12,7 @@ from mcp_workbench.hosts.variables import foreign, translate
 Entry = dict[str, Any]
 
 _ENVIRONMENT = ("env", "environment", "envs")
-_URLS = ("httpUrl", "serverUrl", "uri", "url")
+URLS = ("httpUrl", "serverUrl", "uri", "url")
 _HEADERS = ("headers", "http_headers")
 _SHOWN = ("toolFilters", "includeTools", "enabled_tools", "available_tools", "tools")
 _HIDDEN = ("excludeTools", "disabledTools", "disabled_tools")
@@ -80,7 +80,7 @@ class Reader:
         kind = raw.get("type", raw.get("transport"))
         if isinstance(kind, str) and kind not in _TYPES:
             raise NotCarried(f"its type is '{kind}'")
-        if url := next(self.strings(raw, _URLS), ""):
+        if url := next(self.strings(raw, URLS), ""):
             return self.remote(raw, url)
         words = list(self.strings(raw, ("command", "cmd")))
         if not words or not words[0]:
