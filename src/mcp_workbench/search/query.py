@@ -117,8 +117,8 @@ class Search:
         strange = tuple(word for stem, word in told.items() if not index.holds(stem))
         exact = [Hit(tool, 0.0) for tool in index.named(query.words, self._shows)]
         first = {hit.tool for hit in exact}
-        ranked = self._distinct([*exact, *(hit for hit in hits if hit.tool not in first)])
-        shown = ranked[: query.limit]
+        ranked = [*exact, *(hit for hit in hits if hit.tool not in first)]
+        shown = self._distinct(ranked, query.limit)
         weak = bool(hits) and not exact and len(told) <= SHORT
         weak = weak and hits[0].score < WEAK * index.asked_rarity(query.words)
         siblings = self._siblings(hits or exact, {one.tool for one in shown})
@@ -137,17 +137,22 @@ class Search:
         tools = self._known[hit.tool.address].catalogue.tools
         return FoundTool(hit.tool, tools[hit.tool.tool], hit.score)
 
-    def _distinct(self, hits: Iterable[Hit]) -> list[FoundTool]:
+    def _distinct(self, hits: Iterable[Hit], most: int) -> list[FoundTool]:
         """A server that stands in several toolboxes is one hit that names them all."""
         found: dict[tuple[str, Definition], FoundTool] = {}
+        names: set[tuple[str, str]] = set()  # beyond the most, only twins of these matter
         for hit in hits:
+            name = (hit.tool.server, hit.tool.tool)
+            if len(found) >= most and name not in names:
+                continue
             one = self._tool(hit)
             key = (hit.tool.server, one.definition)
             if key in found:
                 twins = (*found[key].twins, hit.tool.address)
                 found[key] = msgspec.structs.replace(found[key], twins=twins)
-            else:
+            elif len(found) < most:
                 found[key] = one
+                names.add(name)
         return list(found.values())
 
     def _siblings(self, hits: list[Hit], shown: set[ToolIdentifier]) -> tuple[Siblings, ...]:
