@@ -80,7 +80,6 @@ def test_looking_at_files_needs_the_codec_and_no_loop(argv: list[str], tmp_path:
     "argv",
     [
         ["tools"],
-        ["cost"],
         ["check", "--connect"],
         ["call", "demo/basics/echo", "text=x"],
         ["doctor"],
@@ -89,6 +88,13 @@ def test_looking_at_files_needs_the_codec_and_no_loop(argv: list[str], tmp_path:
 def test_starting_servers_needs_the_loop_and_nothing_more(argv: list[str], tmp_path: Path) -> None:
     modules = loaded(tmp_path, *argv)
     assert foreign(modules) <= {"click"} | CODEC | LOOP
+    assert not modules & (TOO_SLOW | {"httptools"})
+
+
+@pytest.mark.parametrize("argv", [["search", "add"], ["cost"]])
+def test_searching_needs_the_stems_of_words_beside_that(argv: list[str], tmp_path: Path) -> None:
+    modules = loaded(tmp_path, *argv)
+    assert foreign(modules) <= {"click", "snowballstemmer"} | CODEC | LOOP
     assert not modules & (TOO_SLOW | {"httptools"})
 
 
