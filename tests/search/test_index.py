@@ -62,6 +62,11 @@ def names(found: Found) -> list[str]:
         ("Größe ändern", ["größe", "ändern"]),
         ("搜索文件 abc", ["搜索", "索文", "文件", "abc"]),
         ("票", ["票"]),
+        ("Gro\u0308ße", ["größe"]),  # spelt with a mark of its own
+        ("\uff26\uff29\uff2c\uff25", ["file"]),
+        ("फ़ाइल पढ़ें", ["फ़ाइल", "पढ़ें"]),
+        ("เปิดไฟล์", ["เป", "ปิ", "ิด", "ดไ", "ไฟ", "ฟล", "ล์"]),
+        ("שָׁלוֹם", ["שָׁלוֹם"]),
         ("", []),
     ],
 )
@@ -73,7 +78,7 @@ def test_forms_of_a_word_are_one_word_and_common_ones_none() -> None:
     words = Words()
 
     assert words.of("Searching the searches, please") == words.of("search") * 2
-    assert words.told("Repositories of you") == {words.of("repository")[0]: "repositories"}
+    assert words.asked("Repositories of you").spelled == {words.of("repository")[0]: "repositories"}
 
 
 # The order

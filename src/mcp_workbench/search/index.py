@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import log
 
@@ -25,12 +24,11 @@ from mcp_workbench.search.fields import (
     tool_counts,
 )
 from mcp_workbench.search.scoring import Term, best_scores, scores_of
-from mcp_workbench.search.words import Words
+from mcp_workbench.search.words import Asked, Words
 
 K1 = 1.2
 B = 0.6
 TWICE = 2  # a word repeated in the query counts twice at most
-MOST_WORDS = 512  # different ones of a query
 # Mean lengths move in steps of 2 %, so that most changes of one server leave all others as they are,
 # and the same tools always rank the same, whatever was there before.
 STEP = log(1.02)
@@ -165,8 +163,11 @@ class Index:
 
     def search(self, query: str, shows: Shows | None = None, most: int = 100) -> list[Hit]:
         """The tools that fit best, equals by their names: those in which a word of the query occurs."""
-        asked = self._asked(query)
-        factors = {word: self.rarity(word) * times for word, times in asked.items()}
+        return self.ranked(self._words.asked(query), shows, most)
+
+    def ranked(self, asked: Asked, shows: Shows | None, most: int) -> list[Hit]:
+        """The same for words that were read already."""
+        factors = {word: self._factor(word, times) for word, times in asked.times.items()}
         words = sorted(factors, key=lambda word: (-factors[word], word))
         terms = [self._term(word, factors[word]) for word in words if self.holds(word)]
         if shows is None:
@@ -190,13 +191,12 @@ class Index:
     def holds(self, word: str) -> bool:
         return word in self._postings
 
-    def asked_rarity(self, query: str) -> float:
+    def most_possible(self, asked: Asked) -> float:
         """The most that a tool could score, were its fields nothing but the query."""
-        return sum(self.rarity(word) * times for word, times in self._asked(query).items())
+        return sum(self._factor(word, times) for word, times in asked.times.items())
 
-    def _asked(self, query: str) -> dict[str, int]:
-        counted = Counter(self._words.of(query))
-        return {word: min(n, TWICE) for word, n in list(counted.items())[:MOST_WORDS]}
+    def _factor(self, word: str, times: int) -> float:
+        return self.rarity(word) * min(times, TWICE)
 
     # Upkeep
 
