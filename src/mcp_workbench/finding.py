@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from mcp_workbench.core.errors import no_server
+from mcp_workbench.core.errors import InvalidCall, no_server_anywhere
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.search.index import Index, Shows
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 150  # tools whose words are counted between two messages; more of them in a thread
 VIEWS = 16  # indexes that are kept: hosts may see different toolboxes
+MOST_CHARACTERS = 20_000  # of a query; a text that long is to be looked into, not for
 AGAIN = 60.0  # seconds until a search may start a server again that did not answer one
 EAGER_WAIT = 5.0  # seconds for servers that a search starts; slower ones are known to the next
 
@@ -64,7 +65,10 @@ class Finder:
         return workbench.beside.setdefault("finder", Finder())
 
     async def find(self, workbench: Workbench, query: Query) -> Found:
-        """Raises NotFound where the query names a place that is not there."""
+        """Raises NotFound where the query names a place that is not there, InvalidCall where it is too long."""
+        if len(query.words) > MOST_CHARACTERS:
+            text = f"query: must have at most {MOST_CHARACTERS} characters"
+            raise InvalidCall(f"Invalid parameters: {text}")
         shows = _scope(workbench.snapshot, query)
         await self._discover(workbench, query)
         index, knowledge = await self._current(workbench)
@@ -133,7 +137,7 @@ def _scope(snapshot: Snapshot, query: Query) -> Shows | None:
     elif query.server:
         names = {name for box in snapshot.toolboxes.values() for name in box.servers}
         if query.server not in names:
-            raise no_server(query.server, "any", sorted(names))
+            raise no_server_anywhere(query.server, sorted(names))
     if not (query.toolbox or query.server):
         return None
     return query.covers

@@ -54,13 +54,13 @@ def test_progress_is_told_on_stderr(tmp_path: Path) -> None:
     [
         (
             ["demo/basics/echo", "txt=x"],
-            "missing argument 'text' for demo/basics/echo\n  got: txt (did you mean 'text'?)\n  echo(text: str)\n",
+            "missing argument 'text' for demo/basics/echo\n  got: txt (did you mean 'text'?)\n  echo(text: string)\n",
         ),
         (["demo/basics/add"], "missing arguments 'a', 'b' for demo/basics/add\n"),
         (["demo/basics/now", "zone=x"], "unknown argument 'zone' for demo/basics/now\n"),
         (
             ["demo/basics/add", "a=2", "b:=1"],
-            "argument 'a' takes number, not text: write a:=2\n  add(a: number, b: number)\n",
+            "argument 'a' takes num, not text: write a:=2\n  add(a: num, b: num)\n",
         ),
         (["demo//read_file", "path=x"], "Invalid tool identifier: server cannot be empty\n"),
         (["/b/c"], "Invalid tool identifier: toolbox cannot be empty\n"),

@@ -2,19 +2,63 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from cli_scenes import demo_server, toolbox, workbench, write_config
+from tests.makers import texts
+from tests.rawhost import RawHost
+
+from mcp_workbench.core.tokens import tokens
 
 
 def test_toolboxes_stand_beside_the_direct_way(tmp_path: Path) -> None:
     done = workbench("cost", cwd=tmp_path)
     head, demo, _, every = done.out.splitlines()
     assert done.status == 0
-    assert head.split() == ["TOOLBOX", "TOOLS", "DIRECT", "OPENED:", "schema"]
+    assert head.split() == [
+        *("TOOLBOX", "TOOLS", "DIRECT", "OPENED:", "names", "signature", "full", "schema"),
+        "SEARCHED",
+    ]
     assert demo.split()[:2] == ["demo", "8"]
+    assert len(demo.replace("≈ ", "").split()) == 8
     assert every.startswith("in every request: ≈ ")
+    assert " with the workbench (menu ≈ " in every
+
+
+def test_the_figures_are_those_of_what_a_host_is_told(tmp_path: Path) -> None:
+    path = write_config(tmp_path, toolbox(a=demo_server(), b=demo_server("workshop")))
+    document = workbench("cost", "--json", cwd=tmp_path).data
+    (box,) = document["toolboxes"]
+    with RawHost(path) as host:
+        opening = host.initialize()
+        menu = host.result("tools/list")["tools"]
+        levels = {
+            detail: tokens(texts(host.call("open_toolbox", {"toolbox_name": "dev", "detail": detail}))[0])
+            for detail in ("names", "signature", "full", "schema")
+        }  # fmt: skip
+        wishes = [tool["description"] for tool in host.open("dev")["tools"]]
+        answers = [
+            tokens(texts(host.call("search_tools", {"query": wish.partition(". ")[0]}))[0])
+            for wish in wishes
+        ]
+
+    assert box["opening"] == levels
+    assert list(levels.values()) == sorted(levels.values())
+    assert box["searching"] == {"answers": 8, "mean": round(sum(answers) / 8), "most": max(answers)}
+    assert document["everyRequest"]["instructions"] == tokens(opening["instructions"])
+    keys = ("name", "description", "inputSchema")
+    shown = [{key: tool[key] for key in keys} for tool in menu]
+    assert document["everyRequest"]["menu"] == tokens(json.dumps(shown, separators=(",", ":")))
+
+
+def test_a_toolbox_without_a_tool_is_searched_in_vain(tmp_path: Path) -> None:
+    write_config(tmp_path, toolbox(a=demo_server(toolFilters=["none"])))
+    told = workbench("cost", cwd=tmp_path)
+    (box,) = workbench("cost", "--json", cwd=tmp_path).data["toolboxes"]
+    assert told.out.splitlines()[1].split()[-1] == "-"
+    assert (box["tools"], box["searching"]) == (0, None)
 
 
 def test_servers_one_by_one_and_as_json(tmp_path: Path) -> None:
@@ -47,6 +91,8 @@ def test_dynamic_mode_lists_what_was_opened(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(a=demo_server()) | {"toolMode": "dynamic"})
     (box,) = workbench("cost", "--json", cwd=tmp_path).data["toolboxes"]
     assert set(box["opening"]) == {"listed"}
+    assert box["searching"] is None
+    assert "SEARCHED" not in workbench("cost", cwd=tmp_path).out
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
@@ -58,3 +104,8 @@ def test_a_server_that_is_not_there_is_named_and_not_counted(
     assert done.status == 4
     assert "gone" in (done.out if flags else done.err)
     assert workbench("cost", "dve", cwd=tmp_path).status == 2
+
+
+def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "commands" / "cost.md").read_text("utf-8")
+    assert f"```text\n{workbench('cost', cwd=tmp_path).out}```\n" in page

@@ -14,16 +14,20 @@ def test_every_tool_is_a_line_with_its_cost(tmp_path: Path) -> None:
     assert done.status == 0
     assert head.split() == ["SERVER", "TOOL", "READ-ONLY", "CHARACTERS", "≈TOKENS"]
     assert [line.split()[0] for line in lines] == ["demo/basics"] * 4 + ["demo/workshop"] * 4
-    assert lines[1].split()[:4] == ["demo/basics", "add(a,", "b)", "yes"]
+    assert lines[1].split()[:6] == ["demo/basics", "add(a:", "num,", "b:", "num)", "yes"]
     assert "8 tools, ≈" in done.err
 
 
 def test_one_server_one_tool_and_whole_definitions(tmp_path: Path) -> None:
     server = workbench("tools", "demo/workshop", cwd=tmp_path)
-    assert "slow([seconds], [steps])" in server.out
+    assert "slow(seconds?: num(0..60), steps?: int(1..100))  " in server.out
     assert "echo" not in server.out
     tool = workbench("tools", "demo/workshop/convert_units", cwd=tmp_path)
-    assert "convert_units(value: number, unit: str, to: str)" in tool.out
+    row, *_, signature = tool.out.splitlines()[1:]
+    assert row.split("  ")[1].startswith('convert_units(value: num, unit: "m"|"km"|')
+    assert row.split("  ")[1].endswith("…")
+    units = '"m"|"km"|"ft"|"mi"|"kg"|"lb"|"celsius"|"fahrenheit"|"kelvin"'
+    assert signature == f"convert_units(value: num, unit: {units}, to: {units})"
     whole = workbench("tools", "demo/basics/add", "--schema", cwd=tmp_path)
     assert whole.data[0]["inputSchema"]["required"] == ["a", "b"]
 
@@ -61,7 +65,7 @@ def test_a_filter_hides_and_a_missing_server_is_named(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox("dev", **servers))
     done = workbench("tools", cwd=tmp_path)
     assert done.status == 4
-    assert "add(a, b)" in done.out
+    assert "add(a: num, b: num)" in done.out
     assert "echo" not in done.out
     assert "error: server 'gone' in toolbox 'dev' is not available" in done.err
     hidden = workbench("tools", "dev/basics/echo", cwd=tmp_path)

@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_workbench.cli.excerpt import WIDEST, excerpt
+from mcp_workbench.cli.facts import read_only, signature, tokens
 from mcp_workbench.cli.misfits import misfits, remarks
 from mcp_workbench.cli.progress import progress_text
 from mcp_workbench.cli.render import plain, table
-from mcp_workbench.cli.signature import read_only, signature, tokens
 from mcp_workbench.core.catalogue import ToolInfo
 
 SECRETS = st.text(st.characters(codec="utf-8"), min_size=1).map(lambda text: f"sk{text}7q")
@@ -67,13 +67,13 @@ def test_an_excerpt_never_shows_a_secret(secret: str, column: int) -> None:
     [
         (
             {"properties": {"b": {"type": "string"}, "a": {"type": "integer"}}, "required": ["a"]},
-            "go(a: int, [b: str])",
+            "go(a: int, b?: string)",
         ),
-        ({"properties": {"l": {"type": "array", "items": {"type": "string"}}}}, "go([l: str[]])"),
-        ({"properties": {"s": {"enum": ["open", "closed"]}}}, "go([s: open|closed])"),
+        ({"properties": {"l": {"type": "array", "items": {"type": "string"}}}}, "go(l?: string[])"),
+        ({"properties": {"s": {"enum": ["open", "closed"]}}}, 'go(s?: "open"|"closed")'),
         (
             {"properties": {"n": {"type": ["number", "null"]}, "x": {}, "y": True}},
-            "go([n: number|null], [x: any], [y: any])",
+            "go(n?: num|null, x?: any, y?: any)",
         ),
         ({"properties": 7, "required": "x"}, "go()"),
         (None, "go()"),
@@ -130,8 +130,8 @@ def test_what_does_not_fit_is_told_with_its_place() -> None:
         "missing 'old' in argument 'edits[1]'",
         "argument 'edits[1].n' takes int, not a number",
         "unknown 'odl' in argument 'edits[1]' (did you mean 'old'?)",
-        "argument 'edits[2]' takes object, not a number",
-        "argument 'title' takes str, not a number: write title=5",
+        "argument 'edits[2]' takes {old: string, n?: int}, not a number",
+        "argument 'title' takes string, not a number: write title=5",
         "argument 'flag' takes bool, not a number",
     ]
 

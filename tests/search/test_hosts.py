@@ -175,7 +175,7 @@ def test_a_new_tool_is_found_as_soon_as_its_server_has_told_of_it(
         ({"query": "x", "detail": "x"}, "Invalid parameters: detail: must be one of schema, full, signature, names"),
         ({"query": "x", "toolbox": "dex"}, "Toolbox 'dex' not found"),
         ({"query": "x", "toolbox": "dev", "server": "b"}, "Server 'b' not found in toolbox 'dev'"),
-        ({"query": "x", "server": "b"}, "Server 'b' not found in toolbox 'any'"),
+        ({"query": "x", "server": "b"}, "Server 'b' not found in any toolbox"),
     ],
 )  # fmt: skip
 def test_a_wrong_search_is_told_what_is_wrong(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from mcp_workbench.core.spec import ServerSpec, StdioCommand, ToolboxSpec, ToolF
 from mcp_workbench.search.fields import About
 from mcp_workbench.search.index import Index
 from mcp_workbench.search.query import Found, Knowledge, KnownServer, Query, Search
-from mcp_workbench.search.scoring import Term, best_scores
+from mcp_workbench.search.scoring import Term, best_scores, scores_of
 from mcp_workbench.search.words import Words, parts
 
 WORDS = ("file", "search", "read", "write", "commit", "weather", "city", "user", "list", "image")
@@ -61,6 +62,11 @@ def names(found: Found) -> list[str]:
         ("Größe ändern", ["größe", "ändern"]),
         ("搜索文件 abc", ["搜索", "索文", "文件", "abc"]),
         ("票", ["票"]),
+        ("Gro\u0308ße", ["größe"]),  # spelt with a mark of its own
+        ("\uff26\uff29\uff2c\uff25", ["file"]),
+        ("फ़ाइल पढ़ें", ["फ़ाइल", "पढ़ें"]),
+        ("เปิดไฟล์", ["เป", "ปิ", "ิด", "ดไ", "ไฟ", "ฟล", "ล์"]),
+        ("שָׁלוֹם", ["שָׁלוֹם"]),
         ("", []),
     ],
 )
@@ -72,7 +78,7 @@ def test_forms_of_a_word_are_one_word_and_common_ones_none() -> None:
     words = Words()
 
     assert words.of("Searching the searches, please") == words.of("search") * 2
-    assert words.told("Repositories of you") == {words.of("repository")[0]: "repositories"}
+    assert words.asked("Repositories of you").spelled == {words.of("repository")[0]: "repositories"}
 
 
 # The order
@@ -202,25 +208,33 @@ def test_changed_server_by_server_or_built_at_once_is_the_same_index(
     assert len(changed) == len(built)
 
 
-@given(st.integers(0, 2**32), st.integers(1, 20))
-def test_leaving_out_what_can_not_be_among_the_best_changes_nothing(seed: int, most: int) -> None:
+@given(st.integers(0, 2**32), st.integers(1, 20), st.booleans())
+def test_leaving_out_what_can_not_be_among_the_best_changes_nothing(
+    seed: int, most: int, even: bool
+) -> None:
     rng = random.Random(seed)
-    terms: list[Term] = sorted(
-        (
-            (rng.uniform(0.01, 6), {n: rng.random() for n in rng.sample(range(300), rng.randint(1, 300))})
-            for _ in range(rng.randint(1, 9))
-        ),
-        key=lambda term: -term[0],
-    )  # fmt: skip
+    weight = partial(rng.choice, (0.25, 0.5, 0.75)) if even else rng.random  # even: many are equal
+    tools = range(rng.choice((300, 1000)))
+    terms: list[Term] = []
+    for _ in range(rng.randint(1, 9)):
+        factor = rng.choice((1.0, 2.0, 4.0)) if even else rng.uniform(0.01, 6)
+        weights = {n: weight() for n in rng.sample(tools, rng.randint(1, 300))}
+        # What a word can add is a bound, which may be larger than it had to be.
+        terms.append((factor, weights, factor * max(weights.values()) * rng.choice((1, 1, 1.3))))
+    terms.sort(key=lambda term: -term[0])
+    for _, weights, _ in terms[rng.randrange(len(terms)) :]:
+        weights[len(tools)] = max(weights.values())  # a tool that makes up for a late start
     whole: dict[int, float] = {}
-    for factor, weights in terms:
-        for number, weight in weights.items():
-            whole[number] = whole.get(number, 0.0) + factor * weight
+    for factor, weights, _ in terms:
+        for number, value in weights.items():
+            whole[number] = whole.get(number, 0.0) + factor * value
+    ranked = sorted(whole.values(), reverse=True)
+    last = ranked[min(most, len(ranked)) - 1]
 
-    found = best_scores(terms, most)
-
-    expected = sorted(whole.items(), key=lambda item: (-item[1], item[0]))[:most]
-    assert sorted(found.items(), key=lambda item: (-item[1], item[0]))[:most] == expected
+    assert best_scores(terms, most) == {n: score for n, score in whole.items() if score >= last}
+    some = rng.sample(tools, 90)
+    among = {n: whole[n] for n in some if n in whole}
+    assert scores_of(some, terms, 300) == among
 
 
 def test_thousands_of_tools_are_built_and_searched_in_bounded_time() -> None:

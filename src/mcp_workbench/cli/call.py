@@ -8,6 +8,7 @@ import msgspec
 
 from mcp_workbench.cli.answer import save, tell
 from mcp_workbench.cli.completing import complete_tool
+from mcp_workbench.cli.facts import signature
 from mcp_workbench.cli.misfits import misfits, remarks
 from mcp_workbench.cli.progress import ProgressLine
 from mcp_workbench.cli.render import nearby, plain, say, say_json
@@ -19,7 +20,6 @@ from mcp_workbench.cli.settings import (
     stdin_is_terminal,
     variable,
 )
-from mcp_workbench.cli.signature import signature
 from mcp_workbench.cli.typed import add_pairs, read_identifier, read_input
 from mcp_workbench.core.errors import InvalidCall, not_connected
 from mcp_workbench.core.names import ToolIdentifier

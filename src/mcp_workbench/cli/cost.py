@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ import msgspec
 
 from mcp_workbench.cli.completing import complete_toolbox
 from mcp_workbench.cli.render import say, say_json, table
+from mcp_workbench.cli.search_cost import search_costs
 from mcp_workbench.cli.settings import Settings, global_options
 from mcp_workbench.cli.survey import survey
 from mcp_workbench.cli.unreached import tell_unreached
@@ -17,6 +19,7 @@ from mcp_workbench.core.catalogue import Definition, ToolInfo
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerReport
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
 from mcp_workbench.core.tokens import tokens
+from mcp_workbench.surface.detail import opened_in_words
 from mcp_workbench.surface.flat_tools import flat_definitions
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.meta_tools import opened_json
@@ -36,7 +39,12 @@ def _flat(opened: OpenedToolbox) -> str:
 
 # What a model reads when it opens a toolbox, at each level of detail that there is.
 LEVELS: dict[str, dict[str, Callable[[OpenedToolbox], str]]] = {
-    "proxy": {"schema": opened_json},
+    "proxy": {
+        "names": partial(opened_in_words, detail="names"),
+        "signature": partial(opened_in_words, detail="signature"),
+        "full": partial(opened_in_words, detail="full"),
+        "schema": opened_json,
+    },
     "dynamic": {"listed": _flat},
 }
 
@@ -49,9 +57,9 @@ def cost(settings: Settings, toolbox: str) -> int:
     """Show what the toolboxes cost a model, in tokens.
 
     DIRECT is what a host's model reads in every request where each server is listed by itself:
-    name, description and schema of every tool. The next columns are what it reads once, when it
-    opens the toolbox, at each level of detail. Below stands what it reads in every request.
-    With TOOLBOX, its servers one by one.
+    name, description and schema of every tool. OPENED is what it reads once, when it opens the
+    toolbox, at each level of detail; SEARCHED the answer to a search for one of the tools, on
+    average. Below stands what it reads in every request. With TOOLBOX, its servers one by one.
 
     All figures are estimates (words and signs, counted without a vocabulary). Exit status 4 if a
     server can't be reached; the others are counted.
@@ -66,7 +74,7 @@ def cost(settings: Settings, toolbox: str) -> int:
     boxes = [snapshot.toolbox(toolbox)] if toolbox else list(snapshot.toolboxes.values())
     asked = [spec.address for box in boxes for spec in box.servers.values()]
     reports = survey(settings, snapshot, asked)
-    counted = [_counted(snapshot, box, reports) for box in boxes]
+    counted = _counted(snapshot, boxes, reports)
     document = _document(snapshot, counted, reports)
     if settings.json:
         say_json(document)
@@ -75,21 +83,41 @@ def cost(settings: Settings, toolbox: str) -> int:
     return tell_unreached(settings, reports)
 
 
-def _counted(snapshot: Snapshot, box: ToolboxSpec, reports: list[ServerReport]) -> Json:
-    mine = [r for r in reports if r.address.toolbox == box.name and not r.reason]
+def _counted(
+    snapshot: Snapshot, boxes: list[ToolboxSpec], reports: list[ServerReport]
+) -> list[Json]:
+    reached = [r for r in reports if not r.reason]
+    opened = [OpenedToolbox(box, tuple(_servers(box, reached)), ()) for box in boxes]
+    searches = search_costs(snapshot, opened) if snapshot.tool_mode == "proxy" else {}
+    return [_one(snapshot, box, reached, searches.get(box.spec.name, [])) for box in opened]
+
+
+def _one(
+    snapshot: Snapshot, opened: OpenedToolbox, reached: list[ServerReport], searches: list[int]
+) -> Json:
+    box = opened.spec
     servers = [
         {"server": r.address.server, "tools": len(r.tools), "direct": sum(map(direct, r.tools))}
-        for r in mine
+        for r in reached
+        if r.address.toolbox == box.name
     ]
-    found = OpenedToolbox(box, tuple(map(_opened, mine)), ())
     levels = LEVELS[snapshot.tool_mode]
     return {
         "toolbox": box.name,
-        "tools": sum(len(r.tools) for r in mine),
+        "tools": sum(int(server["tools"]) for server in servers),
         "direct": sum(int(server["direct"]) for server in servers),
-        "opening": {level: tokens(render(found)) for level, render in levels.items()},
+        "detail": box.detail,
+        "opening": {level: tokens(render(opened)) for level, render in levels.items()},
+        "searching": _summed_up(searches),
         "servers": servers,
     }
+
+
+def _summed_up(answers: list[int]) -> Json | None:
+    if not answers:
+        return None
+    mean = round(sum(answers) / len(answers))
+    return {"answers": len(answers), "mean": mean, "most": max(answers)}
 
 
 def direct(tool: ToolInfo) -> int:
@@ -98,21 +126,29 @@ def direct(tool: ToolInfo) -> int:
     return tokens(msgspec.json.encode(read).decode())
 
 
-def _opened(report: ServerReport) -> OpenedServer:
-    tools = (Definition(t.name, msgspec.json.encode(t.definition)) for t in report.tools)
-    return OpenedServer(report.address, tuple(tools))
+def _servers(box: ToolboxSpec, reports: list[ServerReport]) -> Iterator[OpenedServer]:
+    for report in reports:
+        if report.address.toolbox == box.name:
+            tools = (Definition(t.name, msgspec.json.encode(t.definition)) for t in report.tools)
+            yield OpenedServer(report.address, tuple(tools))
 
 
 def _document(snapshot: Snapshot, counted: list[Json], reports: list[ServerReport]) -> Json:
     menu: Json = msgspec.json.decode(Menu(Workbench(snapshot), ()).static_list(modern=False))
     keys = ("name", "description", "inputSchema")
     shown = [{key: tool.get(key) for key in keys} for tool in menu["tools"]]
-    own = tokens(msgspec.json.encode(shown).decode()) + tokens(instructions(snapshot))
+    menu_cost = tokens(msgspec.json.encode(shown).decode())
+    told = tokens(instructions(snapshot))
     return {
         "unit": "tokens",
         "rule": RULE,
         "toolMode": snapshot.tool_mode,
-        "everyRequest": {"direct": sum(box["direct"] for box in counted), "workbench": own},
+        "everyRequest": {
+            "direct": sum(box["direct"] for box in counted),
+            "workbench": menu_cost + told,
+            "menu": menu_cost,
+            "instructions": told,
+        },
         "toolboxes": counted,
         "unavailable": [
             {"toolbox": r.address.toolbox, "server": r.address.server, "reason": r.reason}
@@ -124,20 +160,25 @@ def _document(snapshot: Snapshot, counted: list[Json], reports: list[ServerRepor
 
 def _tell(document: Json, *, servers: bool) -> None:
     boxes: list[Json] = document["toolboxes"]
-    levels = list(LEVELS[document["toolMode"]])
-    rows = [("TOOLBOX", "TOOLS", "DIRECT", *(f"OPENED: {level}" for level in levels))]
+    first, *others = levels = list(LEVELS[document["toolMode"]])
+    searched = ["SEARCHED"] if document["toolMode"] == "proxy" else []
+    rows: list[tuple[str, ...]] = [
+        ("TOOLBOX", "TOOLS", "DIRECT", f"OPENED: {first}", *others, *searched)
+    ]
     for box in boxes:
         opening = (_about(box["opening"][level]) for level in levels)
-        rows.append((box["toolbox"], str(box["tools"]), _about(box["direct"]), *opening))
+        found = [_about(box["searching"]["mean"]) if box["searching"] else "-"] if searched else []
+        rows.append((box["toolbox"], str(box["tools"]), _about(box["direct"]), *opening, *found))
         for one in box["servers"] if servers else ():
-            blank = [""] * len(levels)
+            blank = [""] * (len(levels) + len(searched))
             rows.append((f"  {one['server']}", str(one["tools"]), _about(one["direct"]), *blank))
-    for line in table(rows, right=frozenset(range(1, 3 + len(levels)))):
+    for line in table(rows, right=frozenset(range(1, len(rows[0])))):
         say(line)
     every = document["everyRequest"]
     say(
         f"\nin every request: {_about(every['direct'])} tokens with each tool listed directly, "
-        f"{_about(every['workbench'])} with the workbench"
+        f"{_about(every['workbench'])} with the workbench (menu {_about(every['menu'])}, "
+        f"instructions {_about(every['instructions'])})"
     )
 
 

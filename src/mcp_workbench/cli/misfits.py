@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.cli.signature import kind_of, kinds_of, properties_of, required_of
+from mcp_workbench.cli.facts import kind_of, kinds_of, properties_of, required_of
 from mcp_workbench.core.catalogue import ToolInfo
 from mcp_workbench.core.errors import did_you_mean
 

@@ -9,10 +9,10 @@ import click
 import msgspec
 
 from mcp_workbench.cli.completing import complete_tool
+from mcp_workbench.cli.facts import characters, read_only, signature, tokens
 from mcp_workbench.cli.recalled import news, recalled_or_asked, tell_recalled
 from mcp_workbench.cli.render import plain, say, say_json, table
 from mcp_workbench.cli.settings import Settings, global_options, variable
-from mcp_workbench.cli.signature import characters, read_only, signature, tokens
 from mcp_workbench.cli.unreached import tell_unreached
 from mcp_workbench.core.catalogue import ToolInfo
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
@@ -108,7 +108,7 @@ def _tell(settings: Settings, found: list[ToolInfo], *, alone: bool) -> None:
 
 
 def _row(info: ToolInfo) -> tuple[str, ...]:
-    text = signature(info, types=False)
+    text = signature(info, WIDEST)
     short = text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
     server = f"{info.toolbox_name}/{info.source_server}"
     sizes = (str(characters(info)), str(tokens(info)))

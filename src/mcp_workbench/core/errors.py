@@ -123,6 +123,11 @@ def no_server(server: str, toolbox: str, known: list[str]) -> NotFound:
     )
 
 
+def no_server_anywhere(server: str, known: list[str]) -> NotFound:
+    message = f"Server '{server}' not found in any toolbox"
+    return NotFound("unknown_server", message, hint=did_you_mean(server, known))
+
+
 def no_tool(tool: ToolIdentifier, known: list[str]) -> NotFound:
     return NotFound(
         "unknown_tool",

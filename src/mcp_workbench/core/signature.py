@@ -23,6 +23,7 @@ from mcp_workbench.core.shape import (
 )
 
 LONG = 320  # characters of a signature; above, parts of it are left out and marked
+AMPLE = 4000  # where it is the only one that is shown
 TOO_LONG = 640  # above this even then, optional arguments are only counted
 MANY = 8  # values of a choice; of more, a shortened signature shows the first six
 SHOWN = 6
@@ -49,8 +50,13 @@ def whole_signature(name: str, arguments: Fields) -> Signature:
 
 def short_signature(name: str, arguments: Fields) -> Signature:
     """The same where that is not long; otherwise without what a caller can do without."""
+    return signature_within(LONG, name, arguments)
+
+
+def signature_within(most: int, name: str, arguments: Fields) -> Signature:
+    """Whole where it has at most so many characters, otherwise shortened."""
     whole = whole_signature(name, arguments)
-    if len(whole.text) <= LONG:
+    if len(whole.text) <= most:
         return whole
     shortened = _Speller(short=True).tool(name, arguments)
     if len(shortened.text) <= TOO_LONG:

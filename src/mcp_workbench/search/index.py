@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import ceil, log
+from math import log
 
 import msgspec
 
@@ -24,13 +23,12 @@ from mcp_workbench.search.fields import (
     server_counts,
     tool_counts,
 )
-from mcp_workbench.search.scoring import best, best_scores
-from mcp_workbench.search.words import Words
+from mcp_workbench.search.scoring import Term, best_scores, scores_of
+from mcp_workbench.search.words import Asked, Words
 
 K1 = 1.2
 B = 0.6
 TWICE = 2  # a word repeated in the query counts twice at most
-MOST_WORDS = 512  # different ones of a query
 # Mean lengths move in steps of 2 %, so that most changes of one server leave all others as they are,
 # and the same tools always rank the same, whatever was there before.
 STEP = log(1.02)
@@ -58,6 +56,14 @@ class _Server(msgspec.Struct, frozen=True):
     documents: tuple[int, ...]
 
 
+class _Posting(msgspec.Struct):
+    """A word's weight in each tool that has it, none above `peak`; made when the means were of `age`."""
+
+    weights: dict[int, float]
+    peak: float
+    age: int
+
+
 class Index:
     """The tools of some servers, and which words weigh how much in each."""
 
@@ -70,10 +76,9 @@ class Index:
         self._next = 0
         self._sums = [0] * len(WEIGHTS)
         self._means: tuple[float, ...] = (1.0,) * len(WEIGHTS)
-        self._postings: dict[str, dict[int, float]] = {}  # of a word, its weight in each tool
+        self._postings: dict[str, _Posting] = {}
         self._same: dict[Places, Places] = {}  # few are different
         self._age = 0  # how often the means have moved
-        self._ages: dict[str, int] = {}  # of each word's weights
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -139,8 +144,10 @@ class Index:
                     postings[word] = {number: weight}
                 else:
                     held[number] = weight
-        self._postings = postings
-        self._ages = dict.fromkeys(postings, self._age)
+        age = self._age
+        self._postings = {
+            word: _Posting(held, max(held.values()), age) for word, held in postings.items()
+        }
 
     def named(self, query: str, shows: Shows | None = None) -> list[ToolIdentifier]:
         """The tools whose whole name this is: `tool`, `server/tool`, `toolbox/server/tool`, or flat."""
@@ -156,16 +163,18 @@ class Index:
 
     def search(self, query: str, shows: Shows | None = None, most: int = 100) -> list[Hit]:
         """The tools that fit best, equals by their names: those in which a word of the query occurs."""
-        asked = self._asked(query)
-        factors = {word: self.rarity(word) * times for word, times in asked.items()}
+        return self.ranked(self._words.asked(query), shows, most)
+
+    def ranked(self, asked: Asked, shows: Shows | None, most: int) -> list[Hit]:
+        """The same for words that were read already."""
+        factors = {word: self._factor(word, times) for word, times in asked.times.items()}
         words = sorted(factors, key=lambda word: (-factors[word], word))
-        terms = [(factors[word], self._weights(word)) for word in words]
+        terms = [self._term(word, factors[word]) for word in words if self.holds(word)]
         if shows is None:
             scores = best_scores(terms, most)
         else:
-            every = best_scores(terms, len(self._documents))
-            scores = {n: every[n] for n in self._shown(shows) if n in every}
-        hits = [Hit(self._documents[number].tool, score) for number, score in best(scores, most)]
+            scores = scores_of(self._shown(shows), terms, most)
+        hits = [Hit(self._documents[number].tool, score) for number, score in scores.items()]
         hits.sort(key=lambda hit: (-hit.score, hit.tool))
         return hits[:most]
 
@@ -175,19 +184,19 @@ class Index:
 
     def rarity(self, word: str) -> float:
         """How much it says that a tool has this word."""
-        holders = len(self._postings.get(word, ()))
+        held = self._postings.get(word)
+        holders = len(held.weights) if held else 0
         return log(1 + (len(self._documents) - holders + 0.5) / (holders + 0.5))
 
     def holds(self, word: str) -> bool:
-        return bool(self._postings.get(word))
+        return word in self._postings
 
-    def asked_rarity(self, query: str) -> float:
+    def most_possible(self, asked: Asked) -> float:
         """The most that a tool could score, were its fields nothing but the query."""
-        return sum(self.rarity(word) * times for word, times in self._asked(query).items())
+        return sum(self._factor(word, times) for word, times in asked.times.items())
 
-    def _asked(self, query: str) -> dict[str, int]:
-        counted = Counter(self._words.of(query))
-        return {word: min(n, TWICE) for word, n in list(counted.items())[:MOST_WORDS]}
+    def _factor(self, word: str, times: int) -> float:
+        return self.rarity(word) * min(times, TWICE)
 
     # Upkeep
 
@@ -205,11 +214,10 @@ class Index:
             document = self._documents.pop(number)
             self._names[document.tool.tool.casefold()].discard(number)
             for word in document.counts:
-                held = self._postings[word]
+                held = self._postings[word].weights
                 del held[number]
                 if not held:
                     del self._postings[word]
-                    del self._ages[word]
             self._sums = [s - less for s, less in zip(self._sums, document.lengths, strict=True)]
 
     def _settle(self) -> None:
@@ -226,20 +234,19 @@ class Index:
         for word, counts in document.counts.items():
             held = self._postings.get(word)
             if held is None:
-                held = self._postings[word] = {}
-                self._ages[word] = self._age
-            held[number] = _weight(counts, norms)
+                held = self._postings[word] = _Posting({}, 0.0, self._age)
+            weight = held.weights[number] = _weight(counts, norms)
+            held.peak = max(held.peak, weight)
 
-    def _weights(self, word: str) -> dict[int, float]:
-        held = self._postings.get(word)
-        if held is None:
-            return {}
-        if self._ages[word] != self._age:
-            for number in held:
+    def _term(self, word: str, factor: float) -> Term:
+        held = self._postings[word]
+        if held.age != self._age:
+            for number in held.weights:
                 document = self._documents[number]
-                held[number] = _weight(document.counts[word], self._norms(document.lengths))
-            self._ages[word] = self._age
-        return held
+                held.weights[number] = _weight(document.counts[word], self._norms(document.lengths))
+            held.peak = max(held.weights.values())
+            held.age = self._age
+        return factor, held.weights, factor * held.peak
 
     def _both(self, own: Counted, shared: Counted) -> Counts:
         counts = {**shared.counts, **own.counts}
@@ -269,5 +276,5 @@ def _weight(counts: Places, norms: list[float]) -> float:
 
 
 def _stepped(mean: float) -> float:
-    """The mean, moved up to the next step."""
-    return 1.02 ** ceil(log(mean) / STEP) if mean > 0 else 1.0
+    """The mean, moved to the nearest step."""
+    return 1.02 ** round(log(mean) / STEP) if mean > 0 else 1.0

@@ -92,6 +92,8 @@ class Found(msgspec.Struct, frozen=True):
     unknown: tuple[ServerSpec, ...] = ()  # servers that could not be looked at
     weak: bool = False
     named: bool = False  # the query is the tools' names
+    left_out: tuple[ToolIdentifier, ...] = ()  # named, too, but more than are shown at a time
+    wordless: bool = False  # there is nothing in the query to look for
 
 
 class Search:
@@ -111,18 +113,20 @@ class Search:
         unknown = tuple(spec for spec in self._unknown if query.covers(spec.address))
         if names := self._listed(query.words):
             tools = tuple(self._tool(Hit(tool, 0.0)) for tool in names[:MOST_NAMED])
-            return Found(tools, total, unknown=unknown, named=True)
-        index, told = self._index, self._words.told(query.words)
-        hits = index.search(query.words, self._shows, DEEP)
-        strange = tuple(word for stem, word in told.items() if not index.holds(stem))
+            left_out = tuple(names[MOST_NAMED:])
+            return Found(tools, total, unknown=unknown, named=True, left_out=left_out)
+        index, asked = self._index, self._words.asked(query.words)
+        hits = index.ranked(asked, self._shows, DEEP)
+        strange = tuple(word for stem, word in asked.spelled.items() if not index.holds(stem))
         exact = [Hit(tool, 0.0) for tool in index.named(query.words, self._shows)]
         first = {hit.tool for hit in exact}
-        ranked = self._distinct([*exact, *(hit for hit in hits if hit.tool not in first)])
-        shown = ranked[: query.limit]
-        weak = bool(hits) and not exact and len(told) <= SHORT
-        weak = weak and hits[0].score < WEAK * index.asked_rarity(query.words)
+        ranked = [*exact, *(hit for hit in hits if hit.tool not in first)]
+        shown = self._distinct(ranked, query.limit)
+        weak = bool(hits) and not exact and len(asked.times) <= SHORT
+        weak = weak and hits[0].score < WEAK * index.most_possible(asked)
         siblings = self._siblings(hits or exact, {one.tool for one in shown})
-        return Found(tuple(shown), total, siblings, strange, unknown, weak)
+        wordless = not asked.times
+        return Found(tuple(shown), total, siblings, strange, unknown, weak, wordless=wordless)
 
     def _listed(self, words: str) -> list[ToolIdentifier]:
         """The tools of a query that is nothing but their whole names."""
@@ -131,23 +135,28 @@ class Search:
         if whole or not parts or not all("/" in part for part in parts):
             return whole
         found = [self._index.named(part, self._shows) for part in parts]
-        return [tool for tools in found for tool in tools] if all(found) else []
+        return list(dict.fromkeys(tool for tools in found for tool in tools)) if all(found) else []
 
     def _tool(self, hit: Hit) -> FoundTool:
         tools = self._known[hit.tool.address].catalogue.tools
         return FoundTool(hit.tool, tools[hit.tool.tool], hit.score)
 
-    def _distinct(self, hits: Iterable[Hit]) -> list[FoundTool]:
+    def _distinct(self, hits: Iterable[Hit], most: int) -> list[FoundTool]:
         """A server that stands in several toolboxes is one hit that names them all."""
         found: dict[tuple[str, Definition], FoundTool] = {}
+        names: set[tuple[str, str]] = set()  # beyond the most, only twins of these matter
         for hit in hits:
+            name = (hit.tool.server, hit.tool.tool)
+            if len(found) >= most and name not in names:
+                continue
             one = self._tool(hit)
             key = (hit.tool.server, one.definition)
             if key in found:
                 twins = (*found[key].twins, hit.tool.address)
                 found[key] = msgspec.structs.replace(found[key], twins=twins)
-            else:
+            elif len(found) < most:
                 found[key] = one
+                names.add(name)
         return list(found.values())
 
     def _siblings(self, hits: list[Hit], shown: set[ToolIdentifier]) -> tuple[Siblings, ...]:

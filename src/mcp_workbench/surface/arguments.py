@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -58,7 +58,8 @@ def wrong_reading(raw: msgspec.Raw | bytes, needed: str, numbers: dict[str, Boun
     """
     if _kind(raw) != "object":
         return _invalid([_mistyped("", "object", raw)])
-    given = read_members(raw)
+    told = read_members(raw).items()  # null is as good as nothing
+    given = {key: value for key, value in told if key == needed or _kind(value) != "null"}
     problems = _wrong_name(needed, given.get(needed), needed.capitalize())
     for key, value in given.items():
         if key in numbers and _kind(value) != "number":
@@ -72,9 +73,21 @@ def wrong_reading(raw: msgspec.Raw | bytes, needed: str, numbers: dict[str, Boun
     return _invalid(problems + _wrong_detail(given))
 
 
+def whole_number(value: Any, least: int) -> int | None:
+    """The number, if it is a whole one and not below the least; 5.0 is 5, as JSON Schema has it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        return None
+    return value
+
+
 def _fits(value: msgspec.Raw, least: int, most: int) -> bool:
-    digits = bytes(value)
-    return digits.isdigit() and least <= int(digits[:18]) and (not most or int(digits) <= most)
+    try:
+        number = whole_number(msgspec.json.Decoder(float_hook=float).decode(value), least)
+    except msgspec.ValidationError:  # thousands of digits
+        return False
+    return number is not None and (not most or number <= most)
 
 
 def _wrong_detail(given: Members) -> list[str]:

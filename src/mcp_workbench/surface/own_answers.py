@@ -8,7 +8,7 @@ import msgspec
 
 from mcp_workbench.core.spec import Detail
 from mcp_workbench.search.query import Query
-from mcp_workbench.surface.arguments import wrong_reading
+from mcp_workbench.surface.arguments import whole_number, wrong_reading
 from mcp_workbench.surface.careful_calls import kept_results
 from mcp_workbench.surface.meta_tools import MOST_HITS, NonEmpty
 from mcp_workbench.surface.results import read_result
@@ -16,19 +16,21 @@ from mcp_workbench.surface.search_tools import search_tools
 from mcp_workbench.surface.texts import text_result
 from mcp_workbench.workbench import Workbench
 
+USUAL_HITS = 5
+
 
 class _Search(msgspec.Struct):
     query: NonEmpty
     toolbox: NonEmpty | None = None
     server: NonEmpty | None = None
-    limit: Any = 5
+    limit: Any = None
     detail: Detail | None = None
 
 
 async def searched(workbench: Workbench, arguments: msgspec.Raw) -> bytes:
     """Raises InvalidCall, or NotFound where the toolbox or server is not there."""
     wish = _read(arguments)
-    query = Query(wish.query, wish.toolbox or "", wish.server or "", wish.limit)
+    query = Query(wish.query, wish.toolbox or "", wish.server or "", wish.limit or USUAL_HITS)
     return text_result(await search_tools(workbench, query, wish.detail or "signature"))
 
 
@@ -43,7 +45,8 @@ def _read(arguments: msgspec.Raw) -> _Search:
         wish = msgspec.json.decode(arguments, type=_Search)
     except msgspec.ValidationError:
         raise wrong_reading(arguments, "query", bounds) from None
-    limit = wish.limit
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_HITS:
-        raise wrong_reading(arguments, "query", bounds)
+    if wish.limit is not None:
+        wish.limit = whole_number(wish.limit, 1)
+        if wish.limit is None or wish.limit > MOST_HITS:
+            raise wrong_reading(arguments, "query", bounds)
     return wish

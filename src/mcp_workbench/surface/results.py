@@ -12,13 +12,14 @@ import msgspec
 from mcp_workbench.core.errors import NotFound
 from mcp_workbench.core.splice import changed
 from mcp_workbench.era.translate import read_members
-from mcp_workbench.surface.arguments import wrong_reading
+from mcp_workbench.surface.arguments import whole_number, wrong_reading
 from mcp_workbench.surface.meta_tools import NonEmpty
 
 MOST_BYTES = 32 << 20  # of all results that are kept, for all hosts together
 LIFETIME = 1800.0  # seconds
 AROUND = 200  # characters before a text that was found
 KEYS = 12  # of an object that are named
+LONGEST_TOLD = 100  # characters of what a host sent
 _JSON_STARTS = ("{", "[")
 
 
@@ -59,7 +60,7 @@ class KeptResults:
         self._expire(time.monotonic())
         found = self._kept.get(handle)
         if found is None or found.owner is not owner:
-            text = f"Result '{handle}' not found"
+            text = f"Result '{_short(handle)}' not found"
             hint = "Results are kept for half an hour at most. Call the tool again for a new one."
             raise NotFound("unknown_result", text, hint=hint)
         return found
@@ -75,7 +76,7 @@ class KeptResults:
 
 class _Reading(msgspec.Struct):
     handle: NonEmpty
-    offset: Any = 0
+    offset: Any = None  # the beginning
     length: Any = None  # as much as the budget is
     find: NonEmpty | None = None
 
@@ -86,18 +87,20 @@ def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> by
         wish = msgspec.json.decode(arguments, type=_Reading)
     except msgspec.ValidationError:
         wish = None
-    length = wish.length if wish and wish.length is not None else 1
-    if wish is None or not _natural(wish.offset, 0) or not _natural(length, 1):
+    offset = whole_number(0 if wish is None or wish.offset is None else wish.offset, 0)
+    length = whole_number(1 if wish is None or wish.length is None else wish.length, 1)
+    if wish is None or offset is None or length is None:
         raise wrong_reading(arguments, "handle", {"offset": (0, 0), "length": (1, 0)})
     kept = store.kept(owner, wish.handle)
-    start = min(wish.offset, len(kept.text))
+    start = min(offset, len(kept.text))
     if wish.find is not None:
         at = kept.text.find(wish.find, start)
         if at < 0:
-            told = f"'{wish.find}' is not in this result after character {start}"
-            return _result([told])
+            return _result([f"'{_short(wish.find)}' is not in this result after character {start}"])
         start = max(at - AROUND, start)
-    end = min(start + (wish.length or kept.budget), len(kept.text))
+    elif start == len(kept.text):
+        return _result([f"The result ends at character {start}: there is nothing from {offset} on"])
+    end = min(start + (kept.budget if wish.length is None else length), len(kept.text))
     place = f"characters {start} to {end} of {len(kept.text)}"
     rest = _more(len(kept.text) - end, wish.handle, end) if end < len(kept.text) else "the end"
     return _result([kept.text[start:end], f"{place}; {rest}"])
@@ -223,8 +226,9 @@ def _same(text: str, data: str) -> bool:
         return False
 
 
-def _natural(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _short(text: str) -> str:
+    """What a host sent, as far as it is needed to know it again."""
+    return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}…"
 
 
 def _block(text: str) -> bytes:

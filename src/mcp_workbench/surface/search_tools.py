@@ -8,7 +8,7 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.signature import name_text, one_line
 from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.finding import Finder
-from mcp_workbench.search.query import Found, FoundTool, Query, Siblings
+from mcp_workbench.search.query import MOST_NAMED, Found, FoundTool, Query, Siblings
 from mcp_workbench.surface.detail import HOW_TO_CALL, Shelf, listed, unsaid
 from mcp_workbench.surface.texts import name_list
 from mcp_workbench.workbench import Workbench
@@ -31,7 +31,7 @@ def told(found: Found, detail: Detail, snapshot: Snapshot) -> str:
     lines, lossy = listed(_shelves(found.tools), detail)
     lines += [_twins(one) for one in found.tools if one.twins]
     lines += [_also(one) for one in found.siblings]
-    lines += _doubts(found)
+    lines += _doubts(found) + _left_out(found)
     return "\n".join([_head(found), *lines, *_unread(found), *unsaid(lossy, detail)])
 
 
@@ -66,10 +66,22 @@ def _doubts(found: Found) -> list[str]:
     return lines
 
 
+def _left_out(found: Found) -> list[str]:
+    if not found.left_out:
+        return []
+    names = name_list(map(str, found.left_out), _NAMES)
+    return [f"not shown, {MOST_NAMED} at a time: {names}"]
+
+
 def _nothing(found: Found, snapshot: Snapshot) -> str:
     words = f" None has: {_words(found)}." if found.strange else ""
     boxes = name_list(snapshot.toolboxes, _NAMES)
     tools = "tool" if found.total == 1 else "tools"
+    if found.wordless:
+        return (
+            "The query has no word to look for: common words and signs do not count. "
+            f"{found.total} {tools} known. Toolboxes: {boxes}"
+        )
     return f"No tool fits, of {found.total} {tools} that are known.{words} Toolboxes: {boxes}"
 
 

@@ -10,11 +10,9 @@ from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import Definition, read_object
 from mcp_workbench.core.misfits import misfits
 from mcp_workbench.core.shape import arguments_shape
-from mcp_workbench.core.signature import short_signature, whole_signature
+from mcp_workbench.core.signature import AMPLE, signature_within
 from mcp_workbench.core.splice import changed
 from mcp_workbench.era.translate import read_members
-
-LONGEST = 4000  # characters of a signature that is shown whole
 
 
 def lesson(definition: Definition, call: ToolCall) -> str:
@@ -22,7 +20,10 @@ def lesson(definition: Definition, call: ToolCall) -> str:
     try:
         schema: Any = read_object(definition.raw).get("inputSchema")
         wrong = misfits(schema, read_object(call.params["arguments"]))
-        return f"{'; '.join(wrong)}\n{_signature(definition, schema)}" if wrong else ""
+        if not wrong:
+            return ""
+        signature = signature_within(AMPLE, definition.name, arguments_shape(schema))
+        return f"{'; '.join(wrong)}\n{signature.text}"
     except (msgspec.DecodeError, RecursionError):  # too odd to say anything about it
         return ""
 
@@ -53,11 +54,3 @@ def taught_error(error: msgspec.Raw, message: str, told: str) -> msgspec.Raw:
     """A server's error with more words, its code and data as they came."""
     words = msgspec.json.encode(f"{message}\n{told}")
     return msgspec.Raw(changed(error, {"message": words}))
-
-
-def _signature(definition: Definition, schema: Any) -> str:
-    arguments = arguments_shape(schema)
-    whole = whole_signature(definition.name, arguments)
-    if len(whole.text) <= LONGEST:
-        return whole.text
-    return short_signature(definition.name, arguments).text

@@ -1,4 +1,4 @@
-"""A tool's arguments on one line, and what its definition says and costs."""
+"""What a tool's definition says of it, and what it costs."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.core.catalogue import ToolInfo
+from mcp_workbench.core.shape import arguments_shape, value_shape
+from mcp_workbench.core.signature import AMPLE, signature_within, spelled
 from mcp_workbench.core.tokens import tokens as estimated
 
 Json = dict[str, Any]
 
-_SHORT = {"string": "str", "integer": "int", "boolean": "bool"}
-_MOST_CHOICES = 5  # of an enumeration; more would hide the rest of the line
+_LONG_KIND = 80  # characters; of what is longer, only the types are named
 
 
-def signature(tool: ToolInfo, *, types: bool = True) -> str:
-    """`create_issue(owner: str, title: str, [labels: str[]])`: the required ones first."""
-    properties, required = properties_of(tool.input_schema), required_of(tool.input_schema)
-    spelled = {n: f"{n}: {kind_of(schema)}" if types else n for n, schema in properties.items()}
-    needed = [text for name, text in spelled.items() if name in required]
-    optional = [f"[{text}]" for name, text in spelled.items() if name not in required]
-    return f"{tool.name}({', '.join(needed + optional)})"
+def signature(tool: ToolInfo, most: int = AMPLE) -> str:
+    """As agents get it; above so many characters it is shortened."""
+    return signature_within(most, tool.name, arguments_shape(tool.input_schema)).text
 
 
 def tokens(tool: ToolInfo) -> int:
@@ -60,13 +57,9 @@ def kinds_of(schema: Json) -> list[str]:
 
 
 def kind_of(schema: Json) -> str:
-    """The same as a person reads it: `str`, `int[]`, `open|closed`."""
-    choices: Any = schema.get("enum")
-    if isinstance(choices, list) and len(cast("list[Any]", choices)) <= _MOST_CHOICES:
-        return "|".join(str(choice) for choice in cast("list[Any]", choices))
-    if kinds_of(schema) == ["array"]:
-        return f"{kind_of(_object(schema.get('items')))}[]"
-    return "|".join(_SHORT.get(kind, kind) for kind in kinds_of(schema)) or "any"
+    """What an argument may be, as a signature says it: `string`, `int[]`, `"open"|"closed"`."""
+    text = spelled(value_shape(schema)).text
+    return text if len(text) <= _LONG_KIND else "|".join(kinds_of(schema))
 
 
 def _object(value: Any) -> Json:
