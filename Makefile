@@ -12,7 +12,7 @@ FUZZ   ?= 3
 COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick docs fuzz check format peers peers-hosts conformance soak bench bench-search constraints clean
+.PHONY: help run test test-quick docs fuzz check format peers peers-hosts conformance soak bench bench-joined bench-search constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -104,6 +104,10 @@ soak: $(VENV)/.dev ## the guarantees in long runs, each with its figure; SOAK="k
 bench: $(VENV)/.dev ## us beside the limit relay and an SDK gateway, in one run
 	@$(COMPILE)
 	$(BIN)/python bench/run.py $(BENCH)
+
+bench-joined: $(VENV)/.dev ## a host of a shared workbench beside a host alone: start, memory, latency, calls
+	@$(COMPILE)
+	$(BIN)/python bench/joined.py $(BENCH)
 
 bench-search: $(VENV)/.dev ## how well tools are found, and for how many tokens; DATA=folder of a set
 	@test -n "$(DATA)" || { echo "DATA is missing: a folder with tools.jsonl and queries.jsonl" >&2; exit 2; }

@@ -35,6 +35,9 @@ class Caller(Waiter):
     connection: Connection | None = None
     number = 0
     way: Way | None = None
+    on_leaving: Callable[[], None] | None = (
+        None  # told when a call that had to wait is about to be sent
+    )
     _again: asyncio.Task[Any] | None = None  # it is being sent once more, or was
 
     def __init__(self, call: ToolCall) -> None:

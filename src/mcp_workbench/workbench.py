@@ -121,6 +121,8 @@ class Workbench(Lifetime):
         """The patient way to `begin`: connect first where that is needed."""
         for _ in range(ATTEMPTS):
             await self.prepare(call)
+            if caller.on_leaving is not None:
+                caller.on_leaving()
             if self.begin(call, caller):
                 return
         raise not_connected(call.tool.server, call.tool.toolbox, "it keeps ending")

@@ -97,10 +97,102 @@ def test_a_modern_host_goes_on_listening(tmp_path: Path) -> None:
         assert told["params"]["_meta"][META + "subscriptionId"] == listening
 
 
+def with_hints(
+    folder: Path, *names: str, flags: tuple[str, ...] = (), hints: dict[str, bool]
+) -> Message:
+    """The fixture with these tools, which say this about themselves."""
+    tools = folder / "tools.json"
+    shape = {"inputSchema": {"type": "object"}, "annotations": hints}
+    tools.write_text(json.dumps([{"name": name, **shape} for name in ("stats", *names)]))
+    return entry(f"tools={tools}", *flags)
+
+
+def answer_of(host: RawHost) -> Message:
+    """The next one, to whichever request."""
+    return host.until(lambda message: "method" not in message)
+
+
 @both
-def test_four_hundred_requests_and_not_one_is_lost(tmp_path: Path, modern: bool) -> None:
-    """Killed amid work: each request has an answer, whether it was read, begun, or neither."""
-    bench = Shared(config_file(tmp_path, {"a": entry()}))
+@pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
+def test_a_call_that_may_run_twice_is_made_again(tmp_path: Path, modern: bool, hint: str) -> None:
+    gate, reached = tmp_path / "gate", tmp_path / "reached"
+    os.mkfifo(gate)
+    bench = Shared(
+        config_file(tmp_path, {"a": with_hints(tmp_path, "wait_at", hints={hint: True})})
+    )
+    bench.up()
+    with bench.host(modern=modern) as host:
+        opened(host)
+        host.use("a", "stats")
+        call = host.begin_use("a", "wait_at", {"gate": str(gate), "reached": str(reached)})
+        eventually(reached.exists, "it is under way")
+        reached.unlink()
+
+        bench.kill()
+        eventually(reached.exists, "it is under way again")
+        gate.open("w").close()
+
+        assert said(host.answer(call)["result"]) == "through"
+        goes_on(host, bench)
+
+
+@both
+@pytest.mark.parametrize("hints", [{}, {"readOnlyHint": False, "destructiveHint": False}])
+def test_any_other_call_is_made_once(tmp_path: Path, modern: bool, hints: dict[str, bool]) -> None:
+    gate, reached = tmp_path / "gate", tmp_path / "reached"
+    os.mkfifo(gate)
+    bench = Shared(config_file(tmp_path, {"a": with_hints(tmp_path, "wait_at", hints=hints)}))
+    bench.up()
+    with bench.host(modern=modern) as host:
+        opened(host)
+        call = host.begin_use("a", "wait_at", {"gate": str(gate), "reached": str(reached)})
+        eventually(reached.exists, "it is under way")
+        reached.unlink()
+
+        bench.kill()
+
+        assert texts(host.answer(call)["result"]) == [f"Error: {GONE}"]
+        goes_on(host, bench)
+        assert not reached.exists()
+
+
+@both
+def test_a_call_whose_server_was_starting_is_made(tmp_path: Path, modern: bool) -> None:
+    """It was not sent, so whatever its tool says of itself, it has not run."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    a = with_hints(tmp_path, flags=(f"gate={gate}",), hints={"destructiveHint": True})
+    bench = Shared(config_file(tmp_path, {"a": a}, toolMode="dynamic"))
+    bench.up()
+    with bench.host(modern=modern) as host:
+        opened(host)
+        call = host.begin_use("a", "stats")
+        opening = host.ask(
+            "tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}
+        )
+        eventually(lambda: bench.server("a")["state"] == "starting", "it is")
+        host.wait_until_read()
+
+        bench.kill()
+        eventually(lambda: "goes on by itself" in host.stderr, "the joiner serves")
+        gate.open("w").close()
+
+        first, second = answer_of(host), answer_of(host)
+        answers = {answer["id"]: answer["result"] for answer in (first, second)}
+        assert said(answers[call])["pid"]
+        assert '__stats"' in texts(answers[opening])[0]
+        goes_on(host, bench)
+        assert not [m for m in host.others if "method" not in m], "nothing is answered twice"
+
+
+@both
+@pytest.mark.parametrize("again", [False, True], ids=["once", "again"])
+def test_four_hundred_requests_and_each_has_one_answer(
+    tmp_path: Path, modern: bool, again: bool
+) -> None:
+    """Killed amid work: each request has one answer, whether it was read, begun, answered, or neither."""
+    hints = {"readOnlyHint": True} if again else {}
+    bench = Shared(config_file(tmp_path, {"a": with_hints(tmp_path, "echo", hints=hints)}))
     for round in range(5):
         bench.up()
         with bench.host(modern=modern) as host:
@@ -116,22 +208,24 @@ def test_four_hundred_requests_and_not_one_is_lost(tmp_path: Path, modern: bool)
                 ask_echo(host, id)
             answers: dict[str, Message] = {}
             while len(answers) < len(ids):
-                note_answer(answers, host.receive())
+                note_answer(answers, host.receive(), again=again)
             goes_on(host, bench)
             for message in host.others:
-                note_answer(answers, message)
+                note_answer(answers, message, again=again)
 
         assert sorted(answers) == sorted(ids)
         assert is_echo(answers[ids[-1]])
         eventually(lambda: not alive(bench.pid), "it is gone")
 
 
-def note_answer(answers: dict[str, Message], message: Message | None) -> None:
-    """It is right, or says that it may have run; what was told just before the end may be told so again."""
+def note_answer(answers: dict[str, Message], message: Message | None, *, again: bool) -> None:
+    """It is right, or says that it may have run, and it comes once."""
     assert message is not None
     if not is_echo(message):
+        assert not again, "what may run twice needs no excuse"
         assert texts(message["result"]) == [f"Error: {GONE}"]
-    answers.setdefault(str(message["id"]), message)
+    assert message["id"] not in answers
+    answers[message["id"]] = message
 
 
 def ask_echo(host: RawHost, id: str) -> None:
@@ -191,12 +285,12 @@ def test_an_answer_that_was_written_in_part_spoils_no_other(tmp_path: Path) -> N
         eventually(lambda: "goes on by itself" in host.stderr, "it has noticed")
         host.go_on_reading()
 
-        answered: set[int] = set()
+        answered: list[int] = []
         broken = 0
-        while answered != set(calls):
+        while sorted(answered) != sorted(calls):
             line = host.line()
             if is_json(line):
-                answered.add(json.loads(line)["id"])
+                answered.append(json.loads(line)["id"])
             else:
                 broken += bool(line)
         assert broken <= 1

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from mmap import mmap
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.daemon.note import (
+    CALL,
     CARRIED_BYTES,
     CHUNK_BYTES,
     CUT,
+    OTHER,
+    SIZE,
+    Note,
+    UnderWay,
     new_note,
     open_note,
     read_note,
 )
 from mcp_workbench.daemon.words import MOST, BadFrame, Frames, packed
+from mcp_workbench.wire.frames import LineFramer
 from mcp_workbench.wire.stdio import PIPE_BYTES
 
 
@@ -32,16 +41,17 @@ def fd() -> int:
 ids = st.integers(0, 30).map(lambda n: b"%d" % n)
 
 
-@given(st.lists(st.tuples(st.booleans(), ids, st.booleans()), max_size=200))
+@given(st.lists(st.tuples(st.booleans(), ids, st.booleans(), st.booleans()), max_size=200))
 def test_requests_are_under_way_from_their_start_to_their_end(
-    steps: list[tuple[bool, bytes, bool]],
+    steps: list[tuple[bool, bytes, bool, bool]],
 ) -> None:
     fd = new_note("/tmp")
-    note, model = open_note(fd), dict[bytes, bool]()
-    for begins, id, is_call in steps:
+    note, model = open_note(fd), dict[bytes, UnderWay]()
+    for begins, id, is_call, again in steps:
         if begins:
-            note.begun(id, is_call=is_call)
-            model[id] = is_call
+            line = b'{"id":%b}' % id
+            note.begun(id, line, CALL if is_call else OTHER, again=again)
+            model[id] = UnderWay(is_call, line if again else b"")
         else:
             note.ended(id)
             model.pop(id, None)
@@ -52,7 +62,7 @@ def test_requests_are_under_way_from_their_start_to_their_end(
 def test_a_long_run_needs_little_room(fd: int) -> None:
     note = open_note(fd)
     for number in range(100_000):
-        note.begun(b"%d" % number, is_call=True)
+        note.begun(b"%d" % number, b"{}", CALL, again=bool(number % 2))
         if number >= 10:
             note.ended(b"%d" % (number - 10))
 
@@ -99,6 +109,70 @@ def test_of_a_long_line_the_start_is_kept_and_marked(fd: int) -> None:
     rest = read_note(fd).rest
 
     assert rest == b"x" * (CARRIED_BYTES - 1) + CUT
+    os.close(fd)
+
+
+class Killed(Exception):
+    """The writer of the note is no more."""
+
+
+class Dying(mmap):
+    """Memory whose writer is killed after so many writes."""
+
+    lives = 1 << 30
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        if self.lives == 0:
+            raise Killed
+        self.lives -= 1
+        super().__setitem__(at, value)
+
+
+class DyingChunk:
+    """The same for the place into which the system reads."""
+
+    def __init__(self, memory: Dying, view: memoryview) -> None:
+        self._memory = memory
+        self._view = view
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        if self._memory.lives == 0:
+            raise Killed
+        self._memory.lives -= 1
+        self._view[at] = value
+
+
+@given(st.lists(st.text("xyz\n", min_size=1, max_size=30).map(str.encode)), st.integers(0, 150))
+def test_whenever_it_is_killed_no_line_is_lost_or_begun_twice(
+    chunks: list[bytes], lives: int
+) -> None:
+    fd = new_note("/tmp")
+    memory = Dying(fd, SIZE)
+    note = Note(memory)
+    system, note.chunk = note.chunk, cast("memoryview", DyingChunk(memory, note.chunk))
+    memory.lives = lives
+    framer, begun, came = LineFramer(1000), list[bytes](), b""
+    with suppress(Killed):
+        for chunk in chunks:
+            system[: len(chunk)] = chunk
+            came += chunk
+            for count, line in enumerate(framer.feed(chunk)):
+                id = b"%d" % len(begun)
+                note.begun(id, line, CALL, again=True)
+                begun.append(line)
+                note.looked_at(count + 1)
+            note.done(chunk)
+
+    left = read_note(fd)
+
+    *whole, rest = came.split(b"\n")
+    lines = [line for line in whole if line]
+    noted = [request.line for request in left.under_way.values()]
+    assert left.rest == rest
+    assert noted == lines[: len(noted)]
+    assert begun in (noted, noted[:-1])
+    # One that was just noted may be among those that were not looked at, too.
+    assert lines in ([*noted, *left.lines], [*noted, *left.lines[1:]])
     os.close(fd)
 
 

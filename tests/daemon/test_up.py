@@ -12,12 +12,15 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mcp_workbench import __version__
 from mcp_workbench.config import load
 from mcp_workbench.daemon import folder
+from mcp_workbench.daemon.footprint import measured
 from mcp_workbench.daemon.process import IDLE, rested
+from mcp_workbench.daemon.status import ServerLine, Status
 from mcp_workbench.daemon.words import FORMAT, STATUS, packed
 from tests.daemon.scenes import COMMAND, Shared, nothing_left, shared
 from tests.makers import (
@@ -158,8 +161,42 @@ def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path) -> None:
     ran = bench.run("up")
 
     assert ran.returncode == 1
-    assert "it does not belong to this user" in ran.stderr
+    assert "belongs to another user" in ran.stderr
     assert "WB-UP-501" in ran.stderr
+
+
+def test_a_folder_that_others_can_enter_is_not_used(tmp_path: Path) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    (bench.home / "daemon").mkdir(parents=True, mode=0o755)
+
+    ran = bench.run("up")
+
+    assert ran.returncode == 1
+    assert "is open to other users: chmod 700" in ran.stderr
+
+
+def test_home_need_not_be_there(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"a": entry()})
+    with (
+        shared(config, HOME="/no/such/folder") as bench,
+        bench.host(HOME="/no/such/folder") as host,
+    ):
+        host.initialize()
+        host.use("a", "stats")
+        assert len(bench.status()["hosts"]) == 1
+    assert host.stderr == ""
+
+
+def test_without_any_folder_for_state_that_is_named(tmp_path: Path) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+
+    for command in ("up", "down", "status", "logs"):
+        ran = bench.run(command, HOME="", MCP_WORKBENCH_HOME="")
+        assert ran.returncode == 1
+        assert "neither $MCP_WORKBENCH_HOME nor $HOME is set" in ran.stderr
+    with bench.host(HOME="", MCP_WORKBENCH_HOME="") as host:
+        host.initialize()
+        host.use("a", "stats")
 
 
 def test_a_state_folder_that_takes_nothing_is_named(tmp_path: Path) -> None:
@@ -300,12 +337,50 @@ def test_status_tells_what_there_is(tmp_path: Path) -> None:
             "revision": "2025-11-25",
             "toolboxes": [],
             "callsInFlight": 1,
+            "memory": told["hosts"][0]["memory"],
         }
         assert told["callsInFlight"] == 1
         assert 5e6 < told["memory"] < 2e8
-        assert re.search(r"dev/a +ready +1 +\d+ +1", shown)
+        assert 5e6 < told["hosts"][0]["memory"] < 2e7, "a joiner is light"
+        assert re.search(r"dev/a +ready +1 +1 +\d+ MB +\d+ +1", shown)
         assert "command not found: /no/such/program" in shown
         assert f"pid {host.process.pid} " in shown
+
+
+def test_status_counts_all_that_a_server_has_started(tmp_path: Path) -> None:
+    servers = {"a": entry("grandchild"), "b": entry(scope="session"), "never": entry()}
+    with (
+        shared(config_file(tmp_path, servers)) as bench,
+        bench.host() as one,
+        bench.host() as two,
+    ):
+        for host in (one, two):
+            host.initialize()
+            first = said(host.use("a", "stats"))["pid"]
+            host.use("b", "stats")
+
+        a, b, never = (bench.server(name) for name in servers)
+
+        assert (a["pids"], a["processes"], a["connections"]) == ([first], 2, 1)
+        assert (len(b["pids"]), b["processes"], b["connections"]) == (2, 2, 2)
+        assert (never["pids"], never["processes"], never["memory"]) == ([], 0, 0)
+        assert 5e6 < a["memory"] < 2e8
+        assert 5e6 < b["memory"] < 2e8
+
+
+def test_where_the_system_does_not_tell_memory_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Status(
+        running=True, config="x", pid=os.getpid(), servers=(ServerLine("t", "s", "ready"),)
+    )
+    assert measured(told).memory
+
+    def no_such_folder(path: str) -> list[str]:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "listdir", no_such_folder)
+
+    assert measured(told) == told
+    assert "memory" not in msgspec.json.decode(msgspec.json.encode(told))
 
 
 # Servers that nobody uses
@@ -330,6 +405,36 @@ def test_a_server_that_rested_comes_back(tmp_path: Path) -> None:
         eventually(lambda: not alive(first), "it is stopped")
         assert said(host.use("a", "stats"))["pid"] != first
         assert host.stderr == ""
+
+
+def test_alone_a_server_rests_only_where_its_entry_says_so(tmp_path: Path) -> None:
+    plain = load.load_config(str(config_file(tmp_path, {"a": entry()})))
+
+    assert plain.toolboxes["dev"].servers["a"].idle_timeout == 0.0
+
+
+def test_while_it_rests_lists_are_answered_and_it_is_not_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    a = entry(idleTimeout=0.4, env={"PIDFILE": str(pids)})
+    with (
+        shared(config_file(tmp_path, {"a": a}, toolMode="dynamic")) as bench,
+        bench.host(modern=True) as modern,
+        bench.host("--toolbox", "dev") as legacy,
+    ):
+        legacy.initialize()
+        modern.use("a", "stats")
+        before = [host.result("tools/list")["tools"] for host in (modern, legacy)]
+        [first] = pids_in(pids)
+        eventually(lambda: not alive(first), "it is stopped")
+
+        after = [host.result("tools/list")["tools"] for host in (modern, legacy)]
+
+        assert after == before
+        assert "dev__a__stats" in {tool["name"] for tool in after[1]}
+        assert pids_in(pids) == [first], "nothing was started for it"
+        assert bench.server("a")["state"] == "idle"
+        modern.use("a", "stats")
+        assert len(pids_in(pids)) == 2, "a call starts it"
 
 
 def test_one_that_a_host_has_started_ends_when_none_is_left(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from mcp_workbench.cli.render import glyph, nearby, plain, say, say_json, table
 from mcp_workbench.cli.settings import DONE, Settings, global_options
@@ -11,6 +12,7 @@ from mcp_workbench.cli.up import ANSWER, DaemonFailed, place_for
 from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import NoAnswer, ask, knock
 from mcp_workbench.daemon.folder import Place
+from mcp_workbench.daemon.footprint import measured
 from mcp_workbench.daemon.lock import holder
 from mcp_workbench.daemon.status import HostLine, ServerLine, Status
 
@@ -46,7 +48,7 @@ def _report(place: Place) -> Status | None:
             with door:
                 answer = ask(door, ANSWER, words.STATUS)
             if answer and answer[0] == words.REPORT:
-                return msgspec.json.decode(answer[1], type=Status)
+                return measured(msgspec.json.decode(answer[1], type=Status))
     except NoAnswer as error:
         pid = holder(place)
         raise DaemonFailed(
@@ -62,9 +64,7 @@ def _tell(told: Status) -> None:
     url = f"   {told.url}" if told.url else ""
     ending = "   ending" if told.is_ending else ""
     say(f"running (pid {told.pid}, version {told.version}, {_ago(told.seconds)}){url}{ending}")
-    say(
-        f"config {nearby(told.config)}   memory {told.memory / 1e6:.0f} MB   log {nearby(told.log)}"
-    )
+    say(f"config {nearby(told.config)}   memory {_size(told.memory)}   log {nearby(told.log)}")
     if told.log_trouble:
         say(f"{glyph('doubtful')} the log can't be written: {told.log_trouble}")
     for warning in told.warnings:
@@ -76,18 +76,20 @@ def _tell(told: Status) -> None:
 
 
 def _tell_servers(servers: tuple[ServerLine, ...]) -> None:
-    rows = [("SERVER", "STATE", "CONNECTIONS", "CALLS", "IN FLIGHT")]
+    rows = [("SERVER", "STATE", "CONNECTIONS", "PROCESSES", "MEMORY", "CALLS", "IN FLIGHT")]
     rows += [
         (
             f"{s.toolbox}/{s.server}",
             s.state,
             str(s.connections),
+            "-" if s.processes is UNSET else str(s.processes),
+            _size(s.memory),
             str(s.calls),
             str(s.calls_in_flight),
         )
         for s in servers
     ]
-    head, *lines = table(rows, right=frozenset({2, 3, 4}))
+    head, *lines = table(rows, right=frozenset({2, 3, 4, 5, 6}))
     say(f"  {head}")
     for server, line in zip(servers, lines, strict=True):
         say(f"{glyph(_MARKS.get(server.state, 'bad'))} {line}")
@@ -99,17 +101,28 @@ def _tell_hosts(hosts: tuple[HostLine, ...]) -> None:
     if not hosts:
         say("no host has joined")
         return
-    rows = [("HOST", "REVISION", "FOR", "IN FLIGHT", "TOOLBOXES")]
+    rows = [("HOST", "REVISION", "FOR", "MEMORY", "IN FLIGHT", "TOOLBOXES")]
     rows += [
-        (f"pid {h.pid}", h.revision or "-", _ago(h.seconds), str(h.calls_in_flight), _boxes(h))
+        (
+            f"pid {h.pid}",
+            h.revision or "-",
+            _ago(h.seconds),
+            _size(h.memory),
+            str(h.calls_in_flight),
+            _boxes(h),
+        )
         for h in hosts
     ]
-    for line in table(rows, right=frozenset({3})):
+    for line in table(rows, right=frozenset({3, 4})):
         say(f"  {line}")
 
 
 def _boxes(host: HostLine) -> str:
     return ", ".join(host.toolboxes) or "all"
+
+
+def _size(memory: int | UnsetType) -> str:
+    return f"{memory / 1e6:.0f} MB" if isinstance(memory, int) else "-"
 
 
 def _ago(seconds: float) -> str:

@@ -137,4 +137,8 @@ def place_for(settings: Settings) -> Place:
             "there is no configuration file that hosts could share",
             hint="write workbench-config.json here, or name one with --config",
         )
+    if not place.home:
+        raise DaemonFailed(
+            "the state folder can't be used: neither $MCP_WORKBENCH_HOME nor $HOME is set"
+        )
     return place

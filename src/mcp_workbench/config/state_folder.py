@@ -9,10 +9,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
 
-VARIABLE = "MCP_WORKBENCH_HOME"
-NAME = ".mcp-workbench"
+from mcp_workbench.config.state_home import NAME, VARIABLE, state_home
+
+__all__ = [
+    "NAME",
+    "VARIABLE",
+    "NotPrivate",
+    "private_folder",
+    "read_own",
+    "state_home",
+    "write_whole",
+]
 
 _OTHERS_WRITE = 0o022
 _OTHERS = 0o077
@@ -22,15 +30,6 @@ _CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr
 
 class NotPrivate(OSError):
     """Somebody else could read or exchange what we keep there."""
-
-
-def state_home(environ: Mapping[str, str]) -> str:
-    """Where our state lies; empty where nothing says so."""
-    given = environ.get(VARIABLE)
-    if given:
-        return os.path.abspath(given)  # noqa: PTH100 - text in, text out
-    home = environ.get("HOME") or (environ.get("USERPROFILE") if os.name == "nt" else None)
-    return os.path.join(home, NAME) if home else ""  # noqa: PTH118
 
 
 def private_folder(home: str, *rooms: str) -> str:

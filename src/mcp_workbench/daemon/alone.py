@@ -6,6 +6,7 @@ import os
 from itertools import count
 
 from mcp_workbench.app import AnyWriter
+from mcp_workbench.daemon.basin import drained, on_its_way
 from mcp_workbench.daemon.handing import Takeover
 from mcp_workbench.daemon.note import read_note
 from mcp_workbench.era.ourselves import STAMPS
@@ -16,7 +17,7 @@ from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Malformed
+from mcp_workbench.wire.envelope import Envelope, Malformed
 from mcp_workbench.wire.stdio import Channel
 
 CODE = "server_exited"
@@ -53,11 +54,26 @@ class Resumed:
         self._takeover = takeover
         self._left = read_note(takeover.note)
         os.close(takeover.note)
+        self._begun = frozenset(self._left.under_way)  # one may not be counted as looked at yet
+        self._on_its_way = self._drained(takeover.outlet)
         self._muffled: Muffled | None = None
 
+    def _drained(self, outlet: int) -> bytes:
+        """What the host has not got yet. The answers in it are given."""
+        data = b""
+        if outlet >= 0:
+            data = drained(outlet)
+            os.close(outlet)
+        passed_on, whole = on_its_way(data, self._left)
+        under_way = self._left.under_way
+        under_way.pop(whole or b"", None)
+        for line in passed_on.split(b"\n"):
+            under_way.pop(_answered_in(line), None)
+        return passed_on
+
     def channel(self, channel: AnyWriter) -> Channel:
-        if self._left.is_mid_line:
-            channel.send(b"\n")  # what was cut off is no message, and must not spoil the next
+        if self._on_its_way:
+            channel.send(self._on_its_way)
         self._muffled = Muffled(channel)
         return self._muffled
 
@@ -70,12 +86,20 @@ class Resumed:
             menu.opened(toolbox)
         if self._takeover.is_modern:
             session.era.revision = MODERN
-        for id, is_call in self._left.under_way.items():
-            _answer(session, id, is_call=is_call)
+        self._settle(session)
         for line in self._left.lines:
-            if _id_of(line) not in self._left.under_way:  # else it was just begun
+            if not _is_one_of(self._begun, line):
                 front.receive(line + b"\n")
         front.receive(self._left.rest)
+
+    def _settle(self, session: HostSession) -> None:
+        """What was under way is performed anew where it may be; otherwise it may have run."""
+        for id, request in self._left.under_way.items():
+            message = _read(request.line)
+            if message is not None:
+                session.receive(message)
+            else:
+                _answer(session, id, is_call=request.is_call)
 
     def _say_again(self, line: bytes, session: HostSession, had: set[bytes]) -> None:
         """What was answered is said without its answer; a listening that goes on is begun anew."""
@@ -91,11 +115,22 @@ class Resumed:
         session.receive(message)
 
 
-def _id_of(line: bytes) -> bytes:
+def _read(line: bytes) -> Envelope | None:
     try:
-        return bytes(envelope.decode_text(line).id)
-    except Malformed:  # which is told by who receives it
-        return b""
+        return envelope.decode_text(line)
+    except Malformed:
+        return None
+
+
+def _is_one_of(ids: frozenset[bytes], line: bytes) -> bool:
+    message = _read(line)
+    return message is not None and bool(message.method) and bytes(message.id) in ids
+
+
+def _answered_in(line: bytes) -> bytes:
+    """Whose answer this is; nobody's, if it is none."""
+    message = _read(line)
+    return b"" if message is None or message.method else bytes(message.id)
 
 
 def _answer(session: HostSession, id: bytes, *, is_call: bool) -> None:

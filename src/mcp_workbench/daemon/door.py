@@ -11,6 +11,7 @@ from mcp_workbench.daemon.words import FORMAT, BadFrame, Frames, packed
 CONNECT = 2.0  # seconds; the queue of a workbench that hangs is full at some time
 _CREDENTIALS = 12  # bytes: three numbers
 _MOST = 1 << 16
+_FDS = 2  # at most, with one answer
 
 
 class NoAnswer(Exception):
@@ -53,26 +54,28 @@ def peer_of(connection: socket.socket) -> tuple[int, int]:
 
 def ask(door: socket.socket, seconds: float, *wish: bytes) -> list[bytes]:
     """The answer to a wish; empty where the other side leaves instead."""
-    answer, fd = ask_with_fd(door, seconds, *wish)
-    if fd >= 0:
+    answer, fds = ask_with_fds(door, seconds, *wish)
+    for fd in fds:
         os.close(fd)
     return answer
 
 
-def ask_with_fd(door: socket.socket, seconds: float, *wish: bytes) -> tuple[list[bytes], int]:
-    """The same with the descriptor that may come with the answer, or -1."""
+def ask_with_fds(
+    door: socket.socket, seconds: float, *wish: bytes
+) -> tuple[list[bytes], list[int]]:
+    """The same with the descriptors that may come with the answer."""
     door.settimeout(seconds)
-    frames, fd = Frames(), -1
+    frames, fds = Frames(), list[int]()
     try:
         door.sendall(packed(FORMAT, *wish))
         while True:
-            data, fds, _, _ = socket.recv_fds(door, _MOST, 1)
-            fd = fds[0] if fds else fd
+            data, came, _, _ = socket.recv_fds(door, _MOST, _FDS)
+            fds += came
             if not data:
-                return [], fd
+                return [], fds
             if found := frames.feed(data):
-                return found[0], fd
+                return found[0], fds
     except TimeoutError:
         raise NoAnswer(f"it has not answered for {seconds:g} seconds") from None
     except (OSError, BadFrame):
-        return [], fd
+        return [], fds

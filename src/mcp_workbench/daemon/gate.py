@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
@@ -50,13 +50,12 @@ class Visitor:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(connection.fileno(), self._readable)
 
-    def tell(self, *fields: bytes, fd: int = -1) -> None:
+    def tell(self, *fields: bytes, fds: Sequence[int] = ()) -> None:
         """Say something. Who does not listen, for what little there is to hear, is left."""
         if self._connection.fileno() < 0:
             return
         frame = packed(*fields)
         try:
-            fds = [fd] if fd >= 0 else []
             sent = socket.send_fds(self._connection, [frame], fds) if fds else 0
             self._rest(frame[sent:])
         except OSError:

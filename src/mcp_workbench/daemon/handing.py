@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from mcp_workbench import __version__
 from mcp_workbench.daemon import words
-from mcp_workbench.daemon.door import NoAnswer, ask_with_fd, knock, peer_of
+from mcp_workbench.daemon.door import NoAnswer, ask_with_fds, knock, peer_of
 from mcp_workbench.daemon.folder import Place
 from mcp_workbench.daemon.joining import NotJoined
 
@@ -26,8 +26,9 @@ KEPT = 1000  # requests of a host that subscribes again and again
 class Takeover:
     """A host that the shared workbench has left behind, with all that is known of it."""
 
-    def __init__(self, note: int) -> None:
+    def __init__(self, note: int, outlet: int = -1) -> None:
         self.note = note
+        self.outlet = outlet  # of the basin, where there is one
         self.kept: list[bytes] = []  # requests that made the conversation what it is
         self.opened: list[str] = []  # toolboxes
         self.is_modern = False
@@ -51,16 +52,16 @@ def joined(place: Place, toolboxes: tuple[str, ...]) -> int | Takeover | None:
             return None
         fields = [__version__.encode(), os.fsencode(place.config), ",".join(toolboxes).encode()]
         fields += [b"%b=%b" % pair for pair in os.environb.items()]
-        answer, note = ask_with_fd(door, ANSWER, words.JOIN, *fields)
+        answer, shared = ask_with_fds(door, ANSWER, words.JOIN, *fields)
     except NoAnswer as error:
         raise NotJoined(str(error)) from None
     if not answer:
         return None  # it has just ended
     if answer[:2] == [words.REFUSED, words.QUIETLY]:
         return None  # what is wrong is told by whoever serves it alone
-    if answer[0] != words.WELCOME or note < 0:
+    if answer[0] != words.WELCOME or not shared:
         raise NotJoined(answer[-1].decode("utf-8", "replace"))
-    return _Waiting(door, Takeover(note)).wait()
+    return _Waiting(door, Takeover(*shared)).wait()
 
 
 class _Waiting:

@@ -8,8 +8,11 @@ import time
 
 from mcp_workbench.app import DRAIN, FLUSH, HURRIED_DRAIN, INTERRUPTED
 from mcp_workbench.daemon import words
-from mcp_workbench.daemon.front import JoinedFront, JoinedMenu, NotedWriter, Tell
+from mcp_workbench.daemon.basin import Basin
+from mcp_workbench.daemon.front import JoinedFront, JoinedMenu, Tell
 from mcp_workbench.daemon.note import Note
+from mcp_workbench.daemon.session import JoinedSession
+from mcp_workbench.daemon.writer import NotedWriter
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.wire.tasks import TaskScope, task_scope
 from mcp_workbench.workbench import Workbench
@@ -18,11 +21,19 @@ from mcp_workbench.workbench import Workbench
 class JoinedHost:
     """A host that shares our servers."""
 
-    def __init__(self, pid: int, toolboxes: tuple[str, ...], note: Note, tell: Tell) -> None:
+    def __init__(
+        self,
+        pid: int,
+        toolboxes: tuple[str, ...],
+        note: Note,
+        basin: Basin | None,
+        tell: Tell,
+    ) -> None:
         self.pid = pid  # of its joiner
         self.toolboxes = toolboxes
         self.since = time.monotonic()
         self._note = note
+        self._basin = basin
         self._tell = tell
         self._over = asyncio.Event()
         self._at_once = asyncio.Event()
@@ -30,6 +41,11 @@ class JoinedHost:
         self._status = 0
         self._is_handed_back = False
         self.session: HostSession | None = None
+
+    def forget(self) -> None:
+        """It will not be served."""
+        if self._basin is not None:
+            self._basin.close()
 
     # Why it ends
 
@@ -63,7 +79,7 @@ class JoinedHost:
         if self.toolboxes:
             bench = workbench.view(frozenset(self.toolboxes).__contains__)
         largest = bench.snapshot.limits.message_bytes
-        channel = NotedWriter(own_out, self.gone, self._note, largest)
+        channel = NotedWriter(own_out, self.gone, self._note, largest, self._basin)
         try:
             async with task_scope() as requests:
                 await self._converse(bench, channel, own_in, requests)
@@ -77,7 +93,8 @@ class JoinedHost:
         self, bench: Workbench, channel: NotedWriter, own_in: int, requests: TaskScope
     ) -> None:
         menu = JoinedMenu(bench, self.toolboxes, self._tell)
-        session = HostSession(bench, channel, requests, menu, asked="by its own servers")
+        asked = "by its own servers"
+        session = JoinedSession(self._note, bench, channel, requests, menu, asked=asked)
         self.session = session
         limit = bench.snapshot.limits.message_bytes
         front = JoinedFront(session, channel, limit, self._note, self._tell)

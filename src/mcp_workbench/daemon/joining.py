@@ -35,7 +35,7 @@ def join(config: str | None, toolboxes: tuple[str, ...], attach: str) -> int | T
         place = place_of(config)
         if wish == ALWAYS:
             return _join_or_start(place, toolboxes)
-        if place is None or not os.path.exists(place.socket) or not _on_pipes():  # noqa: PTH110
+        if place is None or not place.home or not os.path.exists(place.socket) or not _on_pipes():  # noqa: PTH110
             return None
         from mcp_workbench.daemon.handing import joined  # sockets: not before there is one
 

@@ -17,6 +17,7 @@ from mcp_workbench.core.errors import ConfigError, NotFound
 from mcp_workbench.core.reload import servers_of, settled
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.daemon import words
+from mcp_workbench.daemon.basin import new_basin
 from mcp_workbench.daemon.host import JoinedHost
 from mcp_workbench.daemon.log import BoundedLog
 from mcp_workbench.daemon.note import new_note, open_note
@@ -81,18 +82,29 @@ class Keeper:
             log.info("a host was not taken (pid %d): %s", visitor.pid, why)
             visitor.tell(words.REFUSED, words.LOUDLY, why.encode())
             return
-        fd = -1
         try:
-            fd = new_note(os.path.dirname(self._about.log))  # noqa: PTH120
-            host = JoinedHost(visitor.pid, toolboxes, open_note(fd), visitor.tell)
-            self._expected = {v: h for v, h in self._expected.items() if not v.is_closed}
-            self._expected[visitor] = host
-            visitor.tell(words.WELCOME, fd=fd)
+            self._welcome(visitor, toolboxes)
         except OSError as error:
             visitor.tell(words.REFUSED, words.LOUDLY, (error.strerror or str(error)).encode())
+
+    def _welcome(self, visitor: Visitor, toolboxes: tuple[str, ...]) -> None:
+        """Its joiner gets what it needs to go on by itself."""
+        fd = new_note(os.path.dirname(self._about.log))  # noqa: PTH120
+        try:
+            basin = new_basin()
+            self._forget_gone()
+            self._expected[visitor] = JoinedHost(
+                visitor.pid, toolboxes, open_note(fd), basin, visitor.tell
+            )
+            shared = [fd] if basin is None else [fd, basin.outlet]
+            visitor.tell(words.WELCOME, fds=shared)
         finally:
-            if fd >= 0:
-                os.close(fd)
+            os.close(fd)
+
+    def _forget_gone(self) -> None:
+        """Those who were welcomed, and left before they handed us anything."""
+        for visitor in [one for one in self._expected if one.is_closed]:
+            self._expected.pop(visitor).forget()
 
     def _why_not(
         self, version: bytes, config: bytes, toolboxes: tuple[str, ...], variables: list[bytes]
@@ -127,6 +139,8 @@ class Keeper:
         if host is None or len(fds) != 2 or self.is_ending:
             for fd in fds:
                 os.close(fd)
+            if host is not None:
+                host.forget()
             visitor.close()  # its joiner goes on by itself
             return
         visitor.host = host

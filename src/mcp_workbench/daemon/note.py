@@ -4,6 +4,10 @@ The daemon reads from the host's pipe, so what it has read is gone with it, unle
 which requests are under way, and what was read and not yet looked at. The system itself puts here what
 it reads, where otherwise nothing but zeros stands, so that not even the moment after a read is too
 early for the end. All else is a copy of some bytes and of one number, the number last.
+
+What is written to the host goes through a pipe that both share as well (`basin`): an answer is put there,
+noted here as given, and moved to the host in one step of the system. So whenever the daemon ends, an
+answer is in the basin, or has left, or was never given.
 """
 
 from __future__ import annotations
@@ -16,27 +20,37 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 18  # as much as is read at once
 CARRIED_BYTES = 1 << 16  # kept of a line that has not ended
-HALF_BYTES = 1 << 20  # of the list of requests; it is written anew into the other half
+KEPT_BYTES = 1 << 16  # of a request that could be performed again
+HALF_BYTES = 1 << 22  # of the list of requests; it is written anew into the other half
 TIDY_BYTES = 1 << 14  # and not before it has this length: no more memory is ever touched
 CUT = b"\xff"  # no text: what was carried is not all of it, and its line must be refused
 
 _NUMBER = 4
-_WHICH, _HANDLED, _CARRIED, _MIDLINE, _HALVES = 0, 4, 8, 12, 16
-_AT_CARRIED = 4096
-_AT_CHUNK = _AT_CARRIED + CARRIED_BYTES
+_WHICH, _HANDLED, _CARRIED, _HALVES = 0, 4, 8, 16
+_AT_CARRIED = 4096  # there are two of them, too
+_AT_CHUNK = _AT_CARRIED + 2 * CARRIED_BYTES
 _AT_HALVES = _AT_CHUNK + CHUNK_BYTES
 SIZE = _AT_HALVES + 2 * HALF_BYTES
 
-_CALL, _OTHER, _END = b"c", b"o", b"-"
+# What a record says of a request. A capital: whoever reads it may perform the request anew.
+CALL, OTHER = b"c", b"o"
+_END, _PART, _NO_PART = b"-", b"m", b"n"
+
+
+class UnderWay(NamedTuple):
+    """A request without an answer."""
+
+    is_call: bool
+    line: bytes = b""  # where it may be performed anew
 
 
 class Left(NamedTuple):
     """What was under way when the daemon ended."""
 
-    under_way: dict[bytes, bool]  # by id: is it a call?
+    under_way: dict[bytes, UnderWay]
     lines: list[bytes]  # read, and not looked at
     rest: bytes  # the start of a line that had not ended
-    is_mid_line: bool  # was a part of an answer written?
+    part: bytes | None  # whose answer may have left in part; empty: some other frame
 
 
 def new_note(folder: str) -> int:
@@ -61,35 +75,54 @@ class Note:
         self._length = 0
         self._room = TIDY_BYTES
         self._carried = b""
+        self._area = 0
         # Where what is read has to be put.
         self.chunk = memoryview(memory)[_AT_CHUNK : _AT_CHUNK + CHUNK_BYTES]
-        self._under_way: dict[bytes, bytes] = {}
+        self._under_way: dict[bytes, tuple[bytes, bytes]] = {}  # by id: its kind, and its line
+        self._part: bytes | None = None
 
     # What comes from the host
 
     def looked_at(self, lines: int) -> None:
-        """So many lines of the chunk were looked at; the next one may have been, too."""
+        """So many lines of the chunk are done with, or their requests stand in the list."""
         self._set(_HANDLED, lines)
 
     def done(self, data: bytes) -> None:
         """All of the chunk was looked at, but for the start of a line at its end."""
-        self.chunk[: len(data)] = bytes(len(data))
-        self._set(_HANDLED, 0)
         end = data.rfind(b"\n") + 1
         carried = data[end:] if end else self._carried + data
-        if carried or self._carried:
-            if len(carried) > CARRIED_BYTES:
-                carried = carried[: CARRIED_BYTES - 1].removesuffix(CUT) + CUT
-            self._set(_CARRIED, 0)
-            self._memory[_AT_CARRIED : _AT_CARRIED + len(carried)] = carried
-            self._set(_CARRIED, len(carried))
-            self._carried = carried
+        carries = bool(carried or self._carried)
+        if carries:
+            self._carry(carried)  # from here on the chunk does not count
+        self.chunk[0] = 0
+        self.chunk[: len(data)] = bytes(len(data))
+        self._set(_HANDLED, 0)
+        if carries:
+            self._set(_CARRIED, len(self._carried) << 2 | self._area << 1)
 
-    def begun(self, id: bytes, *, is_call: bool) -> None:
-        """A request is looked at from now on."""
-        kind = _CALL if is_call else _OTHER
-        self._under_way[id] = kind
-        self._append(kind + id + b"\n")
+    def _carry(self, carried: bytes) -> None:
+        if len(carried) > CARRIED_BYTES:
+            carried = carried[: CARRIED_BYTES - 1].removesuffix(CUT) + CUT
+        self._area = 1 - self._area
+        start = _AT_CARRIED + self._area * CARRIED_BYTES
+        self._memory[start : start + len(carried)] = carried
+        self._carried = carried
+        self._set(_CARRIED, len(carried) << 2 | self._area << 1 | 1)
+
+    def begun(self, id: bytes, line: bytes, kind: bytes, *, again: bool = False) -> None:
+        """A request is looked at from now on; `again`: whoever reads this may do it anew."""
+        kept = line if len(line) <= KEPT_BYTES else b""
+        entry = (kind.upper() if again and kept else kind, kept)
+        self._under_way[id] = entry
+        self._append(_record(id, *entry))
+
+    def becomes(self, id: bytes, *, again: bool) -> None:
+        """It may be done anew, or no longer."""
+        kind, line = self._under_way.get(id, (b"", b""))
+        now = kind.upper() if again and line else kind.lower()
+        if now != kind:
+            self._under_way[id] = (now, line)
+            self._append(_record(id, now, line))
 
     # What goes to the host
 
@@ -99,8 +132,11 @@ class Note:
         if records := b"".join([b"-%b\n" % id for id in ids if pop(id, None)]):
             self._append(records)
 
-    def mid_line(self, *, is_so: bool) -> None:
-        self._set(_MIDLINE, int(is_so))
+    def partly(self, about: bytes | None) -> None:
+        """A part of a frame may leave, the answer to this request or another; or (None) no more."""
+        if about != self._part:
+            self._part = about
+            self._append(_part(about))
 
     def _append(self, record: bytes) -> None:
         end = self._length + len(record)
@@ -114,7 +150,10 @@ class Note:
 
     def _tidy(self) -> None:
         """Begin anew in the other half, with what is under way."""
-        whole = b"".join(b"%b%b\n" % (kind, id) for id, kind in self._under_way.items())
+        whole = self._whole()
+        if len(whole) > HALF_BYTES // 2:  # then nothing is done anew
+            self._under_way = {id: (k.lower(), b"") for id, (k, _) in self._under_way.items()}
+            whole = self._whole()
         whole = whole[: whole.rfind(b"\n", 0, HALF_BYTES) + 1]
         other = 1 - self._half
         start = _AT_HALVES + other * HALF_BYTES
@@ -124,8 +163,22 @@ class Note:
         self._half, self._length = other, len(whole)
         self._room = min(max(TIDY_BYTES, 2 * len(whole)), HALF_BYTES)
 
+    def _whole(self) -> bytes:
+        records = [_record(id, *entry) for id, entry in self._under_way.items()]
+        return b"".join([_part(self._part), *records])
+
     def _set(self, at: int, number: int) -> None:
         self._memory[at : at + _NUMBER] = number.to_bytes(_NUMBER, "little")
+
+
+def _record(id: bytes, kind: bytes, line: bytes) -> bytes:
+    if kind.islower():
+        return b"%b%b\n" % (kind, id)
+    return b"%b%d %b%b\n" % (kind, len(id), id, line)
+
+
+def _part(about: bytes | None) -> bytes:
+    return b"n\n" if about is None else b"m%b\n" % about
 
 
 def open_note(fd: int) -> Note:
@@ -143,15 +196,28 @@ def read_note(fd: int) -> Left:
 
     half = number(_WHICH)
     records = os.pread(fd, number(_HALVES + half * _NUMBER), _AT_HALVES + half * HALF_BYTES)
-    under_way: dict[bytes, bool] = {}
-    for record in records.split(b"\n")[:-1]:
-        kind, id = record[:1], record[1:]
-        if kind == _END:
-            under_way.pop(id, None)
-        else:
-            under_way[id] = kind == _CALL
-    carried = os.pread(fd, number(_CARRIED), _AT_CARRIED)
+    under_way, part = _read_records(records)
+    state = number(_CARRIED)
+    carried = os.pread(fd, state >> 2, _AT_CARRIED + (state >> 1 & 1) * CARRIED_BYTES)
     chunk = os.pread(fd, CHUNK_BYTES, _AT_CHUNK).partition(b"\0")[0]  # no text of JSON holds one
-    *whole, rest = (carried + chunk).split(b"\n")
+    *whole, rest = (carried + (b"" if state & 1 else chunk)).split(b"\n")
     lines = [line for line in whole if line and not line.isspace()]
-    return Left(under_way, lines[number(_HANDLED) :], rest, bool(number(_MIDLINE)))
+    return Left(under_way, lines[number(_HANDLED) :], rest, part)
+
+
+def _read_records(records: bytes) -> tuple[dict[bytes, UnderWay], bytes | None]:
+    under_way: dict[bytes, UnderWay] = {}
+    part: bytes | None = None
+    for record in records.split(b"\n")[:-1]:
+        kind, told = record[:1], record[1:]
+        if kind == _END:
+            under_way.pop(told, None)
+        elif kind in (_PART, _NO_PART):
+            part = told if kind == _PART else None
+        elif kind.islower():
+            under_way[told] = UnderWay(kind == CALL)
+        else:
+            size, _, both = told.partition(b" ")
+            id, line = both[: int(size)], both[int(size) :]
+            under_way[id] = UnderWay(kind.lower() == CALL, line)
+    return under_way, part

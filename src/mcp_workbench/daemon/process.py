@@ -17,7 +17,7 @@ import msgspec
 from mcp_workbench.app import Ending, run
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
-from mcp_workbench.daemon.folder import Place, make_private
+from mcp_workbench.daemon.folder import Place
 from mcp_workbench.daemon.gate import open_gate
 from mcp_workbench.daemon.keeper import Keeper
 from mcp_workbench.daemon.lock import Taken, holding_lock
@@ -48,7 +48,7 @@ class Wish(msgspec.Struct, frozen=True):
 def run_daemon(place: Place, wish: Wish) -> int:
     """Serve in the background until told to end. What goes wrong before that is told on stderr."""
     close_to_others()
-    make_private(place.folder)
+    place.make()
     os.chdir(os.path.dirname(place.config))  # noqa: PTH120 - servers start where their file lies
     try:
         with holding_lock(place):

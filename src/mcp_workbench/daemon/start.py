@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mcp_workbench import __version__
 from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import NoAnswer, ask, knock
-from mcp_workbench.daemon.folder import NotPrivate, Place, make_private
+from mcp_workbench.daemon.folder import Place
 
 LINGER = 600.0  # seconds without a host after which one ends that was started by a host
 PATIENCE = 20.0  # seconds for its start; nothing of it waits for a server
@@ -37,13 +37,10 @@ def start(place: Place, *, linger: float = 0.0, address: tuple[str, int] | None 
     """Start one, or find the one that was started meanwhile. Raises NotStarted."""
     _require_sockets()
     try:
-        make_private(place.folder)
-    except NotPrivate as error:
-        raise NotStarted(f"{error.filename}: {error.strerror}") from None
+        place.make()
     except OSError as error:
-        raise NotStarted(
-            f"the state folder can't be used: {error.strerror}: {error.filename}"
-        ) from None
+        why = f"{error.strerror}: {error.filename}" if error.strerror else str(error)
+        raise NotStarted(f"the state folder can't be used: {why}") from None
     where = [] if address is None else [address[0], str(address[1])]
     argv = [sys.executable, "-m", "mcp_workbench.daemon", place.config, str(linger), *where]
     process = subprocess.Popen(  # noqa: S603 - ourselves

@@ -1,6 +1,7 @@
 """What `status` tells: the workbench, its servers, its hosts, its memory."""
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 
 class HostLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -11,6 +12,7 @@ class HostLine(msgspec.Struct, frozen=True, rename="camel"):
     revision: str = ""
     toolboxes: tuple[str, ...] = ()  # none named: all
     calls_in_flight: int = 0
+    memory: int | UnsetType = UNSET  # bytes resident; left out where the system does not tell
 
 
 class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -20,6 +22,9 @@ class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
     server: str
     state: str
     connections: int = 0  # one for all hosts, or one for each
+    pids: tuple[int, ...] = ()  # of those that we have started
+    processes: int | UnsetType = UNSET  # these, and all that they have started
+    memory: int | UnsetType = UNSET
     calls_in_flight: int = 0
     calls: int = 0  # requests since it was last connected
     failures: int = 0
@@ -36,7 +41,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     pid: int = 0
     seconds: float = 0.0
     url: str = ""
-    memory: int = 0  # bytes resident
+    memory: int | UnsetType = UNSET  # of itself alone
     calls_in_flight: int = 0
     servers: tuple[ServerLine, ...] = ()
     hosts: tuple[HostLine, ...] = ()

@@ -55,6 +55,11 @@ class StdioLink:
             child.overheard = Overheard(spec, environ).heard
 
     @property
+    def group(self) -> int:
+        """The process group of the server and all that it has started."""
+        return self._child.pid
+
+    @property
     def channel(self) -> Channel:
         return self._child.channel
 

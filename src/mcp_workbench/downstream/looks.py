@@ -142,3 +142,11 @@ def health(spec: ServerSpec, connection: Connection | None) -> ServerHealth:
         skipped=talk.skipped,
         unasked=talk.unasked,
     )
+
+
+def group(connection: Connection) -> int:
+    """The process group of a server that we have started; 0 where it is somebody else's."""
+    from mcp_workbench.downstream.link import StdioLink  # loaded with the first of them
+
+    link = connection._link  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - for nobody else
+    return link.group if isinstance(link, StdioLink) else 0

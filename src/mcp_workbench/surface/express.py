@@ -4,6 +4,7 @@ What does not fit is left alone: the session reads it again, and says what is wr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -40,7 +41,7 @@ class ExpressLane:
     def __init__(self, host: Host, workbench: Workbench, menu: Menu, beside: BesideTools) -> None:
         self._host = host
         self._era = host.era
-        self._workbench = workbench
+        self.send: Callable[[ToolCall, HostCall], bool] = workbench.send_plainly
         self._under_way = host.under_way
         self._menu = menu
         self._beside = beside
@@ -66,7 +67,7 @@ class ExpressLane:
         declared = self._host.questions.declared_once
         call = ToolCall(tool, {"arguments": wish.arguments}, capabilities=declared)
         host_call = HostCall(self._host, id, call, flat=False)
-        if not self._workbench.send_plainly(call, host_call):
+        if not self.send(call, host_call):
             return False
         self._under_way[id] = host_call
         return True
