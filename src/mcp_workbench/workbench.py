@@ -222,7 +222,7 @@ class Workbench(Lifetime):
                 break
             spec = self.snapshot.toolbox(address.toolbox).server(address.server)
         if connection.over:
-            raise not_connected(address.server, address.toolbox, looks.why_not(connection))
+            raise looks.not_ready(connection)
         return connection
 
     async def survey(self, address: ServerAddress) -> ServerReport:

@@ -64,11 +64,11 @@ ROWS = (
         "a server is back and has not listed its tools",
         (PROCESSES, "contract/test_resting.py"),
     ),
-    Row("F20", "an outage of many minutes", (PROCESSES, AROUND, TRIALS)),
+    Row("F20", "an outage of many minutes", (PROCESSES, AROUND, TRIALS, HTTP)),
     Row(
         "F21",
         "a crash loop",
-        (PROCESSES, AROUND, TRIALS, HOSTS, "contract/test_resting.py"),
+        (PROCESSES, AROUND, TRIALS, HOSTS, HTTP, "contract/test_resting.py"),
     ),
     Row("F22", "streams that end at once, for ever", (HTTP, OVER_HTTP)),
     Row("F23", "a server has forgotten our session", (HTTP,)),

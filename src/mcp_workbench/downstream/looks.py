@@ -13,6 +13,7 @@ from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.last_words import masked
 from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.downstream.states import Closed, Ready
+from mcp_workbench.downstream.trials import Trial
 from mcp_workbench.wire.tasks import task_scope
 
 
@@ -74,6 +75,23 @@ def _none_reached(toolbox: str, unavailable: list[Unavailable]) -> ServerUnavail
         "\n".join(error.message for error in errors),
         reason="; ".join(u.reason for u in unavailable),
     )
+
+
+def not_ready(connection: Connection) -> ServerUnavailable:
+    """The error for whoever wanted to call it."""
+    address, trial = connection.spec.address, _trial(connection)
+    return not_connected(
+        address.server,
+        address.toolbox,
+        why_not(connection),
+        code=trial.code,
+        retry_after=trial.left(time.monotonic()),
+    )
+
+
+def _trial(connection: Connection) -> Trial:
+    state = connection.state
+    return state.trial if isinstance(state, Closed) else Trial()
 
 
 def why_not(connection: Connection) -> str:

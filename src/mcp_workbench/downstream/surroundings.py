@@ -14,6 +14,7 @@ log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from mcp_workbench.downstream.connection import Connection
+    from mcp_workbench.downstream.conversation import Conversation
 
 
 class Surroundings(msgspec.Struct):
@@ -29,9 +30,10 @@ class Surroundings(msgspec.Struct):
 
     # One line in the log for each change of a server's state.
 
-    def judge(self, spec: ServerSpec, reason: str, lived: float, answered: int) -> Trial:
+    def judge(self, spec: ServerSpec, reason: str, lived: float, talk: "Conversation") -> Trial:
         """A server has ended by itself: when may it be tried again?"""
-        trial = self.trials.ended(spec, lived, answered if lived else 0, reason)
+        answered = talk.answered if lived else 0
+        trial = self.trials.ended(spec, lived, answered, reason, talk.closed_until)
         if change := trial.change(reason):
             log.warning("%s: %s", spec.address, change)
         return trial
