@@ -182,7 +182,7 @@ class Workbench(Lifetime):
             await looks.decided(begun, self.snapshot.limits.open_wait)
             if time.monotonic() > until or not any(one.retired for one in begun):
                 break  # otherwise it is another toolbox by now
-        return looks.opened(toolbox, found, self.warnings)
+        return looks.opened(toolbox, found, self._pool.memory, self.warnings)
 
     def remembered(self, spec: ServerSpec) -> Known | None:
         """What this server offered when it was last connected, by us or others; none is started."""

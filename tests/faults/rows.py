@@ -17,6 +17,7 @@ class Row(NamedTuple):
 
 
 PROCESSES = "faults/test_processes.py"
+STALE = "faults/test_stale.py"
 BYTES = "faults/test_bytes.py"
 HTTP = "faults/test_http.py"
 HOSTS = "faults/test_hosts.py"
@@ -58,11 +59,15 @@ ROWS = (
         (PROCESSES, "contract/test_processes.py", "test_workbench.py"),
     ),
     Row("F17", "a server fails to start", (PROCESSES, "contract/test_processes.py")),
-    Row("F18", "a server does not list its tools", (PROCESSES, "contract/test_processes.py")),
+    Row(
+        "F18",
+        "a server does not list its tools",
+        (PROCESSES, STALE, "contract/test_processes.py"),
+    ),
     Row(
         "F19",
         "a server is back and has not listed its tools",
-        (PROCESSES, "contract/test_resting.py"),
+        (PROCESSES, STALE, "contract/test_resting.py"),
     ),
     Row("F20", "an outage of many minutes", (PROCESSES, AROUND, TRIALS, HTTP)),
     Row(

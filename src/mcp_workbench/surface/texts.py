@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from mcp_workbench.core.catalogue import Stale
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier, generate_tool_name
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
@@ -19,6 +20,8 @@ DESCRIPTION_LIMIT = 160  # characters of one toolbox's description in the instru
 # point in trying again, where that is known.
 CODE_KEY = "mcp-workbench/code"
 RETRY_KEY = "mcp-workbench/retry_after_s"
+# In `_meta` of a list of tools: the servers whose tools are those of some time ago.
+STALE_KEY = "mcp-workbench/stale"
 DRAINING = "draining"
 ENDING = (
     "The workbench is ending and begins nothing new. Nothing was done; try again when it is back."
@@ -112,8 +115,11 @@ def _pretty(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def text_result(text: str) -> bytes:
-    return msgspec.json.encode({"content": [{"type": "text", "text": text}]})
+def text_result(text: str, stale: tuple[Stale, ...] = ()) -> bytes:
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+    if stale:
+        result["_meta"] = {STALE_KEY: stale}
+    return msgspec.json.encode(result)
 
 
 def error_result(error: WorkbenchError, *warnings: str) -> bytes:
