@@ -181,7 +181,7 @@ async def test_a_list_that_was_not_read_is_asked_for_again_when_somebody_looks(
         asyncio.timeout(PATIENCE),
         Workbench(snapshot(spec("bad", "hang_list_again"), spec("b"))) as workbench,
     ):
-        await workbench.open_toolbox("dev")
+        opened = await workbench.open_toolbox("dev")
         await workbench.use_tool(tool("bad", "flip"), {"name": "late"})
 
         lists = 0

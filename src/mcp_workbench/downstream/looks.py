@@ -59,8 +59,9 @@ def remembered(spec: ServerSpec, pool: ConnectionPool, host: Host | None) -> Ope
     if known is None:
         return None
     last = pool.last(spec.address)
-    is_meant = last is None or last.resting or last.usable  # nothing went wrong: nobody needs it
-    return known.opened(spec, time.time(), "" if is_meant else why_not(last))
+    if last is None or last.resting or last.usable:  # nothing is wrong: nobody needs it now
+        return known.opened(spec, time.time(), "")
+    return known.opened(spec, time.time(), why_not(last))
 
 
 def opened(
