@@ -233,12 +233,18 @@ class Workbench(Lifetime):
             connection = await self.connected(spec)
         except ServerUnavailable as error:
             return ServerReport(address, error.reason, seconds=time.monotonic() - since)
-        return looks.report(spec, connection, since, self._pool.around.environ)
+        return looks.report(spec, connection, since, self._pool.around)
 
     def health(self) -> list[ServerHealth]:
         """How every server of the configuration does; nothing is started for it."""
         specs = [spec for box in self.snapshot.toolboxes.values() for spec in box.servers.values()]
-        return [looks.health(spec, self._pool.last(spec.address)) for spec in specs]
+        count = self._pool.around.processes.of
+        return [looks.health(s, self._pool.last(s.address), count(s.address)) for s in specs]
+
+    @property
+    def processes(self) -> int:
+        """How many processes of servers run now, those that are being seen out included."""
+        return self._pool.around.processes.count
 
     # Changes
 

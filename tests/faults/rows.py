@@ -21,6 +21,7 @@ STALE = "faults/test_stale.py"
 BYTES = "faults/test_bytes.py"
 HTTP = "faults/test_http.py"
 HOSTS = "faults/test_hosts.py"
+MANY = "faults/test_many_hosts.py"
 CANCELLING = "faults/test_cancelling.py"
 LEAKS = "faults/test_leaks.py"
 CODES = "faults/test_codes.py"
@@ -73,7 +74,7 @@ ROWS = (
     Row(
         "F21",
         "a crash loop",
-        (PROCESSES, AROUND, TRIALS, HOSTS, HTTP, "contract/test_resting.py"),
+        (PROCESSES, AROUND, TRIALS, MANY, HTTP, "contract/test_resting.py"),
     ),
     Row("F22", "streams that end at once, for ever", (HTTP, OVER_HTTP)),
     Row("F23", "a server has forgotten our session", (HTTP,)),
@@ -92,7 +93,7 @@ ROWS = (
     Row("F34", "servers end in any order", (LEAKS,)),
     Row("F35", "asked to end twice, at any moment", ("contract/test_ending.py",)),
     Row("F36", "one cause told as another", (CODES,)),
-    Row("F37", "a process for every host", (HOSTS, "test_workbench.py")),
+    Row("F37", "a process for every host", (MANY, "test_workbench.py")),
     Row("F38", "a session for every refresh", (LEAKS,)),
     Row("F39", "sessions at our own door pile up", ("http/test_sessions.py",)),
     Row(

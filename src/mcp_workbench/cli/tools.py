@@ -151,6 +151,7 @@ def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, A
                 "state": "failed" if r.reason else "ready",
                 "revision": r.revision,
                 "hidden": r.hidden,
+                "processes": r.processes,
             }
             for r in reports
         ],

@@ -93,6 +93,7 @@ class ServerReport(msgspec.Struct, frozen=True):
         None  # seconds since it was so; None is just now, asked from the server itself
     )
     change: ToolChange | None = None  # of its tools, the last one that was noticed
+    processes: int = 0  # that ran for it when it was asked
 
 
 class ServerHealth(msgspec.Struct, frozen=True):
@@ -108,6 +109,7 @@ class ServerHealth(msgspec.Struct, frozen=True):
     calls_in_flight: int = 0
     skipped: int = 0  # lines on its stdout that were no messages
     unasked: int = 0  # answers that nobody waited for: late, doubled, or with a foreign id
+    processes: int = 0  # that run for it: one, or one for each host that has its own
 
 
 def _named(names: tuple[str, ...]) -> str:

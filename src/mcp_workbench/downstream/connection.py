@@ -187,7 +187,7 @@ class Connection:
             while not self._stopping:
                 talk = self.conversation = self._new_conversation()
                 ended = partial(self._ended, talk)
-                async with dial(self.spec, self._around.environ, talk, ended) as link:
+                async with dial(self.spec, self._around, talk, ended) as link:
                     self._link, talk.channel = link, link.channel
                     try:
                         agreed = await self._enter(link, era)

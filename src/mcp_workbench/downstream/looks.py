@@ -2,7 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+
+import msgspec
 
 from mcp_workbench.core.catalogue import Stale, Unavailable, tool_info
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
@@ -14,6 +16,7 @@ from mcp_workbench.downstream.last_words import masked
 from mcp_workbench.downstream.memory import Memory
 from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.downstream.states import Closed, Connecting, Ready
+from mcp_workbench.downstream.surroundings import Surroundings
 from mcp_workbench.downstream.trials import Trial
 from mcp_workbench.downstream.upkeep import TOOLS_CHANGED
 from mcp_workbench.downstream.wares import Wares
@@ -162,7 +165,7 @@ def require_patience(connection: Connection, limits: Limits) -> None:
 
 
 def report(
-    spec: ServerSpec, connection: Connection, since: float, environ: Mapping[str, str]
+    spec: ServerSpec, connection: Connection, since: float, around: Surroundings
 ) -> ServerReport:
     """All about one that takes calls."""
     talk = connection.conversation
@@ -180,13 +183,18 @@ def report(
         idle_filters=tuple(spec.tools.idle(tuple(definitions))),
         complaints=connection.complaints,
         skipped=talk.skipped,
-        last_skipped=masked(talk.last_skipped, spec, environ) if talk.skipped else "",
+        last_skipped=masked(talk.last_skipped, spec, around.environ) if talk.skipped else "",
+        processes=around.processes.of(spec.address),
         seconds=time.monotonic() - since,
     )
 
 
-def health(spec: ServerSpec, connection: Connection | None) -> ServerHealth:
+def health(spec: ServerSpec, connection: Connection | None, processes: int) -> ServerHealth:
     """Its state in a word, with a reason where it could be better."""
+    return msgspec.structs.replace(_health(spec, connection), processes=processes)
+
+
+def _health(spec: ServerSpec, connection: Connection | None) -> ServerHealth:
     if connection is None:
         return ServerHealth(spec.address, "idle", spec.problem)
     state, now = connection.state, time.monotonic()

@@ -8,6 +8,7 @@ import msgspec
 
 from mcp_workbench.core.spec import Era, Limits, ServerSpec
 from mcp_workbench.downstream.memory import Memory
+from mcp_workbench.downstream.processes import Processes
 from mcp_workbench.downstream.trials import Trial, Trials
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ class Surroundings(msgspec.Struct):
     memory: Memory  # of what servers offered
     eras: dict[object, Era] = {}  # what was found out about each target
     trials: Trials = msgspec.field(default_factory=Trials)
+    processes: Processes = msgspec.field(default_factory=Processes)
 
     # One line in the log for each change of a server's state.
 
