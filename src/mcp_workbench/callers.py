@@ -79,8 +79,9 @@ class Caller(Waiter):
 
     def report(self, loss: Loss) -> None:
         """There will be no result."""
-        tool = self.call.tool
-        self.failed(CallFailed(loss.code, tool, loss.reason, may_have_run=loss.may_have_run))
+        tool, ran, later = self.call.tool, loss.may_have_run, loss.retry_after
+        error = CallFailed(loss.code, tool, loss.reason, may_have_run=ran, retry_after=later)
+        self.failed(error)
 
     def _may_send_again(self, loss: Loss) -> bool:
         if not self.is_repeatable():

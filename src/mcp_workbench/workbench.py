@@ -184,7 +184,7 @@ class Workbench(Lifetime):
             await looks.decided(begun, self.snapshot.limits.open_wait)
             if time.monotonic() > until or not any(one.retired for one in begun):
                 break  # otherwise it is another toolbox by now
-        return looks.opened(toolbox, found, self.warnings)
+        return looks.opened(toolbox, found, self._pool.memory, self.warnings)
 
     def remembered(self, spec: ServerSpec) -> Known | None:
         """What this server offered when it was last connected, by us or others; none is started."""
@@ -224,7 +224,7 @@ class Workbench(Lifetime):
                 break
             spec = self.snapshot.toolbox(address.toolbox).server(address.server)
         if connection.over:
-            raise not_connected(address.server, address.toolbox, looks.why_not(connection))
+            raise looks.not_ready(connection)
         return connection
 
     async def survey(self, address: ServerAddress) -> ServerReport:
@@ -235,12 +235,18 @@ class Workbench(Lifetime):
             connection = await self.connected(spec)
         except ServerUnavailable as error:
             return ServerReport(address, error.reason, seconds=time.monotonic() - since)
-        return looks.report(spec, connection, since, self._pool.around.environ)
+        return looks.report(spec, connection, since, self._pool.around)
 
     def health(self) -> list[ServerHealth]:
         """How every server of the configuration does; nothing is started for it."""
         specs = [spec for box in self.snapshot.toolboxes.values() for spec in box.servers.values()]
-        return [looks.health(spec, self._pool.last(spec.address)) for spec in specs]
+        count = self._pool.around.processes.of
+        return [looks.health(s, self._pool.last(s.address), count(s.address)) for s in specs]
+
+    @property
+    def processes(self) -> int:
+        """How many processes of servers run now, those that are being seen out included."""
+        return self._pool.around.processes.count
 
     # Changes
 

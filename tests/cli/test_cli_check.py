@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cli_scenes import demo_server, toolbox, workbench, write_config
+from tests.makers import entry
 
 
 def test_a_good_file_is_one_line(tmp_path: Path) -> None:
@@ -118,3 +119,15 @@ def test_names_too_long_for_hosts_are_warned_about_in_dynamic_mode(tmp_path: Pat
     assert "a_server_of_ours__convert_units' has 58 characters" in done.err
     assert "Cursor drops the tool" in done.err
     assert 'or set "toolMode": "proxy"' in done.err
+
+
+def test_the_number_of_processes_is_told(tmp_path: Path) -> None:
+    mine = toolbox("dev", a=entry(), b=entry(), own=entry(scope="session"), gone={"command": "no"})
+    write_config(tmp_path, mine)
+
+    told = workbench("check", "--connect", cwd=tmp_path)
+    data = workbench("check", "--connect", "--json", cwd=tmp_path).data
+
+    assert "2 server processes; one for each host: dev/own (scope: session)" in told.out
+    counted = {one["server"]: one["processes"] for one in data["servers"]}
+    assert counted == {"a": 1, "b": 1, "own": 1, "gone": 0}

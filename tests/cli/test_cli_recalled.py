@@ -98,6 +98,33 @@ def test_what_is_a_day_old_is_asked_again(tmp_path: Path, state_home: Path) -> N
     assert started(tmp_path) == 2
 
 
+def test_of_one_that_can_t_be_reached_the_last_list_is_shown_as_such(
+    tmp_path: Path, state_home: Path
+) -> None:
+    config(tmp_path, "one")
+    workbench("tools", cwd=tmp_path)
+    [kept] = (state_home / "catalogues").glob("*.catalogue")
+    aged(kept, 25 * 3600)
+    (tmp_path / "tools.json").unlink()  # it can't start without
+
+    told = workbench("tools", cwd=tmp_path)
+    data = workbench("tools", "--json", cwd=tmp_path).data
+    asked = workbench("tools", "--refresh", cwd=tmp_path)
+
+    assert (told.status, asked.status) == (4, 4)
+    assert "one()" in told.out
+    assert "dev/s: not available, listed as it was 25 h ago" in told.err
+    assert "WB-CONN-101" in told.err
+    assert "--refresh asks" not in told.err, "it was asked just now"
+    assert ([one["tool"] for one in data["tools"]], data["servers"][0]["state"]) == (
+        ["one"],
+        "failed",
+    )
+    assert data["cached"][0]["seconds"] >= 25 * 3600
+    assert data["unavailable"][0]["server"] == "s"
+    assert "one()" not in asked.out
+
+
 def aged(file: Path, seconds: float) -> None:
     """As if it had been written so long ago."""
     from binascii import crc32

@@ -10,6 +10,7 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.dial import Unreachable, child_environment, dial, launch_of
+from mcp_workbench.downstream.processes import Processes
 
 OWN = {
     "PATH": "/usr/bin:/bin",
@@ -103,10 +104,18 @@ def nobody() -> Conversation:
     return Conversation(1000, lambda message: None)
 
 
+class Here:
+    """What dialling needs to know of the place where it is done."""
+
+    def __init__(self) -> None:
+        self.environ = dict(os.environ)
+        self.processes = Processes()
+
+
 async def reason(spec: ServerSpec) -> str:
     """Why this server can't be dialled."""
     with pytest.raises(Unreachable) as caught:
-        async with dial(spec, dict(os.environ), nobody(), lambda: None):
+        async with dial(spec, Here(), nobody(), lambda: None):
             raise AssertionError("it was started")
     return str(caught.value)
 

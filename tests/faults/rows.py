@@ -17,9 +17,11 @@ class Row(NamedTuple):
 
 
 PROCESSES = "faults/test_processes.py"
+STALE = "faults/test_stale.py"
 BYTES = "faults/test_bytes.py"
 HTTP = "faults/test_http.py"
 HOSTS = "faults/test_hosts.py"
+MANY = "faults/test_many_hosts.py"
 CANCELLING = "faults/test_cancelling.py"
 LEAKS = "faults/test_leaks.py"
 CODES = "faults/test_codes.py"
@@ -58,17 +60,21 @@ ROWS = (
         (PROCESSES, "contract/test_processes.py", "test_workbench.py"),
     ),
     Row("F17", "a server fails to start", (PROCESSES, "contract/test_processes.py")),
-    Row("F18", "a server does not list its tools", (PROCESSES, "contract/test_processes.py")),
+    Row(
+        "F18",
+        "a server does not list its tools",
+        (PROCESSES, STALE, "contract/test_processes.py"),
+    ),
     Row(
         "F19",
         "a server is back and has not listed its tools",
-        (PROCESSES, "contract/test_resting.py"),
+        (PROCESSES, STALE, "contract/test_resting.py"),
     ),
-    Row("F20", "an outage of many minutes", (PROCESSES, AROUND, TRIALS)),
+    Row("F20", "an outage of many minutes", (PROCESSES, AROUND, TRIALS, HTTP)),
     Row(
         "F21",
         "a crash loop",
-        (PROCESSES, AROUND, TRIALS, HOSTS, "contract/test_resting.py"),
+        (PROCESSES, AROUND, TRIALS, MANY, HTTP, "contract/test_resting.py"),
     ),
     Row("F22", "streams that end at once, for ever", (HTTP, OVER_HTTP)),
     Row("F23", "a server has forgotten our session", (HTTP,)),
@@ -87,7 +93,7 @@ ROWS = (
     Row("F34", "servers end in any order", (LEAKS,)),
     Row("F35", "asked to end twice, at any moment", ("contract/test_ending.py",)),
     Row("F36", "one cause told as another", (CODES,)),
-    Row("F37", "a process for every host", (HOSTS, "test_workbench.py")),
+    Row("F37", "a process for every host", (MANY, "test_workbench.py")),
     Row("F38", "a session for every refresh", (LEAKS,)),
     Row("F39", "sessions at our own door pile up", ("http/test_sessions.py",)),
     Row(

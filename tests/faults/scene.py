@@ -17,6 +17,7 @@ from tests.rawhost import Message, RawHost, parsed
 
 OTHER = "other"
 CODE = "mcp-workbench/code"
+RETRY = "mcp-workbench/retry_after_s"
 PAUSE = 0.01  # seconds between two calls of the neighbour
 AT_ONCE = 0.1  # seconds: what the rows call at once
 LAG = 2.0  # seconds that the neighbour may wait where the row says 0.1: a busy machine is slow

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.faults.scene import AT_ONCE, LAG, descriptors, failure, forget_peak, megabytes, within
+from tests.faults.scene import AT_ONCE, LAG, descriptors, forget_peak, megabytes, within
 from tests.faults.web import Door, Street, opening, street, wish
 from tests.http.scenes import Answer, Peer, Port, Session, rpc
-from tests.makers import PATIENCE, alive, entry, pids_in, said, until
-
-FAILED = "connect_failed"
+from tests.makers import PATIENCE, entry, said, until
 
 
 async def call(port: Port, tool: str, arguments: Any = None, server: str = "a") -> Any:
@@ -199,60 +197,6 @@ def check(answer: Answer, tool: str, nonce: Any, id: int) -> None:
     assert said(last["result"]) == nonce["n"]
     assert [n["params"]["progress"] for n in notices] == list(range(nonce["n"]))
     assert all(n["params"]["progressToken"] == "same" for n in notices)
-
-
-# How many processes they cost
-
-
-@pytest.mark.fault("F37")
-async def test_however_many_hosts_open_it_a_server_is_one_process(tmp_path: Path) -> None:
-    files = [tmp_path / f"pids{n}" for n in range(6)]
-    boxes = [{"a": entry(env={"PIDFILE": str(file)})} for file in files]
-    async with street(tmp_path, *boxes) as road:
-
-        async def host(number: int) -> None:
-            session = await road.port.open() if number % 2 else None
-            for turn in range(6):
-                params = opening(f"box{(number + turn) % 6}")
-                if session is not None:
-                    opened = await session.result("tools/call", params)
-                else:
-                    opened = (await road.port.ask_modern("tools/call", params)).result
-                assert said(opened)["servers_connected"] == 1
-
-        async with asyncio.TaskGroup() as group:
-            for number in range(50):
-                group.create_task(host(number))
-
-        assert [len(pids_in(file)) for file in files] == [1] * 6
-    assert not any(alive(pid) for file in files for pid in pids_in(file))
-
-
-@pytest.mark.fault("F21")
-@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
-async def test_hosts_with_servers_of_their_own_share_the_tries_of_one_that_keeps_failing(
-    tmp_path: Path, modern: bool
-) -> None:
-    pids = tmp_path / "pids"
-    bad = entry("exit_start", scope="session", env={"PIDFILE": str(pids)})
-    async with street(tmp_path, {"bad": bad}) as road:
-
-        async def told() -> str:
-            """What a host is told that comes for this one call."""
-            params = wish("bad", "echo")
-            if modern:
-                return failure((await road.port.ask_modern("tools/call", params)).result, FAILED)
-            return failure(await (await road.port.open()).result("tools/call", params), FAILED)
-
-        while "next try in" not in await told():
-            """Its first tries are free, or soon."""
-        starts = len(pids_in(pids))
-        for _ in range(20):
-            with within(AT_ONCE):
-                text = await told()
-            assert "(exit status 3); it failed" in text
-            assert "next try in" in text
-        assert len(pids_in(pids)) == starts <= 6
 
 
 # Who does not read

@@ -11,6 +11,7 @@ from tests.faults.scene import (
     AT_ONCE,
     CODE,
     LAG,
+    RETRY,
     Watched,
     failure,
     faulty,
@@ -21,7 +22,7 @@ from tests.faults.scene import (
 from tests.faults.web import at, bad_web
 from tests.http_servers.badhttp import MODES, BadHttp, Hung, Request, event, result
 from tests.http_servers.test_faults_over_http import BROKEN
-from tests.makers import eventually, texts
+from tests.makers import entry, eventually, texts
 
 ERAS = ("", "/modern")
 
@@ -36,6 +37,22 @@ def among_good(mode: str) -> Any:
     async def act(request: Request, out: Hung) -> None:
         text = request.body["params"]["arguments"]["text"]
         await (MODES[mode] if text == "bad" else MODES["interim"])(request, out)
+
+    return act
+
+
+def tired_once(bad: BadHttp) -> Any:
+    """Wants to be left alone for a second, and is then as good as any."""
+    came: list[Request] = []
+
+    async def act(request: Request, out: Hung) -> None:
+        came.append(request)
+        if len(came) == 1:
+            await out.reply(429, b"<h1>no</h1>", "text/html", Retry_After="1")
+        elif request.verb != "POST":
+            await out.reply(405)
+        else:
+            await bad.good(request, out)
 
     return act
 
@@ -165,6 +182,56 @@ def test_a_server_that_wants_to_be_left_alone_is_left_alone(
             with within(AT_ONCE):
                 assert "try again in" in failure(host.use("bad", "echo"), "rate_limited")
         assert len(bad.calls()) == 1
+
+
+@pytest.mark.fault("F26")
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy host", "modern host"])
+@pytest.mark.parametrize("mode", ["proxy", "dynamic"])
+@pytest.mark.parametrize("when", ["", "start/"], ids=["at a call", "at the start"])
+def test_a_program_reads_how_long_a_server_wants_to_be_left_alone(
+    tmp_path: Path, when: str, mode: str, modern: bool
+) -> None:
+    with bad_web() as bad:
+        servers = {"bad": at(bad.url(f"/{when}s429"))}
+        with faulty(tmp_path, servers, modern=modern, toolMode=mode) as host:
+            # Modern hosts of dynamic mode have no `use_tool`; the names work for every host.
+            name = "dev__bad__echo" if mode == "dynamic" else ""
+            for _ in range(3):
+                result = host.call(name, {}) if name else host.use("bad", "echo")
+                text, left = failure(result, "rate_limited"), result["_meta"][RETRY]
+                assert f"try again in {left} s" in text
+                assert 1 <= left <= 7
+            asked = bad.seen if when else bad.calls()
+            assert len(asked) == 1, "no attempt before"
+
+
+@pytest.mark.fault("F26")
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy host", "modern host"])
+def test_the_seconds_go_by_and_then_the_server_is_asked_again(tmp_path: Path, modern: bool) -> None:
+    with bad_web() as bad:
+        tired = at(bad.on("/start/tired", tired_once(bad)))
+        with faulty(tmp_path, {"bad": tired}, modern=modern) as host:
+            assert failure(host.use("bad", "echo"), "rate_limited").endswith("try again in 1 s")
+            since = time.monotonic()
+            with within(1):
+                assert tell(host, "bad") == "hi"
+            assert time.monotonic() - since > 0.5, "and not before"
+
+
+@pytest.mark.fault("F20", "F21")
+@pytest.mark.parametrize("mode", ["proxy", "dynamic"])
+def test_a_program_reads_when_a_server_that_keeps_failing_is_tried_next(
+    tmp_path: Path, mode: str
+) -> None:
+    with faulty(tmp_path, {"bad": entry("exit_start")}, toolMode=mode) as host:
+        result: Any = {"_meta": {}}
+        while RETRY not in result["_meta"]:
+            result = host.use("bad", "echo") if mode == "proxy" else host.call("dev__bad__echo", {})
+        assert f"next try in {result['_meta'][RETRY]} s" in failure(result, "connect_failed")
+        prompt = {"name": "dev__bad__any"}
+        data = host.request("prompts/get", prompt)["error"]["data"]
+        assert data[CODE] == "connect_failed"
+        assert 1 <= data[RETRY] <= result["_meta"][RETRY]
 
 
 @pytest.mark.fault("F27")

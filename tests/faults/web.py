@@ -68,6 +68,7 @@ async def street(
     *boxes: dict[str, Any],
     lag: float = PATIENCE,
     limit: float = 2.5 * PATIENCE,
+    options: tuple[str, ...] = (),
     **more: Any,
 ) -> AsyncGenerator[Street]:
     """The real command on a port, with a toolbox of each of these servers, and a healthy one beside.
@@ -80,7 +81,7 @@ async def street(
     file = written(folder, {"toolboxes": whole, **more})
     argv = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(file), "--http", "0"]
     process = subprocess.Popen(  # noqa: ASYNC220 - starting it takes no time
-        argv, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        [*argv, *options], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     )
     assert process.stderr is not None
     try:

@@ -30,6 +30,7 @@ class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
     tools: int
     hidden: int
     seconds: float
+    processes: int  # that were started for it: none for a server behind a URL
 
 
 class Finding(Trouble, frozen=True):
@@ -112,7 +113,9 @@ def _tell(
     warned = f", {_counted(problems)}" if problems else ""
     mark = glyph("doubtful" if problems else "good")
     say(f"{mark} {where}: {counted(snapshot)}, {snapshot.tool_mode} mode{warned}")
-    _tell_servers(reports or [])
+    if reports is not None:
+        _tell_servers(reports)
+        _tell_processes(snapshot, reports)
 
 
 def _tell_servers(reports: list["ServerReport"]) -> None:
@@ -120,6 +123,17 @@ def _tell_servers(reports: list["ServerReport"]) -> None:
         say(f"{glyph('bad' if report.reason else 'good')} {line}")
         if report.reason:
             say(f"    {plain(report.reason)}")
+
+
+def _tell_processes(snapshot: Snapshot, reports: list["ServerReport"]) -> None:
+    """What the servers cost while they are used."""
+    boxes = snapshot.toolboxes.values()
+    own = [s.address for box in boxes for s in box.servers.values() if s.scope == "session"]
+    ours = sum(report.processes for report in reports if report.address not in own)
+    told = [f"{ours} server process{'' if ours == 1 else 'es'}"] if ours else []
+    told += [f"one for each host: {', '.join(map(str, own))} (scope: session)"] if own else []
+    if told:
+        say("; ".join(told))
 
 
 def _row(report: "ServerReport") -> tuple[str, ...]:
@@ -169,4 +183,5 @@ def _server(report: "ServerReport") -> ServerLine:
         tools=len(report.tools),
         hidden=report.hidden,
         seconds=round(report.seconds, 3),
+        processes=report.processes,
     )

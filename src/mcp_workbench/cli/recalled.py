@@ -47,6 +47,22 @@ def _recalled(
     return found
 
 
+def with_last_lists(snapshot: Snapshot, reports: list[ServerReport]) -> list[ServerReport]:
+    """Those that can't be reached with the tools that they had, however long ago that was."""
+    memory, now = Memory(os.environ), time.time()
+    shown: list[ServerReport] = []
+    for report in reports:
+        spec = snapshot.toolbox(report.address.toolbox).server(report.address.server)
+        known = memory.recall(spec) if report.reason else None
+        if known is not None:
+            last = known.report(spec, now)
+            last = msgspec.structs.replace(last, reason=report.reason, seconds=report.seconds)
+            shown.append(last)
+        else:
+            shown.append(report)
+    return shown
+
+
 def _with_changes(snapshot: Snapshot, asked: list[ServerReport]) -> list[ServerReport]:
     """What was noticed while these were asked has been written down by now."""
     kept = _recalled(snapshot, [report.address for report in asked if not report.reason])
@@ -75,8 +91,10 @@ def tell_recalled(settings: Settings, reports: list[ServerReport]) -> None:
             say(f"{report.address}: tools changed {ago}: {report.change}", err=True)
     recalled = [report for report in reports if report.age is not None]
     for report in recalled:
-        say(f"{report.address}: from the cache, asked {told_age(report.age or 0.0)}", err=True)
-    if recalled:
+        ago = told_age(report.age or 0.0)
+        told = f"not available, listed as it was {ago}" if report.reason else None
+        say(f"{report.address}: {told or f'from the cache, asked {ago}'}", err=True)
+    if any(not report.reason for report in recalled):
         say("--refresh asks the servers now", err=True)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from mcp_workbench.cli.completing import complete_tool
 from mcp_workbench.cli.facts import characters, read_only, signature, tokens
-from mcp_workbench.cli.recalled import news, recalled_or_asked, tell_recalled
+from mcp_workbench.cli.recalled import news, recalled_or_asked, tell_recalled, with_last_lists
 from mcp_workbench.cli.render import plain, say, say_json, table
 from mcp_workbench.cli.settings import Settings, global_options, variable
 from mcp_workbench.cli.unreached import tell_unreached
@@ -45,7 +45,8 @@ _CLAIMS = {True: "yes", False: "no", None: "-"}
 def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int:
     """Show what the toolboxes hold.
 
-    Servers that were connected within a day are not started: what they offered then is shown.
+    Servers that were connected within a day are not started: what they offered then is shown. Of one
+    that can't be reached, the last list is shown, however old it is.
 
     Each server stands there with its state: ready, or why not. ≈TOKENS is about what a tool's
     definition costs a model, CHARACTERS how long it is. READ-ONLY is what the tool claims of itself,
@@ -61,6 +62,8 @@ def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int
     toolbox, server, tool = _parts(which)
     addresses = _addresses(snapshot, toolbox, server)
     reports = recalled_or_asked(settings, snapshot, addresses, refresh=refresh)
+    if not refresh:
+        reports = with_last_lists(snapshot, reports)
     found = [info for report in reports for info in report.tools if tool in ("", info.name)]
     if tool and not found and not reports[0].reason:
         known = [info.name for info in reports[0].tools]
@@ -148,6 +151,7 @@ def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, A
                 "state": "failed" if r.reason else "ready",
                 "revision": r.revision,
                 "hidden": r.hidden,
+                "processes": r.processes,
             }
             for r in reports
         ],

@@ -43,6 +43,28 @@ class Unavailable(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Stale(msgspec.Struct, frozen=True):
+    """A server whose tools are shown as they were some time ago, and why."""
+
+    server: str
+    seconds: int  # since it listed them
+    reason: str
+
+    def __str__(self) -> str:
+        return f"its tools are listed as they were {told_age(self.seconds)}"
+
+
+def told_age(seconds: float) -> str:
+    """`12 s ago`, `5 min ago`, `3 h ago`, `4 days ago`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s ago"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min ago"
+    return (
+        f"{seconds / 3600:.0f} h ago" if seconds < 172_800 else f"{seconds / 86_400:.0f} days ago"
+    )
+
+
 class OpenToolboxResult(msgspec.Struct, frozen=True):
     """An opened toolbox. Servers that could not be reached are a normal part of it."""
 
@@ -51,7 +73,9 @@ class OpenToolboxResult(msgspec.Struct, frozen=True):
     servers_connected: int
     tools: tuple[ToolInfo, ...]
     unavailable: tuple[Unavailable, ...] = ()
-    warnings: tuple[str, ...] = ()  # a configuration file that was written since and can't be used
+    # A configuration file that was written since and can't be used; lists that are out of date.
+    warnings: tuple[str, ...] = ()
+    stale: tuple[Stale, ...] = ()  # whose tools are those of some time ago
 
 
 class _ToolPeek(msgspec.Struct):

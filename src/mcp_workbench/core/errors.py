@@ -25,6 +25,7 @@ class WorkbenchError(Exception):
     """A call has no result. `str()` is the contract's text; `hint` says what to do next."""
 
     code = "internal"
+    retry_after: float | None = None  # seconds before which there is no point in trying again
 
     def __init__(self, message: str, *, hint: str = "", may_have_run: bool = False) -> None:
         super().__init__(message)
@@ -73,19 +74,31 @@ class InvalidCall(WorkbenchError):
 class ServerUnavailable(WorkbenchError):
     """The server can't be reached, or was lost, or is too busy."""
 
-    def __init__(self, code: str, message: str, *, reason: str, may_have_run: bool = False) -> None:
-        super().__init__(message, may_have_run=may_have_run)
+    def __init__(
+        self, code: str, message: str, *, reason: str, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
         self.code = code
         self.reason = reason
+        self.retry_after = retry_after
 
 
 class CallFailed(WorkbenchError):
     """The call was begun and has no result: its time ran out, or its server died."""
 
-    def __init__(self, code: str, tool: ToolIdentifier, reason: str, *, may_have_run: bool) -> None:
+    def __init__(
+        self,
+        code: str,
+        tool: ToolIdentifier,
+        reason: str,
+        *,
+        may_have_run: bool,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(f"[{tool}] Error: {reason}", may_have_run=may_have_run)
         self.code = code
         self.reason = reason
+        self.retry_after = retry_after
 
 
 class ServerError(WorkbenchError):
@@ -136,11 +149,19 @@ def no_tool(tool: ToolIdentifier, known: list[str]) -> NotFound:
     )
 
 
-def not_connected(server: str, toolbox: str, reason: str) -> ServerUnavailable:
+def not_connected(
+    server: str,
+    toolbox: str,
+    reason: str,
+    *,
+    code: str = "connect_failed",
+    retry_after: float | None = None,
+) -> ServerUnavailable:
     return ServerUnavailable(
-        "connect_failed",
+        code,
         f"Failed to connect to server '{server}' in toolbox '{toolbox}': {reason}",
         reason=reason,
+        retry_after=retry_after,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mcp_workbench.core.catalogue import Catalogue, Definition, tool_info
+from mcp_workbench.core.catalogue import Catalogue, Definition, Stale, tool_info
 from mcp_workbench.core.reports import OpenedServer, ServerReport, ToolChange
 from mcp_workbench.core.spec import ServerSpec
 
@@ -29,9 +29,11 @@ class Known(msgspec.Struct, frozen=True):
         """Seconds; a clock that was set back makes nothing younger than new."""
         return max(now - self.at, 0.0)
 
-    def opened(self, spec: ServerSpec) -> OpenedServer:
-        """The server as its toolbox would show it."""
-        return OpenedServer(spec.address, tuple(self._visible(spec)), self.modern)
+    def opened(self, spec: ServerSpec, now: float, why: str) -> OpenedServer:
+        """The server as its toolbox shows it while it is not there, and what is wrong with it, if anything."""
+        stale = Stale(spec.address.server, round(self.age(now)), why) if why else None
+        tools = tuple(self._visible(spec))
+        return OpenedServer(spec.address, tools, self.modern, connected=False, stale=stale)
 
     def report(self, spec: ServerSpec, now: float) -> ServerReport:
         """The same for people."""

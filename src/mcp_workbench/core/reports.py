@@ -7,6 +7,7 @@ import msgspec
 from mcp_workbench.core.catalogue import (
     Definition,
     OpenToolboxResult,
+    Stale,
     ToolInfo,
     Unavailable,
     tool_info,
@@ -23,6 +24,8 @@ class OpenedServer(msgspec.Struct, frozen=True):
     address: ServerAddress
     tools: tuple[Definition, ...]
     modern: bool = False
+    connected: bool = True
+    stale: Stale | None = None  # these are its tools of some time ago
 
 
 class OpenedToolbox(msgspec.Struct, frozen=True):
@@ -31,7 +34,15 @@ class OpenedToolbox(msgspec.Struct, frozen=True):
     spec: ToolboxSpec
     servers: tuple[OpenedServer, ...]
     unavailable: tuple[Unavailable, ...]
-    warnings: tuple[str, ...] = ()  # about the configuration file
+    warnings: tuple[str, ...] = ()  # about the configuration file, and lists that are out of date
+
+    @property
+    def connected(self) -> int:
+        return sum(server.connected for server in self.servers)
+
+    @property
+    def stale(self) -> tuple[Stale, ...]:
+        return tuple(server.stale for server in self.servers if server.stale is not None)
 
 
 def for_programs(opened: OpenedToolbox) -> OpenToolboxResult:
@@ -40,10 +51,11 @@ def for_programs(opened: OpenedToolbox) -> OpenToolboxResult:
     return OpenToolboxResult(
         toolbox=opened.spec.name,
         description=opened.spec.description,
-        servers_connected=len(opened.servers),
+        servers_connected=opened.connected,
         tools=tuple(tools),
         unavailable=opened.unavailable,
         warnings=opened.warnings,
+        stale=opened.stale,
     )
 
 
@@ -81,6 +93,7 @@ class ServerReport(msgspec.Struct, frozen=True):
         None  # seconds since it was so; None is just now, asked from the server itself
     )
     change: ToolChange | None = None  # of its tools, the last one that was noticed
+    processes: int = 0  # that ran for it when it was asked
 
 
 class ServerHealth(msgspec.Struct, frozen=True):
@@ -96,6 +109,7 @@ class ServerHealth(msgspec.Struct, frozen=True):
     calls_in_flight: int = 0
     skipped: int = 0  # lines on its stdout that were no messages
     unasked: int = 0  # answers that nobody waited for: late, doubled, or with a foreign id
+    processes: int = 0  # that run for it: one, or one for each host that has its own
 
 
 def _named(names: tuple[str, ...]) -> str:

@@ -187,7 +187,7 @@ class Connection:
             while not self._stopping:
                 talk = self.conversation = self._new_conversation()
                 ended = partial(self._ended, talk)
-                async with dial(self.spec, self._around.environ, talk, ended) as link:
+                async with dial(self.spec, self._around, talk, ended) as link:
                     self._link, talk.channel = link, link.channel
                     try:
                         agreed = await self._enter(link, era)
@@ -272,7 +272,7 @@ class Connection:
             trial = Trial()
             if not self._stopping:  # nobody's wish is a failure
                 lived = time.monotonic() - self._ready_at if self.usable else 0.0
-                trial = self._around.judge(self.spec, reason, lived, self.conversation.answered)
+                trial = self._around.judge(self.spec, reason, lived, self.conversation)
             self._settle(Closed(reason, trial))
         self.questions.withdraw_all()
         if self._link is not None:

@@ -44,6 +44,7 @@ class Conversation:
         self.about = 0  # on whose answer the message came that is being read, if that is known
         self.lasting: dict[int, Lasting] = {}
         self.when_forgotten: list[Callable[[], None]] = []
+        self.closed_until = 0.0  # the server wants nobody to come before
         self.unasked = 0  # answers that nobody waited for: late, doubled, or with a foreign id
         self.message_bytes = message_bytes
         self._framer = LineFramer(message_bytes)

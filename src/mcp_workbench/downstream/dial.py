@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from typing import Protocol
 
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
 from mcp_workbench.downstream.commands import resolve
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.link import Link, StdioLink
-from mcp_workbench.wire.child import Launch, running_child
+from mcp_workbench.downstream.processes import Processes
+from mcp_workbench.wire.child import Child, Launch, running_child
 
 # What programs need to start, and nothing else: the rest of our environment is not theirs.
 PASSED_ON = frozenset(
@@ -91,14 +93,35 @@ def refused_by_system(command: str, error: OSError) -> str:
             return told
 
 
+class Around(Protocol):
+    """What dialling needs of the surroundings."""
+
+    @property
+    def environ(self) -> Mapping[str, str]: ...
+    @property
+    def processes(self) -> Processes: ...
+
+
+@asynccontextmanager
+async def counted(
+    started: AbstractAsyncContextManager[Child], spec: ServerSpec, around: Around
+) -> AsyncGenerator[Child]:
+    """A child counts until it is seen out, which its own block does."""
+    with ExitStack() as count:
+        async with started as child:
+            count.enter_context(around.processes.running(spec.address, child.pid))
+            yield child
+
+
 @asynccontextmanager
 async def dial(
     spec: ServerSpec,
-    environ: Mapping[str, str],
+    around: Around,
     talk: Conversation,
     ended: Callable[[], None],
 ) -> AsyncGenerator[Link]:
     """A channel to the server, for as long as the block lasts."""
+    environ = around.environ
     try:
         target = expand_target(spec, environ)
     except Unexpandable as error:
@@ -110,7 +133,7 @@ async def dial(
     try:
         launch = launch_of(target, environ)
         started = running_child(launch, talk.receive, ended)
-        async with started as child:
+        async with counted(started, spec, around) as child:
             yield StdioLink(child, spec, environ)
     except OSError as error:
         raise Unreachable(refused_by_system(target.command, error)) from None

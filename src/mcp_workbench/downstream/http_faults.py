@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 
@@ -81,9 +82,20 @@ def loss_for(answer: Answer, body: bytes, keeping: Keeping) -> Loss:
 
 def rate_limited(wait: float | None, why: str) -> Loss:
     """The server wants to be left alone for a while."""
-    when = "later" if wait is None else f"in {max(wait, 1):.0f} s"
-    reason = f"the server takes no requests now ({why}); try again {when}"
-    return Loss("rate_limited", reason, may_have_run=False)
+    reason = f"the server takes no requests now ({why}){_when(wait)}"
+    return Loss("rate_limited", reason, may_have_run=False, retry_after=wait)
+
+
+def without_time(loss: Loss) -> Loss:
+    """The same for a reason that is told for longer: by then so many seconds are not right any more."""
+    reason = loss.reason
+    if loss.retry_after is not None:
+        reason = reason.removesuffix(_when(loss.retry_after))
+    return msgspec.structs.replace(loss, reason=reason)
+
+
+def _when(wait: float | None) -> str:
+    return "; try again later" if wait is None else f"; try again in {max(math.ceil(wait), 1)} s"
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 
@@ -12,7 +13,7 @@ from mcp_workbench.core.redact import redact
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.http_exchange import CANCELLED, CHANGED, Asked, Exchange
-from mcp_workbench.downstream.http_faults import Failed, loss_of
+from mcp_workbench.downstream.http_faults import Failed, loss_of, without_time
 from mcp_workbench.downstream.http_greeting import INITIALIZED, Greeter
 from mcp_workbench.downstream.http_old import OldStream
 from mcp_workbench.downstream.http_road import Road
@@ -25,6 +26,7 @@ from mcp_workbench.wire.http_answer import Broken
 from mcp_workbench.wire.tasks import TaskScope, task_scope
 
 OPENINGS = (DISCOVER, INITIALIZE)
+MEETING = (*OPENINGS, "tools/list")  # why it failed is told to whoever asks for the server later
 LISTEN = "subscriptions/listen"
 LASTING = ("needs_login", "rate_limited")  # says nothing about an era: no use to ask otherwise
 
@@ -185,6 +187,10 @@ class HttpLink:
 
     def _lose(self, asked: Asked, loss: Loss) -> None:
         asked.answered = True
+        if loss.retry_after is not None:
+            self._talk.closed_until = time.monotonic() + loss.retry_after
+            if asked.method in MEETING:
+                loss = without_time(loss)
         if asked.method in OPENINGS:
             self._verdict = loss
             error = envelope.error_object(envelope.INTERNAL_ERROR, loss.reason)
@@ -192,7 +198,9 @@ class HttpLink:
             return
         make = Loss.of_call if asked.method == "tools/call" else Loss
         reason = redact(loss.reason, self._road.keeping.secrets)
-        self._talk.fail(asked.number, make(loss.code, reason, may_have_run=loss.may_have_run))
+        ran, later = loss.may_have_run, loss.retry_after
+        told = make(loss.code, reason, may_have_run=ran, retry_after=later)
+        self._talk.fail(asked.number, told)
 
     def _take_back(self, frame: bytes, message: Envelope) -> None:
         number = msgspec.json.decode(message.params, type=_Cancelled).requestId

@@ -2,22 +2,33 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from mcp_workbench.core.catalogue import Unavailable, tool_info
+import msgspec
+
+from mcp_workbench.core.catalogue import Stale, Unavailable, tool_info
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.last_words import masked
+from mcp_workbench.downstream.memory import Memory
 from mcp_workbench.downstream.pool import ConnectionPool
-from mcp_workbench.downstream.states import Closed, Ready
+from mcp_workbench.downstream.states import Closed, Connecting, Ready
+from mcp_workbench.downstream.surroundings import Surroundings
+from mcp_workbench.downstream.trials import Trial
+from mcp_workbench.downstream.upkeep import TOOLS_CHANGED
+from mcp_workbench.downstream.wares import Wares
 from mcp_workbench.wire.tasks import task_scope
 
 
 async def decided(connections: Iterable[Connection], seconds: float) -> None:
     """Wait until all take calls or are over; the slow ones have had their time, and go on starting."""
+    connections = tuple(connections)
+    for one in connections:
+        if one.usable and one.wares.behind and not one.wares.stale:
+            one.conversation.announce(TOOLS_CHANGED)  # it is asked again, and not waited for
     async with task_scope() as waiting:
         tasks = [
             waiting.start(one.refresh() if one.usable else one.ready(), "wait")
@@ -35,45 +46,103 @@ def shown(spec: ServerSpec, connection: Connection) -> OpenedServer | None:
         return None
     tools = connection.catalogue.tools
     visible = tuple(tools[name] for name in connection.visible(spec.tools))
-    return OpenedServer(spec.address, visible, connection.modern)
+    stale = _behind(connection.wares, spec) if connection.wares.behind else None
+    return OpenedServer(spec.address, visible, connection.modern, stale=stale)
+
+
+def _behind(wares: Wares, spec: ServerSpec) -> Stale:
+    seconds = round(time.monotonic() - wares.read_at)
+    why = "it has others, or may have, and has not listed them again yet"
+    return Stale(spec.address.server, seconds, why)
 
 
 def remembered(spec: ServerSpec, pool: ConnectionPool, host: Host | None) -> OpenedServer | None:
     """What a server showed that is not there now, but was, here or in another process."""
     known = pool.memory.recall(spec) if pool.met(spec, host) is None else None
-    return None if known is None else known.opened(spec)
+    if known is None:
+        return None
+    last = pool.last(spec.address)
+    if last is None or last.resting or last.usable:  # nothing is wrong: nobody needs it now
+        return known.opened(spec, time.time(), "")
+    return known.opened(spec, time.time(), why_not(last))
 
 
 def opened(
     toolbox: ToolboxSpec,
     found: Iterable[Connection | OpenedServer | str],
+    memory: Memory,
     warnings: tuple[str, ...] = (),
 ) -> OpenedToolbox:
     """A toolbox as far as its servers could be reached. Raises where none could.
 
-    Of each server, in order: its connection, what is known of it, or why there is neither.
+    Of each server, in order: its connection, what is known of it, or why there is neither. One that
+    is still being met has the tools that it had, if that is known, and is named as unavailable.
     """
     servers: list[OpenedServer] = []
+    missing: list[ServerUnavailable] = []
     unavailable: list[Unavailable] = []
     for spec, one in zip(toolbox.servers.values(), found, strict=True):
         server = shown(spec, one) if isinstance(one, Connection) else one
         if isinstance(server, OpenedServer):
             servers.append(server)
-        else:
-            reason = why_not(one) if isinstance(one, Connection) else str(one)
-            unavailable.append(Unavailable(spec.address.server, reason))
-    if unavailable and not servers:
-        raise _none_reached(toolbox.name, unavailable)
-    return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable), warnings)
+            continue
+        error = _missing(spec, one if isinstance(one, Connection) else str(server))
+        missing.append(error)
+        reason = error.reason
+        if isinstance(one, Connection) and (last := _last_list(spec, one, memory, reason)):
+            servers.append(last)
+            reason = f"{reason}; {last.stale}"
+        unavailable.append(Unavailable(spec.address.server, reason))
+    if missing and not servers:
+        raise _none_reached(missing)
+    warned = [
+        f"{one.address}: {one.stale}: {one.stale.reason}"
+        for one in servers
+        if one.connected and one.stale
+    ]
+    return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable), (*warnings, *warned))
 
 
-def _none_reached(toolbox: str, unavailable: list[Unavailable]) -> ServerUnavailable:
-    errors = [not_connected(u.server, toolbox, u.reason) for u in unavailable]
+def _missing(spec: ServerSpec, one: Connection | str) -> ServerUnavailable:
+    if isinstance(one, Connection):
+        return not_ready(one)
+    return not_connected(spec.address.server, spec.address.toolbox, one)
+
+
+def _last_list(
+    spec: ServerSpec, connection: Connection, memory: Memory, why: str
+) -> OpenedServer | None:
+    """What it had when it was last connected, as long as it may be there any moment."""
+    is_coming = isinstance(connection.state, Connecting) and not connection.retired
+    known = memory.recall(spec) if is_coming else None
+    return None if known is None else known.opened(spec, time.time(), why)
+
+
+def _none_reached(missing: list[ServerUnavailable]) -> ServerUnavailable:
+    waits = [error.retry_after for error in missing if error.retry_after is not None]
     return ServerUnavailable(
         "connect_failed",
-        "\n".join(error.message for error in errors),
-        reason="; ".join(u.reason for u in unavailable),
+        "\n".join(error.message for error in missing),
+        reason="; ".join(error.reason for error in missing),
+        retry_after=min(waits) if len(waits) == len(missing) else None,
     )
+
+
+def not_ready(connection: Connection) -> ServerUnavailable:
+    """The error for whoever wanted to call it."""
+    address, trial = connection.spec.address, _trial(connection)
+    return not_connected(
+        address.server,
+        address.toolbox,
+        why_not(connection),
+        code=trial.code,
+        retry_after=trial.left(time.monotonic()),
+    )
+
+
+def _trial(connection: Connection) -> Trial:
+    state = connection.state
+    return state.trial if isinstance(state, Closed) else Trial()
 
 
 def why_not(connection: Connection) -> str:
@@ -96,7 +165,7 @@ def require_patience(connection: Connection, limits: Limits) -> None:
 
 
 def report(
-    spec: ServerSpec, connection: Connection, since: float, environ: Mapping[str, str]
+    spec: ServerSpec, connection: Connection, since: float, around: Surroundings
 ) -> ServerReport:
     """All about one that takes calls."""
     talk = connection.conversation
@@ -114,13 +183,18 @@ def report(
         idle_filters=tuple(spec.tools.idle(tuple(definitions))),
         complaints=connection.complaints,
         skipped=talk.skipped,
-        last_skipped=masked(talk.last_skipped, spec, environ) if talk.skipped else "",
+        last_skipped=masked(talk.last_skipped, spec, around.environ) if talk.skipped else "",
+        processes=around.processes.of(spec.address),
         seconds=time.monotonic() - since,
     )
 
 
-def health(spec: ServerSpec, connection: Connection | None) -> ServerHealth:
+def health(spec: ServerSpec, connection: Connection | None, processes: int) -> ServerHealth:
     """Its state in a word, with a reason where it could be better."""
+    return msgspec.structs.replace(_health(spec, connection), processes=processes)
+
+
+def _health(spec: ServerSpec, connection: Connection | None) -> ServerHealth:
     if connection is None:
         return ServerHealth(spec.address, "idle", spec.problem)
     state, now = connection.state, time.monotonic()

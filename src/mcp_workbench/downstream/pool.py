@@ -98,7 +98,8 @@ class ConnectionPool(Lifetime):
             )
         else:
             return
-        raise not_connected(spec.address.server, spec.address.toolbox, why)
+        server, toolbox = spec.address.server, spec.address.toolbox
+        raise not_connected(server, toolbox, why, code=trial.code, retry_after=trial.left(now))
 
     def _is_tried(self, spec: ServerSpec) -> bool:
         """Is somebody finding out whether it works again, and does it not work for anybody yet?"""

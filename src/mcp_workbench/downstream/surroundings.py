@@ -8,12 +8,14 @@ import msgspec
 
 from mcp_workbench.core.spec import Era, Limits, ServerSpec
 from mcp_workbench.downstream.memory import Memory
+from mcp_workbench.downstream.processes import Processes
 from mcp_workbench.downstream.trials import Trial, Trials
 
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from mcp_workbench.downstream.connection import Connection
+    from mcp_workbench.downstream.conversation import Conversation
 
 
 class Surroundings(msgspec.Struct):
@@ -26,12 +28,14 @@ class Surroundings(msgspec.Struct):
     memory: Memory  # of what servers offered
     eras: dict[object, Era] = {}  # what was found out about each target
     trials: Trials = msgspec.field(default_factory=Trials)
+    processes: Processes = msgspec.field(default_factory=Processes)
 
     # One line in the log for each change of a server's state.
 
-    def judge(self, spec: ServerSpec, reason: str, lived: float, answered: int) -> Trial:
+    def judge(self, spec: ServerSpec, reason: str, lived: float, talk: "Conversation") -> Trial:
         """A server has ended by itself: when may it be tried again?"""
-        trial = self.trials.ended(spec, lived, answered if lived else 0, reason)
+        answered = talk.answered if lived else 0
+        trial = self.trials.ended(spec, lived, answered, reason, talk.closed_until)
         if change := trial.change(reason):
             log.warning("%s: %s", spec.address, change)
         return trial

@@ -27,6 +27,16 @@ class Trial(msgspec.Struct, frozen=True):
     failures: int = 0
     not_before: float = 0.0
     reason: str = ""  # of the last failure
+    is_wanted: bool = False  # by the server: it said how long it wants to be left alone
+
+    @property
+    def code(self) -> str:
+        return "rate_limited" if self.is_wanted else "connect_failed"
+
+    def left(self, now: float) -> float | None:
+        """Seconds until the next try; None where that may be now, or will be waited for."""
+        left = self.not_before - now
+        return left if left > (0 if self.is_wanted else PATIENCE) else None
 
     @property
     def is_open(self) -> bool:
@@ -42,9 +52,11 @@ class Trial(msgspec.Struct, frozen=True):
 
     def told(self, now: float) -> str:
         """What a user reads beside the reason, where the next try has to wait."""
-        left = self.not_before - now
-        if left <= PATIENCE:  # then it is waited for
+        left = self.left(now)
+        if left is None:
             return ""
+        if self.is_wanted:
+            return f"; try again in {math.ceil(left)} s"
         return f"; it failed {self.failures} times in a row, next try in {math.ceil(left)} s"
 
 
@@ -73,11 +85,19 @@ class Trials:
     def of(self, spec: ServerSpec) -> Trial:
         return self._trials.get((spec.address, spec.target), Trial())
 
-    def ended(self, spec: ServerSpec, lived: float, answered: int, reason: str = "") -> Trial:
+    def ended(
+        self,
+        spec: ServerSpec,
+        lived: float,
+        answered: int,
+        reason: str = "",
+        closed_until: float = 0.0,
+    ) -> Trial:
         """A server that nobody stopped has ended, so many seconds and answers after it was ready."""
         steady = lived >= STEADY or answered >= WORKED
         failures = 0 if steady else self.of(spec).failures + 1
-        trial = Trial(failures, self._clock() + pause_after(failures, self._draw()), reason)
+        due = self._clock() + pause_after(failures, self._draw())
+        trial = Trial(failures, max(due, closed_until), reason, closed_until > due)
         if failures:
             self._trials[spec.address, spec.target] = trial
         else:

@@ -8,13 +8,14 @@ from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.wares import Wares
 from mcp_workbench.wire.envelope import Envelope
 
+TOOLS_CHANGED = "notifications/tools/list_changed"
 GATHER = 0.1  # seconds: servers announce one change several times
 REFRESH_PAUSE = 1.0  # seconds between two listings, however often a server announces
 
 
 def took_notice(wares: Wares, offers: Offers, message: Envelope) -> bool:
     """Is there now something to read again?"""
-    if message.method == "notifications/tools/list_changed":
+    if message.method == TOOLS_CHANGED:
         wares.stale = True
         return True
     return offers.noticed(message)

@@ -14,12 +14,15 @@ class Loss(msgspec.Struct, frozen=True):
     code: str
     reason: str
     may_have_run: bool = True
+    retry_after: float | None = None  # seconds for which the server wants to be left alone
 
     @classmethod
-    def of_call(cls, code: str, reason: str, *, may_have_run: bool) -> "Loss":
+    def of_call(
+        cls, code: str, reason: str, *, may_have_run: bool, retry_after: float | None = None
+    ) -> "Loss":
         """The reason says as well whether the call ran: may it be made again?"""
         ran = "the call may have run" if may_have_run else "the call did not run"
-        return cls(code, f"{reason}; {ran}", may_have_run)
+        return cls(code, f"{reason}; {ran}", may_have_run, retry_after)
 
 
 class Lost(Exception):

@@ -26,7 +26,9 @@ class Wares:
         self.catalogue = Catalogue() if known is None else known.catalogue
         self.complaints: tuple[str, ...] = ()
         self.stale = False  # the server says that they have changed
-        self.listed_at = 0.0
+        self.listed_at = 0.0  # or tried to
+        self.read_at = 0.0
+        self._unread = False  # what it has said of changes, or the last reading failed
         self._around = around
         self._told: tuple[ServerSpec, Known] | None = None  # what the memory knows from here
         self._filter: ToolFilter | None = None
@@ -44,12 +46,21 @@ class Wares:
     def fresh(self, seconds: float) -> bool:
         return not self.stale and time.monotonic() - self.listed_at < seconds
 
+    @property
+    def behind(self) -> bool:
+        """Is there reason to think that the server has others by now?"""
+        return self.stale or self._unread
+
     async def read(self, talk: Conversation, *, modern: bool) -> bool:
         """Ask the server for all of them. Are they others than before?"""
+        self._unread = self.behind
         self.stale = False  # an announcement from here on asks for yet another reading
-        most = self._around.limits.tools_per_server
-        found, self.complaints = await list_tools(talk, OURSELVES, most, modern=modern)
-        self.listed_at = time.monotonic()
+        most, found = self._around.limits.tools_per_server, None
+        try:
+            found, self.complaints = await list_tools(talk, OURSELVES, most, modern=modern)
+        finally:
+            self._unread = found is None
+        self.listed_at = self.read_at = time.monotonic()
         if found == self.catalogue:
             return False
         self.catalogue, self._filter = found, None

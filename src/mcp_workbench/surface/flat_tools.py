@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from mcp_workbench.core.catalogue import Definition
@@ -11,8 +13,10 @@ from mcp_workbench.core.splice import changed
 from mcp_workbench.era.older import legacy_definition
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.surface.meta_tools import opened_text
+from mcp_workbench.surface.texts import STALE_KEY
 
 encode = msgspec.json.encode
+asdict = msgspec.structs.asdict
 
 
 def flat_definition(definition: Definition, owner: ServerAddress) -> bytes:
@@ -40,6 +44,12 @@ def for_legacy_hosts(opened: OpenedToolbox) -> OpenedToolbox:
 
 def flat_definitions(opened: OpenedToolbox) -> list[bytes]:
     return [flat_definition(tool, s.address) for s in opened.servers for tool in s.tools]
+
+
+def stale_mark(opened: Iterable[OpenedToolbox]) -> bytes:
+    """The member of a list of tools that says whose are those of some time ago, if any are."""
+    stale = [{"toolbox": o.spec.name, **asdict(one)} for o in opened for one in o.stale]
+    return b',"_meta":%b' % encode({STALE_KEY: stale}) if stale else b""
 
 
 def opened_flat(opened: OpenedToolbox) -> str:

@@ -140,7 +140,7 @@ class HostCall(Caller):
             self._kept = lambda: self.failed(error)
             return
         text = texts.flat_text(error, self.call.tool) if self._flat else error.message
-        self._desk.reply_own(self.id, texts.error_texts(error.code, text, error.hint))
+        self._desk.reply_own(self.id, texts.failed_call(error, text))
 
     def give_up(self, code: str, reason: str) -> None:
         self.failed(CallFailed(code, self.call.tool, reason, may_have_run=True))

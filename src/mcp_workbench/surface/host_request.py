@@ -13,6 +13,7 @@ from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.offers import Owned
 from mcp_workbench.era.translate import PAIRS, Members, Pair, asks_for_input
 from mcp_workbench.offering import Offering
+from mcp_workbench.surface import texts
 from mcp_workbench.surface.errands import Work
 from mcp_workbench.surface.host_call import Desk, HostCall
 from mcp_workbench.surface.question_desk import ANSWERS, QuestionDesk, as_call
@@ -101,7 +102,7 @@ class HostRequest(HostCall):
         text = error.message
         if isinstance(error, CallFailed):
             text = f"[{self.call.tool.address}] Error: {error.reason}"
-        self._desk.refuse(self.id, envelope.error_object(envelope.INTERNAL_ERROR, text))
+        self._desk.refuse(self.id, texts.refused_request(error, text))
 
 
 class Sending:

@@ -8,7 +8,12 @@ from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
 from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.core.spec import Detail, Snapshot
-from mcp_workbench.surface.flat_tools import flat_definitions, for_legacy_hosts, opened_flat
+from mcp_workbench.surface.flat_tools import (
+    flat_definitions,
+    for_legacy_hosts,
+    opened_flat,
+    stale_mark,
+)
 from mcp_workbench.surface.meta_tools import (
     has_budgets,
     open_toolbox_definition,
@@ -126,15 +131,19 @@ class Menu:
         """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""
         self.renew()
         boxes = self.toolboxes(modern=modern)
+        mark = b""  # there is none beside bare names: nothing of ours is
         if self.bare:
             tools = await self._bare_definitions(boxes, modern=modern)
         else:
             tools = [self._open_toolbox]
             if not modern:  # some hosts never hear that their list has changed
                 tools.append(self._use_tool)
-            for opened in await self._open_all(boxes):
+            found = await self._open_all(boxes)
+            for opened in found:
                 tools += flat_definitions(opened if modern else for_legacy_hosts(opened))
-        return b'{"tools":[%b]' % b",".join(tools) + (_LIVE_CACHE if modern else b"}")
+            mark = stale_mark(found)
+        listed = b'{"tools":[%b]%b' % (b",".join(tools), mark)
+        return listed + (_LIVE_CACHE if modern else b"}")
 
     def known(self, name: str) -> ToolIdentifier | None:
         """Which tool a name of dynamic mode means, as far as that is known without asking."""

@@ -197,7 +197,7 @@ def opened_text(opened: OpenedToolbox, tools: list[bytes]) -> str:
     parts = [
         b'{"toolbox":%b' % encode(opened.spec.name),
         b'"description":%b' % encode(opened.spec.description),
-        b'"servers_connected":%d' % len(opened.servers),
+        b'"servers_connected":%d' % opened.connected,
         b'"tools":[%b]' % b",".join(tools),
     ]
     if opened.unavailable:

@@ -21,6 +21,7 @@ from mcp_workbench.core.splice import changed, each
 from mcp_workbench.era.primitives import read_error_for, with_cache
 from mcp_workbench.era.translate import Members, Pair, read_members
 from mcp_workbench.offering import Offering, Shelves
+from mcp_workbench.surface import texts
 from mcp_workbench.surface.flat_tools import flat_definition
 from mcp_workbench.surface.host_request import (
     Enquiry,
@@ -80,8 +81,7 @@ class Primitives:
         except ServerError as error:
             self._host.refuse(request.id, error.error)
         except WorkbenchError as error:
-            told = envelope.error_object(envelope.INTERNAL_ERROR, error.message)
-            self._host.refuse(request.id, told)
+            self._host.refuse(request.id, texts.refused_request(error, error.message))
 
     # Lists
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from mcp_workbench.core.catalogue import Stale
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier, generate_tool_name
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
+from mcp_workbench.wire import envelope
 
 INSTRUCTIONS_LIMIT = 2000  # characters; hosts cut at 2 KB
 DESCRIPTION_LIMIT = 160  # characters of one toolbox's description in the instructions
-CODE_KEY = "mcp-workbench/code"  # in `_meta` of an error result: the reason, for programs
+# In `_meta` of an error result, for programs: the reason, and the seconds before which there is no
+# point in trying again, where that is known.
+CODE_KEY = "mcp-workbench/code"
+RETRY_KEY = "mcp-workbench/retry_after_s"
+# In `_meta` of a list of tools: the servers whose tools are those of some time ago.
+STALE_KEY = "mcp-workbench/stale"
 DRAINING = "draining"
 ENDING = (
     "The workbench is ending and begins nothing new. Nothing was done; try again when it is back."
@@ -107,21 +115,46 @@ def _pretty(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def text_result(text: str) -> bytes:
-    return msgspec.json.encode({"content": [{"type": "text", "text": text}]})
+def text_result(text: str, stale: tuple[Stale, ...] = ()) -> bytes:
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
+    if stale:
+        result["_meta"] = {STALE_KEY: stale}
+    return msgspec.json.encode(result)
 
 
 def error_result(error: WorkbenchError, *warnings: str) -> bytes:
     """An error as the model reads it: the contract's text first, hints in blocks of their own."""
-    return error_texts(error.code, error.message, error.hint, *warnings)
+    return _error_result(_for_programs(error), error.message, error.hint, *warnings)
 
 
 def error_texts(code: str, *texts: str) -> bytes:
+    return _error_result({CODE_KEY: code}, *texts)
+
+
+def failed_call(error: WorkbenchError, text: str) -> bytes:
+    """The same for a call, in the words of its mode."""
+    return _error_result(_for_programs(error), text, error.hint)
+
+
+def refused_request(error: WorkbenchError, text: str) -> bytes:
+    """The same for a request that is no call: an error, with data where that says when to come again."""
+    about = None if error.retry_after is None else _for_programs(error)
+    return envelope.error_object(envelope.INTERNAL_ERROR, text, about)
+
+
+def _for_programs(error: WorkbenchError) -> dict[str, Any]:
+    told: dict[str, Any] = {CODE_KEY: error.code}
+    if error.retry_after is not None:
+        told[RETRY_KEY] = max(math.ceil(error.retry_after), 1)
+    return told
+
+
+def _error_result(meta: dict[str, Any], *texts: str) -> bytes:
     return msgspec.json.encode(
         {
             "content": [{"type": "text", "text": text} for text in texts if text],
             "isError": True,
-            "_meta": {CODE_KEY: code},
+            "_meta": meta,
         }
     )
 
