@@ -23,7 +23,14 @@ from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.hosts.launch import launch
 from mcp_workbench.hosts.overlap import direct, own_entries, variables_in
 from mcp_workbench.hosts.own_command import available
-from mcp_workbench.hosts.places import HostFile, Scope, Surroundings, file_to_change, here
+from mcp_workbench.hosts.places import (
+    HostFile,
+    Scope,
+    Surroundings,
+    all_files,
+    file_to_change,
+    here,
+)
 from mcp_workbench.hosts.plan import Change, Installation, plan_install, plan_uninstall
 from mcp_workbench.hosts.refusals import HostUsage
 from mcp_workbench.hosts.table import HOSTS, Host
@@ -165,8 +172,15 @@ def _files(
         files = [file_to_change(host, scope, around) for host in writable]
         return [file for file in files if file is not None and file.path.is_file()]
     if not hosts:
-        raise HostUsage("unknown_host", "no host is named", hint=f"one of: {', '.join(_known())}")
+        raise HostUsage("unknown_host", "no host is named", hint=_choice(around))
     return [_file(_host(name), scope, around) for name in dict.fromkeys(hosts)]
+
+
+def _choice(around: Surroundings) -> str:
+    found = dict.fromkeys(file.host.id for file in all_files(around) if not file.host.import_only)
+    if found:
+        return f"found on this machine: {', '.join(found)}; --all means all of them"
+    return f"one of: {', '.join(_known())}"
 
 
 def _known() -> list[str]:
