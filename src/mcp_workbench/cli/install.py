@@ -1,6 +1,7 @@
 """`install` and `uninstall`: our entry in the files of hosts, and out of them again."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,8 @@ def _host(name: str) -> Host:
         hint = did_you_mean(name, _known()) or f"one of: {', '.join(_known())}"
         raise HostUsage("unknown_host", f"there is no host '{name}'", hint=hint)
     if host.import_only:
-        hint = "docs/hosts.md shows the entry to write by hand"
+        words = shlex.join(launch().command("FILE"))
+        hint = f"change it by hand; its entry starts: {words}"
         raise HostUsage(
             "not_written", f"{host.title} is not changed: {host.import_only}", hint=hint
         )
