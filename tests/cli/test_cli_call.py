@@ -73,11 +73,20 @@ def test_progress_is_told_on_stderr(tmp_path: Path) -> None:
         (["demo/basics/add", "--input", "[]"], "--input must be a JSON object\n"),
         (["demo/basics/add", "--input", "{"], "--input is not JSON: "),
         (["demo/basics/add", "--input", "@gone"], "can't read gone: No such file or directory\n"),
+        (
+            ["demo/basics/add", "--input", "@wrong.json"],
+            "--input is not JSON: wrong.json:2:8: a value should stand here, not '}'\n",
+        ),
+        (
+            ["add", "a:=1"],
+            "Invalid tool identifier: server cannot be empty\n  fix: a tool is named ",
+        ),
     ],
 )
 def test_what_a_person_mistypes_is_told_with_the_remedy(
     argv: list[str], text: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "wrong.json").write_text('{\n  "a": }\n')
     done = workbench("call", *argv, cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith(f"error: {text}")
@@ -217,6 +226,24 @@ for line in sys.stdin:
         process.communicate(timeout=TIMEOUT)
     assert process.returncode == 130
     assert json.loads(note.read_text()) is True
+
+
+def test_sounds_and_pictures_get_the_endings_that_programs_know(tmp_path: Path) -> None:
+    """On every system: Python's own table knows some of them on some systems only."""
+    kinds = {
+        "audio/wav": "wav",
+        "image/webp": "webp",
+        "IMAGE/JPEG; q=1": "jpg",
+        "audio/mpeg": "mp3",
+    }
+    content = [{"type": "image", "mimeType": kind, "data": "AAAA"} for kind in kinds]
+    server = {"command": "python3", "args": [str(_scripted(tmp_path, {"content": content}))]}
+    write_config(tmp_path, toolbox(odd=server))
+
+    assert workbench("call", "dev/odd/look", "--save", "out", cwd=tmp_path).status == 0
+
+    saved = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert saved == [f"look-{n}.{ending}" for n, ending in enumerate(kinds.values(), 1)]
 
 
 def test_images_and_resources_are_saved_and_nothing_is_overwritten(tmp_path: Path) -> None:

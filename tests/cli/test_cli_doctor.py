@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import stat
@@ -189,6 +190,20 @@ def test_a_command_that_lies_elsewhere_is_found(tmp_path: Path, monkeypatch: Any
     assert missing("some-npx").startswith(f'it is at {found}: write "command": "{found}"')
     assert missing("no-such-npx") == "install no-such-npx, or write its absolute path"
     assert elsewhere("no-such-npx") == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="these are shell scripts")
+def test_the_remedy_for_a_script_names_the_path_of_its_runtime(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """`npx` begins with `env node`: its own full path alone would start nothing."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".nvm" / "versions" / "node" / "v22.3.0" / "bin"
+    npx = program(folder, "npx", "8.1.0")
+    told = missing("npx")
+    members = told.removeprefix(f"it is at {npx}: write ").partition(", or add")[0]
+    entry = json.loads(f"{{{members}}}")
+    assert entry == {"command": str(npx), "env": {"PATH": f"{folder}:${{PATH}}"}}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="these are shell scripts")

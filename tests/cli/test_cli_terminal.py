@@ -116,3 +116,32 @@ def test_doctor_says_whom_it_waits_for(tmp_path: Path) -> None:
         screen.expect("waiting for dev/sleepy")
         assert screen.rest() == 4
     assert "\x1b[32m✔" in screen.screen
+
+
+def test_a_server_that_takes_its_time_is_waited_for_in_sight(tmp_path: Path) -> None:
+    """Until something is heard of it, a clock goes on; then nothing of that is left."""
+    slow = {
+        "command": "sh",
+        "args": ["-c", f"sleep 2.5; exec {sys.executable} -m mcp_workbench.demo basics"],
+    }
+    write_config(tmp_path, toolbox(slow=slow))
+    with terminal("call", "dev/slow/add", "a:=2", "b:=2", cwd=tmp_path) as person:
+        person.expect("waiting for dev/slow to start, 1 s")
+        person.expect("waiting for dev/slow to start, 2 s")
+        assert person.rest() == 0
+    assert person.screen.endswith("\r\x1b[2K4\n")
+
+
+def test_a_server_that_is_not_there_is_told_once_and_with_its_remedy(tmp_path: Path) -> None:
+    write_config(tmp_path, toolbox(gone={"command": "no-such-command-anywhere"}))
+    status, screen = on_terminal("call", "dev/gone/x", cwd=tmp_path)
+    assert status == 4
+    assert screen.count("command not found") == 1
+    assert "  fix: mcp-workbench doctor dev/gone\n" in screen
+
+
+def test_a_tool_that_failed_says_so_on_a_terminal(tmp_path: Path) -> None:
+    status, screen = on_terminal("call", "demo/basics/fail", "reason=no paper", cwd=tmp_path)
+    assert status == 5
+    assert screen.startswith("no paper\n")
+    assert "the tool says that it failed" in screen

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from mcp_workbench import __version__
 from tests.hosts.samples import demo
 from tests.hosts.scenes import Person, newcomer
 
@@ -57,6 +58,11 @@ PARTS = [
         ["mcp-workbench tools default/basics", "mcp-workbench call default/basics/add a:=2 b:=3"],
     ),
     (
+        "Is all well?",
+        "The program, its configuration, our entry in each host, and every server, each looked at for real.",
+        ["mcp-workbench doctor"],
+    ),
+    (
         "And back",
         "Everything is taken back, and Cursor's file is what it was, to the byte.",
         ["mcp-workbench undo --list", "mcp-workbench undo --all", "cat ~/.cursor/mcp.json"],
@@ -68,6 +74,10 @@ def transcript() -> str:
     """The whole document, from a run of now."""
     with tempfile.TemporaryDirectory() as name:
         person = newcomer(Path(name).resolve())
+        own = person.home / ".local" / "bin"
+        own.mkdir(parents=True)
+        (own / "mcp-workbench").symlink_to(Path(sys.executable).with_name("mcp-workbench"))
+        person = person._replace(path=f"{own}:{person.path}")
         _write(person.home / ".claude.json", CLAUDE)
         _write(person.home / ".cursor" / "mcp.json", CURSOR)
         parts = [
@@ -108,6 +118,7 @@ def _tidied(person: Person, said: str) -> str:
     said = said.replace(str(script), "/home/ada/.local/bin/mcp-workbench")
     said = said.replace(sys.executable, "/usr/bin/python3")
     said = said.replace(str(person.folder), "/home/ada/work").replace(str(person.home), "/home/ada")
+    said = re.sub(rf"{__version__}, Python 3[.\d]+, \w+", "0.11.0, Python 3.13.1, linux", said)
     said = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-11-20 09:30", said)
     return SECONDS.sub("0.2 s", said)
 

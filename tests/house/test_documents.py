@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import re
 import shlex
@@ -11,8 +12,9 @@ import sys
 import sysconfig
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -131,6 +133,15 @@ def test_the_wheel_brings_all_that_the_command_needs(tmp_path: Path) -> None:
     assert told.stdout.strip() == read("docs/migration.md").strip()
 
 
+def installed_by(told: Callable[..., str], home: Path) -> dict[str, Any]:
+    """Our entry in a host, as this installation of ours writes it."""
+    server = {"command": sys.executable, "args": ["-m", "mcp_workbench.demo", "basics"]}
+    (home / "workbench-config.json").write_text(json.dumps({"mcpServers": {"basics": server}}))
+    (home / "workbench-config.json").chmod(0o600)
+    told("install", "cursor", "--yes")
+    return json.loads((home / ".cursor" / "mcp.json").read_text())["mcpServers"]["workbench"]
+
+
 def test_the_wheel_installs_into_a_fresh_environment_and_runs(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
@@ -146,6 +157,7 @@ def test_the_wheel_installs_into_a_fresh_environment_and_runs(tmp_path: Path) ->
     (site / "lent.pth").write_text(sysconfig.get_path("purelib"))
     env = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     env |= {"MCP_WORKBENCH_HOME": str(tmp_path / "state"), "PYTHONUTF8": "1"}
+    env["HOME"] = str(tmp_path)
 
     def told(*argv: str) -> str:
         return subprocess.run(
@@ -162,6 +174,9 @@ def test_the_wheel_installs_into_a_fresh_environment_and_runs(tmp_path: Path) ->
     assert told("version") == f"mcp-workbench {__version__}\n"
     assert told("call", "demo/basics/add", "a:=2", "b:=3") == "5\n"
     assert f'"command": "{binaries / "mcp-workbench"}"' in told("tour")
+    entry = installed_by(told, tmp_path)
+    assert entry["command"] == str(binaries / "mcp-workbench")
+    assert "✔ cursor" in told("doctor")
     where = [str(binaries / "python"), "-c", "import mcp_workbench; print(mcp_workbench.__file__)"]
     found = subprocess.run(where, cwd=tmp_path, env=env, capture_output=True, text=True).stdout
     assert Path(found.strip()).is_relative_to(site)

@@ -122,7 +122,7 @@ def programs() -> Path:
         or json.loads((PROGRAMS / name / "package.json").read_text())["version"] != version
     ]
     if lacking or shutil.which("node") is None:
-        pytest.fail(f"missing: {lacking or 'node'}. `make peers` fetches it.", pytrace=False)
+        pytest.fail(f"missing: {lacking or 'node'}. `make peers-hosts` fetches it.", pytrace=False)
     return PROGRAMS / ".bin"
 
 
@@ -170,12 +170,16 @@ def test_a_host_takes_us_reads_us_back_and_loses_us(scene: Scene, way: str, ther
     after = scene.file.read_bytes() if scene.file.exists() else None
     scene.bench("install", scene.id, "--yes", *(["--edit"] if way == "edit" else []))
     seen = sees_us(scene)
+    looked_at = json.loads(scene.bench("doctor", "--json"))["lines"]
     scene.bench("uninstall", scene.id, "--yes", *(["--edit"] if way == "edit" else []))
 
     assert (f"$ {scene.host.program} mcp add" in told) == (way == "own")
     assert "byte for byte" in back
     assert after == before
     assert seen
+    assert [
+        line["message"].partition("' in ")[0] for line in looked_at if line["subject"] == scene.id
+    ] == ["'workbench"]
     assert "workbench" not in scene.list()
     if way == "edit" and scene.id not in ("claude-code", "opencode"):  # they write at every start
         assert scene.file.read_bytes() == before

@@ -14,6 +14,15 @@ from mcp_workbench.core.errors import InvalidCall
 
 Json = dict[str, Any]
 
+# Those that servers use and Python's table knows on some systems only.
+_SUFFIXES = {
+    "audio/wav": ".wav",
+    "audio/ogg": ".ogg",
+    "audio/webm": ".weba",
+    "image/webp": ".webp",
+    "image/avif": ".avif",
+    "image/jpeg": ".jpg",
+}
 LONGEST_NAME = 80  # characters of a file name that a server proposed
 
 
@@ -72,7 +81,8 @@ def _name(block: Json, tool: str, number: int) -> str:
     from mimetypes import guess_extension  # a table of hundreds: only where something is saved
 
     kind: Any = inner.get("mimeType")
-    suffix = guess_extension(kind.partition(";")[0]) if isinstance(kind, str) else None
+    plain_kind = kind.partition(";")[0].strip().lower() if isinstance(kind, str) else ""
+    suffix = _SUFFIXES.get(plain_kind) or guess_extension(plain_kind)
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in tool)
     return f"{safe[-LONGEST_NAME:]}-{number}{suffix or '.bin'}"
 

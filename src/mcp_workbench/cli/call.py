@@ -11,7 +11,7 @@ from mcp_workbench.cli.completing import complete_tool
 from mcp_workbench.cli.facts import signature
 from mcp_workbench.cli.misfits import misfits, remarks
 from mcp_workbench.cli.progress import ProgressLine
-from mcp_workbench.cli.render import nearby, plain, say, say_json
+from mcp_workbench.cli.render import glyph, nearby, plain, say, say_json
 from mcp_workbench.cli.settings import (
     DONE,
     TOOL_ERROR,
@@ -83,11 +83,16 @@ def call(  # noqa: PLR0913 - each is an option
       mcp-workbench call dev/browser/screenshot --save shots
     """
     from mcp_workbench.cli.running import run  # a loop and all: not for the tab key
+    from mcp_workbench.downstream import surroundings
 
     identifier = read_identifier(tool)
     arguments = read_input(given) if given is not None else {}
     texts = add_pairs(pairs, arguments)
     settings.open_log()
+    if not settings.verbose:  # why a server is not there stands in the error
+        import logging
+
+        logging.getLogger(surroundings.__name__).setLevel("ERROR")
     line = ProgressLine(wanted=settings.talkative)
     wish = Wish(identifier, arguments, None if no_check else texts)
     try:
@@ -101,6 +106,8 @@ def call(  # noqa: PLR0913 - each is an option
             say(f"saved {nearby(path)}", err=True)
     else:
         tell(result, saved)
+        if result.get("isError") is True and settings.talkative and sys.stderr.isatty():
+            say(f"{glyph('bad')} the tool says that it failed", err=True, color=settings.color)
     return TOOL_ERROR if result.get("isError") is True else DONE
 
 
@@ -113,8 +120,10 @@ async def _called(settings: Settings, snapshot: Snapshot, wish: Wish, line: Prog
         interview(workbench, _person(settings, line)) as it,
     ):
         if wish.texts is not None:
-            await _check(settings, it.workbench, wish, wish.texts)
-        return await it.use_tool(wish.tool, wish.arguments, line.progress)
+            with line.waiting(f"waiting for {wish.tool.address} to start"):
+                await _check(settings, it.workbench, wish, wish.texts)
+        with line.waiting(f"waiting for {wish.tool.address} to answer"):
+            return await it.use_tool(wish.tool, wish.arguments, line.progress)
 
 
 def _person(settings: Settings, line: ProgressLine) -> "Person":
@@ -138,7 +147,9 @@ async def _check(settings: Settings, workbench: "Workbench", wish: Wish, texts: 
     """Refuse what the tool's own schema would refuse. An unknown tool is left to the call itself."""
     report = await workbench.survey(wish.tool.address)
     if report.reason:
-        raise not_connected(wish.tool.server, wish.tool.toolbox, report.reason)
+        error = not_connected(wish.tool.server, wish.tool.toolbox, report.reason)
+        error.hint = f"mcp-workbench doctor {wish.tool.address}"
+        raise error
     for info in report.tools:
         if info.name != wish.tool.tool:
             continue

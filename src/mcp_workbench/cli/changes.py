@@ -54,7 +54,8 @@ def show(changes: list[Change], around: Surroundings, settings: Settings) -> Non
         if change.own:
             say(f"$ {plain(shlex.join(change.own))}", color=settings.color)
         for line in diff(change):
-            say(click.style(plain(line), fg=_COLORS.get(line[:1])), color=settings.color)
+            color = _COLORS.get(line[:1])
+            say(click.style(plain(line), fg=color) if color else plain(line), color=settings.color)
 
 
 def carry_out(
@@ -66,8 +67,12 @@ def carry_out(
     if not agreed.yes and not _asked(settings):
         say("nothing was changed", err=True)
         return None
-    record = apply(own_journal(os.environ), command, changes)
-    return record.id
+
+    def starting(change: Change) -> None:
+        if change.own and settings.talkative:
+            say(f"running {change.own[0]} …", err=True)
+
+    return apply(own_journal(os.environ), command, changes, starting).id
 
 
 def _asked(settings: Settings) -> bool:

@@ -251,9 +251,9 @@ def look_at_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Ite
             fix = remedy(report.reason, remote=isinstance(spec.target, HttpEndpoint))
             yield Line("bad", subject, _cause(report.reason), fix, UNREACHED, spec.place)
             continue
-        tools = f"{len(report.tools)} tools" + (
-            f", {report.hidden} hidden" if report.hidden else ""
-        )
+        count = len(report.tools)
+        tools = f"{count} tool{'' if count == 1 else 's'}"
+        tools += f", {report.hidden} hidden" if report.hidden else ""
         program = f"{report.server_name} {report.server_version}".strip()
         about = f"{program or 'ready'}, {report.revision}, {tools}, {report.seconds:.1f} s"
         yield Line("good", subject, about)

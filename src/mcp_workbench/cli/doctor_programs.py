@@ -73,9 +73,18 @@ def elsewhere(command: str) -> str:
 def missing(command: str) -> str:
     """What helps where a command was not found."""
     if found := elsewhere(command):
-        return f'it is at {found}: write "command": "{found}", or add that folder to PATH'
+        return f"it is at {found}: write {_written(command, found)}, or add that folder to PATH"
     runtime = RUNTIMES.get(command)
     return runtime.install if runtime else f"install {command}, or write its absolute path"
+
+
+def _written(command: str, found: str) -> str:
+    """The members of an entry that start this program whatever the PATH is."""
+    runtime = RUNTIMES.get(command)
+    if runtime is None or runtime.program in (command, "uv"):  # uvx finds uv beside itself
+        return f'"command": "{found}"'
+    folder = Path(found).parent  # a script, which looks for its runtime on the PATH
+    return f'"command": "{found}", "env": {{"PATH": "{folder}:${{PATH}}"}}'
 
 
 def look_at_programs(specs: list[ServerSpec], environ: Mapping[str, str]) -> Iterator[Line]:
@@ -100,7 +109,7 @@ def look_at_programs(specs: list[ServerSpec], environ: Mapping[str, str]) -> Ite
             "doubtful",
             SUBJECT,
             f"only this PATH leads to {', '.join(lost)}: hosts started from a desktop have another",
-            f'write absolute paths: "command": "{where[0]}"',
+            f"write absolute paths: {_written(lost[0], where[0])}",
             "WB-CONN-103",
         )
 

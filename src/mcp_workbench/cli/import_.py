@@ -217,7 +217,8 @@ def _word(choice: Chosen) -> str:
     if found.skipped:
         return f"{found.name} (skipped: {found.skipped})"
     if choice.same_as:
-        return f"{found.name} (same as {choice.same_as})"
+        other = "" if choice.same_as == found.name else f" as {choice.same_as}"
+        return f"{found.name} (same{other})"
     return f"{found.name} (there already)" if choice.there else found.name
 
 

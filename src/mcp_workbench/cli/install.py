@@ -1,6 +1,7 @@
 """`install` and `uninstall`: our entry in the files of hosts, and out of them again."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,14 @@ from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.hosts.launch import launch
 from mcp_workbench.hosts.overlap import direct, own_entries, variables_in
 from mcp_workbench.hosts.own_command import available
-from mcp_workbench.hosts.places import HostFile, Scope, Surroundings, file_to_change, here
+from mcp_workbench.hosts.places import (
+    HostFile,
+    Scope,
+    Surroundings,
+    all_files,
+    file_to_change,
+    here,
+)
 from mcp_workbench.hosts.plan import Change, Installation, plan_install, plan_uninstall
 from mcp_workbench.hosts.refusals import HostUsage
 from mcp_workbench.hosts.table import HOSTS, Host
@@ -165,8 +173,15 @@ def _files(
         files = [file_to_change(host, scope, around) for host in writable]
         return [file for file in files if file is not None and file.path.is_file()]
     if not hosts:
-        raise HostUsage("unknown_host", "no host is named", hint=f"one of: {', '.join(_known())}")
+        raise HostUsage("unknown_host", "no host is named", hint=_choice(around))
     return [_file(_host(name), scope, around) for name in dict.fromkeys(hosts)]
+
+
+def _choice(around: Surroundings) -> str:
+    found = dict.fromkeys(file.host.id for file in all_files(around) if not file.host.import_only)
+    if found:
+        return f"found on this machine: {', '.join(found)}; --all means all of them"
+    return f"one of: {', '.join(_known())}"
 
 
 def _known() -> list[str]:
@@ -179,7 +194,8 @@ def _host(name: str) -> Host:
         hint = did_you_mean(name, _known()) or f"one of: {', '.join(_known())}"
         raise HostUsage("unknown_host", f"there is no host '{name}'", hint=hint)
     if host.import_only:
-        hint = "docs/hosts.md shows the entry to write by hand"
+        words = shlex.join(launch().command("FILE"))
+        hint = f"change it by hand; its entry starts: {words}"
         raise HostUsage(
             "not_written", f"{host.title} is not changed: {host.import_only}", hint=hint
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -12,6 +14,7 @@ import click
 from mcp_workbench.cli.render import plain, shows
 
 PATIENCE = 0.3  # seconds; what ends sooner needs no line, and no line changes faster
+SECOND = 1.0  # between two words about waiting
 BAR = 20  # columns
 NARROW = 50  # columns of a terminal that has no room for a bar
 USUAL = 80  # columns where the terminal does not say
@@ -26,6 +29,7 @@ class ProgressLine:
         self._due = time.monotonic() + PATIENCE
         self._shown = False
         self._paused = False
+        self._told = False  # by the server itself, which knows better than a clock
 
     def show(self, text: str) -> None:
         if not self._wanted or self._paused or time.monotonic() < self._due:
@@ -37,8 +41,29 @@ class ProgressLine:
 
     def progress(self, params: dict[str, Any]) -> None:
         """Show how far a call is, as its server tells it."""
+        self._told = True
         bar = progress_bar(params) if self.live and columns() >= NARROW else ""
         self.show(f"{bar}{progress_text(params)}")
+
+    @contextmanager
+    def waiting(self, text: str) -> Generator[None]:
+        """On a terminal, say every second for how long; until the server tells how far it is."""
+        from asyncio import get_running_loop  # whoever waits has loaded it
+
+        loop = get_running_loop()
+        since = loop.time()
+
+        def tick() -> None:
+            nonlocal timer
+            if self.live and not self._told:
+                self.show(f"{text}, {loop.time() - since:.0f} s")
+            timer = loop.call_later(SECOND, tick)
+
+        timer = loop.call_later(SECOND, tick)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def clear(self) -> None:
         if self._shown and self.live:

@@ -13,24 +13,27 @@ from mcp_workbench.core.names import ToolIdentifier
 
 Json = dict[str, Any]
 
+_NAMED = "a tool is named TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them"
+
 
 def read_identifier(text: str) -> ToolIdentifier:
     """`TOOLBOX/SERVER/TOOL`"""
     parts = text.split("/", 2)
     for field, part in zip(("toolbox", "server", "tool"), (*parts, "", ""), strict=False):
         if not part:
-            raise InvalidCall(empty_component(field), hint="a tool is named TOOLBOX/SERVER/TOOL")
+            raise InvalidCall(empty_component(field), hint=_NAMED)
     return ToolIdentifier(*parts)
 
 
 def read_input(given: str) -> Json:
     """A JSON object from the line, from `@FILE`, or from stdin (`-`)."""
+    text = _read(given)
     try:
-        value: Any = msgspec.json.decode(_read(given))
+        value: Any = msgspec.json.decode(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidCall(f"--input is not JSON: {error}") from None
+        raise InvalidCall(f"--input is not JSON: {_reason(text, error, given)}") from None
     if not isinstance(value, dict):
-        raise InvalidCall("--input must be a JSON object")
+        raise InvalidCall("--input must be a JSON object", hint='such as {"name": "value"}')
     return cast("Json", value)
 
 
@@ -43,6 +46,21 @@ def _read(given: str) -> bytes | str:
         return Path(given[1:]).read_bytes()
     except OSError as error:
         raise InvalidCall(f"can't read {given[1:]}: {error.strerror}") from None
+
+
+def _reason(text: bytes | str, error: Exception, given: str = "") -> str:
+    """What is wrong, and where; the text itself is not repeated."""
+    from mcp_workbench.core import jsonc  # only where something is wrong
+
+    try:
+        jsonc.parse(text if isinstance(text, str) else text.decode())
+    except jsonc.SyntaxProblem as problem:
+        name = "standard input" if given == "-" else given[1:] if given.startswith("@") else ""
+        place = f"{name}:{problem.line}:{problem.column}: " if name else ""
+        return f"{place}{problem.message}"
+    except UnicodeDecodeError:
+        return "it is not UTF-8 text"
+    return str(error)  # such as a comment, which a file of settings may have
 
 
 def add_pairs(pairs: tuple[str, ...], arguments: Json) -> set[str]:
@@ -70,4 +88,5 @@ def _json(name: str, value: str) -> Any:
         return msgspec.json.decode(value)
     except (ValueError, RecursionError) as error:
         hint = f"for a text write {name}=TEXT"
-        raise InvalidCall(f"the value of '{name}' is not JSON: {error}", hint=hint) from None
+        reason = _reason(value, error)
+        raise InvalidCall(f"the value of '{name}' is not JSON: {reason}", hint=hint) from None

@@ -1,5 +1,6 @@
 """Planned changes, done: kept in the journal first, then one file after the other."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,11 +14,20 @@ from mcp_workbench.hosts.undoing import undoing
 from mcp_workbench.hosts.writing import read_file, remove_folders, replace_file
 
 
-def apply(journal: Journal, command: str, changes: list[Change]) -> Record:
-    """Do all of them. Should one fail, those before it stay, and the error says how to undo them."""
+def apply(
+    journal: Journal,
+    command: str,
+    changes: list[Change],
+    starting: Callable[[Change], None] = lambda change: None,
+) -> Record:
+    """Do all of them. Should one fail, those before it stay, and the error says how to undo them.
+
+    `starting` is told before each one: a host's own command takes its time.
+    """
     record = journal.begin(command, changes)
     for index, change in enumerate(changes):
         step = record.steps[index]
+        starting(change)
         try:
             done = _by_host(change, step) if change.own else _by_us(change, step)
         except (HostFault, OSError) as error:

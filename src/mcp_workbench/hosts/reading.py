@@ -105,7 +105,8 @@ def servers_in_any(text: str, name: str, around: Surroundings) -> list[Found]:
         ]
     if _is_section(value):
         return list(_section(value, (), host, Path(name), around))
-    raise unreadable(name, "there are no servers in it ('mcpServers', 'servers', 'mcp_servers')")
+    fix = "name a file that has 'mcpServers', 'servers' or 'mcp_servers', or a host"
+    raise unreadable(name, "there are no servers in it", fix=fix)
 
 
 def _author(value: Any) -> Host:

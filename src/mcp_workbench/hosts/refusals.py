@@ -29,9 +29,13 @@ class HostUsage(InvalidCall):
         self.code = code
 
 
-def unreadable(file: str, message: str, line: int = 0, column: int = 0) -> ConfigError:
+_CORRECT = "correct the text there, or let the host write the file anew; nothing was changed"
+
+
+def unreadable(
+    file: str, message: str, line: int = 0, column: int = 0, *, fix: str = _CORRECT
+) -> ConfigError:
     """The file is not what its host would read."""
-    fix = "correct the text there, or let the host write the file anew; nothing was changed"
     return ConfigError(file, (Problem("", message, fix, "WB-HOST-501", line, column),))
 
 
