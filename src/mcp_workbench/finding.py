@@ -7,11 +7,13 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from mcp_workbench.core.errors import InvalidCall, no_server_anywhere
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.search.index import Index, Shows
-from mcp_workbench.search.query import Found, Knowledge, KnownServer, Query, Search
+from mcp_workbench.search.query import Found, Knowledge, KnownServer, Query, Search, Unread
 from mcp_workbench.search.words import Words
 from mcp_workbench.workbench import Workbench
 
@@ -72,7 +74,8 @@ class Finder:
         shows = _scope(workbench.snapshot, query)
         await self._discover(workbench, query)
         index, knowledge = await self._current(workbench)
-        return Search(index, knowledge, self._words, shows).find(query)
+        found = Search(index, knowledge, self._words, shows).find(query)
+        return _with_states(found, workbench) if found.unknown else found
 
     async def _discover(self, workbench: Workbench, query: Query) -> None:
         """Start unknown servers where their toolbox allows it; who is slow goes on by itself."""
@@ -127,6 +130,17 @@ class Finder:
 def _news(index: Index, knowledge: Knowledge) -> list[KnownServer]:
     known = knowledge.known.items()
     return [one for at, one in known if not index.is_current(at, one.fingerprint)]
+
+
+def _with_states(found: Found, workbench: Workbench) -> Found:
+    """The same with what is known of the servers that could not be looked at."""
+    states = {one.address: one for one in workbench.health()}
+    unknown: list[Unread] = []
+    for one in found.unknown:
+        state = states[one.address]
+        starting = state.state == "starting"
+        unknown.append(Unread(one.address, starting, "" if starting else state.reason))
+    return msgspec.structs.replace(found, unknown=tuple(unknown))
 
 
 def _scope(snapshot: Snapshot, query: Query) -> Shows | None:
