@@ -51,7 +51,7 @@ def known_tools(
             old = before.get(address) if before else None
             if said is None:
                 unknown.append(spec)
-            elif old is not None and _is_about(old, spec, box, said):
+            elif old is not None and _is_about(old, box, said):
                 known[address] = old
             else:
                 known[address] = KnownServer(spec, box, *said)
@@ -67,12 +67,11 @@ def _said(workbench: Workbench, spec: ServerSpec, live: Connection | None) -> Sa
     return None if known is None else (known.catalogue, known.server_name, known.instructions)
 
 
-def _is_about(old: KnownServer, spec: ServerSpec, box: ToolboxSpec, said: Said) -> bool:
+def _is_about(old: KnownServer, box: ToolboxSpec, said: Said) -> bool:
     catalogue, title, text = said
     return (
         old.catalogue is catalogue
-        and old.spec is spec
-        and old.toolbox is box
+        and old.toolbox is box  # which holds its entry, too
         and old.title == title
         and old.text == text
     )
