@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from mcp_workbench.core.errors import InvalidCall, no_server_anywhere
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.search.index import Index, Shows
-from mcp_workbench.search.query import Found, Knowledge, KnownServer, Query, Search
+from mcp_workbench.search.query import Found, Knowledge, KnownServer, Query, Search, Unread
 from mcp_workbench.search.words import Words
 from mcp_workbench.workbench import Workbench
 
 if TYPE_CHECKING:
+    from mcp_workbench.core.catalogue import Catalogue
+    from mcp_workbench.downstream.connection import Connection
     from mcp_workbench.search.fields import Counted
+
+Said = tuple["Catalogue", str, str]
 
 AT_ONCE = 150  # tools whose words are counted between two messages; more of them in a thread
 VIEWS = 16  # indexes that are kept: hosts may see different toolboxes
@@ -25,30 +32,57 @@ AGAIN = 60.0  # seconds until a search may start a server again that did not ans
 EAGER_WAIT = 5.0  # seconds for servers that a search starts; slower ones are known to the next
 
 
-def known_tools(workbench: Workbench) -> Knowledge:
-    """What is known of every server's tools. Nothing is started for it."""
+def known_tools(
+    workbench: Workbench, before: Mapping[ServerAddress, KnownServer] | None = None
+) -> Knowledge:
+    """What is known of every server's tools. Nothing is started for it.
+
+    Where nothing has changed since `before`, the same objects are given again.
+    """
     known: dict[ServerAddress, KnownServer] = {}
     unknown: list[ServerSpec] = []
-    for toolbox in workbench.snapshot.toolboxes.values():
-        for spec in toolbox.servers.values():
-            server = _known(workbench, toolbox, spec)
-            if server is None:
+    boxes = workbench.snapshot.toolboxes.values()
+    specs = (spec for box in boxes for spec in box.servers.values())
+    live = {connection.spec.address: connection for connection in workbench.live(specs)}
+    for box in boxes:
+        for spec in box.servers.values():
+            address = spec.address
+            said = _said(workbench, spec, live.get(address))
+            old = before.get(address) if before else None
+            if said is None:
                 unknown.append(spec)
+            elif old is not None and _is_about(old, box, said):
+                known[address] = old
             else:
-                known[spec.address] = server
+                known[address] = KnownServer(spec, box, *said)
     return Knowledge(known, tuple(unknown))
 
 
-def _known(workbench: Workbench, toolbox: ToolboxSpec, spec: ServerSpec) -> KnownServer | None:
-    for live in workbench.live((spec,)):
+def _said(workbench: Workbench, spec: ServerSpec, live: Connection | None) -> Said | None:
+    """A server's tools, its title and what it says of itself: now, or when it was last connected."""
+    if live is not None:
         agreed = getattr(live.state, "agreed", None)
-        title, text = getattr(agreed, "name", ""), getattr(agreed, "instructions", "")
-        return KnownServer(spec, toolbox, live.catalogue, title, text)
+        return live.catalogue, getattr(agreed, "name", ""), getattr(agreed, "instructions", "")
     known = workbench.remembered(spec)
-    if known is None:
-        return None
-    title, text = getattr(known, "server_name", ""), getattr(known, "instructions", "")
-    return KnownServer(spec, toolbox, known.catalogue, title, text)
+    return None if known is None else (known.catalogue, known.server_name, known.instructions)
+
+
+def _is_about(old: KnownServer, box: ToolboxSpec, said: Said) -> bool:
+    catalogue, title, text = said
+    return (
+        old.catalogue is catalogue
+        and old.toolbox is box  # which holds its entry, too
+        and old.title == title
+        and old.text == text
+    )
+
+
+class View:
+    """The tools of some toolboxes: what is known of them, and an index of that."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.knowledge = Knowledge({}, ())
 
 
 class Finder:
@@ -58,7 +92,7 @@ class Finder:
         self._words = Words()
         self._counted: dict[bytes, Counted] = {}
         self._tried: dict[ServerAddress, float] = {}  # servers that a search has started, and when
-        self._indexes: OrderedDict[tuple[str, ...], Index] = OrderedDict()
+        self._views: OrderedDict[tuple[str, ...], View] = OrderedDict()
 
     @staticmethod
     def of(workbench: Workbench) -> Finder:
@@ -71,12 +105,15 @@ class Finder:
             raise InvalidCall(f"Invalid parameters: {text}")
         shows = _scope(workbench.snapshot, query)
         await self._discover(workbench, query)
-        index, knowledge = await self._current(workbench)
-        return Search(index, knowledge, self._words, shows).find(query)
+        view = await self._current(workbench)
+        found = Search(view.index, view.knowledge, self._words, shows).find(query)
+        return _with_states(found, workbench) if found.unknown else found
 
     async def _discover(self, workbench: Workbench, query: Query) -> None:
         """Start unknown servers where their toolbox allows it; who is slow goes on by itself."""
         boxes, now = workbench.snapshot.toolboxes, time.monotonic()
+        if all(box.discover == "lazy" for box in boxes.values()):
+            return
         wanted = [
             spec
             for spec in known_tools(workbench).unknown
@@ -92,41 +129,65 @@ class Finder:
             except TimeoutError:
                 return
 
-    async def _current(self, workbench: Workbench) -> tuple[Index, Knowledge]:
+    async def _current(self, workbench: Workbench) -> View:
         """The index of what is known now; a large one is made off the loop, and swapped whole."""
-        for _ in range(3):  # while it is made, servers may change
-            index, knowledge = self._index(workbench), known_tools(workbench)
-            news = _news(index, knowledge)
-            if sum(len(one.catalogue.tools) for one in news) <= AT_ONCE:
-                break
-            made = await asyncio.to_thread(self._made, list(knowledge.known.values()))
-            self._indexes[tuple(workbench.snapshot.toolboxes)] = made
-        index, knowledge = self._index(workbench), known_tools(workbench)
-        for address in [a for a in index.servers if a not in knowledge.known]:
-            index.remove(address)
-        for one in _news(index, knowledge):
-            index.put(one.spec.address, one.visible(), one.about, one.fingerprint)
-        return index, knowledge
+        tries = 3  # while a large one is made, servers may change
+        while True:
+            view = self._view(workbench)
+            knowledge = known_tools(workbench, view.knowledge.known)
+            news = _news(view, knowledge)
+            if tries == 0 or sum(len(one.catalogue.tools) for one in news) <= AT_ONCE:
+                _bring_up_to_date(view, knowledge, news)
+                return view
+            tries -= 1
+            made = await asyncio.to_thread(self._made, knowledge)
+            self._views[tuple(workbench.snapshot.toolboxes)] = made
 
-    def _index(self, workbench: Workbench) -> Index:
+    def _view(self, workbench: Workbench) -> View:
         key = tuple(workbench.snapshot.toolboxes)
-        index = self._indexes.setdefault(key, Index(self._words, self._counted))
-        self._indexes.move_to_end(key)
-        while len(self._indexes) > VIEWS:
-            self._indexes.popitem(last=False)
-        return index
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = View(Index(self._words, self._counted))
+        self._views.move_to_end(key)
+        while len(self._views) > VIEWS:
+            self._views.popitem(last=False)
+        return view
 
-    def _made(self, servers: list[KnownServer]) -> Index:
-        index = Index(self._words, self._counted)
-        for one in servers:
+    def _made(self, knowledge: Knowledge) -> View:
+        view = View(Index(self._words, self._counted))
+        for one in knowledge.known.values():
+            index = view.index
             index.put(one.spec.address, one.visible(), one.about, one.fingerprint, weigh=False)
-        index.fill()
-        return index
+        view.index.fill()
+        view.knowledge = knowledge
+        return view
 
 
-def _news(index: Index, knowledge: Knowledge) -> list[KnownServer]:
-    known = knowledge.known.items()
-    return [one for at, one in known if not index.is_current(at, one.fingerprint)]
+def _news(view: View, knowledge: Knowledge) -> list[KnownServer]:
+    """Servers whose tools the index does not have, or not as they are now."""
+    before = view.knowledge.known
+    others = [one for at, one in knowledge.known.items() if before.get(at) is not one]
+    return [one for one in others if not view.index.is_current(one.spec.address, one.fingerprint)]
+
+
+def _bring_up_to_date(view: View, knowledge: Knowledge, news: list[KnownServer]) -> None:
+    for one in news:
+        view.index.put(one.spec.address, one.visible(), one.about, one.fingerprint)
+    if len(view.index.servers) != len(knowledge.known):
+        for address in [a for a in view.index.servers if a not in knowledge.known]:
+            view.index.remove(address)
+    view.knowledge = knowledge
+
+
+def _with_states(found: Found, workbench: Workbench) -> Found:
+    """The same with what is known of the servers that could not be looked at."""
+    states = {one.address: one for one in workbench.health()}
+    unknown: list[Unread] = []
+    for one in found.unknown:
+        state = states[one.address]
+        starting = state.state == "starting"
+        unknown.append(Unread(one.address, starting, "" if starting else state.reason))
+    return msgspec.structs.replace(found, unknown=tuple(unknown))
 
 
 def _scope(snapshot: Snapshot, query: Query) -> Shows | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,9 +129,49 @@ def test_a_toolbox_that_allows_it_is_learnt_by_the_first_search(place: Place) ->
         again = told(host, "search_tools", query="dev/a/echo")
 
     assert "echo(note: string, times?: int)" in first
-    assert first.endswith("not read yet (open_toolbox reads them): dev/dead, ops/b")
-    assert again == first
+    *_, failed, unread = first.splitlines()
+    assert failed.startswith("not available: dev/dead (")
+    assert unread == "not read yet (open_toolbox reads them): ops/b"
+    assert again.splitlines()[:4] == first.splitlines()[:4]
+    assert again.endswith(unread)
     assert len(pids_in(place.pids)) == 1
+
+
+def test_a_server_that_is_slow_is_learnt_in_the_background(place: Place) -> None:
+    """A search waits for five seconds and goes; the next one finds what the first began."""
+    gate = place.folder / "gate"
+    os.mkfifo(gate)
+    servers = {"a": place.server(), "slow": place.server(f"gate={gate}")}
+    with place.host(dev={"discover": "eager", "mcpServers": servers}) as host:
+        greet(host)
+        first = told(host, "search_tools", query="repeat a note")
+        gate.write_text("go on")
+        eventually(
+            lambda: " of 12 tools" in told(host, "search_tools", query="repeat a note"),
+            "the slow server is known",
+        )
+        after = told(host, "search_tools", query="slow/echo")
+
+    assert " of 6 tools" in first
+    assert first.endswith("being read, for the next search: dev/slow")
+    assert after.splitlines()[1:] == ["# dev/slow", "echo(note: string, times?: int) - Repeats a note."]  # fmt: skip
+    assert len(pids_in(place.pids)) == 2
+
+
+def test_what_was_known_when_we_last_ran_is_found_without_starting_anything(place: Place) -> None:
+    box = {"mcpServers": {"a": place.server()}}
+    with place.host(dev=box) as host:
+        greet(host)
+        host.open()
+        before = told(host, "search_tools", query="repeat a note")
+    started = len(pids_in(place.pids))
+    with place.host(dev=box) as host:
+        greet(host)
+        after = told(host, "search_tools", query="repeat a note")
+
+    assert after == before
+    assert "echo(note: string" in after
+    assert len(pids_in(place.pids)) == started == 1
 
 
 @pytest.mark.parametrize("host", [False, True], indirect=True, ids=["legacy", "modern"])

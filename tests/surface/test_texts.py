@@ -5,6 +5,7 @@ import json
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,11 @@ from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ServerAddress, parse_tool_name
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec, ToolMode
 from mcp_workbench.surface.flat_tools import flat_definition
-from mcp_workbench.surface.meta_tools import open_toolbox_definition, use_tool_definition
+from mcp_workbench.surface.meta_tools import (
+    open_toolbox_definition,
+    own_definitions,
+    use_tool_definition,
+)
 from mcp_workbench.surface.texts import error_texts, instructions
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9-]{1,200}\Z")
@@ -78,6 +83,8 @@ def test_proxy_mode_says_what_to_call_and_shows_a_complete_call() -> None:
     text = instructions(configured(box("dev")))
 
     assert "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools." in text
+    assert "`search_tools` says which tools of all toolboxes do something" in text
+    assert "then `use_tool` at once, nothing has to be opened first." in text
     assert "Example tool invocation:" in text
     example = example_in(text)
     assert example["tool"] == {"toolbox": "dev", "server": "s0", "tool": "read_file"}
@@ -112,13 +119,28 @@ def test_the_demo_s_example_is_a_call_that_works() -> None:
 def tokens(value: Any) -> int:
     """Counted with the real o200k vocabulary."""
     vocabulary: Any = importlib.import_module("rs_bpe.bpe").openai  # has no types
-    return vocabulary.o200k_base().count(json.dumps(value, separators=(",", ":")))
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return vocabulary.o200k_base().count(text)
 
 
 def test_the_two_meta_tools_cost_less_than_450_tokens() -> None:
     snapshot = configured(box("dev"), box("production"), box("data-science"))
 
     assert tokens({"tools": [open_toolbox_definition(snapshot), use_tool_definition()]}) < 450
+
+
+@pytest.mark.parametrize("name", ["dev", "toolbox-{}", "数据科学-{}"])
+def test_the_whole_menu_costs_less_than_900_tokens(name: str) -> None:
+    """With `read_result`, which is there where a result may be cut, and however many toolboxes."""
+    boxes = [box(name.format(n)) for n in range(1000)]
+    menu = own_definitions(
+        configured(*(msgspec.structs.replace(one, result_budget=9) for one in boxes))
+    )
+
+    assert [tool["name"] for tool in menu] == [
+        *("open_toolbox", "use_tool", "search_tools", "read_result"),
+    ]
+    assert tokens({"tools": menu}) < 900
 
 
 def test_many_toolboxes_do_not_raise_the_price_without_end() -> None:

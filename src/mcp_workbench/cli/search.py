@@ -94,5 +94,5 @@ def _document(found: Found) -> dict[str, Any]:
         ],
         "looked_at": found.total,
         "strange_words": list(found.strange),
-        "not_read": [str(spec.address) for spec in found.unknown],
+        "not_read": [str(one.address) for one in found.unknown],
     }

@@ -82,6 +82,14 @@ class Siblings(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
 
 
+class Unread(msgspec.Struct, frozen=True):
+    """A server whose tools are not known: not asked yet, being asked, or in vain for a reason."""
+
+    address: ServerAddress
+    starting: bool = False
+    reason: str = ""
+
+
 class Found(msgspec.Struct, frozen=True):
     """The answer to a query."""
 
@@ -89,7 +97,7 @@ class Found(msgspec.Struct, frozen=True):
     total: int  # tools that were looked at
     siblings: tuple[Siblings, ...] = ()
     strange: tuple[str, ...] = ()  # words that no tool has
-    unknown: tuple[ServerSpec, ...] = ()  # servers that could not be looked at
+    unknown: tuple[Unread, ...] = ()  # servers that could not be looked at
     weak: bool = False
     named: bool = False  # the query is the tools' names
     left_out: tuple[ToolIdentifier, ...] = ()  # named, too, but more than are shown at a time
@@ -110,7 +118,7 @@ class Search:
 
     def find(self, query: Query) -> Found:
         total = self._index.count(self._shows)
-        unknown = tuple(spec for spec in self._unknown if query.covers(spec.address))
+        unknown = tuple(Unread(s.address) for s in self._unknown if query.covers(s.address))
         if names := self._listed(query.words):
             tools = tuple(self._tool(Hit(tool, 0.0)) for tool in names[:MOST_NAMED])
             left_out = tuple(names[MOST_NAMED:])

@@ -16,6 +16,7 @@ from mcp_workbench.workbench import Workbench
 MOST_SIBLINGS = 20  # names of each server
 MOST_STRANGE = 8  # words without a match
 _NAMES = 400  # characters of toolbox or server names
+_REASON = 120  # characters; open_toolbox has all of them
 
 
 async def search_tools(workbench: Workbench, query: Query, detail: Detail) -> str:
@@ -92,7 +93,18 @@ def _words(found: Found) -> str:
 
 
 def _unread(found: Found) -> list[str]:
-    if not found.unknown:
-        return []
-    names = name_list((str(spec.address) for spec in found.unknown), _NAMES)
-    return [f"not read yet (open_toolbox reads them): {names}"]
+    """Servers that could not be looked at, so that nobody takes what is missing for what is not."""
+    failed = [f"{one.address} ({_reason(one.reason)})" for one in found.unknown if one.reason]
+    starting = [str(one.address) for one in found.unknown if one.starting]
+    others = [str(o.address) for o in found.unknown if not (o.starting or o.reason)]
+    told = {
+        "not available": failed,
+        "being read, for the next search": starting,
+        "not read yet (open_toolbox reads them)": others,
+    }
+    return [f"{what}: {name_list(names, _NAMES)}" for what, names in told.items() if names]
+
+
+def _reason(text: str) -> str:
+    text = one_line(text)
+    return text if len(text) <= _REASON else f"{text[: _REASON - 1].rstrip()}…"

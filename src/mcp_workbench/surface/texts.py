@@ -173,6 +173,6 @@ def name_list(names: Iterable[str], limit: int) -> str:
     told = ""
     for name in names:
         if len(told) + len(name) + 2 > limit:
-            return f"{told}, …"
+            return f"{told}, …" if told else "…"
         told = f"{told}, {name}" if told else name
     return told

@@ -1,0 +1,116 @@
+"""What is searched follows what is known: every change is seen, and nothing is done without one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from mcp_workbench.core.catalogue import Catalogue, Definition
+from mcp_workbench.core.errors import InvalidCall, NotFound
+from mcp_workbench.core.known import Known
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolFilter
+from mcp_workbench.finding import AT_ONCE, MOST_CHARACTERS, Finder, known_tools
+from mcp_workbench.search.query import Found, Query
+from mcp_workbench.workbench import Workbench
+from tests.makers import snapshot, spec
+from tests.search.test_index import tool
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Knowing(Workbench):
+    """A workbench whose servers are known from earlier; none is started."""
+
+    def __init__(self, shown: Snapshot, **servers: list[Definition]) -> None:
+        super().__init__(shown)
+        self.said: dict[str, Known] = {}
+        for server, tools in servers.items():
+            self.says(server, *tools)
+
+    def says(self, server: str, *tools: Definition) -> None:
+        self.said[server] = Known(Catalogue({one.name: one for one in tools}), modern=False)
+
+    def remembered(self, spec: ServerSpec) -> Known | None:
+        return self.said.get(spec.address.server)
+
+    async def found(self, words: str, toolbox: str = "") -> list[str]:
+        return [str(one.tool) for one in (await self.asked(words, toolbox)).tools]
+
+    async def asked(self, words: str, toolbox: str = "") -> Found:
+        return await Finder.of(self).find(self, Query(words, toolbox))
+
+
+READ, WRITE = tool("read_file", "Reads a file."), tool("write_file", "Writes a file.")
+PAINT = tool("paint", "Paints a zebra.")
+
+
+async def test_what_has_not_changed_is_the_same_object() -> None:
+    async with Knowing(snapshot(spec("a"), spec("b")), a=[READ], b=[WRITE]) as bench:
+        first = known_tools(bench).known
+        bench.says("b", WRITE)
+        second = known_tools(bench, first).known
+
+    a, b = ServerAddress("dev", "a"), ServerAddress("dev", "b")
+    assert second[a] is first[a]
+    assert second[b] is not first[b]
+
+
+async def test_every_change_is_seen_by_the_next_search() -> None:
+    both = snapshot(spec("a"), spec("b"))
+    async with Knowing(both, a=[READ]) as bench:
+        assert [str(one.address) for one in (await bench.asked("zebra")).unknown] == ["dev/b"]
+        assert await bench.found("zebra") == []
+
+        bench.says("b", PAINT)
+        assert await bench.found("zebra") == ["dev/b/paint"]
+        bench.says("b", WRITE)
+        assert await bench.found("zebra") == []
+        plain = bench.said["b"]  # of which only the words beside the tools change
+        bench.said["b"] = msgspec.structs.replace(plain, instructions="About zebras.")
+        assert await bench.found("zebra") == ["dev/b/write_file"]
+        bench.said["b"] = plain
+        assert await bench.found("zebra") == []
+        bench.said["b"] = msgspec.structs.replace(plain, server_name="zebra")
+        assert await bench.found("zebra") == ["dev/b/write_file"]
+        del bench.said["b"]
+        assert await bench.found("zebra") == []
+        assert await bench.found("file") == ["dev/a/read_file"]
+
+
+async def test_another_configuration_is_searched_as_soon_as_it_holds() -> None:
+    async with Knowing(snapshot(spec("a"), spec("b")), a=[READ, WRITE], b=[PAINT]) as bench:
+        assert await bench.found("zebra") == ["dev/b/paint"]
+        bench.reload(snapshot(spec("a", tools=ToolFilter(("read_*",)))))
+
+        assert await bench.found("zebra") == []
+        assert await bench.found("file") == ["dev/a/read_file"]
+        dev = bench.snapshot.toolboxes["dev"]
+        told = msgspec.structs.replace(dev, description="zebra crossings")
+        bench.reload(msgspec.structs.replace(bench.snapshot, toolboxes={"dev": told}))
+        assert await bench.found("zebra") == ["dev/a/read_file"]
+        with pytest.raises(NotFound, match="Toolbox 'ops' not found"):
+            await bench.found("zebra", "ops")
+
+
+async def test_a_large_index_is_made_off_the_loop_and_holds_what_changed_meanwhile() -> None:
+    many = [tool(f"tool_{n}", "Does this and that.") for n in range(2 * AT_ONCE)]
+    async with Knowing(snapshot(spec("a"), spec("b")), a=many, b=[READ]) as bench:
+        search = asyncio.create_task(bench.found("zebra"))
+        await asyncio.sleep(0)  # it has begun, and waits for the thread
+        bench.says("b", PAINT)
+
+        assert await search == ["dev/b/paint"]
+        assert (await bench.found("tool_7"))[0] == "dev/a/tool_7"
+
+
+async def test_a_query_that_is_too_long_is_refused_before_anything_is_done() -> None:
+    async with Knowing(snapshot(spec("a")), a=[READ]) as bench:
+        with pytest.raises(InvalidCall, match=f"at most {MOST_CHARACTERS} characters"):
+            await bench.found("x" * (MOST_CHARACTERS + 1))
+        assert await bench.found("file " * (MOST_CHARACTERS // 5)) == ["dev/a/read_file"]
