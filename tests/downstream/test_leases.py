@@ -20,7 +20,7 @@ from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.leases import MOST
 from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.downstream.trials import OPEN_AFTER, Trials
-from tests.makers import PATIENCE, alive, pids_in, spec, until
+from tests.makers import PATIENCE, alive, let_through, pids_in, spec, until
 
 
 class Guest:
@@ -128,11 +128,10 @@ async def test_of_one_that_keeps_failing_there_is_one_try_at_a_time(tmp_path: Pa
             ):
                 pool.connection(server, other)
 
-        await until(lambda: len(pids_in(pids)) == 1)
-        gate.rename(tmp_path / "opened")
-        (tmp_path / "opened").open("w").close()
+        await until(lambda: let_through(gate))
         await tried.ready()
-        (tmp_path / "gate").touch()
+        gate.unlink()
+        gate.touch()  # where nobody has to wait
 
         await met(pool, server, other)  # it works again, and everybody may have one
         assert sum(map(alive, pids_in(pids))) == 2
