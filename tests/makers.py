@@ -122,6 +122,15 @@ def eventually(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.005)
 
 
+def let_through(gate: Path) -> bool:
+    """Let the server go on that waits at this FIFO; False where none does yet."""
+    try:
+        os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
 async def until(true: Callable[[], bool]) -> None:
     """The same without stopping the loop; the bound is the caller's."""
     while not true():  # noqa: ASYNC110 - a file or another process sends no event

@@ -248,6 +248,28 @@ def test_a_terminal_that_was_closed_ends_the_command(tmp_path: Path, pids: Path)
 
 
 @pytest.mark.fault("F4")
+def test_launchers_that_refuse_to_leave_end_with_what_they_launched(
+    tmp_path: Path, pids: Path
+) -> None:
+    """As `npx` does: the process that we start is not the server, and neither obeys."""
+    launch = 'trap "" TERM; echo $$ >> "$PIDFILE"; "$@"; while :; do sleep 60; done'
+    stubborn = noted(pids, *STUBBORN)
+    launched = ["-c", launch, "sh", stubborn["command"], *stubborn["args"]]
+    launcher = {**stubborn, "command": "/bin/sh", "args": launched}
+    with RawHost(config_file(tmp_path, {f"s{n}": launcher for n in range(5)})) as host:
+        host.initialize()
+        host.open()
+        started = pids_in(pids)
+        assert len(started) == 10
+        host.close()
+
+        assert host.process.wait(BOUND) == 0
+
+    assert [pid for pid in started if alive(pid)] == []
+    assert children(host.process.pid) == []
+
+
+@pytest.mark.fault("F4")
 def test_twenty_servers_that_refuse_to_leave_end_together(tmp_path: Path, pids: Path) -> None:
     servers = {f"s{index}": noted(pids, *STUBBORN) for index in range(20)}
     with RawHost(config_file(tmp_path, servers)) as host:

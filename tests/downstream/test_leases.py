@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,8 @@ from mcp_workbench.core.spec import Limits, ServerSpec
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.leases import MOST
 from mcp_workbench.downstream.pool import ConnectionPool
-from tests.makers import PATIENCE, alive, pids_in, spec, until
+from mcp_workbench.downstream.trials import OPEN_AFTER, Trials
+from tests.makers import PATIENCE, alive, let_through, pids_in, spec, until
 
 
 class Guest:
@@ -108,3 +110,28 @@ async def test_those_that_ended_are_forgotten(tmp_path: Path) -> None:
             pool.release(guest)
 
             assert len(pool.shared) <= 1, "of what has ended nothing is kept beyond the last"
+
+
+async def test_of_one_that_keeps_failing_there_is_one_try_at_a_time(tmp_path: Path) -> None:
+    pids, gate = tmp_path / "pids", tmp_path / "gate"
+    os.mkfifo(gate)
+    server = own(pids, f"gate={gate}")
+    async with opened() as pool:
+        pool.around.trials = Trials(lambda: time.monotonic() - 1000)  # so the next try is due
+        for _ in range(OPEN_AFTER):
+            pool.around.trials.ended(server, 0.0, 0, "it broke")
+        one, other = Guest(), Guest()
+        tried = pool.connection(server, one)
+        for _ in range(3):
+            with pytest.raises(
+                ServerUnavailable, match=r"it broke; it failed 5 times in a row and"
+            ):
+                pool.connection(server, other)
+
+        await until(lambda: let_through(gate))
+        await tried.ready()
+        gate.unlink()
+        gate.touch()  # where nobody has to wait
+
+        await met(pool, server, other)  # it works again, and everybody may have one
+        assert sum(map(alive, pids_in(pids))) == 2

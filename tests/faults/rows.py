@@ -22,6 +22,7 @@ BYTES = "faults/test_bytes.py"
 HTTP = "faults/test_http.py"
 HOSTS = "faults/test_hosts.py"
 MANY = "faults/test_many_hosts.py"
+PROMISES = "faults/test_promises.py"
 CANCELLING = "faults/test_cancelling.py"
 LEAKS = "faults/test_leaks.py"
 CODES = "faults/test_codes.py"
@@ -57,13 +58,13 @@ ROWS = (
     Row(
         "F16",
         "a server takes long to start",
-        (PROCESSES, "contract/test_processes.py", "test_workbench.py"),
+        (PROCESSES, PROMISES, "contract/test_processes.py", "test_workbench.py"),
     ),
-    Row("F17", "a server fails to start", (PROCESSES, "contract/test_processes.py")),
+    Row("F17", "a server fails to start", (PROCESSES, PROMISES, "contract/test_processes.py")),
     Row(
         "F18",
         "a server does not list its tools",
-        (PROCESSES, STALE, "contract/test_processes.py"),
+        (PROCESSES, STALE, PROMISES, "contract/test_processes.py"),
     ),
     Row(
         "F19",
@@ -88,7 +89,7 @@ ROWS = (
     Row(
         "F31", "cancels that are lost or hit another", (CANCELLING, HOSTS, "contract/test_calls.py")
     ),
-    Row("F32", "changes that are not heard, or by the wrong ones", (HOSTS,)),
+    Row("F32", "changes that are not heard, or by the wrong ones", (HOSTS, PROMISES)),
     Row("F33", "hosts with equal ids and tokens", (HOSTS, "contract/test_calls.py")),
     Row("F34", "servers end in any order", (LEAKS,)),
     Row("F35", "asked to end twice, at any moment", ("contract/test_ending.py",)),
@@ -122,7 +123,7 @@ ROWS = (
     Row(
         "F55",
         "a bad configuration is written while we run",
-        ("reload/test_hosts.py", "reload/test_watch.py"),
+        (PROMISES, "reload/test_hosts.py", "reload/test_watch.py"),
     ),
     Row("F56", "the configuration changes under a call", ("reload/test_swap.py",)),
 )

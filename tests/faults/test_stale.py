@@ -19,6 +19,7 @@ from tests.makers import (
     alive,
     entry,
     eventually,
+    let_through,
     pids_in,
     said,
     snapshot,
@@ -53,9 +54,9 @@ class Slow:
         os.mkfifo(self._gate)
 
     def open(self) -> None:
-        """From here on it lists them at once again."""
-        self._gate.rename(self._gate.with_suffix(".open"))
-        self._gate.with_suffix(".open").open("w").close()
+        """Let it go on as soon as it waits there; from then on it lists them at once again."""
+        eventually(lambda: let_through(self._gate), "it is at the gate")
+        self._gate.unlink()
 
     def killed(self) -> None:
         last = pids_in(self.pids)[-1]

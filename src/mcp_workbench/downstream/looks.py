@@ -58,13 +58,12 @@ def _behind(wares: Wares, spec: ServerSpec) -> Stale:
 
 def remembered(spec: ServerSpec, pool: ConnectionPool, host: Host | None) -> OpenedServer | None:
     """What a server showed that is not there now, but was, here or in another process."""
-    known = pool.memory.recall(spec) if pool.met(spec, host) is None else None
-    if known is None:
+    if pool.met(spec, host) is not None:
         return None
     last = pool.last(spec.address)
     if last is None or last.resting or last.usable:  # nothing is wrong: nobody needs it now
-        return known.opened(spec, time.time(), "")
-    return known.opened(spec, time.time(), why_not(last))
+        return pool.memory.last_list(spec)
+    return pool.memory.last_list(spec, why_not(last))
 
 
 def opened(
@@ -114,8 +113,7 @@ def _last_list(
 ) -> OpenedServer | None:
     """What it had when it was last connected, as long as it may be there any moment."""
     is_coming = isinstance(connection.state, Connecting) and not connection.retired
-    known = memory.recall(spec) if is_coming else None
-    return None if known is None else known.opened(spec, time.time(), why)
+    return memory.last_list(spec, why) if is_coming else None
 
 
 def _none_reached(missing: list[ServerUnavailable]) -> ServerUnavailable:

@@ -27,6 +27,7 @@ from mcp_workbench.core.spec import ServerSpec
 if TYPE_CHECKING:
     import asyncio  # whoever only recalls needs no loop
 
+    from mcp_workbench.core.reports import OpenedServer
     from mcp_workbench.downstream.catalogue_files import Bounds, CatalogueFiles
 
 SWITCH = "MCP_WORKBENCH_CACHE"
@@ -61,6 +62,11 @@ class Memory:
             if found is not None:
                 self._held[spec.address] = found
         return found
+
+    def last_list(self, spec: ServerSpec, why: str = "") -> OpenedServer | None:
+        """The tools that it had, as its toolbox shows them; `why` says what is wrong with it now."""
+        known = self.recall(spec)
+        return None if known is None else known.opened(spec, time.time(), why)
 
     def note(self, spec: ServerSpec, known: Known, *, expected: bool = False) -> None:
         """Remember what a server has just said. A change is news unless it was `expected`."""
