@@ -374,3 +374,22 @@ def test_without_a_home_there_is_nothing_to_undo_and_nothing_is_changed(person: 
     assert done.status == 1
     assert "neither $MCP_WORKBENCH_HOME nor $HOME is set" in done.err
     assert not person.config.exists()
+
+
+@pytest.mark.parametrize("name", ["a b", "a__b", "a_", "", "ä"])
+def test_an_import_writes_nothing_that_check_would_refuse(person: Person, name: str) -> None:
+    done = person.types("import", "--toolbox", name, "--yes")
+
+    assert done.status == 2
+    assert done.err.startswith(f"error: a toolbox can't be called '{name}'\n  fix: letters, digits")
+    assert not person.config.exists()
+
+
+def test_a_second_toolbox_needs_a_file_with_toolboxes(person: Person) -> None:
+    person.config.write_text('{"mcpServers": {}}')
+    person.config.chmod(0o600)
+
+    done = person.types("import", "--toolbox", "other", "--yes")
+
+    assert done.status == 2
+    assert '  fix: leave --toolbox out, or write "toolboxes": {"default": ' in done.err
