@@ -393,3 +393,24 @@ def test_a_second_toolbox_needs_a_file_with_toolboxes(person: Person) -> None:
 
     assert done.status == 2
     assert '  fix: leave --toolbox out, or write "toolboxes": {"default": ' in done.err
+
+
+def test_of_a_file_of_variables_the_names_are_carried_and_no_value(person: Person) -> None:
+    secret = "only-in-that-file-0123456789"
+    (person.folder / ".env").write_text(
+        f"\ufeff# mine\nexport A_NAME={secret}\n B=2\n\n#C=3\nA_NAME=x\n"
+    )
+    entry = {"command": "x", "envFile": "${workspaceFolder}/.env", "env": {"B": "mine", "D": "4"}}
+    lost = {"command": "y", "envFile": "gone.env"}
+    file = person.home / CURSOR
+    file.write_text(json.dumps({"mcpServers": {"one": entry, "two": lost}}))
+
+    done = person.types("import", "cursor", "--yes")
+
+    servers = json.loads(person.config.read_text())["toolboxes"]["default"]["mcpServers"]
+    assert done.status == 0
+    assert servers["one"]["env"] == {"A_NAME": "${A_NAME}", "B": "mine", "D": "4"}
+    assert servers["two"] == {"command": "y"}
+    assert "one: its envFile .env is not read by us; set what it sets: A_NAME, B\n" in done.out
+    assert "two: its envFile gone.env can't be read" in done.out
+    assert secret not in done.out + done.err + person.config.read_text()
