@@ -365,7 +365,7 @@ def test_nothing_is_changed_where_nothing_can_be_kept(person: Person, tmp_path: 
 def test_without_a_home_there_is_nothing_to_undo_and_nothing_is_changed(person: Person) -> None:
     (person.folder / "some.json").write_text(json.dumps({"mcpServers": {"one": demo()}}))
     (person.folder / "journal").mkdir()  # nobody's, and not to be taken for ours
-    record = {"id": 1, "command": "import", "time": 0.0, "steps": []}
+    record: dict[str, object] = {"id": 1, "command": "import", "time": 0.0, "steps": []}
     (person.folder / "journal" / "0001.json").write_text(json.dumps(record))
 
     listed = person.types("undo", "--list", HOME="", MCP_WORKBENCH_HOME="")

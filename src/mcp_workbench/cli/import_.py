@@ -20,7 +20,7 @@ from mcp_workbench.cli.changes import (
 from mcp_workbench.cli.completing import complete_source
 from mcp_workbench.cli.render import glyph, plain, say, say_json, table
 from mcp_workbench.cli.report import tell_problems
-from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.config.load import FILE_NAME, VARIABLE
 from mcp_workbench.core.errors import ConfigError, did_you_mean
 from mcp_workbench.hosts.merge import Chosen, Merged, merge, plain_name
@@ -62,7 +62,13 @@ class Imported(msgspec.Struct, frozen=True, rename="camel"):
 
 @click.command("import")
 @click.argument("sources", metavar="[HOST|FILE|-]...", nargs=-1, shell_complete=complete_source)
-@click.option("--toolbox", default="default", metavar="NAME", help="The toolbox they go into.")
+@click.option(
+    "--toolbox",
+    default="default",
+    metavar="NAME",
+    help="The toolbox they go into.",
+    **variable("IMPORT_TOOLBOX"),
+)
 @agreement_options
 @global_options
 @click.pass_obj
