@@ -52,7 +52,21 @@ def test_serving_heeds_its_variables_on_every_way_in(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["serve", "check", "tools", "call", "cost", "doctor", "tour", "explain", "completion"],
+    [
+        "serve",
+        "check",
+        "tools",
+        "call",
+        "cost",
+        "doctor",
+        "tour",
+        "explain",
+        "completion",
+        "import",
+        "install",
+        "uninstall",
+        "undo",
+    ],
 )
 def test_help_names_the_variable_of_every_option_and_an_example(
     command: str, tmp_path: Path

@@ -365,7 +365,8 @@ def test_nothing_is_changed_where_nothing_can_be_kept(person: Person, tmp_path: 
 def test_without_a_home_there_is_nothing_to_undo_and_nothing_is_changed(person: Person) -> None:
     (person.folder / "some.json").write_text(json.dumps({"mcpServers": {"one": demo()}}))
     (person.folder / "journal").mkdir()  # nobody's, and not to be taken for ours
-    (person.folder / "journal" / "0001.json").write_text("{}")
+    record: dict[str, object] = {"id": 1, "command": "import", "time": 0.0, "steps": []}
+    (person.folder / "journal" / "0001.json").write_text(json.dumps(record))
 
     listed = person.types("undo", "--list", HOME="", MCP_WORKBENCH_HOME="")
     done = person.types("import", "some.json", "--yes", HOME="", MCP_WORKBENCH_HOME="")
@@ -374,3 +375,43 @@ def test_without_a_home_there_is_nothing_to_undo_and_nothing_is_changed(person: 
     assert done.status == 1
     assert "neither $MCP_WORKBENCH_HOME nor $HOME is set" in done.err
     assert not person.config.exists()
+
+
+@pytest.mark.parametrize("name", ["a b", "a__b", "a_", "", "ä"])
+def test_an_import_writes_nothing_that_check_would_refuse(person: Person, name: str) -> None:
+    done = person.types("import", "--toolbox", name, "--yes")
+
+    assert done.status == 2
+    assert done.err.startswith(f"error: a toolbox can't be called '{name}'\n  fix: letters, digits")
+    assert not person.config.exists()
+
+
+def test_a_second_toolbox_needs_a_file_with_toolboxes(person: Person) -> None:
+    person.config.write_text('{"mcpServers": {}}')
+    person.config.chmod(0o600)
+
+    done = person.types("import", "--toolbox", "other", "--yes")
+
+    assert done.status == 2
+    assert '  fix: leave --toolbox out, or write "toolboxes": {"default": ' in done.err
+
+
+def test_of_a_file_of_variables_the_names_are_carried_and_no_value(person: Person) -> None:
+    secret = "only-in-that-file-0123456789"
+    (person.folder / ".env").write_text(
+        f"\ufeff# mine\nexport A_NAME={secret}\n B=2\n\n#C=3\nA_NAME=x\n"
+    )
+    entry = {"command": "x", "envFile": "${workspaceFolder}/.env", "env": {"B": "mine", "D": "4"}}
+    lost = {"command": "y", "envFile": "gone.env"}
+    file = person.home / CURSOR
+    file.write_text(json.dumps({"mcpServers": {"one": entry, "two": lost}}))
+
+    done = person.types("import", "cursor", "--yes")
+
+    servers = json.loads(person.config.read_text())["toolboxes"]["default"]["mcpServers"]
+    assert done.status == 0
+    assert servers["one"]["env"] == {"A_NAME": "${A_NAME}", "B": "mine", "D": "4"}
+    assert servers["two"] == {"command": "y"}
+    assert "one: its envFile .env is not read by us; set what it sets: A_NAME, B\n" in done.out
+    assert "two: its envFile gone.env can't be read" in done.out
+    assert secret not in done.out + done.err + person.config.read_text()

@@ -341,3 +341,25 @@ def test_every_shape_of_an_entry_is_understood_and_renewed(person: Person, host:
         True
     ]
     assert "good" in {line["state"] for line in lines(person.types("doctor", "--json"), host)}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        None,
+        [],
+        {"command": 5, "args": {}},
+        {"command": "mcp-workbench", "args": "serve", "env": []},
+        {"command": sys.executable, "args": ["-m", "mcp_workbench", "a\0b", "serve"]},
+        {"command": "/x/mcp-workbench", "args": ["serve", "--config", "/a\0b"]},
+    ],
+)
+def test_an_entry_of_whatever_form_is_told_about_and_nothing_breaks(
+    person: Person, odd: Any
+) -> None:
+    cursor(person, odd)
+
+    found = lines(person.types("doctor", "--json"), "cursor")
+
+    assert found
+    assert {line["code"][:8] for line in found} == {"WB-HOST-"}

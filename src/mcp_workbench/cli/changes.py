@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from mcp_workbench.cli.render import plain, say
-from mcp_workbench.cli.settings import Decorated, Settings, stdin_is_terminal
+from mcp_workbench.cli.settings import Decorated, Settings, stdin_is_terminal, variable
 from mcp_workbench.hosts.applying import apply
 from mcp_workbench.hosts.journal import own_journal
 from mcp_workbench.hosts.places import Surroundings, shown
@@ -36,10 +36,9 @@ class Agreement(msgspec.Struct, frozen=True):
 
 
 def agreement_options(function: Decorated) -> Decorated:
-    function = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")(function)
-    return click.option("--dry-run", is_flag=True, help="Show what would be done, and stop.")(
-        function
-    )
+    yes, dry_run = "Do it without asking.", "Show what would be done, and stop."
+    function = click.option("--yes", "-y", is_flag=True, help=yes, **variable("YES"))(function)
+    return click.option("--dry-run", is_flag=True, help=dry_run, **variable("DRY_RUN"))(function)
 
 
 def lines_of(changes: list[Change]) -> list[ChangeLine]:

@@ -20,10 +20,10 @@ from mcp_workbench.cli.changes import (
 from mcp_workbench.cli.completing import complete_source
 from mcp_workbench.cli.render import glyph, plain, say, say_json, table
 from mcp_workbench.cli.report import tell_problems
-from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.config.load import FILE_NAME, VARIABLE
 from mcp_workbench.core.errors import ConfigError, did_you_mean
-from mcp_workbench.hosts.merge import Chosen, Merged, merge
+from mcp_workbench.hosts.merge import Chosen, Merged, merge, plain_name
 from mcp_workbench.hosts.places import HostFile, Surroundings, all_files, files_of, here, shown
 from mcp_workbench.hosts.plan import Change, Keys, Member, edited
 from mcp_workbench.hosts.reading import decoded, servers_in, servers_in_any, text_of, value_of
@@ -62,7 +62,13 @@ class Imported(msgspec.Struct, frozen=True, rename="camel"):
 
 @click.command("import")
 @click.argument("sources", metavar="[HOST|FILE|-]...", nargs=-1, shell_complete=complete_source)
-@click.option("--toolbox", default="default", metavar="NAME", help="The toolbox they go into.")
+@click.option(
+    "--toolbox",
+    default="default",
+    metavar="NAME",
+    help="The toolbox they go into.",
+    **variable("IMPORT_TOOLBOX"),
+)
 @agreement_options
 @global_options
 @click.pass_obj
@@ -81,6 +87,9 @@ def import_(
       mcp-workbench import servers.json       from any file with mcpServers
       mcp-workbench import - --yes < servers.json
     """
+    if plain_name(toolbox) != toolbox:
+        hint = f"letters, digits, '-' and '_', such as: --toolbox {plain_name(toolbox)}"
+        raise HostUsage("bad_name", f"a toolbox can't be called '{toolbox}'", hint=hint)
     around = here()
     found = _found(settings, sources, around)
     target = _target(settings, around)
@@ -150,7 +159,11 @@ def _section(config: Any, toolbox: str, file: str) -> Keys:
         if toolbox == "default":
             return ("mcpServers",)
         message = "it has 'mcpServers' at the top, which are the toolbox 'default'"
-        raise not_editable(file, CannotEdit(f"{message}, so there is no room for '{toolbox}'"))
+        fix = (
+            'leave --toolbox out, or write "toolboxes": {"default": {"mcpServers": …}} around them'
+        )
+        error = CannotEdit(f"{message}, so there is no room for '{toolbox}'")
+        raise not_editable(file, error, fix=fix)
     return ("toolboxes", toolbox, "mcpServers")
 
 

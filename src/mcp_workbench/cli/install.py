@@ -18,7 +18,7 @@ from mcp_workbench.cli.changes import (
 )
 from mcp_workbench.cli.completing import complete_host, complete_toolbox
 from mcp_workbench.cli.render import glyph, plain, say, say_json
-from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.config.load import find_config
 from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.hosts.launch import launch
@@ -38,15 +38,25 @@ from mcp_workbench.hosts.table import HOSTS, Host
 from mcp_workbench.hosts.writing import read_file
 
 _HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1, shell_complete=complete_host)
-_ALL = click.option("--all", "everywhere", is_flag=True, help="Every host found on this machine.")
+_ALL = click.option(
+    "--all",
+    "everywhere",
+    is_flag=True,
+    help="Every host found on this machine.",
+    **variable("INSTALL_ALL"),
+)
 _SCOPE = click.option(
     "--scope",
     type=click.Choice(["user", "project"]),
     default="user",
     help="The host's file for all of your work, or the one of this folder.",
+    **variable("INSTALL_SCOPE"),
 )
 _EDIT = click.option(
-    "--edit", is_flag=True, help="Edit the file even where the host has a command."
+    "--edit",
+    is_flag=True,
+    help="Edit the file even where the host has a command.",
+    **variable("INSTALL_EDIT"),
 )
 
 
@@ -84,8 +94,14 @@ _UNCHANGED = {"install": "there already", "uninstall": "not there"}
     metavar="NAME",
     help="Only this toolbox.",
     shell_complete=complete_toolbox,
+    **variable("INSTALL_TOOLBOX"),
 )
-@click.option("--replace", is_flag=True, help="Remove the host's own entries that we now serve.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Remove the host's own entries that we now serve.",
+    **variable("INSTALL_REPLACE"),
+)
 @_EDIT
 @agreement_options
 @global_options

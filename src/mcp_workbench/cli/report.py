@@ -38,8 +38,11 @@ _CODES = {
     "nothing_to_undo": "WB-HOST-507",
     "not_written": "WB-HOST-508",
     "no_config": "WB-HOST-509",
+    "bad_name": "WB-CONF-013",
     "daemon_failed": "WB-UP-501",
 }
+_LISTED = "mcp-workbench tools lists what there is"
+_HINTS = {"unknown_toolbox": _LISTED, "unknown_server": _LISTED, "unknown_tool": _LISTED}
 CALL_FAILED = "WB-CALL-201"
 EXCERPTS = 100  # problems whose line is shown; whoever has more needs a list
 
@@ -50,7 +53,7 @@ def report(error: WorkbenchError, argv: list[str]) -> int:
         _tell(_of_config(error), argv, (*error.problems, *error.warnings))
     else:
         code = _CODES.get(error.code, CALL_FAILED)
-        _tell(Trouble(code, error.message, fix=error.hint), argv)
+        _tell(Trouble(code, error.message, fix=error.hint or _HINTS.get(error.code, "")), argv)
     return next((status for kind, status in _STATUS if isinstance(error, kind)), FAILED)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from mcp_workbench.cli.render import glyph, plain, say, say_json, table
-from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.hosts.applying import Undone
 from mcp_workbench.hosts.applying import undo as take_back
 from mcp_workbench.hosts.journal import Record, own_journal
@@ -22,8 +22,16 @@ _WORDS = {
 
 @click.command()
 @click.argument("number", metavar="[ID]", type=int, required=False)
-@click.option("--list", "listing", is_flag=True, help="Show what can be undone.")
-@click.option("--all", "everything", is_flag=True, help="Everything, the newest first.")
+@click.option(
+    "--list", "listing", is_flag=True, help="Show what can be undone.", **variable("UNDO_LIST")
+)
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Everything, the newest first.",
+    **variable("UNDO_ALL"),
+)
 @global_options
 @click.pass_obj
 def undo(settings: Settings, number: int | None, *, listing: bool, everything: bool) -> int:

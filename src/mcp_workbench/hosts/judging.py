@@ -92,8 +92,8 @@ def told_version(program: Words) -> tuple[str, str]:
         )
     except subprocess.TimeoutExpired:
         return "", f"it did not tell its version within {PATIENCE:g} seconds"
-    except OSError as error:
-        return "", error.strerror or str(error)
+    except (OSError, ValueError) as error:  # the second where a word has a zero byte in it
+        return "", getattr(error, "strerror", None) or str(error)
     found = _VERSION.search(done.stdout.decode(errors="replace"))
     if found:
         return found[1], ""

@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.core import jsonc
+from mcp_workbench.hosts.env_file import with_env_file
 from mcp_workbench.hosts.places import HostFile, Surroundings
 from mcp_workbench.hosts.refusals import unreadable
 from mcp_workbench.hosts.table import HOSTS, Host
@@ -127,7 +128,7 @@ def _section(
     if not isinstance(section, dict):
         return
     for name, raw in cast("dict[str, Any]", section).items():
-        found = read_entry(name, raw, host, str(path), around)
+        found = with_env_file(read_entry(name, raw, host, str(path), around), raw, host, around)
         yield msgspec.structs.replace(found, keys=(*keys, name))
 
 

@@ -39,8 +39,10 @@ def unreadable(
     return ConfigError(file, (Problem("", message, fix, "WB-HOST-501", line, column),))
 
 
-def not_editable(file: str, error: CannotEdit) -> ConfigError:
-    fix = "make the change by hand as the preview of --dry-run shows it, or restructure that place"
+_BY_HAND = "make the change by hand, or rewrite that place in the usual form"
+
+
+def not_editable(file: str, error: CannotEdit, *, fix: str = _BY_HAND) -> ConfigError:
     problem = Problem("", error.message, fix, "WB-HOST-505", error.line, error.column)
     return ConfigError(file, (problem,))
 

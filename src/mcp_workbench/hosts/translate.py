@@ -29,7 +29,17 @@ _TYPES = {
 # Ways to come by a header that only the host has; without it the server would refuse us.
 _HELPERS = ("headersHelper", "http_headers_helper")
 # Said by the host about itself, or by us; nothing is lost by leaving them out.
-_SILENT = {"name", "type", "transport", "source", "alwaysLoad", "deferTools", "enabled", "disabled"}
+_SILENT = {
+    "name",
+    "envFile",
+    "type",
+    "transport",
+    "source",
+    "alwaysLoad",
+    "deferTools",
+    "enabled",
+    "disabled",
+}
 _APPROVAL = {"trust", "autoApprove", "alwaysAllow", "default_tools_approval_mode"}
 
 
