@@ -26,7 +26,9 @@ def test_a_tool_is_described_by_its_name(tmp_path: Path) -> None:
     )
 
     assert "add(a: num, b: num)\n  Adds two numbers.\n  a: One\n" in full.out
-    assert names.out.splitlines()[1].startswith("demo/basics: add")
+    head, first, *_ = names.out.splitlines()
+    assert head.endswith(" of 4 tools, behind toolbox/server; call with use_tool")
+    assert first.startswith("demo/basics: add")
 
 
 def test_nothing_that_fits_is_a_status_of_its_own(tmp_path: Path) -> None:

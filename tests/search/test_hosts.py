@@ -145,7 +145,7 @@ def test_a_server_that_is_slow_is_learnt_in_the_background(place: Place) -> None
     with place.host(dev={"discover": "eager", "mcpServers": servers}) as host:
         greet(host)
         first = told(host, "search_tools", query="repeat a note")
-        gate.write_text("go on")
+        gate.open("w").close()  # the server may go on
         eventually(
             lambda: " of 12 tools" in told(host, "search_tools", query="repeat a note"),
             "the slow server is known",
@@ -318,6 +318,31 @@ def test_a_refused_call_learns_what_the_tool_takes(
     assert refused["message"] == (
         "bad\npath: Expected string, received number\nerror(error: string, path?: string)"
     )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"isError":true,"content":[{"type":"text","text":"%s"}]}' % ("bad " * 200),
+        '{"isError": true, "content":[]}',
+        '{"content":[{"type":"text","text":"bad"}],"isError" : true,"_meta":{"by":"%s"}}' % ("x" * 99),
+    ],
+    ids=["first", "alone", "before the rest"],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", ["proxy", "dynamic"])
+def test_wherever_a_server_says_that_a_call_failed(place: Place, mode: str, said: str) -> None:
+    arguments = {"result": said, "path": 5}
+    with place.host(mode=mode, dev={"mcpServers": {"a": place.server()}}) as host:
+        greet(host)
+        host.open()
+        if mode == "proxy":
+            result = host.use("a", "result", arguments)
+        else:
+            result = host.call("dev__a__result", arguments)
+
+    *words, lesson = texts(result)
+    assert words == texts(json.loads(said))
+    assert lesson.splitlines()[0] == "path: Expected string, received number"
 
 
 def test_a_result_that_only_speaks_of_errors_passes_as_it_is(host: RawHost) -> None:

@@ -24,7 +24,6 @@ from mcp_workbench.core.spec import Detail
 
 Json = dict[str, Any]
 
-HOW_TO_CALL = "under # toolbox/server; call with use_tool"
 SHORTENED = (
     '… is shortened: search_tools {"query": "toolbox/server/tool", "detail": "full"} shows it whole'
 )
@@ -67,6 +66,11 @@ def listed(shelves: Iterable[Shelf], detail: Detail) -> tuple[list[str], bool]:
     return lines, lossy
 
 
+def how_to_call(detail: Detail) -> str:
+    where = "behind" if detail == "names" else "under #"
+    return f"{where} toolbox/server; call with use_tool"
+
+
 def unsaid(lossy: bool, detail: Detail) -> list[str]:  # noqa: FBT001 - as `listed` says it
     """How to get what was left out, where something was."""
     if not lossy:
@@ -79,8 +83,7 @@ def opened_in_words(opened: OpenedToolbox, detail: Detail) -> str:
     count = sum(len(server.tools) for server in opened.servers)
     box = opened.spec
     about = f"{box.name}: {one_line(box.description)}".removesuffix(": ").rstrip(".")
-    how = HOW_TO_CALL.replace("under #", "behind") if detail == "names" else HOW_TO_CALL
-    head = f"{about}. {count} {_plural('tool', count)} {_AS[detail]}, {how}"
+    head = f"{about}. {count} {_plural('tool', count)} {_AS[detail]}, {how_to_call(detail)}"
     lines, lossy = listed(((one.address, one.tools) for one in opened.servers), detail)
     lines += [f"unavailable: {u.server} ({one_line(u.reason)})" for u in opened.unavailable]
     lines += [f"warning: {one_line(warning)}" for warning in opened.warnings]

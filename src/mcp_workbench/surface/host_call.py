@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from mcp_workbench.surface.holding import Held
 
 
-TAIL = 48  # bytes of a result: servers write `isError` last, or nearly so
+# Servers write `isError` last, or nearly so, or as the very first: nothing else of a result is read.
+TAIL = 256  # bytes
+FIRST = b'{"isError"'
+IS_ERROR = re.compile(rb'"isError"\s*:\s*true').search
 
 
 class UnderWay(dict[bytes, "HostCall | None"]):
@@ -89,8 +93,9 @@ class HostCall(Caller):
         return self._desk
 
     def answered(self, result: msgspec.Raw | bytes) -> None:
-        tail = bytes(memoryview(result)[-TAIL:])
-        if b"true" in tail and b'"isError"' in tail:
+        view = memoryview(result)
+        tail = bytes(view[-TAIL:])
+        if (b"true" in tail and IS_ERROR(tail)) or bytes(view[: len(FIRST)]) == FIRST:
             result = self._taught(result)
         if self.suspended:
             self._kept = lambda: self._desk.reply(self.id, result)

@@ -9,7 +9,7 @@ from mcp_workbench.core.signature import name_text, one_line
 from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.finding import Finder
 from mcp_workbench.search.query import MOST_NAMED, Found, FoundTool, Query, Siblings
-from mcp_workbench.surface.detail import HOW_TO_CALL, Shelf, listed, unsaid
+from mcp_workbench.surface.detail import Shelf, how_to_call, listed, unsaid
 from mcp_workbench.surface.texts import name_list
 from mcp_workbench.workbench import Workbench
 
@@ -33,12 +33,12 @@ def told(found: Found, detail: Detail, snapshot: Snapshot) -> str:
     lines += [_twins(one) for one in found.tools if one.twins]
     lines += [_also(one) for one in found.siblings]
     lines += _doubts(found) + _left_out(found)
-    return "\n".join([_head(found), *lines, *_unread(found), *unsaid(lossy, detail)])
+    return "\n".join([_head(found, detail), *lines, *_unread(found), *unsaid(lossy, detail)])
 
 
-def _head(found: Found) -> str:
+def _head(found: Found, detail: Detail) -> str:
     tools = "tool" if found.total == 1 else "tools"
-    return f"{len(found.tools)} of {found.total} {tools}, {HOW_TO_CALL}"
+    return f"{len(found.tools)} of {found.total} {tools}, {how_to_call(detail)}"
 
 
 def _shelves(tools: Iterable[FoundTool]) -> list[Shelf]:
