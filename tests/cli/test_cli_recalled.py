@@ -55,6 +55,19 @@ def test_refresh_asks_them_and_tells_what_has_changed(tmp_path: Path) -> None:
     assert started(tmp_path) == 2
 
 
+def test_cost_counts_what_is_known_and_starts_nobody_for_it(tmp_path: Path) -> None:
+    config(tmp_path, "one", "two")
+    workbench("tools", cwd=tmp_path)
+
+    counted = workbench("cost", cwd=tmp_path)
+
+    assert counted.status == 0
+    assert "dev/s: from the cache, asked just now" in counted.err
+    assert started(tmp_path) == 1
+    assert workbench("cost", "--refresh", cwd=tmp_path).out == counted.out
+    assert started(tmp_path) == 2
+
+
 def test_json_says_the_same(tmp_path: Path) -> None:
     config(tmp_path, "one")
     first = workbench("tools", "--json", cwd=tmp_path)

@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from mcp_workbench.cli.completing import complete_toolbox
+from mcp_workbench.cli.recalled import recalled_or_asked, tell_recalled
 from mcp_workbench.cli.render import say, say_json, table
 from mcp_workbench.cli.search_cost import search_costs
-from mcp_workbench.cli.settings import Settings, global_options
-from mcp_workbench.cli.survey import survey
+from mcp_workbench.cli.settings import Settings, global_options, variable
 from mcp_workbench.cli.unreached import tell_unreached
 from mcp_workbench.core.catalogue import Definition, ToolInfo
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerReport
@@ -51,9 +51,15 @@ LEVELS: dict[str, dict[str, Callable[[OpenedToolbox], str]]] = {
 
 @click.command()
 @click.argument("toolbox", metavar="[TOOLBOX]", default="", shell_complete=complete_toolbox)
+@click.option(
+    "--refresh",
+    is_flag=True,
+    help="Ask the servers, whatever is known of them.",
+    **variable("COST_REFRESH"),
+)
 @global_options
 @click.pass_obj
-def cost(settings: Settings, toolbox: str) -> int:
+def cost(settings: Settings, toolbox: str, *, refresh: bool) -> int:
     """Show what the toolboxes cost a model, in tokens.
 
     DIRECT is what a host's model reads in every request where each server is listed by itself:
@@ -61,8 +67,9 @@ def cost(settings: Settings, toolbox: str) -> int:
     toolbox, at each level of detail; SEARCHED the answer to a search for one of the tools, on
     average. Below stands what it reads in every request. With TOOLBOX, its servers one by one.
 
-    All figures are estimates (words and signs, counted without a vocabulary). Exit status 4 if a
-    server can't be reached; the others are counted.
+    All figures are estimates (words and signs, counted without a vocabulary). Servers that were
+    connected within a day are not started. Exit status 4 if a server can't be reached; the others
+    are counted.
 
     \b
     Examples:
@@ -73,13 +80,14 @@ def cost(settings: Settings, toolbox: str) -> int:
     snapshot = settings.snapshot()
     boxes = [snapshot.toolbox(toolbox)] if toolbox else list(snapshot.toolboxes.values())
     asked = [spec.address for box in boxes for spec in box.servers.values()]
-    reports = survey(settings, snapshot, asked)
+    reports = recalled_or_asked(settings, snapshot, asked, refresh=refresh)
     counted = _counted(snapshot, boxes, reports)
     document = _document(snapshot, counted, reports)
     if settings.json:
         say_json(document)
     else:
         _tell(document, servers=bool(toolbox))
+        tell_recalled(settings, reports)
     return tell_unreached(settings, reports)
 
 

@@ -119,10 +119,10 @@ def _row(info: ToolInfo) -> tuple[str, ...]:
 
 
 def _tell_states(settings: Settings, reports: list[ServerReport]) -> None:
-    """How each server does, on stderr: it is no part of the list."""
+    """How each server that was asked does, on stderr: it is no part of the list."""
     # Off a terminal, each has had its line when it was ready.
     wanted = settings.talkative and sys.stderr.isatty()
-    for report in reports if wanted else ():
+    for report in (r for r in reports if r.age is None) if wanted else ():
         count = f"{len(report.tools)} tools, {report.hidden} hidden"
         told = "not available" if report.reason else f"ready, {report.revision}, {count}"
         say(plain(f"{report.address}: {told}, {report.seconds:.1f} s"), err=True)
