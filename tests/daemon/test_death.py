@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.scenes import Shared, nothing_left, opened
-from tests.makers import alive, config_file, entry, eventually, said, texts, written
+from tests.makers import alive, config_file, entry, eventually, pids_in, said, texts, written
 from tests.primitives.scenes import server as offering
 from tests.rawhost import META, Message, RawHost
 
@@ -104,7 +104,7 @@ def with_hints(
     tools = folder / "tools.json"
     shape = {"inputSchema": {"type": "object"}, "annotations": hints}
     tools.write_text(json.dumps([{"name": name, **shape} for name in ("stats", *names)]))
-    return entry(f"tools={tools}", *flags)
+    return entry(f"tools={tools}", *flags, env={"PIDFILE": str(folder / "pids")})
 
 
 def answer_of(host: RawHost) -> Message:
@@ -161,6 +161,7 @@ def test_a_call_whose_server_was_starting_is_made(tmp_path: Path, modern: bool) 
     """It was not sent, so whatever its tool says of itself, it has not run."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
+    pids = tmp_path / "pids"
     a = with_hints(tmp_path, flags=(f"gate={gate}",), hints={"destructiveHint": True})
     bench = Shared(config_file(tmp_path, {"a": a}, toolMode="dynamic"))
     bench.up()
@@ -174,7 +175,8 @@ def test_a_call_whose_server_was_starting_is_made(tmp_path: Path, modern: bool) 
         host.wait_until_read()
 
         bench.kill()
-        eventually(lambda: "goes on by itself" in host.stderr, "the joiner serves")
+        eventually(lambda: len(pids_in(pids)) == 2, "the joiner starts it")
+        eventually(lambda: not alive(pids_in(pids)[0]), "the first one does not stand at the gate")
         gate.open("w").close()
 
         first, second = answer_of(host), answer_of(host)

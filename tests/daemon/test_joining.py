@@ -217,6 +217,8 @@ def test_a_joiner_loads_next_to_nothing(tmp_path: Path) -> None:
         "mcp_workbench",
         "mcp_workbench.cli",
         "mcp_workbench.cli.main",
+        "mcp_workbench.config",
+        "mcp_workbench.config.state_home",
         "mcp_workbench.daemon",
         "mcp_workbench.daemon.door",
         "mcp_workbench.daemon.folder",
@@ -231,6 +233,7 @@ def test_a_joiner_loads_next_to_nothing(tmp_path: Path) -> None:
 # How a joined host ends
 
 
+@pytest.mark.fault("F53")
 @both
 def test_a_host_that_leaves_ends_its_joiner_and_nothing_else(tmp_path: Path, modern: bool) -> None:
     with shared(config_file(tmp_path, {"a": entry()})) as bench:
@@ -459,4 +462,5 @@ def test_who_insists_in_vain_is_told(tmp_path: Path) -> None:
         host.statuses = (1,)
         assert host.rest() == []
 
-    assert "none could be started: the state folder can't be used: Not a directory" in host.stderr
+    told = f"none could be started: the state folder can't be used: {bench.home} is not a folder"
+    assert told in host.stderr

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from mmap import mmap
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,8 +16,6 @@ from mcp_workbench.daemon.note import (
     CHUNK_BYTES,
     CUT,
     OTHER,
-    SIZE,
-    Note,
     UnderWay,
     new_note,
     open_note,
@@ -116,30 +113,18 @@ class Killed(Exception):
     """The writer of the note is no more."""
 
 
-class Dying(mmap):
-    """Memory whose writer is killed after so many writes."""
+class Dying:
+    """Memory whose writer is killed after so many writes; all views of it share a life."""
 
-    lives = 1 << 30
-
-    def __setitem__(self, at: Any, value: Any) -> None:
-        if self.lives == 0:
-            raise Killed
-        self.lives -= 1
-        super().__setitem__(at, value)
-
-
-class DyingChunk:
-    """The same for the place into which the system reads."""
-
-    def __init__(self, memory: Dying, view: memoryview) -> None:
+    def __init__(self, memory: Any, lives: list[int]) -> None:
         self._memory = memory
-        self._view = view
+        self._lives = lives
 
     def __setitem__(self, at: Any, value: Any) -> None:
-        if self._memory.lives == 0:
+        if not self._lives[0]:
             raise Killed
-        self._memory.lives -= 1
-        self._view[at] = value
+        self._lives[0] -= 1
+        self._memory[at] = value
 
 
 @given(st.lists(st.text("xyz\n", min_size=1, max_size=30).map(str.encode)), st.integers(0, 150))
@@ -147,10 +132,10 @@ def test_whenever_it_is_killed_no_line_is_lost_or_begun_twice(
     chunks: list[bytes], lives: int
 ) -> None:
     fd = new_note("/tmp")
-    memory = Dying(fd, SIZE)
-    note = Note(memory)
-    system, note.chunk = note.chunk, cast("memoryview", DyingChunk(memory, note.chunk))
-    memory.lives = lives
+    note = open_note(fd)
+    system, left_to_it = note.chunk, [lives]
+    for view in ("memory", "numbers", "chunk"):
+        setattr(note, view, Dying(getattr(note, view), left_to_it))
     framer, begun, came = LineFramer(1000), list[bytes](), b""
     with suppress(Killed):
         for chunk in chunks:

@@ -118,7 +118,11 @@ ROWS = (
     Row("F50", "a body of many lines for a host on a pipe", (HTTP,)),
     Row("F51", "a server does not read", (BYTES, CANCELLING, "contract/test_limits.py")),
     Row("F52", "a host does not read", (HOSTS, "contract/test_limits.py")),
-    Row("F53", "a host closes its end, or is killed", ("contract/test_ending.py",)),
+    Row(
+        "F53",
+        "a host closes its end, or is killed",
+        ("contract/test_ending.py", "daemon/test_joining.py"),
+    ),
     Row("F54", "something in our process prints", (AROUND,)),
     Row(
         "F55",

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from tests.soak import cancels, floods, kills, mixups, overload, plateau, reloads
+from tests.soak import cancels, floods, joined, kills, mixups, overload, plateau, reloads
 from tests.soak.figures import Figure
 
 LONG: dict[str, Callable[[], Figure | list[Figure]]] = {
@@ -19,6 +19,7 @@ LONG: dict[str, Callable[[], Figure | list[Figure]]] = {
     "reloads": reloads.measure,
     "plateau": plateau.measure,
     "mixups": mixups.measure,
+    "joined": joined.measure,
 }
 SHORT: dict[str, Callable[[], Figure | list[Figure]]] = {
     "kills": lambda: kills.measure(500),
@@ -28,6 +29,7 @@ SHORT: dict[str, Callable[[], Figure | list[Figure]]] = {
     "reloads": lambda: reloads.measure(6),
     "plateau": lambda: plateau.measure(2_000, 20, 200),
     "mixups": lambda: mixups.measure(10_000),
+    "joined": lambda: joined.measure(8),
 }
 
 

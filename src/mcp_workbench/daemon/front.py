@@ -15,7 +15,7 @@ from mcp_workbench.surface.reading import cancelled_id
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
-from mcp_workbench.wire.stdio import PipeReader
+from mcp_workbench.wire.stdio import READ_BYTES, PipeReader
 from mcp_workbench.workbench import Workbench
 
 Tell = Callable[..., None]  # the joiner, in fields of one frame
@@ -52,7 +52,7 @@ class JoinedFront(StdioFront):
     def listen(self, fd: int, ended: Callable[[], None]) -> PipeReader:
         """Read from the host. One that does not read what we say is not read from, either."""
         reader = self._reader = NotedReader(fd, self.receive, ended)
-        reader.chunk = self._note.chunk
+        reader.into(self._note)
         return reader
 
     def hold(self, *, held: bool) -> None:
@@ -108,6 +108,7 @@ class JoinedFront(StdioFront):
             self._note.looked_at(self._joined.count)
         self._session.receive(message)
         if method == "notifications/cancelled":
+            self._note.looked_at(self._joined.count)
             self._note.ended(cancelled_id(message.params))
         if self._session.era.modern and not self._is_modern:
             self._is_modern = True
@@ -125,11 +126,16 @@ def _is_request(line: bytes) -> bool:
 class NotedReader(PipeReader):
     """Reads from a joined host, straight into the note."""
 
-    chunk: memoryview
+    note: Note
+    small: tuple[memoryview]
+
+    def into(self, note: Note) -> None:
+        self.note = note
+        self.small = (note.chunk[:READ_BYTES],)
 
     def read(self, fd: int, most: int) -> bytes:
-        count = os.readv(fd, (self.chunk[:most],))
-        return bytes(self.chunk[:count])
+        place = self.small if most == READ_BYTES else (self.note.chunk[:most],)
+        return self.note.read(os.readv(fd, place))
 
 
 class JoinedMenu(Menu):

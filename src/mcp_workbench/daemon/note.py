@@ -13,6 +13,7 @@ answer is in the basin, or has left, or was never given.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ HALF_BYTES = 1 << 22  # of the list of requests; it is written anew into the oth
 TIDY_BYTES = 1 << 14  # and not before it has this length: no more memory is ever touched
 CUT = b"\xff"  # no text: what was carried is not all of it, and its line must be refused
 
-_NUMBER = 4
-_WHICH, _HANDLED, _CARRIED, _HALVES = 0, 4, 8, 16
+_NUMBER = 4  # bytes
+_WHICH, _HANDLED, _CARRIED, _HALVES = 0, 1, 2, 4  # numbers; of the last there are two
 _AT_CARRIED = 4096  # there are two of them, too
 _AT_CHUNK = _AT_CARRIED + 2 * CARRIED_BYTES
 _AT_HALVES = _AT_CHUNK + CHUNK_BYTES
@@ -70,51 +71,62 @@ class Note:
     """The daemon's side: it writes."""
 
     def __init__(self, memory: mmap) -> None:
-        self._memory = memory
-        self._half = 0
-        self._length = 0
-        self._room = TIDY_BYTES
-        self._carried = b""
-        self._area = 0
+        self.memory = memory
+        self.numbers = memoryview(memory).cast("I")
         # Where what is read has to be put.
         self.chunk = memoryview(memory)[_AT_CHUNK : _AT_CHUNK + CHUNK_BYTES]
+        self._half = 0
+        self._end = _AT_HALVES  # of the list
+        self._room = _AT_HALVES + TIDY_BYTES
+        self._handled = 0
+        self._carried = b""
+        self._area = 0
         self._under_way: dict[bytes, tuple[bytes, bytes]] = {}  # by id: its kind, and its line
         self._part: bytes | None = None
 
     # What comes from the host
 
+    def read(self, count: int) -> bytes:
+        """What the system has put there."""
+        return self.memory[_AT_CHUNK : _AT_CHUNK + count]
+
     def looked_at(self, lines: int) -> None:
-        """So many lines of the chunk are done with, or their requests stand in the list."""
-        self._set(_HANDLED, lines)
+        """So many lines of the chunk are done with, or their requests stand in the list.
+
+        Of those that stand there, and can't have been answered yet, it need not be said.
+        """
+        self._handled = self.numbers[_HANDLED] = lines
 
     def done(self, data: bytes) -> None:
         """All of the chunk was looked at, but for the start of a line at its end."""
-        end = data.rfind(b"\n") + 1
-        carried = data[end:] if end else self._carried + data
-        carries = bool(carried or self._carried)
+        carries = self._carried or data[-1:] != b"\n"
         if carries:
-            self._carry(carried)  # from here on the chunk does not count
+            self._carry(data)  # from here on the chunk does not count
         self.chunk[0] = 0
         self.chunk[: len(data)] = bytes(len(data))
-        self._set(_HANDLED, 0)
+        if self._handled:
+            self.looked_at(0)
         if carries:
-            self._set(_CARRIED, len(self._carried) << 2 | self._area << 1)
+            self.numbers[_CARRIED] = len(self._carried) << 2 | self._area << 1
 
-    def _carry(self, carried: bytes) -> None:
+    def _carry(self, data: bytes) -> None:
+        end = data.rfind(b"\n") + 1
+        carried = data[end:] if end else self._carried + data
         if len(carried) > CARRIED_BYTES:
             carried = carried[: CARRIED_BYTES - 1].removesuffix(CUT) + CUT
         self._area = 1 - self._area
         start = _AT_CARRIED + self._area * CARRIED_BYTES
-        self._memory[start : start + len(carried)] = carried
+        self.memory[start : start + len(carried)] = carried
         self._carried = carried
-        self._set(_CARRIED, len(carried) << 2 | self._area << 1 | 1)
+        self.numbers[_CARRIED] = len(carried) << 2 | self._area << 1 | 1
 
     def begun(self, id: bytes, line: bytes, kind: bytes, *, again: bool = False) -> None:
         """A request is looked at from now on; `again`: whoever reads this may do it anew."""
         kept = line if len(line) <= KEPT_BYTES else b""
-        entry = (kind.upper() if again and kept else kind, kept)
-        self._under_way[id] = entry
-        self._append(_record(id, *entry))
+        if again and kept:
+            kind = kind.upper()
+        self._under_way[id] = (kind, kept)
+        self._append(_record(id, kind, kept))
 
     def becomes(self, id: bytes, *, again: bool) -> None:
         """It may be done anew, or no longer."""
@@ -126,8 +138,13 @@ class Note:
 
     # What goes to the host
 
-    def ended(self, *ids: bytes) -> None:
-        """They have their answers, or want none: all of them in one step."""
+    def ended(self, id: bytes) -> None:
+        """It has its answer, or wants none."""
+        if self._under_way.pop(id, None) is not None:
+            self._append(b"-%b\n" % id)
+
+    def all_ended(self, ids: list[bytes]) -> None:
+        """The same for many, in one step."""
         pop = self._under_way.pop
         if records := b"".join([b"-%b\n" % id for id in ids if pop(id, None)]):
             self._append(records)
@@ -139,14 +156,15 @@ class Note:
             self._append(_part(about))
 
     def _append(self, record: bytes) -> None:
-        end = self._length + len(record)
+        start = self._end
+        end = start + len(record)
         if end > self._room:
             self._tidy()
             return
-        start = _AT_HALVES + self._half * HALF_BYTES
-        self._memory[start + self._length : start + end] = record
-        self._length = end
-        self._set(_HALVES + self._half * _NUMBER, end)
+        self.memory[start:end] = record
+        self._end = end
+        half = self._half
+        self.numbers[_HALVES + half] = end - _AT_HALVES - half * HALF_BYTES
 
     def _tidy(self) -> None:
         """Begin anew in the other half, with what is under way."""
@@ -155,20 +173,17 @@ class Note:
             self._under_way = {id: (k.lower(), b"") for id, (k, _) in self._under_way.items()}
             whole = self._whole()
         whole = whole[: whole.rfind(b"\n", 0, HALF_BYTES) + 1]
-        other = 1 - self._half
-        start = _AT_HALVES + other * HALF_BYTES
-        self._memory[start : start + len(whole)] = whole
-        self._set(_HALVES + other * _NUMBER, len(whole))
-        self._set(_WHICH, other)
-        self._half, self._length = other, len(whole)
-        self._room = min(max(TIDY_BYTES, 2 * len(whole)), HALF_BYTES)
+        half = 1 - self._half
+        start = _AT_HALVES + half * HALF_BYTES
+        self.memory[start : start + len(whole)] = whole
+        self.numbers[_HALVES + half] = len(whole)
+        self.numbers[_WHICH] = half
+        self._half, self._end = half, start + len(whole)
+        self._room = start + min(max(TIDY_BYTES, 2 * len(whole)), HALF_BYTES)
 
     def _whole(self) -> bytes:
         records = [_record(id, *entry) for id, entry in self._under_way.items()]
         return b"".join([_part(self._part), *records])
-
-    def _set(self, at: int, number: int) -> None:
-        self._memory[at : at + _NUMBER] = number.to_bytes(_NUMBER, "little")
 
 
 def _record(id: bytes, kind: bytes, line: bytes) -> bytes:
@@ -192,10 +207,10 @@ def read_note(fd: int) -> Left:
     """The joiner's side: what stands there, now that nobody writes any more."""
 
     def number(at: int) -> int:
-        return int.from_bytes(os.pread(fd, _NUMBER, at), "little")
+        return int.from_bytes(os.pread(fd, _NUMBER, at * _NUMBER), sys.byteorder)
 
     half = number(_WHICH)
-    records = os.pread(fd, number(_HALVES + half * _NUMBER), _AT_HALVES + half * HALF_BYTES)
+    records = os.pread(fd, number(_HALVES + half), _AT_HALVES + half * HALF_BYTES)
     under_way, part = _read_records(records)
     state = number(_CARRIED)
     carried = os.pread(fd, state >> 2, _AT_CARRIED + (state >> 1 & 1) * CARRIED_BYTES)

@@ -46,7 +46,6 @@ class JoinedSession(HostSession):
     def _send_plainly(self, call: ToolCall, host_call: HostCall) -> bool:
         hint = self._hint(call.tool)
         self.note.begun(host_call.id, self.line, CALL, again=hint is True)
-        self.note.looked_at(self.count)
         if not self._workbench.send_plainly(call, host_call):
             return False
         if hint is None and host_call.connection is not None:

@@ -112,7 +112,8 @@ class NotedWriter(PipeWriter):
 
     def _put(self, count: int, answered: list[bytes], *, full: bool) -> None:
         """So many bytes were taken, and these requests have their answers with them."""
-        self._note.ended(*answered)
+        if answered:
+            self._note.all_ended(answered)
         is_part = bool(self._waiting) and isinstance(self._waiting[0], memoryview)
         self._note.partly(self._abouts[0] if is_part else None)
         if self._basin is not None:
