@@ -9,7 +9,8 @@ import socket
 import stat
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -212,6 +213,43 @@ def test_a_state_folder_that_takes_nothing_is_named(tmp_path: Path) -> None:
         host.use("a", "stats")
     [told] = host.stderr.splitlines()
     assert "what servers offer can't be kept for the next start" in told
+
+
+@contextmanager
+def disk(folder: Path, options: str) -> Generator[None]:
+    """A small one for the length of the block."""
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "tmpfs", str(folder)],
+        capture_output=True,
+    )
+    if made.returncode:
+        pytest.skip("only root can make one, and not everywhere")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="made as on Linux")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [("nr_inodes=3", "No space left on device"), ("ro", "Read-only file system")],
+    ids=["full", "read-only"],
+)
+def test_a_disk_that_takes_nothing_is_named(tmp_path: Path, options: str, told: str) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    with disk(bench.home, options):
+        ran = bench.run("up")
+        with bench.host() as host:
+            host.initialize()
+            host.use("a", "stats")
+
+    assert ran.returncode == 1
+    assert told in ran.stderr
+    assert "WB-UP-501" in ran.stderr
+    [warning] = host.stderr.splitlines()
+    assert "what servers offer can't be kept for the next start" in warning
 
 
 def test_a_full_disk_costs_the_log_and_nothing_else(tmp_path: Path) -> None:
