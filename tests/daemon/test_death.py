@@ -224,7 +224,7 @@ def note_answer(answers: dict[str, Message], message: Message | None, *, again: 
     """It is right, or says that it may have run, and it comes once."""
     assert message is not None
     if not is_echo(message):
-        assert not again, "what may run twice needs no excuse"
+        assert not again, f"what may run twice needs no excuse: {message}"
         assert texts(message["result"]) == [f"Error: {GONE}"]
     assert message["id"] not in answers
     answers[message["id"]] = message

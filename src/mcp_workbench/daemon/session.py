@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mcp_workbench.core.again import is_harmless
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import Definition
-from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.daemon.note import CALL, OTHER, Note
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.surface.host_call import HostCall
@@ -30,7 +31,7 @@ class JoinedSession(HostSession):
         self.line = b""  # what is read just now, and
         self.count = 0  # how many lines of what came at once were read with it
         self.express.send = self._send_plainly
-        self._hints: dict[ToolIdentifier, tuple[Connection, Definition, bool]] = {}
+        self._hints: dict[ToolIdentifier, tuple[Definition, bool]] = {}
 
     def begun(self, message: Envelope) -> None:
         """Note a request before anything is done for it: until a call is sent, all may be done again.
@@ -44,14 +45,8 @@ class JoinedSession(HostSession):
     # Calls, about to be sent and sent
 
     def _send_plainly(self, call: ToolCall, host_call: HostCall) -> bool:
-        hint = self._hint(call.tool)
-        self.note.begun(host_call.id, self.line, CALL, again=hint is True)
-        if not self._workbench.send_plainly(call, host_call):
-            return False
-        if hint is None and host_call.connection is not None:
-            again = self._harmless(host_call.connection, host_call)
-            self.note.becomes(host_call.id, again=again)
-        return True
+        self.note.begun(host_call.id, self.line, CALL, again=self._harmless(call.tool))
+        return self._workbench.send_plainly(call, host_call)
 
     def use(self, host_call: HostCall) -> None:
         self._leaving(host_call)
@@ -64,39 +59,35 @@ class JoinedSession(HostSession):
         self._judge(host_call)
 
     def _leaving(self, host_call: HostCall) -> None:
-        """It may be sent now."""
-        again = self._hint(host_call.call.tool) is True and host_call.is_repeatable()
+        """It may be sent now, and nobody has a turn in between: on the connection that is there."""
+        again = self._harmless(host_call.call.tool) and host_call.is_repeatable()
         self.note.becomes(host_call.id, again=again)
 
     def _judge(self, host_call: HostCall) -> None:
         """Sent or not, it is known now."""
         if not self.under_way.has(host_call):
             return
-        connection, again = host_call.connection, True
-        if connection is not None:
-            again = self._harmless(connection, host_call) and host_call.is_repeatable()
+        sent_on, again = host_call.connection, True
+        if sent_on is not None:
+            again = self._judged(host_call.call.tool, sent_on) and host_call.is_repeatable()
         self.note.becomes(host_call.id, again=again)
 
-    def _harmless(self, connection: Connection, host_call: HostCall) -> bool:
-        tool = host_call.call.tool
-        hint = self._hint(tool)
-        if hint is not None and self._hints[tool][0] is connection:
-            return hint
+    def _harmless(self, tool: ToolIdentifier) -> bool:
+        """May it run twice, as far as its server has said? Where none is connected, nothing is said."""
+        spec = self._workbench.snapshot.find(ServerAddress(tool.toolbox, tool.server))
+        live = self._workbench.live([spec]) if spec is not None else []
+        return bool(live) and self._judged(tool, live[0])
+
+    def _judged(self, tool: ToolIdentifier, connection: Connection) -> bool:
+        """Whether its definition of this moment calls it harmless; read once."""
         definition = connection.catalogue.tools.get(tool.tool)
         if definition is None:
             return False
+        known = self._hints.get(tool)
+        if known is not None and known[0] is definition:
+            return known[1]
         if len(self._hints) > _KNOWN:
             self._hints.clear()
-        hint = host_call.is_harmless()
-        self._hints[tool] = (connection, definition, hint)
-        return hint
-
-    def _hint(self, tool: ToolIdentifier) -> bool | None:
-        """Whether it may run twice; None where its server has not said so in this definition."""
-        known = self._hints.get(tool)
-        if known is None:
-            return None
-        connection, definition, hint = known
-        if connection.over or connection.catalogue.tools.get(tool.tool) is not definition:
-            return None
-        return hint
+        harmless = is_harmless(definition.raw)
+        self._hints[tool] = (definition, harmless)
+        return harmless
