@@ -144,6 +144,13 @@ def test_searching_needs_the_stems_of_words_beside_that(argv: list[str], tmp_pat
     assert not modules & (TOO_SLOW | {"httptools"})
 
 
+def test_counting_what_is_known_needs_no_loop(tmp_path: Path) -> None:
+    loaded(tmp_path, "tools")  # so that there is something to count
+    modules = loaded(tmp_path, "cost")
+    assert foreign(modules) <= {"click", "snowballstemmer"} | CODEC
+    assert not modules & (TOO_SLOW | {"asyncio", "ssl", "uvloop"})
+
+
 @pytest.mark.parametrize(
     "words",
     ["", "che", "tools\n", "call\ndemo/", "call\ndemo/basics/", "doctor\n", "serve\n--toolbox\n"],

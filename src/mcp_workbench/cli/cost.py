@@ -21,10 +21,8 @@ from mcp_workbench.core.spec import Snapshot, ToolboxSpec
 from mcp_workbench.core.tokens import tokens
 from mcp_workbench.surface.detail import opened_in_words
 from mcp_workbench.surface.flat_tools import flat_definitions
-from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.meta_tools import opened_json
+from mcp_workbench.surface.meta_tools import opened_json, own_definitions
 from mcp_workbench.surface.texts import instructions
-from mcp_workbench.workbench import Workbench
 
 Json = dict[str, Any]
 
@@ -142,9 +140,8 @@ def _servers(box: ToolboxSpec, reports: list[ServerReport]) -> Iterator[OpenedSe
 
 
 def _document(snapshot: Snapshot, counted: list[Json], reports: list[ServerReport]) -> Json:
-    menu: Json = msgspec.json.decode(Menu(Workbench(snapshot), ()).static_list(modern=False))
     keys = ("name", "description", "inputSchema")
-    shown = [{key: tool.get(key) for key in keys} for tool in menu["tools"]]
+    shown = [{key: tool.get(key) for key in keys} for tool in own_definitions(snapshot)]
     menu_cost = tokens(msgspec.json.encode(shown).decode())
     told = tokens(instructions(snapshot))
     return {

@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.spec import Detail
+from mcp_workbench.finding import Finder
 from mcp_workbench.search.query import Query
 from mcp_workbench.surface.arguments import whole_number, wrong_reading
 from mcp_workbench.surface.careful_calls import kept_results
 from mcp_workbench.surface.meta_tools import MOST_HITS, NonEmpty
 from mcp_workbench.surface.results import read_result
-from mcp_workbench.surface.search_tools import search_tools
+from mcp_workbench.surface.search_tools import told
 from mcp_workbench.surface.texts import text_result
 from mcp_workbench.workbench import Workbench
 
@@ -31,7 +32,8 @@ async def searched(workbench: Workbench, arguments: msgspec.Raw) -> bytes:
     """Raises InvalidCall, or NotFound where the toolbox or server is not there."""
     wish = _read(arguments)
     query = Query(wish.query, wish.toolbox or "", wish.server or "", wish.limit or USUAL_HITS)
-    return text_result(await search_tools(workbench, query, wish.detail or "signature"))
+    found = await Finder.of(workbench).find(workbench, query)
+    return text_result(told(found, wish.detail or "signature", workbench.snapshot))
 
 
 def read(workbench: Workbench, owner: object, arguments: msgspec.Raw) -> bytes:

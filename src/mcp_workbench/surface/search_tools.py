@@ -7,22 +7,14 @@ from collections.abc import Iterable
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.signature import name_text, one_line
 from mcp_workbench.core.spec import Detail, Snapshot
-from mcp_workbench.finding import Finder
-from mcp_workbench.search.query import MOST_NAMED, Found, FoundTool, Query, Siblings
+from mcp_workbench.search.query import MOST_NAMED, Found, FoundTool, Siblings
 from mcp_workbench.surface.detail import Shelf, how_to_call, listed, unsaid
 from mcp_workbench.surface.texts import name_list
-from mcp_workbench.workbench import Workbench
 
 MOST_SIBLINGS = 20  # names of each server
 MOST_STRANGE = 8  # words without a match
 _NAMES = 400  # characters of toolbox or server names
 _REASON = 120  # characters; open_toolbox has all of them
-
-
-async def search_tools(workbench: Workbench, query: Query, detail: Detail) -> str:
-    """Raises NotFound where the query's toolbox or server is not there."""
-    found = await Finder.of(workbench).find(workbench, query)
-    return told(found, detail, workbench.snapshot)
 
 
 def told(found: Found, detail: Detail, snapshot: Snapshot) -> str:
