@@ -8,6 +8,7 @@ NODE   := .node
 HOSTS  := .node-hosts
 SUITE  := .node-conformance
 FUZZ   ?= 3
+AT_ONCE ?= 2
 # Python would do this at the first start, unless it is told not to; then every start would pay.
 COMPILE := $(BIN)/python -m compileall -q src
 
@@ -64,8 +65,8 @@ $(SUITE)/.ready: tests/conformance/package.json
 run: $(VENV)/.run ## the main job on the embedded default: a guided session with the demo toolbox
 	@$(BIN)/mcp-workbench tour
 
-test: $(VENV)/.dev ## everything that needs nothing but Python
-	$(BIN)/python -m pytest
+test: $(VENV)/.dev ## everything that needs nothing but Python; AT_ONCE=2 files are under test at a time
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
 
 test-quick: $(VENV)/.dev ## the tests that start no process
 	$(BIN)/python -m pytest tests/core tests/wire tests/era tests/config tests/surface

@@ -33,7 +33,8 @@ class Done(NamedTuple):
 
 
 def environ(**more: str) -> dict[str, str]:
-    ours = {"WORKBENCH_CONFIG", "NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING"}
+    """Ours without what would change the command's mind; a terminal's size is its own to tell."""
+    ours = {"WORKBENCH_CONFIG", "NO_COLOR", "FORCE_COLOR", "PYTHONIOENCODING", "COLUMNS", "LINES"}
     return {k: v for k, v in os.environ.items() if k not in ours} | {"PYTHONUTF8": "1"} | more
 
 
