@@ -34,7 +34,7 @@ def result(text: bytes, id: bytes = b"@ID@") -> bytes:
 
 
 @pytest.mark.fault("F7")
-def test_text_that_is_no_message_is_skipped_and_shown_by_check(tmp_path: Path) -> None:
+def test_text_that_is_no_message_is_skipped_and_shown_by_check_and_doctor(tmp_path: Path) -> None:
     noisy = entry("banner", "garbage", env={"TOKEN": "${NOISY_TOKEN}"})
     with faulty(tmp_path, {"bad": noisy}, env={"NOISY_TOKEN": "hush"}) as host:
         for n in range(5):
@@ -48,6 +48,10 @@ def test_text_that_is_no_message_is_skipped_and_shown_by_check(tmp_path: Path) -
     assert "DEBUG [secret:" in done.err
     assert "answering" not in done.err, "a secret stays one"
     assert "WB-CONN-102" in done.err
+
+    found = workbench("doctor", cwd=tmp_path, NOISY_TOKEN="answering")
+    assert "dev/bad: 4 lines on its stdout held no message" in " ".join(found.out.split())
+    assert "answering" not in found.out + found.err
 
 
 BAD_TEXT = [
