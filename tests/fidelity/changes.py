@@ -68,7 +68,7 @@ IN_RESULTS = {
     ),
     "lesson": Change(
         "a text block is put behind the others: what is wrong with the arguments, and the tool's signature",
-        "results with `isError` last or nearly so, where the arguments do not fit the tool's schema",
+        "results whose first member is `isError`, or that end with it or nearly so, where the arguments do not fit the tool's schema",
         "the agent needs no second look; the server's words come first",
     ),
     "budget": Change(
