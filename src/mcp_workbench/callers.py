@@ -17,7 +17,7 @@ from mcp_workbench.downstream.waiters import Loss, Waiter
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.translate import PAIRS, Unanswerable, asks_for_input, result_for
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.envelope import Outcome
 from mcp_workbench.wire.pending import NEVER
 
 RESTART = 0.25  # seconds before a server behind a URL that nobody answers for is tried once more
@@ -35,6 +35,7 @@ class Caller(Waiter):
     connection: Connection | None = None
     number = 0
     way: Way | None = None
+    plain = False  # both ends are legacy, and its result passes as it is
     on_leaving: Callable[[], None] | None = (
         None  # told when a call that had to wait is about to be sent
     )
@@ -45,6 +46,7 @@ class Caller(Waiter):
 
     def begun(self, connection: Connection, number: int, way: Way) -> None:
         self.connection, self.number, self.way = connection, number, way
+        self.plain = not connection.modern and not self.call.modern_host
 
     def cancel(self, reason: str) -> None:
         """Take the call back; the server is told, and nobody is answered."""
@@ -53,14 +55,14 @@ class Caller(Waiter):
         if self.connection is not None:
             self.connection.conversation.cancel(self.number, reason)
 
-    def settled(self, answer: Envelope) -> None:
+    def settled(self, answer: Outcome) -> None:
         if answer.error:
             self.refused(answer.error)
             return
-        modern_server = self.connection is not None and self.connection.modern
-        if not modern_server and not self.call.modern_host:
+        if self.plain:
             self.answered(answer.result)
             return
+        modern_server = self.connection is not None and self.connection.modern
         if modern_server and asks_for_input(answer.result):
             self.questioned(answer.result)
             return

@@ -21,11 +21,11 @@ from mcp_workbench.core.sight import Shows, Sights
 from mcp_workbench.core.spec import ServerSpec, Snapshot
 from mcp_workbench.downstream import looks
 from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.downstream.express import send_plainly
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.pool import ConnectionPool, owner_of
 from mcp_workbench.downstream.standing import Heard, Standing
 from mcp_workbench.downstream.waiters import Loss
+from mcp_workbench.express import Route, find_route
 from mcp_workbench.wire.tasks import Lifetime
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ class Workbench(Lifetime):
         self._pool.watch_deadlines()
         return True
 
-    def send_plainly(self, call: ToolCall, caller: Caller) -> bool:
-        """`begin` in one step, for the commonest call; where it is not that, nothing is done."""
-        return send_plainly(self._sight.snapshot.toolboxes, self._pool, call, caller, self)
+    def route(self, tool: ToolIdentifier) -> Route | None:
+        """How calls of this tool are sent in one step, where nothing stands against that now."""
+        return find_route(tool, self._sight, self._pool)
 
     async def prepare(self, call: ToolCall) -> None:
         """Wait until the call's server is ready and its tool known, or raise what is wrong."""

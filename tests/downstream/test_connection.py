@@ -16,7 +16,7 @@ from mcp_workbench.core.spec import Limits, ServerSpec, ToolFilter
 from mcp_workbench.downstream.connection import Closed, Connection, Ready
 from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.downstream.waiters import FutureWaiter, Lost
-from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.envelope import Outcome
 from tests.makers import alive, eventually, pids_in, spec, until
 
 LIMIT = 20.0
@@ -43,12 +43,12 @@ async def ready(one: ServerSpec, limits: Limits | None = None) -> AsyncGenerator
         yield connection
 
 
-async def ask(connection: Connection, tool: str, arguments: bytes = b"{}") -> Envelope:
+async def ask(connection: Connection, tool: str, arguments: bytes = b"{}") -> Outcome:
     params = b'{"name":"%b","arguments":%b}' % (tool.encode(), arguments)
     return await connection.conversation.ask("tools/call", params, LIMIT)
 
 
-async def call(connection: Connection, tool: str, arguments: bytes = b"{}") -> Envelope:
+async def call(connection: Connection, tool: str, arguments: bytes = b"{}") -> Outcome:
     """Call a tool as hosts do."""
     waiter = FutureWaiter()
     wish = ToolCall(ToolIdentifier("dev", "s", tool), {"arguments": msgspec.Raw(arguments)})
@@ -56,7 +56,7 @@ async def call(connection: Connection, tool: str, arguments: bytes = b"{}") -> E
     return await waiter.future
 
 
-def text(answer: Envelope) -> str:
+def text(answer: Outcome) -> str:
     return json.loads(bytes(answer.result))["content"][0]["text"]
 
 

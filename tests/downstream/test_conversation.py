@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.downstream.conversation import NEVER, Conversation
 from mcp_workbench.downstream.waiters import Loss, Waiter
-from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.envelope import Envelope, Outcome
 
 ids = st.integers(-1, 6) | st.sampled_from(["1", "", None, 1.0, True, 2**70])
 BODIES: list[dict[str, Any]] = [
@@ -46,11 +46,11 @@ class Waiting(Waiter):
     """Counts what it is told."""
 
     def __init__(self) -> None:
-        self.answers: list[Envelope] = []
+        self.answers: list[Outcome] = []
         self.losses: list[Loss] = []
         self.notices: list[msgspec.Raw] = []
 
-    def settled(self, answer: Envelope) -> None:
+    def settled(self, answer: Outcome) -> None:
         self.answers.append(answer)
 
     def lost(self, loss: Loss) -> None:
@@ -123,7 +123,7 @@ def test_a_log_line_in_json_is_no_answer_whatever_its_id() -> None:
 class Shallow(Waiting):
     """Reads its answer at a depth where ours is already used up."""
 
-    def settled(self, answer: Envelope) -> None:
+    def settled(self, answer: Outcome) -> None:
         raise RecursionError
 
 
@@ -249,7 +249,7 @@ def test_a_fault_of_ours_while_handing_on_is_told_to_who_waits(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Faulty(Waiting):
-        def settled(self, answer: Envelope) -> None:
+        def settled(self, answer: Outcome) -> None:
             raise RuntimeError("ours")
 
     conversation, _, _ = talk()

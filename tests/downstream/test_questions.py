@@ -12,7 +12,7 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.questions import OpenQuestions
 from mcp_workbench.downstream.waiters import Loss, Waiter
-from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.envelope import Outcome
 from mcp_workbench.wire.pending import NEVER
 
 
@@ -27,7 +27,7 @@ class Call(Waiter):
     def asker(self) -> object:
         return self._host
 
-    def settled(self, answer: Envelope) -> None: ...
+    def settled(self, answer: Outcome) -> None: ...
     def lost(self, loss: Loss) -> None: ...
     def progressed(self, params: msgspec.Raw) -> None: ...
 

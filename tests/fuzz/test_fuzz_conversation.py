@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.waiters import Loss, Waiter
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.envelope import Answer, Envelope, Outcome
 from mcp_workbench.wire.pending import NEVER
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, ids, in_chunks, mutated, objects, strict_json, values, writers
@@ -55,9 +55,9 @@ class Waiting(Waiter):
         self.number = number
         self.told = told
 
-    def settled(self, answer: Envelope) -> None:
+    def settled(self, answer: Outcome) -> None:
         outcome = answer.result or answer.error
-        assert bytes(answer.id) == b"%d" % self.number
+        assert numbered(answer) == self.number
         self.told.append(("settled", self.number, bytes(outcome)))
 
     def lost(self, loss: Loss) -> None:
@@ -65,6 +65,13 @@ class Waiting(Waiter):
 
     def progressed(self, params: msgspec.Raw) -> None:
         self.told.append(("progressed", self.number, bytes(params)))
+
+
+def numbered(answer: Outcome) -> int:
+    if isinstance(answer, Answer):
+        return answer.id
+    assert isinstance(answer, Envelope)
+    return int(bytes(answer.id))
 
 
 class Trouble(logging.Handler):

@@ -74,8 +74,8 @@ class JoinedFront(StdioFront):
                 self._receive_line(line)
                 note.looked_at(session.count)
         note.done(data)
-        if (head := self._framer.take_overflow()) is not None:
-            self._refuse_large(head)
+        if self._framer.overflow is not None:
+            self._refuse_large()
 
     def _receive_line(self, line: bytes) -> None:
         self._joined.line = line  # of a batch, too

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from mcp_workbench.core.again import is_harmless
-from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.daemon.note import CALL, OTHER, Note
 from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.express import Route
 from mcp_workbench.surface.host_call import HostCall
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.wire.envelope import Envelope
@@ -30,7 +30,7 @@ class JoinedSession(HostSession):
         self.note = note
         self.line = b""  # what is read just now, and
         self.count = 0  # how many lines of what came at once were read with it
-        self.express.send = self._send_plainly
+        self.express.leaving = self._leaving_plainly
         self._hints: dict[ToolIdentifier, tuple[Definition, bool]] = {}
 
     def begun(self, message: Envelope) -> None:
@@ -44,9 +44,9 @@ class JoinedSession(HostSession):
 
     # Calls, about to be sent and sent
 
-    def _send_plainly(self, call: ToolCall, host_call: HostCall) -> bool:
-        self.note.begun(host_call.id, self.line, CALL, again=self._harmless(call.tool))
-        return self._workbench.send_plainly(call, host_call)
+    def _leaving_plainly(self, id: bytes, route: Route) -> None:
+        again = self._judged(route.tool, route.connection)
+        self.note.begun(id, self.line, CALL, again=again)
 
     def use(self, host_call: HostCall) -> None:
         self._leaving(host_call)

@@ -10,7 +10,7 @@ import msgspec
 from mcp_workbench.downstream.waiters import FutureWaiter, Lasting, Loss, Waiter
 from mcp_workbench.era.translate import token_of
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope, Malformed
+from mcp_workbench.wire.envelope import Envelope, Malformed, Outcome
 from mcp_workbench.wire.frames import LineFramer
 from mcp_workbench.wire.pending import NEVER, PendingTable
 from mcp_workbench.wire.stdio import Channel, PipeWriter
@@ -67,7 +67,7 @@ class Conversation:
         self.channel.send(envelope.request(number, method, params))
         return number
 
-    async def ask(self, method: str, params: bytes, seconds: float) -> Envelope:
+    async def ask(self, method: str, params: bytes, seconds: float) -> Outcome:
         """A request of our own. Raises Lost, or TimeoutError after `seconds`."""
         waiter = FutureWaiter()
         number = self.begin(method, params, waiter)
@@ -131,7 +131,8 @@ class Conversation:
                 self._receive_line(line)
             except Exception:  # a fault of ours costs one message, not the connection
                 log.exception("a server's message failed")
-        if self._framer.take_overflow() is not None:
+        if self._framer.overflow is not None:
+            self._framer.take_overflow()
             self._break_off()
 
     def receive_on(self, number: int, data: bytes) -> None:
@@ -157,6 +158,21 @@ class Conversation:
             act()
 
     def _receive_line(self, line: bytes) -> None:
+        """The commonest is a plain answer to one of our requests, which is read in one step."""
+        if line.isascii():
+            try:
+                answer = envelope.read_answer(line)
+            except (msgspec.DecodeError, RecursionError):
+                self._receive_message(line)
+                return
+            if answer.result and not answer.error and not answer.method:
+                entry = self.pending.waiting.pop(answer.id, None)
+                if entry is not None:
+                    self._hand_on(entry[0], answer)
+                    return
+        self._receive_message(line)
+
+    def _receive_message(self, line: bytes) -> None:
         try:
             if not line.isascii():
                 line = _valid_text(line)
@@ -167,17 +183,20 @@ class Conversation:
         if message.method:
             self._receive_notice(message)
         elif waiter := self.pending.settle(_number(message.id)):
-            try:
-                waiter.settled(message)
-            except RecursionError:  # readable here, and too deep a few calls further on
-                waiter.lost(Loss("protocol_error", UNREADABLE + envelope.TOO_DEEP))
-            except Exception:
-                waiter.lost(Loss("internal", "the workbench failed to hand on the answer"))
-                raise
+            self._hand_on(waiter, message)
         elif lasting := self.lasting.pop(_number(message.id), None):
             lasting.ended(message.error)
         else:
             self.unasked += 1
+
+    def _hand_on(self, waiter: Waiter, answer: Outcome) -> None:
+        try:
+            waiter.settled(answer)
+        except RecursionError:  # readable here, and too deep a few calls further on
+            waiter.lost(Loss("protocol_error", UNREADABLE + envelope.TOO_DEEP))
+        except Exception:
+            waiter.lost(Loss("internal", "the workbench failed to hand on the answer"))
+            raise
 
     def _receive_notice(self, message: Envelope) -> None:
         if message.method == "notifications/progress" and message.params:

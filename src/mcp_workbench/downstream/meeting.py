@@ -15,7 +15,7 @@ from mcp_workbench.era.ourselves import OURSELVES
 from mcp_workbench.era.revision import is_modern
 from mcp_workbench.era.translate import Members
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.envelope import Outcome
 
 
 class _Listener(Waiter):
@@ -25,7 +25,7 @@ class _Listener(Waiter):
         self._method = method
         self._events = events
 
-    def settled(self, answer: Envelope) -> None:
+    def settled(self, answer: Outcome) -> None:
         if answer.error:
             error = envelope.read_error(answer.error)
             event = Answered(self._method, code=error.code or -1, message=error.message)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.envelope import Outcome
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Lost(Exception):
 class Waiter(Protocol):
     """Whoever sent a request: exactly one of `settled` and `lost` is called."""
 
-    def settled(self, answer: Envelope) -> None: ...
+    def settled(self, answer: Outcome) -> None: ...
     def lost(self, loss: Loss) -> None: ...
     def progressed(self, params: msgspec.Raw) -> None: ...
 
@@ -56,9 +56,9 @@ class FutureWaiter(Waiter):
     """Lets a task await an answer."""
 
     def __init__(self) -> None:
-        self.future: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
-    def settled(self, answer: Envelope) -> None:
+    def settled(self, answer: Outcome) -> None:
         if not self.future.done():
             self.future.set_result(answer)
 

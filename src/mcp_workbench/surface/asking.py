@@ -67,7 +67,7 @@ class Turn:
         """Call again once every question has its answer."""
         if len(self._answers) < len(self._wanted.questions):
             return
-        self._host_call.withdrawals.clear()
+        self._host_call.withdrawals = ()
         more = {"inputResponses": msgspec.Raw(msgspec.json.encode(self._answers))}
         if self._wanted.state is not None:
             more["requestState"] = self._wanted.state
@@ -124,11 +124,12 @@ class Asking:
         for key, question in wanted.questions.items():
             done = partial(turn.answered, key)
             put = for_legacy_host(question, secrets.token_urlsafe(16))
-            host_call.withdrawals.append(self.ask(host_call.sender, put, host_call.id, done))
+            withdraw = self.ask(host_call.sender, put, host_call.id, done)
+            host_call.withdrawals += (withdraw,)
         if not wanted.questions and host_call.rounds > 1:  # it wants to be asked once more, later
             pause = min(PAUSE * 2 ** (host_call.rounds - 2), LONGEST_PAUSE)
             timer = asyncio.get_running_loop().call_later(pause, turn.perhaps_repeat)
-            host_call.withdrawals.append(timer.cancel)
+            host_call.withdrawals += (timer.cancel,)
         else:
             turn.perhaps_repeat()
 

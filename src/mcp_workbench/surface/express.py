@@ -5,27 +5,71 @@ What does not fit is left alone: the session reads it again, and says what is wr
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Literal, Protocol
 
 import msgspec
 
+from mcp_workbench.callers import Way
 from mcp_workbench.core.call import ToolCall
-from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.express import Route
 from mcp_workbench.surface.beside_tools import BesideTools
-from mcp_workbench.surface.host_call import Desk, HostCall
+from mcp_workbench.surface.host_call import Desk, HostCall, may_be_error
 from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.meta_tools import OPENING_BRACE, PlainCall
+from mcp_workbench.surface.meta_tools import OPENING_BRACE, read_tool
 from mcp_workbench.surface.reading import HostEra
+from mcp_workbench.wire.envelope import NOTHING, Outcome
 from mcp_workbench.workbench import Workbench
+
+MOST_ROUTES = 256  # a host may write the same tool in many ways
+
+
+class _UseTool(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    tool: msgspec.Raw
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Params(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: Literal["use_tool"]
+    arguments: _UseTool
+    meta: msgspec.Raw = msgspec.field(default=NOTHING, name="_meta")
 
 
 class _Request(msgspec.Struct, gc=False):
     id: msgspec.Raw
     method: Literal["tools/call"]
-    params: PlainCall
+    params: _Params
 
 
 _read = msgspec.json.Decoder(_Request).decode
+
+
+class ExpressCall(HostCall):
+    """A call of a legacy host to a legacy server. What is rarely asked of it is made when it is."""
+
+    def __init__(
+        self, desk: Desk, id: bytes, route: Route, arguments: msgspec.Raw, way: Way
+    ) -> None:
+        self._desk = desk
+        self.id = id
+        self._route = route
+        self._arguments = arguments
+        self.connection = route.connection
+        self.way = way
+        self.plain = True
+
+    @cached_property
+    def call(self) -> ToolCall:
+        declared = self._desk.questions.declared_once
+        params = {"arguments": self._arguments}
+        return ToolCall(self._route.tool, params, capabilities=declared)
+
+    def settled(self, answer: Outcome) -> None:
+        result = answer.result
+        if self.plain and result and not may_be_error(result):
+            self._desk.reply(self.id, result)
+        else:
+            super().settled(answer)
 
 
 class Host(Desk, Protocol):
@@ -40,34 +84,55 @@ class ExpressLane:
 
     def __init__(self, host: Host, workbench: Workbench, menu: Menu, beside: BesideTools) -> None:
         self._host = host
-        self._era = host.era
-        self.send: Callable[[ToolCall, HostCall], bool] = workbench.send_plainly
         self._under_way = host.under_way
+        self._is_used = (
+            host.under_way.__contains__
+        )  # `in` looks it up each time, for what is not quite a dict
+        self._workbench = workbench
         self._menu = menu
         self._beside = beside
+        self._routes: dict[bytes, Route] = {}
+        self.leaving: Callable[[bytes, Route], None] | None = None  # told before a call is sent
 
     def take(self, line: bytes) -> bool:
-        if not self._era.legacy or self._beside.log_level is not None or not line.isascii():
+        if not line.isascii():
             return False
         try:
             request = _read(line)
         except (msgspec.DecodeError, RecursionError):
             return False
-        id, plain = bytes(request.id), request.params
-        wish = plain.arguments
+        id, wish = bytes(request.id), request.params.arguments
+        arguments, tool = wish.arguments, bytes(wish.tool)
         if (
-            plain.meta
+            request.params.meta
             or not id.isdigit()
-            or id in self._under_way
-            or self._menu.careful
-            or memoryview(wish.arguments)[0] != OPENING_BRACE
+            or self._is_used(id)
+            or self._beside.log_level is not None
+            or memoryview(arguments)[0] != OPENING_BRACE
         ):
             return False
-        tool = ToolIdentifier(wish.tool.toolbox, wish.tool.server, wish.tool.tool)
-        declared = self._host.questions.declared_once
-        call = ToolCall(tool, {"arguments": wish.arguments}, capabilities=declared)
-        host_call = HostCall(self._host, id, call, flat=False)
-        if not self.send(call, host_call):
+        route = self._routes.get(tool) or self._find(tool)
+        if route is None:
             return False
-        self._under_way[id] = host_call
+        if not route.is_open():
+            self._routes.pop(tool, None)  # looked for anew next time
+            return False
+        if self.leaving is not None:
+            self.leaving(id, route)
+        call = ExpressCall(self._host, id, route, arguments, self._workbench)
+        self._under_way[id] = call
+        route.send(call, arguments)
         return True
+
+    def _find(self, written: bytes) -> Route | None:
+        """The route to the tool that is written so, from here on known."""
+        if self._menu.careful or not self._host.era.legacy:
+            return None
+        tool = read_tool(written)
+        route = None if tool is None else self._workbench.route(tool)
+        if route is None:
+            return None
+        if len(self._routes) >= MOST_ROUTES:
+            self._routes.clear()
+        self._routes[written] = route
+        return route

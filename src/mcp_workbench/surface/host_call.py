@@ -29,6 +29,16 @@ FIRST = b'{"isError"'
 IS_ERROR = re.compile(rb'"isError"\s*:\s*true').search
 
 
+def may_be_error(result: msgspec.Raw | bytes) -> bool:
+    """Is it worth a closer look whether the tool has failed?"""
+    view = memoryview(result)
+    tail = bytes(view[-TAIL:])
+    # `find`, not `in`: that makes an exception first, of something that is not a number.
+    if tail.find(b"true") >= 0 and IS_ERROR(tail):
+        return True
+    return len(view) > TAIL and bytes(view[: len(FIRST)]) == FIRST
+
+
 class UnderWay(dict[bytes, "HostCall | None"]):
     """A host's requests without an answer, by id; those that concern no server have no call."""
 
@@ -74,14 +84,16 @@ class HostCall(Caller):
     _furthest = -1.0  # the progress that the host has heard of
     suspended = False  # its request was answered with a question, and the next one has not come
     _kept: Callable[[], None] | None = None  # what it is to be told then
+    withdrawals: tuple[Callable[[], None], ...] = ()  # of questions that are open for it
     held: Held | None = None  # the questions that are open for it, while its host is modern
+
+    _flat = False  # asked for under a flat name
 
     def __init__(self, desk: Desk, id: bytes, call: ToolCall, *, flat: bool) -> None:
         self.call = call
         self._desk = desk
         self.id = id
         self._flat = flat
-        self.withdrawals: list[Callable[[], None]] = []  # of questions that are open for it
 
     @property
     def sender(self) -> Sender:
@@ -93,9 +105,7 @@ class HostCall(Caller):
         return self._desk
 
     def answered(self, result: msgspec.Raw | bytes) -> None:
-        view = memoryview(result)
-        tail = bytes(view[-TAIL:])
-        if (b"true" in tail and IS_ERROR(tail)) or bytes(view[: len(FIRST)]) == FIRST:
+        if may_be_error(result):
             result = self._taught(result)
         if self.suspended:
             self._kept = lambda: self._desk.reply(self.id, result)
@@ -183,7 +193,7 @@ class HostCall(Caller):
 
     def withdraw(self) -> None:
         """Take back the questions that are open for this call."""
-        withdrawals, self.withdrawals = self.withdrawals, []
+        withdrawals, self.withdrawals = self.withdrawals, ()
         for withdraw in withdrawals:
             withdraw()
 
@@ -199,7 +209,7 @@ class HostCall(Caller):
         """Wait for the host to come back; False where nobody waits for the answer any more."""
         if self.suspended or not self._desk.under_way.has(self):
             return False
-        self.suspended = True
+        self.suspended, self.plain = True, False
         self.pause()
         return True
 

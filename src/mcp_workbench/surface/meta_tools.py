@@ -53,6 +53,7 @@ class _OpenToolbox(msgspec.Struct):
 
 
 _read_plain_call = msgspec.json.Decoder(PlainCall).decode
+_read_tool = msgspec.json.Decoder(_Tool).decode
 _read_use_tool = msgspec.json.Decoder(_UseTool).decode
 _read_open_toolbox = msgspec.json.Decoder(_OpenToolbox).decode
 
@@ -64,6 +65,15 @@ def read_plain_call(params: msgspec.Raw) -> PlainCall | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     return plain if memoryview(plain.arguments.arguments)[0] == OPENING_BRACE else None
+
+
+def read_tool(raw: bytes) -> ToolIdentifier | None:
+    """The tool that is named so, if it is named rightly."""
+    try:
+        tool = _read_tool(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return ToolIdentifier(tool.toolbox, tool.server, tool.tool)
 
 
 def read_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw]:

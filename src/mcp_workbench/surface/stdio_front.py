@@ -27,12 +27,12 @@ class StdioFront:
         for line in self._framer.feed(data):
             if not self._express(line):
                 self._receive_line(line)
-        if (head := self._framer.take_overflow()) is not None:
-            self._refuse_large(head)
+        if self._framer.overflow is not None:
+            self._refuse_large()
 
-    def _refuse_large(self, head: bytes) -> None:
+    def _refuse_large(self) -> None:
         message = "the message is too large (limits.messageBytes)"
-        id = envelope.salvaged_id(head)
+        id = envelope.salvaged_id(self._framer.take_overflow() or b"")
         self._refuse(Malformed(envelope.INVALID_REQUEST, message, id))
 
     def _receive_line(self, line: bytes) -> None:

@@ -21,14 +21,26 @@ _N = ord("n")
 encode = msgspec.json.encode
 
 
-class Envelope(msgspec.Struct, gc=False):
+class Outcome(msgspec.Struct, gc=False):
+    """What became of a request: one of the two."""
+
+    result: msgspec.Raw = NOTHING
+    error: msgspec.Raw = NOTHING
+
+
+class Envelope(Outcome, gc=False):
     """One message: a request, a notification or an answer, by which members it has."""
 
     id: msgspec.Raw = NOTHING
     method: str = ""
     params: msgspec.Raw = NOTHING
-    result: msgspec.Raw = NOTHING
-    error: msgspec.Raw = NOTHING
+
+
+class Answer(Outcome, gc=False):
+    """The same, read as the answer to a request under a number of ours."""
+
+    id: int = 0
+    method: str = ""
 
 
 class ErrorObject(msgspec.Struct):
@@ -52,6 +64,7 @@ class Malformed(Exception):
         self.id = id
 
 
+read_answer = msgspec.json.Decoder(Answer).decode
 _decode = msgspec.json.Decoder(Envelope).decode
 _read_error = msgspec.json.Decoder(ErrorObject).decode
 _read_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode

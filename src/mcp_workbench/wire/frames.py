@@ -13,14 +13,14 @@ HEAD = 4096  # bytes kept of a line that is too long: enough to find out what it
 class LineFramer:
     """Cuts a stream into lines. Chunks of an unfinished line are kept apart and joined once."""
 
-    __slots__ = ("_held", "_limit", "_overflow", "_size", "_skipping")
+    __slots__ = ("_held", "_limit", "_size", "_skipping", "overflow")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held: list[bytes | bytearray] = []
         self._size = 0
         self._skipping = False  # inside a line that is too long
-        self._overflow: bytes | None = None
+        self.overflow: bytes | None = None  # the start of a line that was too long
 
     def feed(self, data: bytes) -> Sequence[bytes]:
         """The lines that `data` completes, without their ends; blank ones are left out.
@@ -28,7 +28,8 @@ class LineFramer:
         A carriage return becomes a space: in JSON it stands only between tokens, and some readers
         would take it for the end of a line.
         """
-        if self._size or self._skipping or len(data) > self._limit or b"\r" in data:
+        # `find`, not `in`: that makes an exception first, of something that is not a number.
+        if self._size or self._skipping or len(data) > self._limit or data.find(b"\r") >= 0:
             return self._feed_carefully(data)
         if 0 <= data.find(b"\n") == len(data) - 1:  # one whole line, or a blank one
             return () if data.isspace() else (data[:-1],)
@@ -49,7 +50,7 @@ class LineFramer:
 
     def take_overflow(self) -> bytes | None:
         """The start of a line that went past the cap since this was last asked, if one did."""
-        head, self._overflow = self._overflow, None
+        head, self.overflow = self.overflow, None
         return head
 
     def _hold(self, chunk: bytes) -> None:
@@ -58,7 +59,7 @@ class LineFramer:
         self._keep(chunk)
         self._size += len(chunk)
         if self._size > self._limit:
-            self._overflow = b"".join(part[:HEAD] for part in self._held[:HEAD])[:HEAD]
+            self.overflow = b"".join(part[:HEAD] for part in self._held[:HEAD])[:HEAD]
             self._held.clear()
             self._size = 0
             self._skipping = True

@@ -78,6 +78,7 @@ class PipeReader:
         self._received = received
         self._ended = ended
         self._most = READ_BYTES
+        self._read = self.read
         self._loop.add_reader(fd, self._readable)
 
     read = staticmethod(os.read)
@@ -99,7 +100,7 @@ class PipeReader:
 
     def _readable(self) -> None:
         try:
-            data = self.read(self._fd, self._most)
+            data = self._read(self._fd, self._most)
         except BlockingIOError:
             return
         except OSError:

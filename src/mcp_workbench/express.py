@@ -1,0 +1,97 @@
+"""The commonest call, sent in one step: to a legacy server that is ready, shared and not busy.
+
+Between two calls everybody sleeps, and a processor that wakes up has to fetch again whatever it runs:
+what counts is how little that is. Everything else takes the longer way of `Workbench.begin`."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Protocol
+
+import msgspec
+
+from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.core.sight import Sight
+from mcp_workbench.core.spec import ServerSpec
+from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.pool import ConnectionPool
+from mcp_workbench.downstream.waiters import Waiter
+
+FEW = 64  # calls in flight, and
+LITTLE = 1 << 16  # bytes on their way: where there are more, limits have to be looked at
+
+
+class Numbered(Waiter, Protocol):
+    """Whoever makes the call: told its number."""
+
+    number: int
+
+
+class Route:
+    """Where the calls of one tool go: found out once, and good until something changes."""
+
+    __slots__ = (
+        "_catalogue",
+        "_channel",
+        "_middle",
+        "_most",
+        "_pending",
+        "_pool",
+        "_sight",
+        "_snapshot",
+        "_timeout",
+        "_wares",
+        "connection",
+        "tool",
+    )
+
+    def __init__(  # noqa: PLR0913 - what a call needs
+        self,
+        tool: ToolIdentifier,
+        name: bytes,
+        spec: ServerSpec,
+        connection: Connection,
+        sight: Sight,
+        pool: ConnectionPool,
+    ) -> None:
+        self.tool = tool
+        self.connection = connection
+        self._middle = b',"method":"tools/call","params":{"name":%b,"arguments":' % name
+        self._timeout = spec.timeout
+        self._most = min(FEW, pool.around.limits.calls_per_server)
+        self._pending = connection.conversation.pending
+        self._channel = connection.conversation.channel
+        self._pool = pool
+        self._sight = sight
+        self._snapshot = sight.snapshot
+        self._wares = connection.wares
+        self._catalogue = connection.catalogue
+
+    def is_open(self) -> bool:
+        """Is all as it was, and the server so little busy that no limit is near?"""
+        connection = self.connection
+        return (
+            connection.plain
+            and not connection.over
+            and self._sight.snapshot is self._snapshot
+            and self._wares.catalogue is self._catalogue
+            and len(self._pending.waiting) < self._most
+            and self._channel.backlog <= LITTLE
+        )
+
+    def send(self, caller: Numbered, arguments: msgspec.Raw) -> None:
+        caller.number = number = self._pending.add(caller, monotonic() + self._timeout)
+        self._channel.send(b'{"jsonrpc":"2.0","id":%d%b%b}}\n' % (number, self._middle, arguments))
+        if self._pool.clock is None:
+            self._pool.watch_deadlines()
+
+
+def find_route(tool: ToolIdentifier, sight: Sight, pool: ConnectionPool) -> Route | None:
+    """The route to this tool, if calls of it can be sent so now."""
+    box = sight.snapshot.toolboxes.get(tool.toolbox)
+    spec = None if box is None else box.servers.get(tool.server)
+    connection = None if spec is None else pool.shared.get(spec.address)
+    if spec is None or connection is None or not connection.plain or connection.over:
+        return None
+    name = connection.visible(spec.tools).get(tool.tool)
+    return None if name is None else Route(tool, name, spec, connection, sight, pool)
