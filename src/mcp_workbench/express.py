@@ -15,10 +15,10 @@ from mcp_workbench.core.sight import Sight
 from mcp_workbench.core.spec import ServerSpec
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.pool import ConnectionPool
+from mcp_workbench.downstream.room import FEW
 from mcp_workbench.downstream.waiters import Waiter
 
-FEW = 64  # calls in flight, and
-LITTLE = 1 << 16  # bytes on their way: where there are more, limits have to be looked at
+LITTLE = 1 << 16  # bytes on their way: where there are more, the server is slow
 
 
 class Numbered(Waiter, Protocol):
@@ -31,10 +31,11 @@ class Route:
     """Where the calls of one tool go: found out once, and good until something changes."""
 
     __slots__ = (
+        "_bytes",
+        "_calls",
         "_catalogue",
         "_channel",
         "_middle",
-        "_most",
         "_pending",
         "_pool",
         "_sight",
@@ -58,7 +59,8 @@ class Route:
         self.connection = connection
         self._middle = b',"method":"tools/call","params":{"name":%b,"arguments":' % name
         self._timeout = spec.timeout
-        self._most = min(FEW, pool.around.limits.calls_per_server)
+        self._calls = min(FEW, pool.around.limits.calls_per_server)
+        self._bytes = min(LITTLE, pool.around.limits.queue_bytes)
         self._pending = connection.conversation.pending
         self._channel = connection.conversation.channel
         self._pool = pool
@@ -75,8 +77,8 @@ class Route:
             and not connection.over
             and self._sight.snapshot is self._snapshot
             and self._wares.catalogue is self._catalogue
-            and len(self._pending.waiting) < self._most
-            and self._channel.backlog <= LITTLE
+            and len(self._pending.waiting) < self._calls
+            and self._channel.backlog <= self._bytes
         )
 
     def send(self, caller: Numbered, arguments: msgspec.Raw) -> None:

@@ -21,7 +21,7 @@ from mcp_workbench.surface.reading import HostEra
 from mcp_workbench.wire.envelope import NOTHING, Outcome
 from mcp_workbench.workbench import Workbench
 
-MOST_ROUTES = 256  # a host may write the same tool in many ways
+MOST_ROUTES = 256  # one tool can be written in many ways
 
 
 class _UseTool(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -91,7 +91,7 @@ class ExpressLane:
         self._workbench = workbench
         self._menu = menu
         self._beside = beside
-        self._routes: dict[bytes, Route] = {}
+        self.routes: dict[bytes, Route] = {}  # by how a host writes the tool
         self.leaving: Callable[[bytes, Route], None] | None = None  # told before a call is sent
 
     def take(self, line: bytes) -> bool:
@@ -111,11 +111,11 @@ class ExpressLane:
             or memoryview(arguments)[0] != OPENING_BRACE
         ):
             return False
-        route = self._routes.get(tool) or self._find(tool)
+        route = self.routes.get(tool) or self._find(tool)
         if route is None:
             return False
         if not route.is_open():
-            self._routes.pop(tool, None)  # looked for anew next time
+            self.routes.pop(tool, None)  # looked for anew next time
             return False
         if self.leaving is not None:
             self.leaving(id, route)
@@ -132,7 +132,7 @@ class ExpressLane:
         route = None if tool is None else self._workbench.route(tool)
         if route is None:
             return None
-        if len(self._routes) >= MOST_ROUTES:
-            self._routes.clear()
-        self._routes[written] = route
+        if len(self.routes) >= MOST_ROUTES:
+            self.routes.clear()
+        self.routes[written] = route
         return route

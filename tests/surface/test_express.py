@@ -1,0 +1,245 @@
+"""The short way of a call: taken where nothing is unusual, left as soon as anything is another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_workbench.core.spec import Limits, Snapshot, ToolFilter
+from mcp_workbench.surface.express import MOST_ROUTES
+from mcp_workbench.surface.menu import Menu
+from mcp_workbench.surface.session import HostSession
+from mcp_workbench.surface.stdio_front import StdioFront
+from mcp_workbench.wire.tasks import task_scope
+from mcp_workbench.workbench import Workbench
+from tests.makers import said, snapshot, spec, texts, tool
+from tests.surface.test_session import INITIALIZE, LIMIT, Host, line
+
+
+class Talk:
+    """A host whose lines are offered to the lane first, as the front does."""
+
+    def __init__(self, workbench: Workbench, session: HostSession, host: Host) -> None:
+        self.workbench = workbench
+        self.host = host
+        self.express = session.express
+        limit = workbench.snapshot.limits.message_bytes
+        self.receive = StdioFront(session, host, limit).receive
+        self._last = 0
+
+    def use(self, name: str, arguments: Any = None, **more: Any) -> bytes:
+        """The line of a call, with a fresh id."""
+        self._last += 1
+        wish = {"tool": {"toolbox": "dev", "server": "a", "tool": name}}
+        if arguments is not None:
+            wish["arguments"] = arguments
+        params = {"name": "use_tool", "arguments": wish, **more}
+        return line(id=self._last, method="tools/call", params=params)
+
+    async def answer(self) -> dict[str, Any]:
+        return await self.host.answer(self._last)
+
+    async def result(self, name: str, arguments: Any = None) -> dict[str, Any]:
+        """The result of a call, whichever way it takes."""
+        self.receive(self.use(name, arguments))
+        return (await self.answer())["result"]
+
+
+@asynccontextmanager
+async def talk(configuration: Snapshot) -> AsyncGenerator[Talk]:
+    """A legacy host, and a server that has answered a call."""
+    host = Host()
+    async with (
+        asyncio.timeout(LIMIT),
+        Workbench(configuration) as workbench,
+        task_scope() as requests,
+    ):
+        session = HostSession(workbench, host, requests, Menu(workbench, ()))
+        talking = Talk(workbench, session, host)
+        talking.receive(INITIALIZE)
+        await talking.result("echo")
+        yield talking
+
+
+async def test_a_call_to_a_ready_server_takes_it_and_is_answered_as_ever() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        before = await talking.result("echo", {"x": [1.0, 10**30]})
+
+        assert talking.express.take(talking.use("echo", {"x": [1.0, 10**30]}))
+        assert (await talking.answer())["result"] == before
+        assert said(before) == {"name": "echo", "arguments": {"x": [1.0, 10**30]}}
+
+
+async def test_before_the_conversation_is_opened_nothing_is_sent() -> None:
+    host = Host()
+    async with asyncio.timeout(LIMIT), Workbench(snapshot(spec("a"))) as workbench:
+        await workbench.use_tool(tool("a", "echo"))
+        async with task_scope() as requests:
+            session = HostSession(workbench, host, requests, Menu(workbench, ()))
+
+            assert not session.express.take(Talk(workbench, session, host).use("echo"))
+
+
+async def test_where_arguments_are_looked_at_the_long_way_does_it() -> None:
+    async with talk(snapshot(spec("a", validate=True))) as talking:
+        assert not talking.express.take(talking.use("echo"))
+
+
+async def test_nothing_is_sent_before_a_server_is_there() -> None:
+    async with talk(snapshot(spec("a"), spec("b", "hang"))) as talking:
+        call = talking.use("echo").replace(b'"a"', b'"b"')
+
+        assert not talking.express.take(call)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"id": 2', b'"id": "2"'),
+        (b'"id": 2', b'"id": -2'),
+        (b'"id": 2', b'"id": 2.0'),
+        (b'"use_tool"', b'"open_toolbox"'),
+        (b'"tools/call"', b'"tools/list"'),
+        (b'"arguments": {"text": "x"}', b'"arguments": ["x"]'),
+        (b'"arguments": {"text": "x"}', b'"arguments": null'),
+        (b'"x"}', b'"x"}, "more": 1'),
+        (b'"server": "a"', b'"server": ""'),
+        (b'"server": "a"', b'"server": "a", "name": "echo"'),
+        (b'"server": "a"', b'"server": 1'),
+        (b'"x"', '"é"'.encode()),
+        (b'"x"', b'"x'),
+    ],
+)
+async def test_what_is_unusual_is_left_to_the_long_way(old: bytes, new: bytes) -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        call = talking.use("echo", {"text": "x"})
+        assert talking.express.take(call)
+        await talking.answer()
+        unusual = call.replace(old, new)
+        assert unusual != call
+
+        assert not talking.express.take(unusual)
+
+
+async def test_a_call_with_members_beside_it_is_left_too() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        assert not talking.express.take(talking.use("echo", _meta={"progressToken": 1}))
+        assert not talking.express.take(talking.use("echo", x=1))
+
+
+async def test_an_id_in_use_is_not_taken_again() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        call = talking.use("hang")
+        assert talking.express.take(call)
+
+        assert not talking.express.take(call)
+
+
+async def test_a_host_that_wants_logs_is_served_the_long_way() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        talking.receive(line(id="l", method="logging/setLevel", params={"level": "info"}))
+        await talking.host.answer("l")
+
+        assert not talking.express.take(talking.use("echo"))
+
+
+async def test_a_tool_that_another_configuration_hides_is_not_called() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        assert talking.express.take(talking.use("echo"))
+        await talking.answer()
+        shown = ToolFilter(exclude=("echo",))
+        talking.workbench.reload(snapshot(spec("a", tools=shown)))
+
+        hidden = await talking.result("echo")
+
+        assert "Tool 'echo' not found in server 'a'" in texts(hidden)[0]
+        assert not talking.express.take(talking.use("echo"))
+
+
+async def test_after_a_reload_the_new_server_answers() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        old = said(await talking.result("stats"))["pid"]
+        assert said(await talking.result("stats"))["pid"] == old
+        talking.workbench.reload(snapshot(spec("a", env={"CHANGED": "1"})))
+
+        new = said(await talking.result("stats"))["pid"]
+
+        assert new != old
+        assert talking.express.take(talking.use("stats"))
+        assert said((await talking.answer())["result"])["pid"] == new
+
+
+async def test_after_its_server_died_the_next_one_answers() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        old = said(await talking.result("stats"))["pid"]
+        await talking.result("die")
+
+        assert said(await talking.result("stats"))["pid"] != old
+
+
+async def test_sent_again_to_a_modern_server_it_is_answered_as_its_host_reads(
+    tmp_path: Path,
+) -> None:
+    once = {"name": "die_once", "inputSchema": {}, "annotations": {"readOnlyHint": True}}
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([once, {"name": "echo", "inputSchema": {}}]))
+    async with talk(snapshot(spec("a", f"tools={tools}"))) as talking:
+        assert talking.express.take(talking.use("die_once", {"file": str(tmp_path / "runs")}))
+        talking.workbench.reload(snapshot(spec("a", "modern", f"tools={tools}", era="modern")))
+
+        result = (await talking.answer())["result"]
+
+        assert said(result) == 2, "both servers ran it"
+        assert "resultType" not in result
+
+
+async def test_a_new_list_of_tools_is_looked_at_before_the_next_call() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        assert talking.express.take(talking.use("echo"))
+        await talking.answer()
+        changed = asyncio.Event()
+        talking.workbench.on_change(lambda _: changed.set())
+        await talking.result("flip", {"name": "extra"})
+        await changed.wait()
+
+        assert not talking.express.take(talking.use("echo"))  # its route was found in the old list
+        assert talking.express.take(talking.use("echo"))
+        await talking.answer()
+
+
+async def test_a_busy_server_is_left_to_the_limits() -> None:
+    limits = Limits(calls_per_server=1)
+    async with talk(snapshot(spec("a"), limits=limits)) as talking:
+        assert talking.express.take(talking.use("hang"))
+
+        assert not talking.express.take(talking.use("echo"))
+        assert "limits.callsPerServer" in texts(await talking.result("echo"))[0]
+
+
+async def test_one_tool_written_in_a_thousand_ways_costs_no_memory() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        for spaces in range(2 * MOST_ROUTES):
+            wide = talking.use("echo").replace(b'"server":', b'"server":' + b" " * spaces)
+            assert talking.express.take(wide)
+            await talking.answer()
+
+        assert len(talking.express.routes) <= MOST_ROUTES
+
+
+async def test_the_rest_of_a_call_is_made_where_it_is_needed() -> None:
+    """A failed call teaches what the tool takes: for that its arguments have to be known."""
+    async with talk(snapshot(spec("a"))) as talking:
+        assert talking.express.take(talking.use("fail"))
+        result = (await talking.answer())["result"]
+        assert result["isError"] is True
+        assert "no such file" in json.dumps(result)
+
+        refusal = json.dumps({"code": -32602, "message": "wrong"})
+        assert talking.express.take(talking.use("error", {"error": refusal}))
+        assert (await talking.answer())["error"]["code"] == -32602
