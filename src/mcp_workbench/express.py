@@ -5,6 +5,7 @@ what counts is how little that is. Everything else takes the longer way of `Work
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
@@ -21,10 +22,14 @@ from mcp_workbench.downstream.waiters import Waiter
 LITTLE = 1 << 16  # bytes on their way: where there are more, the server is slow
 
 
-class Numbered(Waiter, Protocol):
+class Caller(Waiter, Protocol):
     """Whoever makes the call: told its number."""
 
+    id: bytes  # of the host's request
     number: int
+
+
+Leaving = Callable[[bytes, "Route"], None]
 
 
 class Route:
@@ -69,23 +74,28 @@ class Route:
         self._wares = connection.wares
         self._catalogue = connection.catalogue
 
-    def is_open(self) -> bool:
-        """Is all as it was, and the server so little busy that no limit is near?"""
-        connection = self.connection
-        return (
-            connection.plain
-            and not connection.over
-            and self._sight.snapshot is self._snapshot
-            and self._wares.catalogue is self._catalogue
-            and len(self._pending.waiting) < self._calls
-            and self._channel.backlog <= self._bytes
-        )
+    def send(self, caller: Caller, arguments: msgspec.Raw, leaving: Leaving | None) -> bool:
+        """Send a call, if all is as it was, and the server so little busy that no limit is near.
 
-    def send(self, caller: Numbered, arguments: msgspec.Raw) -> None:
-        caller.number = number = self._pending.add(caller, monotonic() + self._timeout)
-        self._channel.send(b'{"jsonrpc":"2.0","id":%d%b%b}}\n' % (number, self._middle, arguments))
+        `leaving` is told before, when nothing can come in between any more.
+        """
+        connection, pending, channel = self.connection, self._pending, self._channel
+        if (
+            connection.over
+            or not connection.plain
+            or self._sight.snapshot is not self._snapshot
+            or self._wares.catalogue is not self._catalogue
+            or len(pending.waiting) >= self._calls
+            or channel.backlog > self._bytes
+        ):
+            return False
+        if leaving is not None:
+            leaving(caller.id, self)
+        caller.number = number = pending.add(caller, monotonic() + self._timeout)
+        channel.send(b'{"jsonrpc":"2.0","id":%d%b%b}}\n' % (number, self._middle, arguments))
         if self._pool.clock is None:
             self._pool.watch_deadlines()
+        return True
 
 
 def find_route(tool: ToolIdentifier, sight: Sight, pool: ConnectionPool) -> Route | None:

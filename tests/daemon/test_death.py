@@ -172,6 +172,7 @@ def test_a_call_whose_server_was_starting_is_made(tmp_path: Path, modern: bool) 
             "tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}
         )
         eventually(lambda: bench.server("a")["state"] == "starting", "it is")
+        eventually(lambda: len(pids_in(pids)) == 1, "it stands at the gate")
         host.wait_until_read()
 
         bench.kill()

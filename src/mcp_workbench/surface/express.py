@@ -4,7 +4,6 @@ What does not fit is left alone: the session reads it again, and says what is wr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Literal, Protocol
 
@@ -12,7 +11,7 @@ import msgspec
 
 from mcp_workbench.callers import Way
 from mcp_workbench.core.call import ToolCall
-from mcp_workbench.express import Route
+from mcp_workbench.express import Leaving, Route
 from mcp_workbench.surface.beside_tools import BesideTools
 from mcp_workbench.surface.host_call import Desk, HostCall, may_be_error
 from mcp_workbench.surface.menu import Menu
@@ -92,7 +91,7 @@ class ExpressLane:
         self._menu = menu
         self._beside = beside
         self.routes: dict[bytes, Route] = {}  # by how a host writes the tool
-        self.leaving: Callable[[bytes, Route], None] | None = None  # told before a call is sent
+        self.leaving: Leaving | None = None  # told before a call is sent
 
     def take(self, line: bytes) -> bool:
         if not line.isascii():
@@ -114,14 +113,11 @@ class ExpressLane:
         route = self.routes.get(tool) or self._find(tool)
         if route is None:
             return False
-        if not route.is_open():
+        call = ExpressCall(self._host, id, route, arguments, self._workbench)
+        if not route.send(call, arguments, self.leaving):
             self.routes.pop(tool, None)  # looked for anew next time
             return False
-        if self.leaving is not None:
-            self.leaving(id, route)
-        call = ExpressCall(self._host, id, route, arguments, self._workbench)
         self._under_way[id] = call
-        route.send(call, arguments)
         return True
 
     def _find(self, written: bytes) -> Route | None:

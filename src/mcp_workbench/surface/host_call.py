@@ -31,12 +31,12 @@ IS_ERROR = re.compile(rb'"isError"\s*:\s*true').search
 
 def may_be_error(result: msgspec.Raw | bytes) -> bool:
     """Is it worth a closer look whether the tool has failed?"""
-    view = memoryview(result)
-    tail = bytes(view[-TAIL:])
+    is_short = len(result) <= TAIL
+    tail = bytes(result) if is_short else bytes(memoryview(result)[-TAIL:])
     # `find`, not `in`: that makes an exception first, of something that is not a number.
     if tail.find(b"true") >= 0 and IS_ERROR(tail):
         return True
-    return len(view) > TAIL and bytes(view[: len(FIRST)]) == FIRST
+    return not is_short and bytes(memoryview(result)[: len(FIRST)]) == FIRST
 
 
 class UnderWay(dict[bytes, "HostCall | None"]):

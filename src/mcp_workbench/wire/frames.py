@@ -31,8 +31,9 @@ class LineFramer:
         # `find`, not `in`: that makes an exception first, of something that is not a number.
         if self._size or self._skipping or len(data) > self._limit or data.find(b"\r") >= 0:
             return self._feed_carefully(data)
-        if 0 <= data.find(b"\n") == len(data) - 1:  # one whole line, or a blank one
-            return () if data.isspace() else (data[:-1],)
+        line, end, rest = data.partition(b"\n")
+        if end and not rest:  # one whole line, or a blank one
+            return () if not line or line.isspace() else (line,)
         lines = data.split(b"\n")
         self._hold(lines.pop())
         return [line for line in lines if line and not line.isspace()]
