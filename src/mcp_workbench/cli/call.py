@@ -82,33 +82,38 @@ def call(  # noqa: PLR0913 - each is an option
       mcp-workbench call demo/basics/add --input '{"a": 2, "b": 3}' --json
       mcp-workbench call dev/browser/screenshot --save shots
     """
-    from mcp_workbench.cli.running import run  # a loop and all: not for the tab key
-    from mcp_workbench.downstream import surroundings
-
     identifier = read_identifier(tool)
     arguments = read_input(given) if given is not None else {}
     texts = add_pairs(pairs, arguments)
-    settings.open_log()
-    if not settings.verbose:  # why a server is not there stands in the error
-        import logging
-
-        logging.getLogger(surroundings.__name__).setLevel("ERROR")
-    line = ProgressLine(wanted=settings.talkative)
-    wish = Wish(identifier, arguments, None if no_check else texts)
-    try:
-        result = run(_called(settings, settings.snapshot(), wish, line))
-    finally:
-        line.clear()
+    result = _result(settings, Wish(identifier, arguments, None if no_check else texts))
     saved = save(result, folder, identifier.tool) if folder is not None else {}
+    failed = result.get("isError") is True
     if settings.json:
         say_json(result)
         for path in saved.values():
             say(f"saved {nearby(path)}", err=True)
     else:
         tell(result, saved)
-        if result.get("isError") is True and settings.talkative and sys.stderr.isatty():
+        if failed and settings.talkative and sys.stderr.isatty():
             say(f"{glyph('bad')} the tool says that it failed", err=True, color=settings.color)
-    return TOOL_ERROR if result.get("isError") is True else DONE
+    return TOOL_ERROR if failed else DONE
+
+
+def _result(settings: Settings, wish: Wish) -> Json:
+    """Make the call, and show on the way that something happens."""
+    from mcp_workbench.cli.running import run  # a loop and all: not for the tab key
+    from mcp_workbench.downstream import surroundings
+
+    settings.open_log()
+    if not settings.verbose:  # why a server is not there stands in the error
+        import logging
+
+        logging.getLogger(surroundings.__name__).setLevel("ERROR")
+    line = ProgressLine(wanted=settings.talkative)
+    try:
+        return run(_called(settings, settings.snapshot(), wish, line))
+    finally:
+        line.clear()
 
 
 async def _called(settings: Settings, snapshot: Snapshot, wish: Wish, line: ProgressLine) -> Json:

@@ -10,10 +10,10 @@ import click
 import msgspec
 
 from mcp_workbench.cli.completing import complete_toolbox
-from mcp_workbench.cli.recalled import recalled_or_asked, tell_recalled
+from mcp_workbench.cli.recalled import recalled_or_asked, refresh_option, tell_recalled
 from mcp_workbench.cli.render import say, say_json, table
 from mcp_workbench.cli.search_cost import search_costs
-from mcp_workbench.cli.settings import Settings, global_options, variable
+from mcp_workbench.cli.settings import Settings, global_options
 from mcp_workbench.cli.unreached import tell_unreached
 from mcp_workbench.core.catalogue import Definition, ToolInfo
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerReport
@@ -49,12 +49,7 @@ LEVELS: dict[str, dict[str, Callable[[OpenedToolbox], str]]] = {
 
 @click.command()
 @click.argument("toolbox", metavar="[TOOLBOX]", default="", shell_complete=complete_toolbox)
-@click.option(
-    "--refresh",
-    is_flag=True,
-    help="Ask the servers, whatever is known of them.",
-    **variable("COST_REFRESH"),
-)
+@refresh_option("COST")
 @global_options
 @click.pass_obj
 def cost(settings: Settings, toolbox: str, *, refresh: bool) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import click
 import msgspec
 
 from mcp_workbench.cli.render import say
-from mcp_workbench.cli.settings import Settings
+from mcp_workbench.cli.settings import Decorated, Settings, variable
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
@@ -17,6 +18,12 @@ from mcp_workbench.downstream.memory import Memory
 
 FRESH = 86_400.0  # seconds; a person who looks a day later wants to see what there is now
 NEWS = 86_400.0  # seconds for which a change of tools is told
+
+
+def refresh_option(command: str) -> Callable[[Decorated], Decorated]:
+    """`--refresh`, for a command that can do without the servers."""
+    help = "Ask the servers, whatever is known of them."
+    return click.option("--refresh", is_flag=True, help=help, **variable(f"{command}_REFRESH"))
 
 
 def recalled_or_asked(

@@ -10,7 +10,13 @@ import msgspec
 
 from mcp_workbench.cli.completing import complete_tool
 from mcp_workbench.cli.facts import characters, read_only, signature, tokens
-from mcp_workbench.cli.recalled import news, recalled_or_asked, tell_recalled, with_last_lists
+from mcp_workbench.cli.recalled import (
+    news,
+    recalled_or_asked,
+    refresh_option,
+    tell_recalled,
+    with_last_lists,
+)
 from mcp_workbench.cli.render import plain, say, say_json, table
 from mcp_workbench.cli.settings import Settings, global_options, variable
 from mcp_workbench.cli.unreached import tell_unreached
@@ -34,12 +40,7 @@ _CLAIMS = {True: "yes", False: "no", None: "-"}
     help="Whole definitions, as the servers give them.",
     **variable("TOOLS_SCHEMA"),
 )
-@click.option(
-    "--refresh",
-    is_flag=True,
-    help="Ask the servers, whatever is known of them.",
-    **variable("TOOLS_REFRESH"),
-)
+@refresh_option("TOOLS")
 @global_options
 @click.pass_obj
 def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int:
