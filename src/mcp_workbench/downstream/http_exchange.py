@@ -20,7 +20,7 @@ from mcp_workbench.era.negotiate import INITIALIZE
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.revision import HEADER_MISMATCH
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope, Malformed
+from mcp_workbench.wire.envelope import Envelope, Malformed, one_line
 from mcp_workbench.wire.http_answer import Answer, Broken, Oversized
 from mcp_workbench.wire.sse import EventReader, EventTooLarge
 
@@ -73,13 +73,6 @@ def _peeked(line: bytes) -> Envelope | None:
         return envelope.decode(line)
     except Malformed:
         return None
-
-
-def one_line(body: bytes) -> bytes:
-    """A message as a line: in JSON a line's end stands between tokens only."""
-    if b"\n" in body or b"\r" in body:
-        body = body.replace(b"\r", b" ").replace(b"\n", b" ")
-    return body + b"\n"
 
 
 class Exchange:
@@ -146,9 +139,9 @@ class Exchange:
         if is_refusal(answer):
             raise Failed(loss_for(answer, body, self._road.keeping))
         if answer.status == 200 and envelope.salvaged_id(body) == own:
-            self._settle(asked, one_line(body))
+            self._settle(asked, one_line(body) + b"\n")
             return
-        line = one_line(body)
+        line = one_line(body) + b"\n"
         if envelope.is_batch(line):
             self._talk.receive(line)
             asked.answered = True
@@ -215,7 +208,7 @@ class Exchange:
                 for event in reader.feed(chunk):
                     if event.name == "message":
                         await self._flowing.wait()
-                        self._hear_event(asked, one_line(event.data))
+                        self._hear_event(asked, one_line(event.data) + b"\n")
         except EventTooLarge:
             raise Oversized("an event of it went past that", heard=True) from None
         except Oversized:

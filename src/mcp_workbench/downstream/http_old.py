@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from mcp_workbench.downstream.conversation import Conversation
-from mcp_workbench.downstream.http_exchange import EVENTS, Asked, one_line
+from mcp_workbench.downstream.http_exchange import EVENTS, Asked
 from mcp_workbench.downstream.http_faults import Failed, leads_away, loss_for
 from mcp_workbench.downstream.http_road import Road
 from mcp_workbench.wire.addresses import Address, BadAddress
+from mcp_workbench.wire.envelope import one_line
 from mcp_workbench.wire.http_answer import Broken
 from mcp_workbench.wire.sse import EventReader, EventTooLarge
 
@@ -85,7 +86,7 @@ class OldStream:
                         self._take_endpoint(event.data.decode("utf-8", "replace"))
                     elif event.name == "message":
                         await self._flowing.wait()
-                        self._talk.receive(one_line(event.data))
+                        self._talk.receive(one_line(event.data) + b"\n")
                 if self._decided.is_set() and self.there is None:
                     return  # nobody waits any more
         finally:

@@ -33,8 +33,7 @@ def may_be_error(result: msgspec.Raw | bytes) -> bool:
     """Is it worth a closer look whether the tool has failed?"""
     is_short = len(result) <= TAIL
     tail = bytes(result) if is_short else bytes(memoryview(result)[-TAIL:])
-    # `find`, not `in`: that makes an exception first, of something that is not a number.
-    if tail.find(b"true") >= 0 and IS_ERROR(tail):
+    if tail.find(b"true") >= 0 and IS_ERROR(tail):  # `find`, as in `envelope.has`
         return True
     return not is_short and bytes(memoryview(result)[: len(FIRST)]) == FIRST
 

@@ -125,9 +125,14 @@ def decode_body(body: bytes) -> Envelope:
 
 def one_line(json: bytes) -> bytes:
     """Valid JSON without line breaks. They stand only between its tokens, and would end a frame."""
-    if b"\n" in json or b"\r" in json:
+    if has(json, b"\n") or has(json, b"\r"):
         return json.replace(b"\r", b" ").replace(b"\n", b" ")
     return json
+
+
+def has(data: bytes, sign: bytes) -> bool:
+    """`sign in data`, which first makes an exception, of something that is not a number."""
+    return data.find(sign) >= 0
 
 
 def _decode_mended(line: bytes, error: msgspec.DecodeError) -> Envelope:

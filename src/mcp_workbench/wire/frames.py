@@ -28,8 +28,9 @@ class LineFramer:
         A carriage return becomes a space: in JSON it stands only between tokens, and some readers
         would take it for the end of a line.
         """
-        # `find`, not `in`: that makes an exception first, of something that is not a number.
-        if self._size or self._skipping or len(data) > self._limit or data.find(b"\r") >= 0:
+        if (
+            self._size or self._skipping or len(data) > self._limit or data.find(b"\r") >= 0
+        ):  # as `envelope.has`
             return self._feed_carefully(data)
         line, end, rest = data.partition(b"\n")
         if end and not rest:  # one whole line, or a blank one

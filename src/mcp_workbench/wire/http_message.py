@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from mcp_workbench.wire.envelope import one_line
+
 SMALL = 512  # bytes of a body that came by themselves
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
@@ -114,8 +116,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 def event(data: bytes, id: bytes = b"", retry: int = 0) -> bytes:
     """One server-sent event. Line breaks between JSON tokens become spaces: they would end the data."""
-    if b"\n" in data or b"\r" in data:
-        data = data.rstrip().replace(b"\r", b" ").replace(b"\n", b" ")
+    data = one_line(data.rstrip())
     lines = b"retry: %d\n" % retry if retry else b""
     if id:
         lines += b"id: %b\n" % id
