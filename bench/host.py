@@ -1,5 +1,8 @@
 """The bench's host: one child at the other end of two pipes, spoken to by blocking system calls."""
 
+# A yardstick or a measure, not the product: what is plainly wrong is enough.
+# pyright: basic, reportOptionalMemberAccess=false
+
 import os
 import select
 import signal

@@ -1,5 +1,8 @@
 """What Linux says about a gateway's own processes: memory and CPU, without the servers behind it."""
 
+# A yardstick or a measure, not the product: what is plainly wrong is enough.
+# pyright: basic, reportOptionalMemberAccess=false
+
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -3,6 +3,9 @@
 python sdk_gateway.py --config FILE
 """
 
+# A yardstick or a measure, not the product: what is plainly wrong is enough.
+# pyright: basic, reportOptionalMemberAccess=false
+
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path

@@ -6,6 +6,9 @@ other programs on the same machine do not count; some are told by the clock, too
 bar says whether it holds.
 """
 
+# A yardstick or a measure, not the product: what is plainly wrong is enough.
+# pyright: basic, reportOptionalMemberAccess=false
+
 from __future__ import annotations
 
 import asyncio

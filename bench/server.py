@@ -5,6 +5,9 @@ python -I server.py NAME
 Tools: `echo(text)`, `blob(kb)`, and eight fillers that give the listing a realistic size.
 """
 
+# A yardstick or a measure, not the product: what is plainly wrong is enough.
+# pyright: basic, reportOptionalMemberAccess=false
+
 import os
 import sys
 from contextlib import suppress

@@ -1,5 +1,8 @@
 """The three suites. Each visits all contenders in turn, round by round, and returns their figures."""
 
+# A yardstick or a measure, not the product: what is plainly wrong is enough.
+# pyright: basic, reportOptionalMemberAccess=false
+
 import sys
 import tempfile
 import time
