@@ -74,6 +74,10 @@ class Route:
         self._wares = connection.wares
         self._catalogue = connection.catalogue
 
+    def is_gone(self) -> bool:
+        """Can it never be good again? Then whoever keeps it keeps a closed connection."""
+        return self.connection.over or self._sight.snapshot is not self._snapshot
+
     def send(self, caller: Caller, arguments: msgspec.Raw, leaving: Leaving | None) -> bool:
         """Send a call, if all is as it was, and the server so little busy that no limit is near.
 

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -39,6 +40,39 @@ def test_a_right_call_is_read() -> None:
 
     assert tool == ToolIdentifier("dev", "fs", "read")
     assert bytes(arguments) == b'{"a":1.5}'
+
+
+@pytest.mark.parametrize(
+    "doubled",
+    [
+        b'{"tool":5,"tool":%b,"arguments":{"a":1.50}}',
+        b'{"tool":{"x":1},"arguments":{"a":1.50},"tool":%b}',
+        b'{"arguments":[],"tool":%b,"arguments":{"a":1.50}}',
+        b'{"tool":{"toolbox":"","server":null,"x":1},"tool":%b,"arguments":{"a":1.50}}',
+    ],
+)
+def test_of_a_name_that_stands_twice_the_last_value_counts(doubled: bytes) -> None:
+    tool, arguments = read_use_tool(msgspec.Raw(doubled % json.dumps(GOOD).encode()))
+
+    assert tool == ToolIdentifier("dev", "fs", "read")
+    assert bytes(arguments) == b'{"a":1.50}'
+
+
+def test_so_it_is_inside_a_tool() -> None:
+    twice = b'{"tool":{"toolbox":5,"server":"fs","tool":"read","toolbox":"dev"}}'
+
+    assert read_use_tool(msgspec.Raw(twice))[0] == ToolIdentifier("dev", "fs", "read")
+
+
+def test_so_it_is_with_our_other_tools() -> None:
+    assert read_open_toolbox(b'{"toolbox_name":5,"toolbox_name":"dev"}') == ("dev", None)
+
+
+def test_a_last_value_that_is_wrong_is_told() -> None:
+    wrong = b'{"tool":%b,"tool":5}' % json.dumps(GOOD).encode()
+
+    with pytest.raises(InvalidCall, match="tool: Expected object, received number"):
+        read_use_tool(msgspec.Raw(wrong))
 
 
 def test_arguments_are_optional() -> None:

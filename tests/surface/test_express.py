@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from mcp_workbench.core.spec import Limits, Snapshot, ToolFilter
-from mcp_workbench.surface.express import MOST_ROUTES
+from mcp_workbench.surface.express import LONGEST, MOST_ROUTES
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire.tasks import task_scope
 from mcp_workbench.workbench import Workbench
+from tests.http_servers.badhttp import bad_http
+from tests.http_servers.scenes import behind
 from tests.makers import said, snapshot, spec, texts, tool
 from tests.surface.test_session import INITIALIZE, LIMIT, Host, line
 
@@ -230,6 +232,51 @@ async def test_one_tool_written_in_a_thousand_ways_costs_no_memory() -> None:
             await talking.answer()
 
         assert len(talking.express.routes) <= MOST_ROUTES
+
+
+async def test_a_very_long_way_to_write_it_is_not_kept() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        wide = talking.use("echo").replace(b'"server":', b'"server":' + b" " * LONGEST)
+
+        assert not talking.express.take(wide)
+        assert b" " * LONGEST not in b"".join(talking.express.routes)
+
+
+async def test_a_route_that_is_gone_is_not_kept() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        assert talking.express.take(talking.use("echo"))
+        await talking.answer()
+        talking.workbench.reload(snapshot(spec("a", env={"CHANGED": "1"})))
+        await talking.result("stats")
+        assert talking.express.take(talking.use("stats"))
+        await talking.answer()
+
+        assert [route.tool.tool for route in talking.express.routes.values()] == ["stats"]
+
+
+async def test_no_depth_of_a_call_to_a_url_costs_more_than_that_call() -> None:
+    """What can just be read at the host's end may be too deep where it is read again, to be sent."""
+    async with (
+        bad_http() as bad,
+        talk(snapshot(behind(bad.url("/ok"), "a", era="legacy", headers=()))) as talking,
+    ):
+        told: set[str] = set()
+        talking.host.frames.clear()
+        for depth in range(700, 1000):
+            deep = b"[" * depth + b"]" * depth
+            call = talking.use("echo", {"text": "x", "deep": 0}).replace(
+                b'"deep": 0', b'"deep": ' + deep
+            )
+            ping = line(id=f"p{depth}", method="ping")
+            talking.receive(call + ping)
+            answer = await talking.answer()
+            assert (await talking.host.answer(f"p{depth}"))["result"] == {}
+            if "result" in answer:
+                told |= set(texts(answer["result"]))
+            assert len(talking.host.frames) == 2
+            talking.host.frames.clear()
+
+    assert any("nested too deeply; the call did not run" in text for text in told)
 
 
 async def test_the_rest_of_a_call_is_made_where_it_is_needed() -> None:

@@ -21,7 +21,7 @@ from mcp_workbench.downstream.http_streams import Pace, follow_stream
 from mcp_workbench.downstream.waiters import Loss
 from mcp_workbench.era.negotiate import DISCOVER, INITIALIZE
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.envelope import Envelope, Malformed
 from mcp_workbench.wire.http_answer import Broken
 from mcp_workbench.wire.tasks import TaskScope, task_scope
 
@@ -93,7 +93,12 @@ class HttpLink:
         return redact(why, self._road.keeping.secrets)
 
     def send(self, frame: bytes, about: bytes = b"") -> None:
-        message = envelope.decode(frame)
+        try:
+            message = envelope.decode(frame)
+        except Malformed as error:  # nested as deeply as could be read further up, with more room
+            why = Loss.of_call("protocol_error", f"it can't be sent: {error}", may_have_run=False)
+            asyncio.get_running_loop().call_soon(self._talk.fail, int(error.id or b"0"), why)
+            return
         if not message.method or not message.id:
             self._tell(frame, message)
             return

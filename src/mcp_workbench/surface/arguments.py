@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from mcp_workbench.core.errors import MIGRATION, InvalidCall
 from mcp_workbench.core.spec import Detail
 from mcp_workbench.era.translate import Members, read_members
+
+T = TypeVar("T")
 
 _DETAILS = [msgspec.json.encode(detail) for detail in get_args(Detail)]
 _TEXTS = ("query", "toolbox", "server", "handle", "find")
@@ -23,6 +26,23 @@ _KINDS = {
     "f": "boolean",
     "n": "null",
 }
+
+
+def read_last(
+    read: Callable[[msgspec.Raw | bytes], T], raw: msgspec.Raw | bytes, inside: str = ""
+) -> T:
+    """What `read` makes of it; of a name that stands twice the last value counts, whatever the first is.
+
+    So it is with the codec, too, but it judges each value as it comes. `inside` is a member of which the
+    same holds.
+    """
+    try:
+        return read(raw)
+    except msgspec.ValidationError:
+        members = read_members(raw)
+        if inside in members:
+            members[inside] = msgspec.Raw(msgspec.json.encode(read_members(members[inside])))
+        return read(msgspec.json.encode(members))
 
 
 def wrong_use_tool(raw: msgspec.Raw | bytes) -> InvalidCall:

@@ -20,7 +20,8 @@ from mcp_workbench.surface.reading import HostEra
 from mcp_workbench.wire.envelope import NOTHING, Outcome
 from mcp_workbench.workbench import Workbench
 
-MOST_ROUTES = 256  # one tool can be written in many ways
+MOST_ROUTES = 256  # one tool can be written in many ways, and
+LONGEST = 1024  # bytes; in very long ones
 
 
 class _UseTool(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -121,13 +122,15 @@ class ExpressLane:
         return True
 
     def _find(self, written: bytes) -> Route | None:
-        """The route to the tool that is written so, from here on known."""
-        if self._menu.careful or not self._host.era.legacy:
+        """The route to the tool that is written so, from here on known; those that are gone are not."""
+        if self._menu.careful or not self._host.era.legacy or len(written) > LONGEST:
             return None
         tool = read_tool(written)
         route = None if tool is None else self._workbench.route(tool)
         if route is None:
             return None
+        for old in [old for old, known in self.routes.items() if known.is_gone()]:
+            del self.routes[old]
         if len(self.routes) >= MOST_ROUTES:
             self.routes.clear()
         self.routes[written] = route

@@ -8,7 +8,7 @@ from mcp_workbench.core.catalogue import Unavailable, tool_info_json
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.core.spec import Detail, Snapshot
-from mcp_workbench.surface.arguments import wrong_open_toolbox, wrong_use_tool
+from mcp_workbench.surface.arguments import read_last, wrong_open_toolbox, wrong_use_tool
 from mcp_workbench.surface.texts import name_list
 
 OPEN_TOOLBOX = "open_toolbox"
@@ -79,7 +79,7 @@ def read_tool(raw: bytes) -> ToolIdentifier | None:
 def read_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw]:
     """Which tool is meant, and with which arguments; or InvalidCall with every problem."""
     try:
-        wish = _read_use_tool(raw)
+        wish = read_last(_read_use_tool, raw, "tool")
     except msgspec.ValidationError:
         raise wrong_use_tool(raw) from None
     if memoryview(wish.arguments)[0] != OPENING_BRACE:
@@ -91,7 +91,7 @@ def read_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw
 def read_open_toolbox(raw: msgspec.Raw | bytes) -> tuple[str, Detail | None]:
     """Which toolbox is meant, and how much is to be told of it; or InvalidCall."""
     try:
-        wish = _read_open_toolbox(raw)
+        wish = read_last(_read_open_toolbox, raw)
     except msgspec.ValidationError:
         raise wrong_open_toolbox(raw) from None
     return wish.toolbox_name, wish.detail

@@ -9,7 +9,7 @@ import msgspec
 from mcp_workbench.core.spec import Detail
 from mcp_workbench.finding import Finder
 from mcp_workbench.search.query import Query
-from mcp_workbench.surface.arguments import whole_number, wrong_reading
+from mcp_workbench.surface.arguments import read_last, whole_number, wrong_reading
 from mcp_workbench.surface.careful_calls import kept_results
 from mcp_workbench.surface.meta_tools import MOST_HITS, NonEmpty
 from mcp_workbench.surface.results import read_result
@@ -28,6 +28,9 @@ class _Search(msgspec.Struct):
     detail: Detail | None = None
 
 
+_read_search = msgspec.json.Decoder(_Search).decode
+
+
 async def searched(workbench: Workbench, arguments: msgspec.Raw) -> bytes:
     """Raises InvalidCall, or NotFound where the toolbox or server is not there."""
     wish = _read(arguments)
@@ -44,7 +47,7 @@ def read(workbench: Workbench, owner: object, arguments: msgspec.Raw) -> bytes:
 def _read(arguments: msgspec.Raw) -> _Search:
     bounds = {"limit": (1, MOST_HITS)}
     try:
-        wish = msgspec.json.decode(arguments, type=_Search)
+        wish = read_last(_read_search, arguments)
     except msgspec.ValidationError:
         raise wrong_reading(arguments, "query", bounds) from None
     if wish.limit is not None:

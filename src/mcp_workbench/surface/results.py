@@ -12,7 +12,7 @@ import msgspec
 from mcp_workbench.core.errors import NotFound
 from mcp_workbench.core.splice import changed
 from mcp_workbench.era.translate import read_members
-from mcp_workbench.surface.arguments import whole_number, wrong_reading
+from mcp_workbench.surface.arguments import read_last, whole_number, wrong_reading
 from mcp_workbench.surface.meta_tools import NonEmpty
 
 MOST_BYTES = 32 << 20  # of all results that are kept, for all hosts together
@@ -81,10 +81,13 @@ class _Reading(msgspec.Struct):
     find: NonEmpty | None = None
 
 
+_read_reading = msgspec.json.Decoder(_Reading).decode
+
+
 def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> bytes:
     """The part that is asked for, in a block of its own, and where it goes on."""
     try:
-        wish = msgspec.json.decode(arguments, type=_Reading)
+        wish = read_last(_read_reading, arguments)
     except msgspec.ValidationError:
         wish = None
     offset = whole_number(0 if wish is None or wish.offset is None else wish.offset, 0)

@@ -22,7 +22,7 @@ F_SETPIPE_SZ = (
 
 
 class Channel(Protocol):
-    """Takes frames. `send` never waits; what can't leave yet is the backlog.
+    """Takes frames. `send` never waits, raises or settles anything; what can't leave yet is the backlog.
 
     `about` is the id of the request that the frame belongs to; a channel with one stream ignores it.
     """
