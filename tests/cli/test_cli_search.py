@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from cli_scenes import demo_server, toolbox, workbench, write_config
 
 
@@ -47,6 +48,16 @@ def test_the_ranking_is_data_too(tmp_path: Path) -> None:
     assert done.data["tools"][0]["score"] > 0
     assert (done.data["strange_words"], done.data["not_read"]) == (["zebra"], ["dev/dead"])
     assert done.data["looked_at"] == 4
+
+
+@pytest.mark.parametrize("words", ["add", "demo/basics/add"])
+def test_whoever_is_called_by_name_scores_as_well_as_any(tmp_path: Path, words: str) -> None:
+    tools = workbench("--json", "search", words, cwd=tmp_path).data["tools"]
+
+    scores = [one["score"] for one in tools]
+    assert tools[0]["tool"] == "add"
+    assert scores[0] > 0
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_a_place_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ MOST_NAMED = 20  # tools that a query may ask for by their names, whatever its l
 BEST_TOOLS = 3  # of a server, whose scores make its own
 SHORT = 8  # words; how well a longer query is met, its best score does not tell
 WEAK = 0.15  # of what a tool could score
+NAMED = 1.0  # the score of a tool that is not looked for, but named
 
 
 class KnownServer(msgspec.Struct, frozen=True):
@@ -120,13 +121,14 @@ class Search:
         total = self._index.count(self._shows)
         unknown = tuple(Unread(s.address) for s in self._unknown if query.covers(s.address))
         if names := self._listed(query.words):
-            tools = tuple(self._tool(Hit(tool, 0.0)) for tool in names[:MOST_NAMED])
+            tools = tuple(self._tool(Hit(tool, NAMED)) for tool in names[:MOST_NAMED])
             left_out = tuple(names[MOST_NAMED:])
             return Found(tools, total, unknown=unknown, named=True, left_out=left_out)
         index, asked = self._index, self._words.asked(query.words)
         hits = index.ranked(asked, self._shows, DEEP)
         strange = tuple(word for stem, word in asked.spelled.items() if not index.holds(stem))
-        exact = [Hit(tool, 0.0) for tool in index.named(query.words, self._shows)]
+        best = hits[0].score if hits else NAMED  # whoever is called by name is as good as any
+        exact = [Hit(tool, best) for tool in index.named(query.words, self._shows)]
         first = {hit.tool for hit in exact}
         ranked = [*exact, *(hit for hit in hits if hit.tool not in first)]
         shown = self._distinct(ranked, query.limit)
