@@ -99,6 +99,22 @@ def test_connect_starts_every_server_and_says_what_is_wrong(tmp_path: Path) -> N
     assert "dev/gone: not available (" in done.err  # progress, one line per server
 
 
+def test_what_a_server_said_lately_is_looked_at_without_starting_it(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    mine = entry(toolFilters=["*", "!slwo"], env={"PIDFILE": str(pids)})
+    write_config(tmp_path, toolbox("dev", good=mine))
+    assert "slwo" not in workbench("check", cwd=tmp_path).err  # nothing is known yet
+    workbench("tools", cwd=tmp_path)
+    started = pids.read_text()
+
+    done = workbench("check", cwd=tmp_path)
+
+    warning = "toolFilters: '!slwo' matches none of the tools of dev/good (known from the cache)"
+    assert done.status == 0
+    assert warning in done.err
+    assert pids.read_text() == started
+
+
 def test_connect_as_json(tmp_path: Path) -> None:
     done = workbench("check", "--connect", "--json", cwd=tmp_path)
     assert (done.status, done.err) == (0, "")

@@ -168,6 +168,10 @@ def test_a_flat_name_works_without_opening_and_use_tool_works_too(host: RawHost)
     assert said(host.call("prod__memory__echo", {"a": 1})) == said(host.call("use_tool", wish))
 
 
+def test_a_modern_host_is_not_offered_use_tool(modern: RawHost) -> None:
+    assert [name for name in listed(modern) if "__" not in name] == ["open_toolbox"]
+
+
 def test_a_modern_host_sees_every_tool_from_the_start(modern: RawHost) -> None:
     names = listed(modern)
 
@@ -304,10 +308,99 @@ def test_errors_for_the_host_s_machinery_stay_errors(host: RawHost, code: int) -
 def test_a_server_that_dies_is_told_with_the_tool_in_front(host: RawHost) -> None:
     [text] = refused(host.call("prod__memory__die", {"status": 9, "stderr": "disk on fire\n"}))
 
-    assert text.startswith("[prod/memory/die] Error: ")
+    assert text.startswith("[prod/memory/die] Error: the server exited")
+    assert text.count("Error: ") == 1
     assert "exit status 9" in text
     assert "disk on fire" in text
     assert "may have run" in text
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_a_call_out_of_time_is_told_with_the_tool_in_front(tmp_path: Path, modern: bool) -> None:
+    with RawHost(config(tmp_path, deaf=entry(timeout=0.2)), modern=modern) as host:
+        if not modern:
+            host.initialize()
+
+        assert refused(host.call("dev__deaf__hang")) == [
+            "[dev/deaf/hang] Error: timed out after 0.2 s"
+        ]
+
+
+def test_what_a_refused_call_should_have_been_stands_in_a_second_block(tmp_path: Path) -> None:
+    with RawHost(config(tmp_path, strict=entry(f"tools={strict_tools(tmp_path)}"))) as host:
+        host.initialize()
+        error = json.dumps({"code": -32602, "message": "bad path"})
+
+        assert refused(host.call("dev__strict__error", {"error": error, "path": 5})) == [
+            "[dev/strict/error] Error: bad path",
+            "path: Expected string, received number\nerror(error?: any, path?: string)",
+        ]
+
+
+def strict_tools(folder: Path) -> Path:
+    schema = {"type": "object", "properties": {"error": {}, "path": {"type": "string"}}}
+    file = folder / "strict.json"
+    file.write_text(json.dumps([{"name": "error", "inputSchema": schema}]))
+    return file
+
+
+# Our own tools here: their texts are those of proxy mode, and they say how it is done here
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "told"),
+    [
+        ("open_toolbox", {}, "Invalid parameters: toolbox_name: Required"),
+        ("open_toolbox", {"toolbox_name": "no"}, "Toolbox 'no' not found"),
+        ("open_toolbox", {"toolbox_name": ""}, "Invalid parameters: toolbox_name: Toolbox name cannot be empty"),
+        ("use_tool", {}, "Invalid parameters: tool: Required"),
+        ("use_tool", {"tool": {"toolbox": "no", "server": "a", "tool": "b"}}, "Toolbox 'no' not found"),
+        (
+            "use_tool",
+            {"tool": {"toolbox": "dev", "server": "no", "tool": "b"}},
+            "Server 'no' not found in toolbox 'dev'",
+        ),
+        (
+            "use_tool",
+            {"tool": {"toolbox": "dev", "server": "memory", "tool": "no"}},
+            "Tool 'no' not found in server 'memory' (toolbox 'dev')",
+        ),
+    ],
+)  # fmt: skip
+def test_wrong_calls_of_our_own_tools_have_the_same_texts_as_in_proxy_mode(
+    host: RawHost, name: str, arguments: Any, told: str
+) -> None:
+    assert refused(host.call(name, arguments))[0] == told
+
+
+@pytest.mark.parametrize("new", ["open_toolbox", "use_tool"])
+def test_the_retired_names_name_the_new_ones_here_too(host: RawHost, new: str) -> None:
+    text, hint = refused(host.call(f"workbench_{new}", {"toolbox_name": "dev"}))
+    _, form = refused(host.call("use_tool", {"tool_name": "dev__memory__stats"}))
+
+    assert text == f"Tool 'workbench_{new}' has been renamed: call '{new}'"
+    assert hint == form
+
+
+def test_opening_takes_no_detail_here_and_does_not_look_at_one(host: RawHost) -> None:
+    [opening, _] = host.result("tools/list")["tools"]
+    assert list(opening["inputSchema"]["properties"]) == ["toolbox_name"]
+
+    for odd in (5, "names", None):
+        assert "isError" not in host.call("open_toolbox", {"toolbox_name": "prod", "detail": odd})
+
+
+def test_a_host_that_looks_at_its_list_once_can_follow_what_our_tools_say(host: RawHost) -> None:
+    """It is told how names are made, and where their parts go."""
+    opening, using = host.result("tools/list")["tools"]
+    assert "schema" not in opening["description"] + using["description"]
+    assert "{toolbox}__{server}__{tool}" in opening["description"]
+    assert "{toolbox}__{server}__{tool}" in using["description"]
+
+    name = host.open("prod")["tools"][0]["name"]
+    parts = dict(zip(("toolbox", "server", "tool"), name.split("__", 2), strict=True))
+
+    assert "isError" not in host.call("use_tool", {"tool": parts})
 
 
 # Changes, and what is said about them
@@ -357,6 +450,8 @@ def test_instructions_show_a_call_by_flat_name(host: RawHost) -> None:
     text: str = host.initialize()["instructions"]
 
     example = json.loads(text[text.rindex("\n{") :])
+    assert "Use `open_toolbox` to connect to a toolbox; its tools then appear as" in text
+    assert "search_tools" not in text
     assert example["name"].startswith("dev__filesystem__")
     assert isinstance(example["arguments"], dict)
     assert "- dev (3 servers): Development" in text

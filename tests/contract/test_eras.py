@@ -231,6 +231,29 @@ def test_discover_says_what_we_are_and_fixes_nothing(config: Path) -> None:
         assert "resultType" not in host.result("tools/list")
 
 
+@pytest.mark.parametrize("mode", ["proxy", "dynamic"])
+def test_discover_gives_the_instructions_of_its_mode(tmp_path: Path, mode: str) -> None:
+    file = config_file(tmp_path, {"a": entry(), "b": entry()}, toolMode=mode)
+    with RawHost(file, modern=True) as host:
+        told = host.result("server/discover")["instructions"]
+
+    assert "- dev (2 servers): Development toolbox" in told
+    example = json.loads(told[told.index("{\n") :])
+    if mode == "proxy":
+        assert "Use `open_toolbox` to connect to a toolbox, then `use_tool`" in told
+        assert list(example) == ["tool", "arguments"]
+        assert example["tool"] | {"tool": ""} == {"toolbox": "dev", "server": "a", "tool": ""}
+    else:
+        assert "Tools are named {toolbox}__{server}__{tool}; `open_toolbox` lists" in told
+        assert "search_tools" not in told
+        assert example["name"].startswith("dev__a__")
+
+
+def test_a_toolbox_without_servers_has_none_in_the_instructions(tmp_path: Path) -> None:
+    with RawHost(config_file(tmp_path, {}), modern=True) as host:
+        assert "- dev (0 servers)" in host.result("server/discover")["instructions"]
+
+
 def test_initialize_in_a_modern_conversation_is_told_the_modern_versions(config: Path) -> None:
     with RawHost(config, modern=True) as host:
         host.result("tools/list")

@@ -340,9 +340,11 @@ def test_the_retired_inputs_get_the_new_form_as_a_hint(
 @pytest.mark.parametrize("new", ["open_toolbox", "use_tool"])
 def test_the_retired_names_name_the_new_ones(host: RawHost, new: str) -> None:
     text, hint = refused(host.call(f"workbench_{new}", {"toolbox_name": "dev"}))
+    _, form = refused(host.call("use_tool", {"tool_name": "dev__memory__echo"}))
 
-    assert f"'{new}'" in text
+    assert text == f"Tool 'workbench_{new}' has been renamed: call '{new}'"
     assert HINT in hint
+    assert hint == form
 
 
 def test_a_flat_name_is_no_tool_of_proxy_mode(host: RawHost) -> None:

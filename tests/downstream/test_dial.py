@@ -19,6 +19,11 @@ OWN = {
     "LC_ALL": "C.UTF-8",
     "TZ": "UTC",
     "TMPDIR": "/tmp",
+    "XDG_CONFIG_HOME": "/home/x/.config",
+    "HTTPS_PROXY": "http://proxy:3128",
+    "no_proxy": "localhost",
+    "SSL_CERT_FILE": "/etc/ca.pem",
+    "NODE_EXTRA_CA_CERTS": "/etc/ca.pem",
     "AWS_SECRET_ACCESS_KEY": "s",
     "GITHUB_TOKEN": "s",
     "LD_PRELOAD": "x.so",
@@ -31,9 +36,11 @@ OWN = {
 
 
 def test_only_what_programs_need_to_start_is_passed_on() -> None:
-    assert child_environment(OWN, {}) == {
-        name: OWN[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
-    }
+    names = (
+        "PATH HOME LANG LC_ALL TZ TMPDIR XDG_CONFIG_HOME HTTPS_PROXY no_proxy SSL_CERT_FILE "
+        "NODE_EXTRA_CA_CERTS"
+    )
+    assert child_environment(OWN, {}) == {name: OWN[name] for name in names.split()}
 
 
 def test_what_the_entry_says_comes_in_and_wins() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.surface.arguments import retired_hint
 from mcp_workbench.surface.meta_tools import (
     open_toolbox_definition,
     read_open_toolbox,
@@ -73,6 +74,14 @@ def test_a_last_value_that_is_wrong_is_told() -> None:
 
     with pytest.raises(InvalidCall, match="tool: Expected object, received number"):
         read_use_tool(msgspec.Raw(wrong))
+
+
+def test_the_retired_form_is_hinted_at_beside_the_right_one_too() -> None:
+    with pytest.raises(InvalidCall) as caught:
+        read_use_tool(raw({"tool": GOOD, "tool_name": "dev__fs__read"}))
+
+    assert str(caught.value) == 'Invalid parameters: Unrecognized key: "tool_name"'
+    assert caught.value.hint == retired_hint()
 
 
 def test_arguments_are_optional() -> None:

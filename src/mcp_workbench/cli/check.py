@@ -11,6 +11,7 @@ from mcp_workbench.cli.render import Trouble, glyph, nearby, of_problem, plain, 
 from mcp_workbench.cli.report import tell_problems
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options, variable
 from mcp_workbench.core.errors import ConfigError, Problem
+from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Snapshot
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def check(settings: Settings, *, connect: bool) -> int:
         _tell_broken(settings, error)
         return USAGE
     reports = _reports(settings, snapshot) if connect else None
-    problems = (*snapshot.warnings, *doubts(snapshot, reports or []))
+    known = _recalled(snapshot) if reports is None else reports
+    problems = (*snapshot.warnings, *doubts(snapshot, known))
     if settings.json:
         say_json(_document(snapshot, problems, reports))
     else:
@@ -87,8 +89,20 @@ def check(settings: Settings, *, connect: bool) -> int:
 def _reports(settings: Settings, snapshot: Snapshot) -> list["ServerReport"]:
     from mcp_workbench.cli.survey import survey  # the whole program: only for --connect
 
-    servers = (s.address for t in snapshot.toolboxes.values() for s in t.servers.values())
-    return survey(settings, snapshot, list(servers))
+    return survey(settings, snapshot, _servers(snapshot))
+
+
+def _recalled(snapshot: Snapshot) -> list["ServerReport"]:
+    """What the servers have said lately, to anybody."""
+    if not snapshot.toolboxes:
+        return []
+    from mcp_workbench.cli.recalled import recalled
+
+    return list(recalled(snapshot, _servers(snapshot)).values())
+
+
+def _servers(snapshot: Snapshot) -> list[ServerAddress]:
+    return [s.address for t in snapshot.toolboxes.values() for s in t.servers.values()]
 
 
 def _tell_broken(settings: Settings, error: ConfigError) -> None:

@@ -29,6 +29,7 @@ def doubts(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Prob
         place = snapshot.toolbox(report.address.toolbox).server(report.address.server).place
         for pattern in report.idle_filters:
             message = f"toolFilters: '{pattern}' matches none of the tools of {report.address}"
+            message += " (known from the cache)" if report.age is not None else ""
             fix = f"mcp-workbench tools {report.address} lists those that are shown"
             yield _warning(f"{place}.toolFilters", message, fix, "WB-TOOL-301")
         for complaint in report.complaints:

@@ -31,7 +31,7 @@ def recalled_or_asked(
 ) -> list[ServerReport]:
     """A report of each server, in the order asked for. `refresh`: from the servers, all of them."""
     settings.open_log()
-    found = {} if refresh else _recalled(snapshot, addresses)
+    found = {} if refresh else recalled(snapshot, addresses)
     unknown = [address for address in addresses if address not in found]
     if unknown:
         from mcp_workbench.cli.survey import survey  # the whole program: only to start servers
@@ -41,9 +41,10 @@ def recalled_or_asked(
     return [found[address] for address in addresses]
 
 
-def _recalled(
+def recalled(
     snapshot: Snapshot, addresses: Sequence[ServerAddress]
 ) -> dict[ServerAddress, ServerReport]:
+    """What is known of these servers, as far as that is not old."""
     memory, now = Memory(os.environ), time.time()
     found: dict[ServerAddress, ServerReport] = {}
     for address in addresses:
@@ -72,7 +73,7 @@ def with_last_lists(snapshot: Snapshot, reports: list[ServerReport]) -> list[Ser
 
 def _with_changes(snapshot: Snapshot, asked: list[ServerReport]) -> list[ServerReport]:
     """What was noticed while these were asked has been written down by now."""
-    kept = _recalled(snapshot, [report.address for report in asked if not report.reason])
+    kept = recalled(snapshot, [report.address for report in asked if not report.reason])
     return [
         msgspec.structs.replace(report, change=kept[report.address].change)
         if report.address in kept

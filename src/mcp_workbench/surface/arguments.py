@@ -62,13 +62,13 @@ def wrong_use_tool(raw: msgspec.Raw | bytes) -> InvalidCall:
     return _invalid(problems, retired_hint() if retired else "")
 
 
-def wrong_open_toolbox(raw: msgspec.Raw | bytes) -> InvalidCall:
-    """What is wrong with these arguments of `open_toolbox`."""
+def wrong_open_toolbox(raw: msgspec.Raw | bytes, *, detailed: bool) -> InvalidCall:
+    """What is wrong with these arguments of `open_toolbox`; `detailed`: it takes a `detail`."""
     if _kind(raw) != "object":
         return _invalid([_mistyped("", "object", raw)])
     given = read_members(raw)
     problems = _wrong_name("toolbox_name", given.get("toolbox_name"), "Toolbox")
-    return _invalid(problems + _wrong_detail(given))
+    return _invalid(problems + (_wrong_detail(given) if detailed else []))
 
 
 def wrong_reading(raw: msgspec.Raw | bytes, needed: str, numbers: dict[str, Bounds]) -> InvalidCall:

@@ -131,8 +131,8 @@ class HostCall(Caller):
                 error = taught_error(error, told.message, lesson)
             self._desk.refuse(self.id, error)
             return
-        text = f"[{self.call.tool}] Error: {told.message}" + (f"\n{lesson}" if lesson else "")
-        self._desk.reply_own(self.id, texts.error_texts("server_error", text))
+        text = f"[{self.call.tool}] Error: {told.message}"
+        self._desk.reply_own(self.id, texts.error_texts("server_error", text, lesson))
 
     def _lesson(self) -> str:
         """What is wrong with the arguments and what the tool takes, if that can be said."""

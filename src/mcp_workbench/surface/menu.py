@@ -62,7 +62,7 @@ class Menu:
         self.bare = self.dynamic and snapshot.naming == "bare"
         self._routes: dict[str, ToolIdentifier]  # bare names, once they have been listed
         self._cache = _STATIC_CACHE % (STATIC_TTL, cache_scope(snapshot).encode())
-        self._use_tool = msgspec.json.encode(use_tool_definition())
+        self._use_tool = msgspec.json.encode(use_tool_definition(native=True))
         self.owner = object()  # of results that are kept for whoever has this menu
         self._take(snapshot)
 

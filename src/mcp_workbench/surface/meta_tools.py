@@ -25,6 +25,23 @@ MOST_HITS = 20
 # Some hosts hide tools until they are searched for, and cut long results: not these.
 _HINTS = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
 
+_OPENING = (
+    "List the tools of a toolbox, with their schemas, or shorter: "
+    'detail "signature" is a line per tool.'
+)
+_NATIVE_OPENING = (
+    "Open a toolbox: from then on its tools are listed, and called by the names that are given here, "
+    "{toolbox}__{server}__{tool}."
+)
+_USE = (
+    "Call a tool of a toolbox. open_toolbox gives toolbox_name, source_server and name "
+    "(here: toolbox, server, tool) and the schema of its arguments."
+)
+_NATIVE_USE = (
+    "Call a tool of an opened toolbox that is not listed by its own name. The parts of that name, "
+    "{toolbox}__{server}__{tool}, are given one by one."
+)
+
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -47,14 +64,18 @@ class PlainCall(msgspec.Struct, forbid_unknown_fields=True):
     meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
 
 
-class _OpenToolbox(msgspec.Struct):
+class _NativeOpening(msgspec.Struct):
     toolbox_name: NonEmpty
+
+
+class _OpenToolbox(_NativeOpening):
     detail: Detail | None = None
 
 
 _read_plain_call = msgspec.json.Decoder(PlainCall).decode
 _read_tool = msgspec.json.Decoder(_Tool).decode
 _read_use_tool = msgspec.json.Decoder(_UseTool).decode
+_read_native_opening = msgspec.json.Decoder(_NativeOpening).decode
 _read_open_toolbox = msgspec.json.Decoder(_OpenToolbox).decode
 
 
@@ -88,12 +109,16 @@ def read_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw
     return ToolIdentifier(tool.toolbox, tool.server, tool.tool), wish.arguments
 
 
-def read_open_toolbox(raw: msgspec.Raw | bytes) -> tuple[str, Detail | None]:
-    """Which toolbox is meant, and how much is to be told of it; or InvalidCall."""
+def read_open_toolbox(
+    raw: msgspec.Raw | bytes, *, native: bool = False
+) -> tuple[str, Detail | None]:
+    """Which toolbox is meant, and how much is to be told of it; or InvalidCall. `native`: names only."""
     try:
+        if native:
+            return read_last(_read_native_opening, raw).toolbox_name, None
         wish = read_last(_read_open_toolbox, raw)
     except msgspec.ValidationError:
-        raise wrong_open_toolbox(raw) from None
+        raise wrong_open_toolbox(raw, detailed=not native) from None
     return wish.toolbox_name, wish.detail
 
 
@@ -111,13 +136,13 @@ def has_budgets(snapshot: Snapshot) -> bool:
 
 
 def open_toolbox_definition(snapshot: Snapshot) -> dict[str, Any]:
-    names = name_list(snapshot.toolboxes, _NAMES_LIMIT)
     native = snapshot.tool_mode == "dynamic"  # there, definitions arrive as tools
-    shorter = "" if native else ', or shorter: detail "signature" is a line per tool'
+    what = _NATIVE_OPENING if native else _OPENING
+    names = name_list(snapshot.toolboxes, _NAMES_LIMIT)
     return {
         "name": OPEN_TOOLBOX,
         "title": "Open a toolbox",
-        "description": f"List the tools of a toolbox, with their schemas{shorter}. Toolboxes: {names}",
+        "description": f"{what} Toolboxes: {names}",
         "inputSchema": {
             "type": "object",
             "properties": {"toolbox_name": _NAME, **({} if native else {"detail": _DETAIL})},
@@ -128,12 +153,12 @@ def open_toolbox_definition(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def use_tool_definition() -> dict[str, Any]:
+def use_tool_definition(*, native: bool = False) -> dict[str, Any]:
+    """`native`: for hosts that are shown every tool by its flat name, but may not look again."""
     return {
         "name": USE_TOOL,
         "title": "Use a tool",
-        "description": "Call a tool of a toolbox. open_toolbox gives toolbox_name, source_server and name "
-        "(here: toolbox, server, tool) and the schema of its arguments.",
+        "description": _NATIVE_USE if native else _USE,
         "inputSchema": {
             "type": "object",
             "properties": {

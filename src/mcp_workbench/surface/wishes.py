@@ -65,7 +65,7 @@ def read_wish(
         tool, members["arguments"] = read_use_tool(arguments)
         return UseTool(ToolCall(tool, members, meta, modern_host))
     if name == OPEN_TOOLBOX:
-        return OpenToolbox(*read_open_toolbox(arguments))
+        return OpenToolbox(*read_open_toolbox(arguments, native=mode == "dynamic"))
     if name in (SEARCH_TOOLS, READ_RESULT) and mode == "proxy":
         return OwnTool(name, arguments)
     if name in RETIRED:
