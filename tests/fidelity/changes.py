@@ -91,7 +91,7 @@ IN_ERRORS = {
         "the model reads results, hosts keep errors from it",
     ),
     "lesson": Change(
-        "`message` of -32602 is followed by what is wrong with the arguments, and by the tool's signature",
+        "`message` of -32602 is followed by what is wrong with the arguments, and by the tool's signature; by flat name these are a second text block",
         "where they do not fit the tool's schema",
         "as above",
     ),
