@@ -25,6 +25,7 @@ PIECES = [
     b"null", b"true", b"0", b"-", b"1e400", b"1E+2", b"\\u0061", b"\\ud800", b'"tool":5,', b'"id":8,', b'"_meta":{},',
     b'"arguments":[],', b'"name":"use_tool",', b'"result":{},', b'"server":"a",', b'"more":1,', b'"echo"', b'"no"',
 ]  # fmt: skip
+VALUES = [b"[]", b"null", b"5", b'"x"', b"{}", b' {"x":1e5}', b'{"x":1,"x":2}']
 LINES = 1500
 
 
@@ -68,10 +69,12 @@ async def way(*, short: bool) -> AsyncGenerator[Way]:
 
 def mutated(chance: random.Random) -> bytes:
     """A call with one to three places changed."""
-    line = CALL
+    line = chance.choice((CALL, CALL, CALL.replace(b'{"x":[1.0,"y"]}', chance.choice(VALUES))))
     for _ in range(chance.randint(1, 3)):
-        start = chance.randrange(len(line) + 1)
-        end = min(len(line), start + chance.choice((0, 0, 1, 2, 6)))
+        members = [at + 1 for at, sign in enumerate(line) if sign in b"{,"]
+        anywhere = chance.randrange(len(line) + 1)
+        start = chance.choice((anywhere, *members[:8])) if members else anywhere
+        end = min(len(line), start + chance.choice((0, 0, 0, 1, 2, 6)))
         line = line[:start] + chance.choice(PIECES) + line[end:]
     return line.replace(b"\n", b" ")
 
