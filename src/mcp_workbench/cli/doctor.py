@@ -72,8 +72,9 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     looked at.
 
     --fix takes the right to write from a configuration that everybody can change, closes the state
-    folder to others, removes files that are left over in it, and renews our entry in a host where it
-    starts nothing any more (`undo` takes that back). Nothing else is ever changed.
+    folder to others if it holds nothing but ours, removes files of ours that are left over in it, and
+    renews our entry in a host where it starts nothing any more (`undo` takes that back). Nothing else
+    is ever changed.
 
     Exit status 0 if all is well, warnings or not; 2 if the configuration can't be used, 4 if a
     server can't be reached, 1 for anything else.
