@@ -13,6 +13,7 @@ from cli_scenes import Done, demo_server, toolbox, workbench, write_config
 
 from mcp_workbench import __version__
 from mcp_workbench.cli.doctor_programs import elsewhere, look_at_programs, missing, told_version
+from mcp_workbench.config.load import MOST_BYTES
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
 
@@ -74,6 +75,24 @@ def test_each_server_that_fails_has_its_remedy(tmp_path: Path) -> None:
     assert (doubt["code"], doubt["state"]) == ("WB-CONN-102", "doubtful")
     assert "1 line on its stdout held no message; the last one: listening" in doubt["message"]
     assert lines(done, "dev/noisy")[0]["state"] == "good"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("nope.json", "001"), ("folder", "002"), ("empty.json", "004"), ("huge.json", "005")],
+)
+def test_a_file_that_can_t_be_used_is_named(name: str, code: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    write_config(tmp_path, "", "empty.json")
+    write_config(tmp_path, " " * (MOST_BYTES + 1), "huge.json")
+
+    told = doctor(cwd=tmp_path, WORKBENCH_CONFIG=name)
+    done = doctor("--json", cwd=tmp_path, WORKBENCH_CONFIG=name)
+
+    assert (told.status, done.status) == (2, 2)
+    assert f"\n                {name}   WB-CONF-{code}\n" in told.out
+    (line,) = lines(done, "config")
+    assert (line["code"], line["place"]) == (f"WB-CONF-{code}", str(tmp_path / name))
 
 
 def test_one_server_alone(tmp_path: Path) -> None:
