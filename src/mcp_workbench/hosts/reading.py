@@ -39,8 +39,8 @@ def decoded(raw: bytes, file: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise unreadable(file, "the file is not UTF-8 text", line, 1) from None
+        place = jsonc.place_of_byte(raw, error.start)
+        raise unreadable(file, "the file is not UTF-8 text", *place) from None
 
 
 def value_of(text: str, format: str, file: str) -> Any:
