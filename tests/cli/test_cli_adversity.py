@@ -111,3 +111,35 @@ def test_the_name_of_a_file_can_not_steer_a_terminal(tmp_path: Path) -> None:
     assert done.status == 2
     assert "a\\x1b[2Jb.json" in done.out
     assert "\x1b" not in done.out + done.err
+
+
+LITTLE = "ulimit -v 1500000"  # KiB: enough for the command, too little for the whole file
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded so on Linux alone")
+@pytest.mark.parametrize("file", ["huge.json", "/dev/zero"])
+@pytest.mark.parametrize("command", ["check", "tools", "doctor"])
+def test_a_file_without_an_end_is_refused_and_not_read_for_its_lines(
+    command: str, file: str, tmp_path: Path
+) -> None:
+    with (tmp_path / "huge.json").open("wb") as huge:
+        huge.truncate(3 << 30)  # a hole: it takes no room
+    (tmp_path / "huge.json").chmod(0o600)
+
+    status, out, err = in_shell(f"{LITTLE}; exec $WB {command} --config {file}", tmp_path)
+
+    assert status == 2
+    assert "the file is larger than 8 MiB" in out + err
+    assert "WB-CONF-005" in out + err
+    assert "Traceback" not in err
+
+
+def test_problems_of_a_file_in_a_pipe_are_told_without_reading_it_twice(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config")
+    told = """printf '{"toolMode": "odd", "mcpServers": {}}' > config & exec $WB check --config config"""
+
+    status, out, err = in_shell(told, tmp_path)
+
+    assert status == 2
+    assert "1 error" in out
+    assert "  --> config:1:2   toolMode\n  fix: " in err

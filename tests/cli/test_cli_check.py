@@ -46,6 +46,18 @@ def test_every_problem_has_its_place_and_its_fix(tmp_path: Path) -> None:
     assert "WB-CONF-018" in done.err
 
 
+def test_a_file_whose_lines_end_with_a_lone_cr_is_shown_where_its_place_is(tmp_path: Path) -> None:
+    file = write_config(tmp_path, "")
+    file.write_bytes(b'{\r  "mcpServers": {},\r  "toolMode": "dynamix"\r}\r')
+    done = workbench("check", cwd=tmp_path)
+    assert done.status == 2
+    assert (
+        "  --> workbench-config.json:1:25   toolMode\n"
+        '    1 | {   "mcpServers": {},   "toolMode": "dynamix" }\n'
+        "      |                         ^^^^^^^^^^\n"
+    ) in done.err
+
+
 def test_no_value_of_the_file_is_repeated(tmp_path: Path) -> None:
     config = """\
 {"toolboxes": {"dev": {"mcpServers": {

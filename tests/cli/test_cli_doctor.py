@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import stat
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from cli_scenes import Done, demo_server, toolbox, workbench, write_config
 
 from mcp_workbench import __version__
 from mcp_workbench.cli.doctor_programs import elsewhere, look_at_programs, missing, told_version
-from mcp_workbench.cli.doctor_state import stale
+from mcp_workbench.config.load import MOST_BYTES
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
 
@@ -80,6 +77,24 @@ def test_each_server_that_fails_has_its_remedy(tmp_path: Path) -> None:
     assert lines(done, "dev/noisy")[0]["state"] == "good"
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("nope.json", "001"), ("folder", "002"), ("empty.json", "004"), ("huge.json", "005")],
+)
+def test_a_file_that_can_t_be_used_is_named(name: str, code: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    write_config(tmp_path, "", "empty.json")
+    write_config(tmp_path, " " * (MOST_BYTES + 1), "huge.json")
+
+    told = doctor(cwd=tmp_path, WORKBENCH_CONFIG=name)
+    done = doctor("--json", cwd=tmp_path, WORKBENCH_CONFIG=name)
+
+    assert (told.status, done.status) == (2, 2)
+    assert f"\n                {name}   WB-CONF-{code}\n" in told.out
+    (line,) = lines(done, "config")
+    assert (line["code"], line["place"]) == (f"WB-CONF-{code}", str(tmp_path / name))
+
+
 def test_one_server_alone(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(a=demo_server(), gone={"command": "no-such-command"}))
     for which in ("a", "dev/a"):
@@ -118,55 +133,6 @@ def test_a_configuration_that_everybody_can_change_is_closed_on_wish(tmp_path: P
     mended = doctor("--fix", cwd=tmp_path)
     assert (mended.status, path.stat().st_mode & 0o777) == (0, 0o644)
     assert "could change this file (mended)" in mended.out
-
-
-def left_over(state: Path) -> dict[str, Path]:
-    """A folder with what may be left in it, and what may not be touched."""
-    (state / "run").mkdir(parents=True)
-    state.chmod(0o755)
-    files = {name: state / "run" / name for name in ("old.tmp", "new.tmp", "dead.pid", "live.pid")}
-    for path in files.values():
-        path.write_text("")
-    hours_ago = time.time() - 7200
-    os.utime(files["old.tmp"], (hours_ago, hours_ago))
-    files["dead.pid"].write_text("999999999\n")  # beyond what Linux ever counts to
-    files["live.pid"].write_text(f"{os.getpid()}\n")
-    return files
-
-
-@pytest.mark.skipif(os.name != "posix", reason="there are no such files here")
-def test_what_is_left_over_in_the_state_folder_goes_on_wish(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    files = left_over(state)
-    told = doctor("--json", cwd=tmp_path)
-    assert told.status == 0
-    assert {line["state"] for line in lines(told, "state folder")} == {"doubtful"}
-    assert all(path.exists() for path in files.values())
-    mended = doctor("--json", "--fix", cwd=tmp_path)
-    assert [line["fixed"] for line in lines(mended, "state folder")] == [True] * 3
-    assert {name for name, path in files.items() if path.exists()} == {"new.tmp", "live.pid"}
-    assert stat.S_IMODE(state.stat().st_mode) == 0o700
-    assert [line["state"] for line in lines(doctor("--json", cwd=tmp_path), "state folder")] == [
-        "good"
-    ]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="there are no such sockets here")
-def test_a_socket_is_left_over_when_nobody_listens(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)  # a socket's path is short
-    path = Path("s")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind("s")
-        listening.listen()
-        assert stale(path) == ""
-    assert stale(path) == "nobody listens there"
-
-
-def test_a_state_folder_that_is_a_file(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("")
-    done = doctor(cwd=tmp_path)
-    assert done.status == 1
-    assert "is no folder" in done.out
 
 
 def program(folder: Path, name: str, says: str) -> Path:

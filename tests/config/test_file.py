@@ -18,6 +18,7 @@ from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import (
     Snapshot,
 )
+from mcp_workbench.hosts.reading import text_of
 from tests.config.scenes import CONTRACT, load, problems
 
 
@@ -113,6 +114,36 @@ def test_a_file_that_is_no_configuration_is_told_clearly(
     [problem] = caught.value.problems
     assert (problem.code, problem.line) == (code, line)
     assert problem.fix
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        (b"\xff", (1, 1)),
+        (b'{\n "a": "\xff"}', (2, 8)),
+        ('{"äö": "'.encode() + b'\xff"}', (1, 9)),
+        (b'\xef\xbb\xbf{"a": "\xff"}', (1, 8)),
+        (b'{"a": "\xc3', (1, 8)),
+        (b'{\r\n "a": "\xff"}', (2, 8)),
+    ],
+    ids=["first", "second line", "umlauts", "mark", "cut", "crlf"],
+)
+def test_a_byte_that_is_no_utf_8_has_its_column(
+    tmp_path: Path, raw: bytes, place: tuple[int, int]
+) -> None:
+    file = tmp_path / "c.json"
+    file.write_bytes(raw)
+    file.chmod(0o600)
+
+    with pytest.raises(ConfigError) as caught:
+        load_config(str(file), {})
+    with pytest.raises(ConfigError) as of_host:
+        text_of(file)
+
+    for error in (caught, of_host):
+        [problem] = error.value.problems
+        assert problem.message == "the file is not UTF-8 text"
+        assert (problem.line, problem.column) == place
 
 
 def test_a_finding_below_the_scanners_depth_is_known_by_its_path(tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ class Line(msgspec.Struct, frozen=True):
     message: str
     fix: str = ""
     code: str = ""
-    place: str = ""  # file:line:column, where there is one
+    place: str = ""  # file:line:column, or the file alone; empty where it is about no file
     fixed: bool = False  # by --fix, just now
 
 
 def of_problem(problem: Problem, file: str, subject: str) -> Line:
-    """A problem of the configuration, or a doubt about it."""
-    place = f"{file}:{problem.line}:{problem.column}" if problem.line else ""
+    """A problem of a file, or a doubt about it."""
+    place = f"{file}:{problem.line}:{problem.column}" if problem.line else file
     path = f"{problem.path}: " if problem.path else ""
     state: State = "bad" if problem.severity == "error" else "doubtful"
     return Line(state, subject, f"{path}{problem.message}", problem.fix, problem.code, place)

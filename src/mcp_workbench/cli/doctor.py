@@ -72,8 +72,9 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     looked at.
 
     --fix takes the right to write from a configuration that everybody can change, closes the state
-    folder to others, removes files that are left over in it, and renews our entry in a host where it
-    starts nothing any more (`undo` takes that back). Nothing else is ever changed.
+    folder to others if it holds nothing but ours, removes files of ours that are left over in it, and
+    renews our entry in a host where it starts nothing any more (`undo` takes that back). Nothing else
+    is ever changed.
 
     Exit status 0 if all is well, warnings or not; 2 if the configuration can't be used, 4 if a
     server can't be reached, 1 for anything else.
@@ -105,7 +106,7 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     told.tell(look_at_programs(specs, os.environ))
     reports = survey(settings, snapshot, [spec.address for spec in specs], _forgetful())
     told.tell(look_at_servers(specs, reports))
-    told.tell(of_problem(d, snapshot.origin, "tools") for d in doubts(snapshot, reports))
+    told.tell(of_problem(d, "", "tools") for d in doubts(snapshot, reports))
     reached = not any(report.reason for report in reports)
     return told.end(snapshot.origin, DONE if reached else UNREACHABLE)
 
@@ -183,7 +184,7 @@ def _closed(file: str) -> Line:
     path = Path(file)
     path.chmod(stat.S_IMODE(path.stat().st_mode) & ~stat.S_IWOTH)
     told = "everybody on this machine could change this file"
-    return Line("good", "config", told, f"chmod o-w {file}", OPEN_TO_ALL, fixed=True)
+    return Line("good", "config", told, f"chmod o-w {file}", OPEN_TO_ALL, file, fixed=True)
 
 
 def _of_config(snapshot: Snapshot) -> Iterator[Line]:

@@ -13,6 +13,7 @@ from mcp_workbench.cli.diagnosis import Line, State, of_problem
 from mcp_workbench.core.errors import ConfigError, WorkbenchError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.hosts.applying import apply
+from mcp_workbench.hosts.contents import read_file
 from mcp_workbench.hosts.journal import own_journal
 from mcp_workbench.hosts.judging import Complaint, Kind, complaints, same_file
 from mcp_workbench.hosts.launch import launch
@@ -21,7 +22,6 @@ from mcp_workbench.hosts.overlap import direct, own_entries, variables_in
 from mcp_workbench.hosts.places import Surroundings, all_files, shown
 from mcp_workbench.hosts.plan import Installation, entry_keys, plan_install
 from mcp_workbench.hosts.reading import text_of
-from mcp_workbench.hosts.writing import read_file
 
 SUBJECT = "hosts"
 TWICE = "WB-HOST-513"

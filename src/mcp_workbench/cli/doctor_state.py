@@ -11,7 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from mcp_workbench.cli.diagnosis import Line
+from mcp_workbench.cli.state_rooms import foreign, own_files
 from mcp_workbench.config.state_folder import VARIABLE
+from mcp_workbench.daemon.folder import socket_address
 
 SUBJECT = "state folder"
 LEFT_OVER = 3600.0  # seconds; no file is half written for longer
@@ -49,14 +51,17 @@ def _rights(folder: Path, about: os.stat_result, *, fix: bool) -> Iterator[Line]
         yield Line("bad", SUBJECT, told, f"set {VARIABLE} to a folder of your own")
         return
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield _mended(Line("bad", SUBJECT, f"{folder} can't be written"), folder, fix=fix)
+        yield _mended(Line("bad", SUBJECT, f"{folder} can't be written"), folder, about, fix=fix)
     elif about.st_mode & 0o077:
-        yield _mended(
-            Line("doubtful", SUBJECT, f"other users can look into {folder}"), folder, fix=fix
-        )
+        told = f"other users can look into {folder}"
+        yield _mended(Line("doubtful", SUBJECT, told), folder, about, fix=fix)
 
 
-def _mended(line: Line, folder: Path, *, fix: bool) -> Line:
+def _mended(line: Line, folder: Path, about: os.stat_result, *, fix: bool) -> Line:
+    if why := _shared(folder, about):
+        told = f"{line.message}, and {why}: its mode is left as it is"
+        remedy = f"set {VARIABLE} to a folder for this program alone"
+        return Line(line.state, line.subject, told, remedy)
     remedy = f"chmod 700 {folder}"
     if not fix:
         return Line(line.state, line.subject, line.message, remedy)
@@ -67,57 +72,62 @@ def _mended(line: Line, folder: Path, *, fix: bool) -> Line:
     return Line("good", line.subject, line.message, remedy, fixed=True)
 
 
+def _shared(folder: Path, about: os.stat_result) -> str:
+    """Why the folder is not for us alone, so that its mode is not ours to change; empty if it is."""
+    real = os.path.realpath(folder)
+    if real == os.path.dirname(real):  # noqa: PTH120
+        return "it is the root of the file system"
+    if real == os.path.realpath(os.path.expanduser("~")):  # noqa: PTH111 - it never raises
+        return "it is your home folder"
+    if about.st_mode & stat.S_ISVTX:
+        return "it is meant for several users"
+    try:
+        other = foreign(folder)
+    except OSError:
+        return "what it holds can't be seen"
+    return f"it holds {other}, which is not ours" if other else ""
+
+
 def _left_over(folder: Path, *, fix: bool) -> Iterator[Line]:
-    for path in sorted(folder.rglob("*")):
-        why = stale(path)
+    for path, unfinished in own_files(folder):
+        why = stale(path, unfinished=unfinished)
         if not why:
             continue
         told = f"{path} is left over: {why}"
         if fix:
             with suppress(OSError):
                 path.unlink()
-        gone = fix and not path.exists()
+        gone = fix and not os.path.lexists(path)
         remedy = "mcp-workbench doctor --fix"
         yield Line("good" if gone else "doubtful", SUBJECT, told, remedy, fixed=gone)
 
 
-def stale(path: Path) -> str:
-    """Why nobody needs this file any more; empty where somebody may."""
+def stale(path: Path, *, unfinished: bool = False) -> str:
+    """Why nobody needs this file of ours any more; empty where somebody may."""
     try:
         about = path.lstat()
     except OSError:
         return ""
     if stat.S_ISSOCK(about.st_mode):
         return "" if _listens(path) else "nobody listens there"
-    if not stat.S_ISREG(about.st_mode):
+    if not (unfinished and stat.S_ISREG(about.st_mode)):
         return ""
-    if path.suffix == ".pid":
-        return _ended(path)
-    if path.suffix == ".tmp" and time.time() - about.st_mtime > LEFT_OVER:
-        return "it was being written and never finished"
-    return ""
+    old = time.time() - about.st_mtime > LEFT_OVER
+    return "it was being written and never finished" if old else ""
 
 
 def _listens(path: Path) -> bool:
+    folder = -1
     with socket.socket(socket.AF_UNIX) as one:
         one.settimeout(1)
         try:
-            one.connect(str(path))
+            address, folder = socket_address(str(path))
+            one.connect(address)
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except OSError:  # busy, or not ours to ask
             return True
+        finally:
+            if folder >= 0:
+                os.close(folder)
     return True
-
-
-def _ended(path: Path) -> str:
-    try:
-        number = int(path.read_text("utf-8").split()[0])
-        os.kill(number, 0)
-    except (ValueError, IndexError, UnicodeDecodeError, OverflowError):
-        return ""
-    except ProcessLookupError:
-        return "its process has ended"
-    except OSError:  # it lives, as somebody else's
-        return ""
-    return ""

@@ -15,6 +15,9 @@ _HARMLESS_WORD = re.compile(r"true|false|null|-?\d{1,6}(\.\d{1,3})?")
 _HARMLESS_KEY = re.compile(
     r"\.(type|transport|description|era|scope|toolFilters(\[\d+\])?)$|^toolMode$"
 )
+_BLANKS = str.maketrans(
+    "\t\r", "  "
+)  # each as wide as a column; some files end lines with CR alone
 WIDEST = 76  # characters of a line; more is of no use above a caret
 
 
@@ -44,7 +47,7 @@ def excerpt(line: str, column: int, path: str) -> Excerpt:
 
 def _pieces(line: str, column: int, path: str) -> Iterator[tuple[re.Match[str], str]]:
     meant = False  # the value at the column, or the one whose key stands there
-    for piece in _PIECE.finditer(line.replace("\t", " ")):
+    for piece in _PIECE.finditer(line.translate(_BLANKS)):
         meant = meant or piece.start() < column <= piece.end()
         shows = meant and piece["string"] and piece["key"] is None and _HARMLESS_KEY.search(path)
         meant = meant and not shows and piece.group() != ","

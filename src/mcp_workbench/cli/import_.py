@@ -23,6 +23,7 @@ from mcp_workbench.cli.report import tell_problems
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.config.load import FILE_NAME, VARIABLE
 from mcp_workbench.core.errors import ConfigError, did_you_mean
+from mcp_workbench.hosts.contents import read_file
 from mcp_workbench.hosts.merge import Chosen, Merged, merge, plain_name
 from mcp_workbench.hosts.places import HostFile, Surroundings, all_files, files_of, here, shown
 from mcp_workbench.hosts.plan import Change, Keys, Member, edited
@@ -31,7 +32,6 @@ from mcp_workbench.hosts.refusals import CannotEdit, HostUsage, not_editable
 from mcp_workbench.hosts.secrets import Taken
 from mcp_workbench.hosts.table import HOSTS
 from mcp_workbench.hosts.translate import Found
-from mcp_workbench.hosts.writing import read_file
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -134,7 +134,7 @@ def _named(source: str, around: Surroundings) -> list[Found]:
     if host := HOSTS.get(source):
         return [found for file in files_of(host, around) for found in _of_host(file, around)]
     path = Path(source).absolute()
-    text = text_of(path)
+    text = text_of(path, pipes=True)  # such as `<(command)` of a shell
     if text is None:
         hint = did_you_mean(source, list(HOSTS)) or f"known hosts: {', '.join(HOSTS)}"
         raise HostUsage("unknown_host", f"'{source}' is no host and no file", hint=hint)

@@ -21,6 +21,7 @@ from mcp_workbench.cli.render import glyph, plain, say, say_json
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.config.load import find_config
 from mcp_workbench.core.errors import did_you_mean
+from mcp_workbench.hosts.contents import read_file
 from mcp_workbench.hosts.launch import launch
 from mcp_workbench.hosts.overlap import direct, own_entries, variables_in
 from mcp_workbench.hosts.own_command import available
@@ -35,7 +36,6 @@ from mcp_workbench.hosts.places import (
 from mcp_workbench.hosts.plan import Change, Installation, plan_install, plan_uninstall
 from mcp_workbench.hosts.refusals import HostUsage
 from mcp_workbench.hosts.table import HOSTS, Host
-from mcp_workbench.hosts.writing import read_file
 
 _HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1, shell_complete=complete_host)
 _ALL = click.option(

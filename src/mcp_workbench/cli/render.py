@@ -9,6 +9,8 @@ import click
 import msgspec
 
 from mcp_workbench.cli.excerpt import excerpt
+from mcp_workbench.config.load import MOST_BYTES
+from mcp_workbench.config.plain_file import read_plain
 from mcp_workbench.core.errors import Problem
 
 _STYLES: dict[str, str] = {"error": "red", "warning": "yellow"}
@@ -75,11 +77,12 @@ def _pointed(trouble: Trouble, source: Sequence[str]) -> list[str]:
 
 
 def source_of(file: str) -> list[str]:
-    """The lines of a file that was read before; none where it can't be read again."""
+    """The lines of a file that was read before; none where it can't be read again, such as a pipe."""
     try:
-        return Path(file).read_text("utf-8-sig", errors="replace").split("\n")
+        raw = read_plain(file, MOST_BYTES)
     except (OSError, ValueError):
         return []
+    return raw.decode("utf-8-sig", "replace").split("\n")
 
 
 def nearby(file: str) -> str:

@@ -94,6 +94,6 @@ def _tell(trouble: Trouble, argv: list[str], problems: tuple[Problem, ...] = ())
 
 def tell_problems(problems: tuple[Problem, ...], file: str) -> str:
     """Every problem of a file, each with its place."""
-    source = source_of(file)
+    source = source_of(file) if any(p.line for p in problems) else []
     shown = [told(of_problem(p, file), p.severity, source) for p in problems[:EXCERPTS]]
     return "\n".join(shown + [told(of_problem(p, file), p.severity) for p in problems[EXCERPTS:]])

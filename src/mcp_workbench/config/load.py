@@ -119,9 +119,9 @@ def _decoded(file: str, raw: bytes) -> tuple[Any, bool]:
     try:
         return jsonc.parse(raw.decode()), False
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
+        place = jsonc.place_of_byte(raw, error.start)
         message = "the file is not UTF-8 text"
-        problem = Problem("", message, "save it as UTF-8", "WB-CONF-003", line, 1)
+        problem = Problem("", message, "save it as UTF-8", "WB-CONF-003", *place)
     except jsonc.SyntaxProblem as error:
         fix = "correct the text there; comments and trailing commas are allowed"
         problem = Problem("", error.message, fix, "WB-CONF-007", error.line, error.column)

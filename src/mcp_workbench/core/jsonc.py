@@ -112,6 +112,12 @@ def place(text: str, offset: int) -> Place:
     return Lines(text).place(offset)
 
 
+def place_of_byte(raw: bytes, start: int) -> Place:
+    """Line and column of the first byte that is no UTF-8."""
+    before = raw[:start].decode()
+    return place(before, len(before))
+
+
 def locate(text: str, path: Path) -> Place:
     """Line and column of the member at this path (of its key), or of what surrounds it."""
     return place(text, find(read(text), path).start)

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import msgspec
 
+from mcp_workbench.hosts.contents import read_file
 from mcp_workbench.hosts.journal import Journal, Record, Step, digest
 from mcp_workbench.hosts.own_command import run_own, silent_failure
 from mcp_workbench.hosts.plan import Change, Member, editor
 from mcp_workbench.hosts.reading import decoded
 from mcp_workbench.hosts.refusals import HostFault, changed_since
 from mcp_workbench.hosts.undoing import undoing
-from mcp_workbench.hosts.writing import read_file, remove_folders, replace_file
+from mcp_workbench.hosts.writing import remove_folders, replace_file
 
 
 def apply(

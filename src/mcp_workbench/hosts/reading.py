@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.core import jsonc
+from mcp_workbench.hosts.contents import read_file
 from mcp_workbench.hosts.env_file import with_env_file
 from mcp_workbench.hosts.places import HostFile, Surroundings
 from mcp_workbench.hosts.refusals import unreadable
@@ -15,7 +16,6 @@ from mcp_workbench.hosts.translate import Found, read_entry
 
 Keys = tuple[str, ...]
 
-MOST_BYTES = 64 << 20  # Claude Code keeps its history beside its servers
 # A file of no known host: the spellings of all of them are understood.
 ANY_FILE = Host("file", "a file", {}, variables=("braces", "env", "input", "folders"))
 _SECTIONS: tuple[Keys, ...] = (
@@ -29,24 +29,18 @@ _SECTIONS: tuple[Keys, ...] = (
 _PLAIN_WORDS = {"mcpServers", "servers", "mcp_servers", "context_servers"}  # they mean nothing else
 
 
-def text_of(file: Path) -> str | None:
+def text_of(file: Path, *, pipes: bool = False) -> str | None:
     """The text of a file, or None where there is none; bytes that are no UTF-8 are refused."""
-    try:
-        with file.open("rb") as stream:
-            raw = stream.read(MOST_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    if len(raw) > MOST_BYTES:
-        raise unreadable(str(file), f"the file is larger than {MOST_BYTES >> 20} MiB")
-    return decoded(raw, str(file))
+    raw = read_file(file, pipes=pipes)
+    return None if raw is None else decoded(raw, str(file))
 
 
 def decoded(raw: bytes, file: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise unreadable(file, "the file is not UTF-8 text", line, 1) from None
+        place = jsonc.place_of_byte(raw, error.start)
+        raise unreadable(file, "the file is not UTF-8 text", *place) from None
 
 
 def value_of(text: str, format: str, file: str) -> Any:

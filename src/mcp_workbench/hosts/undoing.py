@@ -5,11 +5,11 @@ from types import ModuleType
 
 import msgspec
 
+from mcp_workbench.hosts.contents import read_file
 from mcp_workbench.hosts.journal import Step, digest
 from mcp_workbench.hosts.plan import editor
 from mcp_workbench.hosts.reading import decoded, value_of
 from mcp_workbench.hosts.refusals import CannotEdit, not_editable
-from mcp_workbench.hosts.writing import read_file
 
 
 class Undoing(msgspec.Struct, frozen=True):

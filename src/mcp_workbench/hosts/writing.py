@@ -5,16 +5,10 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from mcp_workbench.hosts.contents import read_file
 from mcp_workbench.hosts.refusals import changed_since
 
 PRIVATE = 0o600
-
-
-def read_file(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def created_folders(path: Path) -> list[Path]:

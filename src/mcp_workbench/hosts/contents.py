@@ -1,0 +1,22 @@
+"""The bytes of a file of others: all of a plain one, or a refusal that says why."""
+
+from pathlib import Path
+
+from mcp_workbench.config.plain_file import NotPlain, TooLarge, read_plain
+from mcp_workbench.hosts.refusals import unreadable
+
+MOST_BYTES = 64 << 20  # Claude Code keeps its history beside its servers
+
+
+def read_file(path: Path, *, pipes: bool = False) -> bytes | None:
+    """None where there is no file. A pipe is read only where somebody has named it."""
+    try:
+        return read_plain(path, MOST_BYTES, pipes=pipes)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except NotPlain:
+        fix = "put a plain file there, or remove what is there; nothing was changed"
+        raise unreadable(str(path), "this is no plain file", fix=fix) from None
+    except TooLarge:
+        message = f"the file is larger than {MOST_BYTES >> 20} MiB"
+        raise unreadable(str(path), message) from None
