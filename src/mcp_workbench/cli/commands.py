@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from mcp_workbench.cli.settings import (
     global_options,
     stdin_is_terminal,
 )
+from mcp_workbench.cli.streams import lenient_stderr, unwritten
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -125,16 +125,13 @@ def run(argv: list[str]) -> int:
     """Do what the command line says. Whatever goes wrong is told, and is an exit status."""
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", dict[str, str])(errors="backslashreplace")
+    lenient_stderr()
     try:
         return _run(argv)
-    except BrokenPipeError:  # the reader has what it wanted
-        _abandon_stdout()
-        return DONE
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except OSError as error:  # such as a full disk under stdout
-        _abandon_stdout()
-        return import_module("mcp_workbench.cli.report").report_system(error, argv)
+    except OSError as error:
+        return unwritten(error, argv)
 
 
 def _run(argv: list[str]) -> int:
@@ -152,7 +149,10 @@ def _run(argv: list[str]) -> int:
 
 def complete() -> int:
     """Answer a shell that wants to know what may come next."""
-    return import_module("mcp_workbench.cli.completion").answer(group)
+    try:
+        return import_module("mcp_workbench.cli.completion").answer(group)
+    except OSError as error:
+        return unwritten(error, [])
 
 
 def _refuse_odd_bytes(argv: list[str]) -> None:
@@ -160,11 +160,6 @@ def _refuse_odd_bytes(argv: list[str]) -> None:
         "".join(argv).encode()
     except UnicodeEncodeError:
         raise click.UsageError("An argument is not UTF-8 text") from None
-
-
-def _abandon_stdout() -> None:
-    """Let what nobody takes go nowhere, so that Python does not complain about it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _workbench_error() -> type[WorkbenchError]:
