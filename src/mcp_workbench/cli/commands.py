@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -67,6 +67,16 @@ class Commands(click.Group):
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             raise _no_command(args[0])
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            name = ctx.invoked_subcommand
+            if error.ctx is None and name:  # click does not say whose option has no value
+                command = self.get_command(ctx, name)
+                error.ctx = click.Context(command, ctx, name) if command else ctx
+            raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Our commands by name alone, none of them loaded; beside them what click knows."""
