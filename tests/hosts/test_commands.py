@@ -284,6 +284,26 @@ def test_wrong_usage_is_told(served: Person, argv: list[str], text: str, code: s
     assert f"WB-HOST-{code}" in done.err or not code
 
 
+def test_a_number_and_everything_is_one_too_many(served: Person) -> None:
+    served.types("install", "cursor", "--yes")
+
+    done = served.types("undo", "1", "--all")
+
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("error: an ID and --all can't stand together\n")
+    assert "fix: mcp-workbench undo --help\n" in done.err
+    assert not any(record["undone"] for record in served.types("undo", "--list", "--json").data)
+
+
+def test_nothing_to_undo_is_told_of_one_change_and_of_all(served: Person) -> None:
+    assert served.types("undo", "--all").status == 0
+
+    one, everything = served.types("undo"), served.types("undo", "--all")
+
+    assert everything == one
+    assert (one.status, one.err.splitlines()[0]) == (1, "error: there is nothing to undo")
+
+
 def test_there_must_be_something_to_install(person: Person) -> None:
     done = person.types("install", "cursor", "--yes")
 
