@@ -44,7 +44,18 @@ def test_help_names_every_command(tmp_path: Path) -> None:
             ["call"],
             "error: missing argument 'TOOLBOX/SERVER/TOOL'\n  fix: mcp-workbench call --help\n",
         ),
-        (["--config"], "error: option '--config' requires an argument\n"),
+        (
+            ["--config"],
+            "error: option '--config' requires an argument\n  fix: mcp-workbench --help\n",
+        ),
+        (
+            ["search", "--limit"],
+            "error: option '--limit' requires an argument\n  fix: mcp-workbench search --help\n",
+        ),
+        (
+            ["--config", "call", "serve", "--http"],
+            "error: option '--http' requires an argument\n  fix: mcp-workbench serve --help\n",
+        ),
         (
             ["serve", "--toolbox", "dmeo"],
             "error: Toolbox 'dmeo' not found\n  Did you mean 'demo'?\n",

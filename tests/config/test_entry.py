@@ -174,7 +174,22 @@ def test_a_key_of_the_other_transport_is_a_warning(tmp_path: Path) -> None:
         (
             {"command": "x", "timeout": 10**400},
             "timeout",
-            "must be a number of seconds above 0, not " + "1" + "0" * 19,
+            "must be a number of seconds above 0, at most 9007199254740992",
+        ),
+        (
+            {"command": "x", "timeout": 1e47},
+            "timeout",
+            "must be a number of seconds above 0, at most 9007199254740992",
+        ),
+        (
+            {"command": "x", "timeout": -(10**400)},
+            "timeout",
+            "must be a number of seconds above 0, not -" + "1" + "0" * 18 + "…",
+        ),
+        (
+            {"command": "x", "resultBudget": 2**53 + 1},
+            "resultBudget",
+            "must be a whole number from 0 up, at most 9007199254740992",
         ),
         ({"command": "x", "era": "old"}, "era", 'must be "auto" or "legacy" or "modern"'),
     ],

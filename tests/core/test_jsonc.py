@@ -129,10 +129,27 @@ def test_what_is_not_json_is_told_with_its_place(
     assert (caught.value.line, caught.value.column, caught.value.message) == (line, column, message)
 
 
-@pytest.mark.parametrize("word", ["True", "NaN", "01", "1.", "+1", ".5", "1e999", "nul", "0x10"])
+@pytest.mark.parametrize("word", ["True", "NaN", "01", "1.", "+1", ".5", "1e999x", "nul", "0x10"])
 def test_only_the_numbers_and_words_of_json_are_taken(word: str) -> None:
     with pytest.raises(SyntaxProblem, match="no number and none of true, false, null"):
         parse(f"[{word}]")
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        ("1e400", "this number is too large; the largest is about 1.8e308"),
+        ("-1.5E+999", "this number is too large; the largest is about 1.8e308"),
+        ("9" * 4301, "this number is too long; a whole one has at most 4300 digits"),
+        ("-" + "9" * 4301, "this number is too long; a whole one has at most 4300 digits"),
+    ],
+)
+def test_a_number_beyond_all_bounds_is_told_its_bound(number: str, told: str) -> None:
+    assert parse("[1.7e308, -1.7e308, " + "9" * 4300 + "]")
+    with pytest.raises(SyntaxProblem) as caught:
+        parse(f"[1,\n {number}]")
+
+    assert (caught.value.line, caught.value.column, caught.value.message) == (2, 2, told)
 
 
 def test_a_problem_never_quotes_the_text_which_may_be_a_secret() -> None:

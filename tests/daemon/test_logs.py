@@ -14,7 +14,7 @@ import pytest
 from mcp_workbench.daemon.log import MOST_BYTES, BoundedLog
 from mcp_workbench.downstream import overheard
 from mcp_workbench.downstream.overheard import LINES, Overheard
-from tests.daemon.scenes import COMMAND, shared
+from tests.daemon.scenes import COMMAND, Shared, shared
 from tests.makers import config_file, entry, eventually, spec
 
 
@@ -80,6 +80,40 @@ def test_logs_of_nothing_are_empty(tmp_path: Path) -> None:
     )
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "nothing was logged\n")
+
+
+@pytest.mark.parametrize(
+    ("who", "told"),
+    [
+        ("dve", "error: Toolbox 'dve' not found\n  Did you mean 'dev'?\n"),
+        ("dev/nope", "error: Server 'nope' not found in toolbox 'dev'\n"),
+        ("--follow dev/nope", "error: Server 'nope' not found in toolbox 'dev'\n"),
+    ],
+)
+def test_a_name_that_nobody_has_is_told(tmp_path: Path, who: str, told: str) -> None:
+    ran = Shared(config_file(tmp_path, {"a": entry()})).run("logs", *who.split())
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(told)
+
+
+@pytest.mark.parametrize("who", ["dev/a", "workbench"])
+def test_who_has_said_nothing_yet_is_no_mistake(tmp_path: Path, who: str) -> None:
+    ran = Shared(config_file(tmp_path, {"a": entry()})).run("logs", who)
+
+    assert (ran.returncode, ran.stderr) == (0, "nothing was logged\n")
+
+
+def test_a_server_that_was_taken_out_since_is_still_shown(tmp_path: Path) -> None:
+    with shared(config_file(tmp_path, {"a": talker("of a\\n"), "b": entry()})) as bench:
+        with bench.host() as host:
+            host.initialize()
+            host.open()
+            eventually(lambda: "dev/a: of a" in bench.log(), "it is logged")
+
+        config_file(tmp_path, {"b": entry()})
+
+        assert bench.done("logs", "dev/a").endswith("dev/a: of a\n")
 
 
 def test_the_file_never_grows_beyond_its_size(tmp_path: Path) -> None:

@@ -284,6 +284,45 @@ def test_wrong_usage_is_told(served: Person, argv: list[str], text: str, code: s
     assert f"WB-HOST-{code}" in done.err or not code
 
 
+def test_a_number_and_everything_is_one_too_many(served: Person) -> None:
+    served.types("install", "cursor", "--yes")
+
+    done = served.types("undo", "1", "--all")
+
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("error: an ID and --all can't stand together\n")
+    assert "fix: mcp-workbench undo --help\n" in done.err
+    assert not any(record["undone"] for record in served.types("undo", "--list", "--json").data)
+
+
+def test_nothing_to_undo_is_told_of_one_change_and_of_all(served: Person) -> None:
+    assert served.types("undo", "--all").status == 0
+
+    one, everything = served.types("undo"), served.types("undo", "--all")
+
+    assert everything == one
+    assert (one.status, one.err.splitlines()[0]) == (1, "error: there is nothing to undo")
+
+
+def test_found_is_what_all_would_change(tmp_path: Path) -> None:
+    somebody = newcomer(tmp_path)
+    (somebody.folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"a": demo()}}))
+    somebody.config.write_text(json.dumps({"mcpServers": {"a": demo()}}))
+    somebody.config.chmod(0o600)
+
+    for command in ("install", "uninstall"):
+        nobody = somebody.types(command)
+        nothing = somebody.types(command, "--all", "--dry-run")
+        here = somebody.types(command, "--scope", "project")
+        all_here = somebody.types(command, "--all", "--scope", "project", "--dry-run", "--json")
+
+        assert "  fix: one of: " in nobody.err
+        assert (nothing.status, nothing.out) == (0, "")
+        assert nothing.err == "no host has a file on this machine; one that is named gets one\n"
+        assert "found in this folder: claude-code; --all means all of them" in here.err
+        assert all_here.data["hosts"] == ["claude-code"]
+
+
 def test_there_must_be_something_to_install(person: Person) -> None:
     done = person.types("install", "cursor", "--yes")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +16,7 @@ from mcp_workbench.cli.settings import (
     global_options,
     stdin_is_terminal,
 )
+from mcp_workbench.cli.streams import lenient_stderr, unwritten
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -67,6 +67,16 @@ class Commands(click.Group):
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             raise _no_command(args[0])
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            name = ctx.invoked_subcommand
+            if error.ctx is None and name:  # click does not say whose option has no value
+                command = self.get_command(ctx, name)
+                error.ctx = click.Context(command, ctx, name) if command else ctx
+            raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Our commands by name alone, none of them loaded; beside them what click knows."""
@@ -125,16 +135,13 @@ def run(argv: list[str]) -> int:
     """Do what the command line says. Whatever goes wrong is told, and is an exit status."""
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", dict[str, str])(errors="backslashreplace")
+    lenient_stderr()
     try:
         return _run(argv)
-    except BrokenPipeError:  # the reader has what it wanted
-        _abandon_stdout()
-        return DONE
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
-    except OSError as error:  # such as a full disk under stdout
-        _abandon_stdout()
-        return import_module("mcp_workbench.cli.report").report_system(error, argv)
+    except OSError as error:
+        return unwritten(error, argv)
 
 
 def _run(argv: list[str]) -> int:
@@ -152,7 +159,10 @@ def _run(argv: list[str]) -> int:
 
 def complete() -> int:
     """Answer a shell that wants to know what may come next."""
-    return import_module("mcp_workbench.cli.completion").answer(group)
+    try:
+        return import_module("mcp_workbench.cli.completion").answer(group)
+    except OSError as error:
+        return unwritten(error, [])
 
 
 def _refuse_odd_bytes(argv: list[str]) -> None:
@@ -160,11 +170,6 @@ def _refuse_odd_bytes(argv: list[str]) -> None:
         "".join(argv).encode()
     except UnicodeEncodeError:
         raise click.UsageError("An argument is not UTF-8 text") from None
-
-
-def _abandon_stdout() -> None:
-    """Let what nobody takes go nowhere, so that Python does not complain about it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _workbench_error() -> type[WorkbenchError]:

@@ -81,14 +81,17 @@ def started_workbench() -> Generator[Host, None, None]:
     """The workbench as any host starts it, but in an empty folder and without a configuration."""
     environ = {k: v for k, v in os.environ.items() if k != "WORKBENCH_CONFIG"}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "mcp_workbench", "serve"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            cwd=folder,
-            env=environ,
-        )
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", "mcp_workbench", "serve"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=folder,
+                env=environ,
+            )
+        except OSError as error:
+            raise HostFailed(str(error)) from None
         watchdog = threading.Timer(PATIENCE, child.kill)
         watchdog.start()
         try:

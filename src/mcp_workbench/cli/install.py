@@ -29,7 +29,6 @@ from mcp_workbench.hosts.places import (
     HostFile,
     Scope,
     Surroundings,
-    all_files,
     file_to_change,
     here,
 )
@@ -81,6 +80,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 _UNCHANGED = {"install": "there already", "uninstall": "not there"}
+_WHERE: dict[Scope, str] = {"user": "on this machine", "project": "in this folder"}
 
 
 @click.command()
@@ -121,7 +121,7 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
     around = here()
     config = _config(settings, around)
     toolboxes = settings.snapshot().narrowed(options["toolboxes"])  # it can be used, and has them
-    files = _files(hosts, around, everywhere=options["everywhere"], scope=options["scope"])
+    files = _files(settings, hosts, around, options)
     ours = own_entries(config, list(toolboxes.toolboxes))
     words = launch().command(config, options["toolboxes"])
     wish = Installation(words, variables_in(ours), own=not options["edit"])
@@ -158,7 +158,7 @@ def uninstall(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int
       mcp-workbench uninstall --all
     """
     around = here()
-    files = _files(hosts, around, everywhere=options["everywhere"], scope=options["scope"])
+    files = _files(settings, hosts, around, options)
     own = not options["edit"]
     changes = [_runnable(plan_uninstall(file, read_file(file.path), own=own)) for file in files]
     agreed = Agreement(options["yes"], options["dry_run"])
@@ -182,21 +182,29 @@ def _config(settings: Settings, around: Surroundings) -> str:
 
 
 def _files(
-    hosts: tuple[str, ...], around: Surroundings, *, everywhere: bool, scope: Scope
+    settings: Settings, hosts: tuple[str, ...], around: Surroundings, options: dict[str, Any]
 ) -> list[HostFile]:
-    if everywhere:
-        writable = [host for host in HOSTS.values() if not host.import_only]
-        files = [file_to_change(host, scope, around) for host in writable]
-        return [file for file in files if file is not None and file.path.is_file()]
+    scope: Scope = options["scope"]
+    if options["everywhere"]:
+        found = _found(scope, around)
+        if not found and settings.talkative:
+            say(f"no host has a file {_WHERE[scope]}; one that is named gets one", err=True)
+        return found
     if not hosts:
-        raise HostUsage("unknown_host", "no host is named", hint=_choice(around))
+        raise HostUsage("unknown_host", "no host is named", hint=_choice(scope, around))
     return [_file(_host(name), scope, around) for name in dict.fromkeys(hosts)]
 
 
-def _choice(around: Surroundings) -> str:
-    found = dict.fromkeys(file.host.id for file in all_files(around) if not file.host.import_only)
+def _found(scope: Scope, around: Surroundings) -> list[HostFile]:
+    """The files that `--all` means."""
+    files = [file_to_change(HOSTS[name], scope, around) for name in _known()]
+    return [file for file in files if file is not None and file.path.is_file()]
+
+
+def _choice(scope: Scope, around: Surroundings) -> str:
+    found = [file.host.id for file in _found(scope, around)]
     if found:
-        return f"found on this machine: {', '.join(found)}; --all means all of them"
+        return f"found {_WHERE[scope]}: {', '.join(found)}; --all means all of them"
     return f"one of: {', '.join(_known())}"
 
 

@@ -12,7 +12,7 @@ from mcp_workbench.cli.completing import complete_server
 from mcp_workbench.cli.render import plain, say, say_json
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.cli.up import place_for
-from mcp_workbench.daemon.log import BEFORE
+from mcp_workbench.daemon.log import BEFORE, OURSELVES
 
 LINES = 100  # shown unless told otherwise
 POLL = 0.2  # seconds between two looks at a file that is followed
@@ -51,6 +51,8 @@ def logs(settings: Settings, who: str, *, follow: bool, lines: int) -> int:
     """
     path = place_for(settings).log
     shown = [line for line in _last(path) if _is_of(line, who)]
+    if not shown:
+        _require(settings, who)  # lines of a server that was taken out since are shown
     for line in shown[max(len(shown) - lines, 0) :]:
         _tell(settings, line)
     if not shown and settings.talkative:
@@ -59,6 +61,16 @@ def logs(settings: Settings, who: str, *, follow: bool, lines: int) -> int:
         if _is_of(line, who):
             _tell(settings, line)
     return DONE
+
+
+def _require(settings: Settings, who: str) -> None:
+    """A name that can't come to speak is told as in every other command."""
+    if who in ("", OURSELVES):
+        return
+    toolbox, _, server = who.removesuffix("/").partition("/")
+    box = settings.snapshot().toolbox(toolbox)
+    if server:
+        box.server(server)
 
 
 def _last(path: str) -> list[str]:

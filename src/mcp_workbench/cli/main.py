@@ -107,17 +107,33 @@ def _serve(config: str | None, toolboxes: tuple[str, ...], attach: str) -> int |
 
 
 def _command(argv: list[str]) -> int:
-    if argv in (["version"], ["--version"]):
-        from mcp_workbench import __version__
-
-        sys.stdout.write(f"mcp-workbench {__version__}\n")
-        return 0
-    if len(argv) == 2 and argv[0] == "completion":
-        from mcp_workbench.cli.scripts import SCRIPTS
-
-        if argv[1] in SCRIPTS:
-            sys.stdout.write(SCRIPTS[argv[1]])
-            return 0
+    text = _constant(argv)
+    if text:
+        return _print(text, argv)
     from mcp_workbench.cli.commands import run  # click and all: 9 ms that `serve` does not pay
 
     return run(argv)
+
+
+def _constant(argv: list[str]) -> str:
+    """What is printed without a look at anything; else nothing."""
+    if argv in (["version"], ["--version"]):
+        from mcp_workbench import __version__
+
+        return f"mcp-workbench {__version__}\n"
+    if len(argv) == 2 and argv[0] == "completion":
+        from mcp_workbench.cli.scripts import SCRIPTS
+
+        return SCRIPTS.get(argv[1], "")
+    return ""
+
+
+def _print(text: str, argv: list[str]) -> int:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()  # a fault is told here, and not by Python at its exit
+    except OSError as error:
+        from mcp_workbench.cli.streams import unwritten  # only where something is wrong
+
+        return unwritten(error, argv)
+    return 0

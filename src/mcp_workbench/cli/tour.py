@@ -45,7 +45,7 @@ def tour(settings: Settings) -> int:
     try:
         with started_workbench() as host:
             _session(host)
-    except (HostFailed, OSError) as error:
+    except HostFailed as error:
         raise TourFailed(
             f"the tour broke off: {error}", hint="mcp-workbench check --connect"
         ) from None

@@ -50,10 +50,10 @@ def undo(settings: Settings, number: int | None, *, listing: bool, everything: b
     if listing:
         _list(settings, journal.records())
         return DONE
-    if everything:
-        records = [record for record in reversed(journal.records()) if not record.undone]
-    else:
-        records = [journal.record(number)]
+    if everything and number is not None:
+        raise click.UsageError("An ID and --all can't stand together")
+    last = journal.record(number)  # none is an error, of --all, too
+    records = journal.not_undone()[::-1] if everything else [last]
     done = [(record, take_back(journal, record)) for record in records]
     if settings.json:
         say_json([{"id": record.id, "files": files} for record, files in done])

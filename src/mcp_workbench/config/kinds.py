@@ -9,6 +9,7 @@ import msgspec
 from mcp_workbench.config.expand import Path
 
 MOST = 1 << 53  # of any number; beyond it JSON readers disagree
+SHOWN = 20  # characters of a wrong number
 VARIABLE = {"type": "string", "pattern": r"\$\{"}
 
 Wrong = Iterable[tuple[Path, str]]
@@ -46,10 +47,16 @@ def _in_range(words: str, schema: dict[str, Any], right: Callable[[Any], bool]) 
     def wrong(value: Any) -> Wrong:
         if number(value) and right(value):
             return ()
-        said = str(value)[:20] if number(value) else kind_of(value)
-        return (((), f"must be {words}, not {said}"),)
+        if number(value) and value > MOST:
+            return (((), f"must be {words}, at most {MOST}"),)
+        return (((), f"must be {words}, not {_shown(value) if number(value) else kind_of(value)}"),)
 
     return Kind(words, schema, wrong)
+
+
+def _shown(value: float) -> str:
+    text = str(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def whole(least: int) -> Kind:

@@ -20,11 +20,15 @@ _GAP = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
 _STRING = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"')
 _WORD = re.compile(r"[^\s,:\[\]{}\"/]+")  # a number, true, false, null, or a mistake
 
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
 # The text itself is never quoted: it may be a secret that lost its quotes.
 _NOT_JSON = defaultdict(
     lambda: "this is no number and none of true, false, null; a string needs double quotes",
     {'"': "this string has a wrong escape or an unprintable character", "'": "use double quotes"},
 )
+_TOO_LARGE = "this number is too large; the largest is about 1.8e308"
+_TOO_LONG = "this number is too long; a whole one has at most 4300 digits"  # Python's own limit
 
 
 class SyntaxProblem(ValueError):
@@ -133,6 +137,13 @@ def duplicates(node: Node, path: Path = ()) -> Iterator[Duplicate]:
         yield from duplicates(child.node, (*path, child.key))
 
 
+def _unread(token: str) -> str:
+    """Why this is no value."""
+    if not _NUMBER.fullmatch(token):
+        return _NOT_JSON[token[0]]
+    return _TOO_LONG if token.lstrip("-").isdecimal() else _TOO_LARGE
+
+
 class _Scanner:
     """One walk through one text."""
 
@@ -198,7 +209,7 @@ class _Scanner:
         try:
             value = msgspec.json.decode(token.group())
         except ValueError:  # msgspec's own errors and those of odd Unicode
-            raise self.problem(_NOT_JSON[token.group()[0]]) from None
+            raise self.problem(_unread(token.group())) from None
         self.at = token.end()
         return Node(value, token.start(), self.at)
 

@@ -8,6 +8,7 @@ import time
 
 MOST_BYTES = 1 << 20  # of a file; there are two, the one before it under another name
 BEFORE = ".1"
+OURSELVES = "workbench"  # the speaker of lines that are no server's
 
 
 class BoundedLog(logging.Handler):
@@ -22,7 +23,7 @@ class BoundedLog(logging.Handler):
         self._open()
 
     def emit(self, record: logging.LogRecord) -> None:
-        who = getattr(record, "server", "workbench")
+        who = getattr(record, "server", OURSELVES)
         text = record.getMessage()
         if record.exc_info:
             text += "\n" + logging.Formatter().formatException(record.exc_info)

@@ -58,13 +58,16 @@ class Journal:
                 continue  # half written when somebody pulled the plug, before anything was changed
         return sorted(found, key=lambda record: record.id)
 
+    def not_undone(self) -> list[Record]:
+        """Those that can still be taken back, oldest first."""
+        return [record for record in self.records() if not record.undone]
+
     def record(self, number: int | None) -> Record:
         """The one with this number, or the last that can still be taken back."""
-        records = self.records()
         if number is None:
-            records = [record for record in records if not record.undone]
+            records = self.not_undone()
         else:
-            records = [record for record in records if record.id == number]
+            records = [record for record in self.records() if record.id == number]
         if not records:
             what = "there is nothing to undo" if number is None else f"there is no change {number}"
             raise HostFault("nothing_to_undo", what, hint="mcp-workbench undo --list shows them")
