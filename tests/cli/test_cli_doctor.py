@@ -80,6 +80,19 @@ def test_each_server_that_fails_has_its_remedy(tmp_path: Path) -> None:
     assert lines(done, "dev/noisy")[0]["state"] == "good"
 
 
+def test_a_server_that_speaks_something_else_is_not_to_be_waited_for(tmp_path: Path) -> None:
+    web = "echo Listening on http://localhost:3000; while read line; do :; done"
+    write_config(
+        tmp_path, toolbox(web={"command": "sh", "args": ["-c", web], "connectTimeout": 0.5})
+    )
+    done = doctor("--json", cwd=tmp_path)
+    (line,) = lines(done, "dev/web")
+    assert (done.status, line["code"]) == (4, "WB-CONN-101")
+    assert line["message"].endswith("such as: Listening on http://localhost:3000")
+    assert "stdio mode" in line["fix"]
+    assert "connectTimeout" not in line["fix"]
+
+
 def test_one_server_alone(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(a=demo_server(), gone={"command": "no-such-command"}))
     for which in ("a", "dev/a"):
