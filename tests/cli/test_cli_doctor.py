@@ -93,6 +93,34 @@ def test_a_server_that_speaks_something_else_is_not_to_be_waited_for(tmp_path: P
     assert "connectTimeout" not in line["fix"]
 
 
+def test_what_can_not_be_started_says_what_to_write_instead(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/python3\n")
+    script.chmod(0o755)
+    servers = {
+        "folder": {"command": str(tmp_path)},
+        "script": {"command": str(script)},
+        "file": {"command": "true", "cwd": "plain"},
+        "homeless": {"command": "true", "cwd": "nowhere"},
+        "line": {"command": "npx -y @scope/server ."},
+        "liar": {"command": "sh", "args": ["-c", "echo 'no; write to me' >&2; exit 3"]},
+    }
+    fixes = {
+        "folder": "correct 'command'",
+        "script": "correct that line, or install /no/such/python3",
+        "file": "correct 'cwd'",
+        "homeless": "correct 'cwd'",
+        "line": 'write "command": "npx", "args": ["-y", "@scope/server", "."]',
+        "liar": "run its command by hand and see what it says",
+    }
+    write_config(tmp_path, toolbox(**servers))
+    done = doctor("--json", cwd=tmp_path)
+    found = {name: lines(done, f"dev/{name}")[0] for name in servers}
+    assert {name: line["fix"] for name, line in found.items()} == fixes
+    assert found["line"]["message"] == "command is a whole command line: npx -y @scope/server ."
+
+
 def test_one_server_alone(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(a=demo_server(), gone={"command": "no-such-command"}))
     for which in ("a", "dev/a"):
