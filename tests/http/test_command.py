@@ -212,6 +212,18 @@ def test_a_token_that_cannot_be_used_is_a_problem_of_the_configuration(
     assert token not in str(caught.value) or "$" in token
 
 
+def test_a_token_of_the_variable_that_cannot_be_used_names_the_variable() -> None:
+    wish = HttpWish("${T}", ("box.example",))
+    environ = {"MCP_WORKBENCH_HTTP_TOKEN": "short", "T": TOKEN}
+    with pytest.raises(ConfigError) as caught:
+        port_wish(Snapshot({}, http=wish, origin="a-file.json"), environ, loopback=False)
+
+    [problem] = caught.value.problems
+    assert (caught.value.file, problem.path) == ("$MCP_WORKBENCH_HTTP_TOKEN", "")
+    assert problem.code == "WB-CONF-031"
+    assert "a-file.json" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("http", "path"),
     [
