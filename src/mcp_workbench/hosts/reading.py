@@ -9,7 +9,7 @@ import msgspec
 from mcp_workbench.core import jsonc
 from mcp_workbench.hosts.env_file import with_env_file
 from mcp_workbench.hosts.places import HostFile, Surroundings
-from mcp_workbench.hosts.refusals import unreadable
+from mcp_workbench.hosts.refusals import is_folder, unreadable
 from mcp_workbench.hosts.table import HOSTS, Host
 from mcp_workbench.hosts.translate import Found, read_entry
 
@@ -36,6 +36,8 @@ def text_of(file: Path) -> str | None:
             raw = stream.read(MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except IsADirectoryError:
+        raise is_folder(str(file)) from None
     if len(raw) > MOST_BYTES:
         raise unreadable(str(file), f"the file is larger than {MOST_BYTES >> 20} MiB")
     return decoded(raw, str(file))

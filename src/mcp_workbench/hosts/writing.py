@@ -5,7 +5,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from mcp_workbench.hosts.refusals import changed_since
+from mcp_workbench.hosts.refusals import changed_since, is_folder
 
 PRIVATE = 0o600
 
@@ -15,6 +15,8 @@ def read_file(path: Path) -> bytes | None:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except IsADirectoryError:
+        raise is_folder(str(path)) from None
 
 
 def created_folders(path: Path) -> list[Path]:
