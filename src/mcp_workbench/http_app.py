@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -13,17 +14,37 @@ from contextlib import asynccontextmanager
 
 from mcp_workbench.app import FLUSH, Ending, run
 from mcp_workbench.config.port import port_wish
+from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import HttpWish, NamedToken, Snapshot
 from mcp_workbench.follow import following
 from mcp_workbench.surface.http_access import Access, is_loopback, names_of
 from mcp_workbench.surface.http_front import HttpFront
 from mcp_workbench.surface.http_principals import Principals
-from mcp_workbench.wire.http_server import HttpServer, listening
+from mcp_workbench.wire.http_server import HttpServer, NotListening, listening
 from mcp_workbench.wire.own_memory import close_to_others
 from mcp_workbench.wire.tasks import task_scope
 from mcp_workbench.workbench import Workbench
 
+_OTHER_PORT = "end what listens there, or name another port with --http"
+_REMEDIES = {
+    errno.EADDRINUSE: _OTHER_PORT,
+    errno.EACCES: "this port needs rights that we do not have: name one above 1023 with --http",
+}
+_OTHER_HOST = "name an address of this machine with --http, such as 127.0.0.1:7411"
 POLL = 0.02  # seconds between two looks at what is still under way, at the end only
+
+
+class PortRefused(WorkbenchError):
+    """The system does not let us listen there."""
+
+    code = "port_refused"
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        number = error.errno or 0
+        # The loops tell the same number in sentences of their own; a name's has none but its own.
+        why = os.strerror(number).lower() if number > 0 else error.strerror or str(error)
+        hint = _REMEDIES.get(number, _OTHER_HOST)
+        super().__init__(f"can't listen on {_address(host, port)}: {why}", hint=hint)
 
 
 def serve_http(
@@ -74,28 +95,34 @@ async def port_of(
 ) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
     """The same for a workbench that is open already."""
     most = workbench.snapshot.limits.message_bytes
-    async with task_scope() as requests:
-        front = HttpFront(workbench, requests)
-        async with listening(front, host, port, most) as server:
-            names = names_of(host, server.port, wish.allowed_hosts)
-            principals = Principals(wish.token, wish.tokens)
-            front.access = Access(names, wish.allowed_origins, principals)
-            try:
-                yield front, server
-            finally:
-                front.close()
+    try:
+        async with task_scope() as requests:
+            front = HttpFront(workbench, requests)
+            async with listening(front, host, port, most) as server:
+                names = names_of(host, server.port, wish.allowed_hosts)
+                principals = Principals(wish.token, wish.tokens)
+                front.access = Access(names, wish.allowed_origins, principals)
+                try:
+                    yield front, server
+                finally:
+                    front.close()
+    except NotListening as error:
+        raise PortRefused(host, port, error.why) from None
 
 
 def _say(snapshot: Snapshot, host: str, port: int, wish: HttpWish) -> None:
-    shown = f"[{host}]" if ":" in host else host
     boxes = " ".join(f"/mcp/{name}" for name in snapshot.toolboxes)
-    line = f"listening on http://{shown}:{port}/mcp   one toolbox: {boxes}   stop with Ctrl-C\n"
+    line = f"listening on http://{_address(host, port)}/mcp   one toolbox: {boxes}   stop with Ctrl-C\n"
     if wish.tokens:
         line += f"tokens: {', '.join(_told(one, snapshot) for one in wish.tokens)}\n"
     elif not wish.token:
         line += "no token is set: every process of this machine may call (http.token ends that)\n"
     sys.stderr.write(line)
     sys.stderr.flush()
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _told(token: NamedToken, snapshot: Snapshot) -> str:

@@ -72,6 +72,7 @@ def test_progress_is_told_on_stderr(tmp_path: Path) -> None:
         (["demo/basics/add", "a:=x"], "the value of 'a' is not JSON: "),
         (["demo/basics/add", "--input", "[]"], "--input must be a JSON object\n"),
         (["demo/basics/add", "--input", "{"], "--input is not JSON: "),
+        (["demo/basics/add", "--input", "@"], "--input @ names no file\n"),
         (["demo/basics/add", "--input", "@gone"], "can't read gone: No such file or directory\n"),
         (
             ["demo/basics/add", "--input", "@wrong.json"],
@@ -90,6 +91,20 @@ def test_what_a_person_mistypes_is_told_with_the_remedy(
     done = workbench("call", *argv, cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith(f"error: {text}")
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ("{", 'such as {"name": "value"}'),
+        ("@gone", "write --input @PATH "),
+        ("@", "write --input @PATH "),
+    ],
+)
+def test_an_input_that_can_not_be_read_has_its_remedy(given: str, fix: str, tmp_path: Path) -> None:
+    done = workbench("call", "demo/basics/add", "--input", given, "--json", cwd=tmp_path)
+    assert done.status == 2
+    assert done.failure["fix"].startswith(fix)
 
 
 def test_no_check_leaves_the_judgement_to_the_server(tmp_path: Path) -> None:

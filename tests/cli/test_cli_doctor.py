@@ -95,6 +95,47 @@ def test_a_file_that_can_t_be_used_is_named(name: str, code: str, tmp_path: Path
     assert (line["code"], line["place"]) == (f"WB-CONF-{code}", str(tmp_path / name))
 
 
+def test_a_server_that_speaks_something_else_is_not_to_be_waited_for(tmp_path: Path) -> None:
+    web = "echo Listening on http://localhost:3000; while read line; do :; done"
+    write_config(
+        tmp_path, toolbox(web={"command": "sh", "args": ["-c", web], "connectTimeout": 0.5})
+    )
+    done = doctor("--json", cwd=tmp_path)
+    (line,) = lines(done, "dev/web")
+    assert (done.status, line["code"]) == (4, "WB-CONN-101")
+    assert line["message"].endswith("such as: Listening on http://localhost:3000")
+    assert "stdio mode" in line["fix"]
+    assert "connectTimeout" not in line["fix"]
+
+
+def test_what_can_not_be_started_says_what_to_write_instead(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/python3\n")
+    script.chmod(0o755)
+    servers = {
+        "folder": {"command": str(tmp_path)},
+        "script": {"command": str(script)},
+        "file": {"command": "true", "cwd": "plain"},
+        "homeless": {"command": "true", "cwd": "nowhere"},
+        "line": {"command": "npx -y @scope/server ."},
+        "liar": {"command": "sh", "args": ["-c", "echo 'no; write to me' >&2; exit 3"]},
+    }
+    fixes = {
+        "folder": "correct 'command'",
+        "script": "correct that line, or install /no/such/python3",
+        "file": "correct 'cwd'",
+        "homeless": "correct 'cwd'",
+        "line": 'write "command": "npx", "args": ["-y", "@scope/server", "."]',
+        "liar": "run its command by hand and see what it says",
+    }
+    write_config(tmp_path, toolbox(**servers))
+    done = doctor("--json", cwd=tmp_path)
+    found = {name: lines(done, f"dev/{name}")[0] for name in servers}
+    assert {name: line["fix"] for name, line in found.items()} == fixes
+    assert found["line"]["message"] == "command is a whole command line: npx -y @scope/server ."
+
+
 def test_one_server_alone(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(a=demo_server(), gone={"command": "no-such-command"}))
     for which in ("a", "dev/a"):

@@ -47,8 +47,9 @@ def test_json_carries_the_definition(tmp_path: Path) -> None:
         ("dmeo", "Toolbox 'dmeo' not found\n  Did you mean 'demo'?"),
         ("demo/basic", "Server 'basic' not found in toolbox 'demo'\n  Did you mean 'basics'?"),
         ("demo/basics/ad", "Tool 'ad' not found in server 'basics' (toolbox 'demo')"),
-        ("demo//echo", "Invalid tool identifier: server cannot be empty"),
-        ("/basics", "Invalid tool identifier: toolbox cannot be empty"),
+        ("demo//echo", "Invalid tool identifier: server cannot be empty\n  fix: write TOOLBOX, "),
+        ("/basics", "Invalid tool identifier: toolbox cannot be empty\n  fix: write TOOLBOX, "),
+        ("/", "Invalid tool identifier: toolbox cannot be empty\n  fix: write TOOLBOX, "),
     ],
 )
 def test_a_wrong_name_is_told(which: str, text: str, tmp_path: Path) -> None:
@@ -68,6 +69,8 @@ def test_a_filter_hides_and_a_missing_server_is_named(tmp_path: Path) -> None:
     assert "add(a: num, b: num)" in done.out
     assert "echo" not in done.out
     assert "error: server 'gone' in toolbox 'dev' is not available" in done.err
+    assert "\n  fix: mcp-workbench doctor dev/gone\n" in done.err
+    assert "\n  fix: mcp-workbench doctor dev/gone\n" in workbench("cost", cwd=tmp_path).err
     hidden = workbench("tools", "dev/basics/echo", cwd=tmp_path)
     assert hidden.status == 2
     assert "Tool 'echo' not found" in hidden.err

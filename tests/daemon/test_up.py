@@ -208,6 +208,7 @@ def test_a_state_folder_that_takes_nothing_is_named(tmp_path: Path) -> None:
 
     assert ran.returncode == 1
     assert "the state folder can't be used: " in ran.stderr
+    assert "or set MCP_WORKBENCH_HOME to a folder of your own\n" in ran.stderr
     with bench.host() as host:  # who does not insist is served all the same
         host.initialize()
         host.use("a", "stats")
@@ -322,6 +323,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
     assert ran.returncode == 1
     assert "in use" in ran.stderr
+    assert "\n  fix: end what listens there, or name another port with --http\n" in ran.stderr
     assert bench.done("status").startswith("not running")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import Limits, ServerSpec, ToolFilter
+from mcp_workbench.core.spec import Limits, ServerSpec, StdioCommand, ToolFilter
 from mcp_workbench.downstream.connection import Closed, Connection, Ready
 from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.downstream.waiters import FutureWaiter, Lost
@@ -261,6 +261,41 @@ async def test_a_start_that_takes_too_long_is_ended_and_named(tmp_path: Path) ->
 
         assert "did not start within 0.2 s (connectTimeout)" in reason(connection)
     assert not any(map(alive, pids_in(pids)))
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (
+            "echo Listening on http://localhost:3000",
+            "1 line that is no message, such as: Listening on",
+        ),
+        (
+            "echo one; echo two; echo '{\"a\": 1}'",
+            '3 lines that are no messages, such as: {"a": 1}',
+        ),
+    ],
+)
+async def test_a_server_that_writes_something_else_is_not_called_slow(
+    script: str, told: str
+) -> None:
+    talker = StdioCommand("sh", ("-c", f"{script}; while read line; do :; done"))
+    async with pool() as opened:
+        one = ServerSpec(ServerAddress("dev", "s"), talker, connect_timeout=0.5)
+        connection = opened.connection(one)
+        await connection.ready()
+
+        assert reason(connection).startswith("it answered nothing within 0.5 s (connectTimeout)")
+        assert told in reason(connection)
+
+
+async def test_a_banner_before_an_answer_leaves_a_slow_start_slow() -> None:
+    slow = spec("s", "banner", "hang_list", connect_timeout=0.5)
+    async with pool() as opened:
+        connection = opened.connection(slow)
+        await connection.ready()
+
+        assert "did not start within 0.5 s (connectTimeout)" in reason(connection)
 
 
 async def test_a_message_beyond_the_cap_while_listing_is_the_reason() -> None:

@@ -88,6 +88,34 @@ def test_a_file_that_may_not_be_executed_is_told_apart(tmp_path: Path) -> None:
         launch_of(StdioCommand(f"{tmp_path}/plain"), OWN)
 
 
+def test_a_folder_is_no_command(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match=f"command is a folder: {tmp_path}; correct 'command'"):
+        launch_of(StdioCommand(str(tmp_path)), OWN)
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "entry"),
+    [
+        ("npx -y @scope/server .", (), '"command": "npx", "args": ["-y", "@scope/server", "."]'),
+        ("npx -y 'a b'", ("-x",), '"command": "npx", "args": ["-y", "a b", "-x"]'),
+        ("/bin/sh -c true", (), '"command": "/bin/sh", "args": ["-c", "true"]'),
+    ],
+)
+def test_a_whole_command_line_is_shown_taken_apart(
+    command: str, args: tuple[str, ...], entry: str
+) -> None:
+    with pytest.raises(Unreachable) as caught:
+        launch_of(StdioCommand(command, args), OWN)
+
+    assert str(caught.value) == f"command is a whole command line: {command}; write {entry}"
+
+
+@pytest.mark.parametrize("command", ["/no/such folder/tool", "it's", " "])
+def test_a_name_with_a_space_or_a_quote_is_not_taken_for_a_command_line(command: str) -> None:
+    with pytest.raises(Unreachable, match="command not found"):
+        launch_of(StdioCommand(command), OWN)
+
+
 def test_a_relative_cwd_counts_from_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
 
@@ -105,6 +133,13 @@ def test_an_absolute_cwd_stays(tmp_path: Path) -> None:
 def test_a_cwd_that_does_not_exist_names_it(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"missing.*cwd"):
         launch_of(StdioCommand(sys.executable, cwd="missing", folder=str(tmp_path)), OWN)
+
+
+def test_a_cwd_that_is_a_file_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+
+    with pytest.raises(Unreachable, match=r"plain is no folder; correct 'cwd'"):
+        launch_of(StdioCommand(sys.executable, cwd="plain", folder=str(tmp_path)), OWN)
 
 
 def nobody() -> Conversation:
@@ -154,6 +189,30 @@ async def test_a_program_that_the_system_refuses_is_told(tmp_path: Path) -> None
 
     assert str(broken) in told
     assert "can't be started" in told
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        (
+            "#! /no/such/python3 -u\n",
+            "names the interpreter /no/such/python3, which does not exist",
+        ),
+        ("#!/bin/sh\r\n", "its lines end as on Windows (CR LF)"),
+    ],
+)
+async def test_a_script_without_its_interpreter_names_it(
+    tmp_path: Path, first: str, told: str
+) -> None:
+    script = tmp_path / "script"
+    script.write_text(first, newline="")
+    script.chmod(0o755)
+
+    text = await reason(ServerSpec(ServerAddress("a", "b"), StdioCommand(str(script))))
+
+    assert f"{script} can't be started: " in text
+    assert told in text
+    assert "No such file" not in text
 
 
 @pytest.mark.parametrize("url", ["ftp://example.com", "nonsense", "http://", "http://x:y/"])

@@ -4,7 +4,8 @@ import pytest
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
-from mcp_workbench.downstream.last_words import CHARACTERS, last_words
+from mcp_workbench.downstream.conversation import Conversation
+from mcp_workbench.downstream.last_words import CHARACTERS, ONE_LINE, last_words, too_slow
 
 SPEC = ServerSpec(ServerAddress("a", "b"), StdioCommand("x", env=(("API_KEY", "${KEY}"),)))
 ENVIRON = {"KEY": "very-secret-value"}
@@ -53,3 +54,14 @@ def test_a_known_secret_is_masked_wherever_it_stands(shape: str) -> None:
 
     assert "very-secret-value" not in text
     assert "[secret:" in text
+
+
+def test_a_line_that_was_no_message_is_told_cleaned_short_and_without_secrets() -> None:
+    talk = Conversation(1000, lambda message: None)
+    talk.receive(b"\x1b[31mkey very-secret-value\x00 " + b"x" * ONE_LINE + b"\n")
+
+    text = too_slow(SPEC, talk, ENVIRON)
+
+    assert "wrote 1 line that is no message, such as: \\x1b[31mkey [secret:KEY]\\x00 x" in text
+    assert text.endswith("x…")
+    assert text.isprintable()

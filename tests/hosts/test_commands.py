@@ -94,6 +94,21 @@ def test_a_broken_file_keeps_nobody_from_the_others(person: Person) -> None:
     assert named.status == 2
 
 
+@pytest.mark.parametrize("argv", [["import", "/"], ["install", "cursor"]])
+def test_a_folder_in_the_place_of_a_file_is_a_mistake_with_a_remedy(
+    served: Person, argv: list[str]
+) -> None:
+    (served.home / CURSOR).unlink()
+    (served.home / CURSOR).mkdir()
+
+    done = served.types(*argv, "--yes")
+
+    assert done.status == 2
+    assert done.err.startswith("error: this is a folder\n  --> /")
+    assert "\n  fix: name a file, or move the folder out of the way; " in done.err
+    assert "WB-HOST-501" in done.err
+
+
 def test_the_same_name_for_another_server_gets_the_host_s(person: Person) -> None:
     two = {"mcpServers": {"github": {"command": "another-github"}, "a  b__": {"command": "x"}}}
     (person.home / CURSOR).write_text(json.dumps(two))

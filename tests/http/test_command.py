@@ -212,6 +212,18 @@ def test_a_token_that_cannot_be_used_is_a_problem_of_the_configuration(
     assert token not in str(caught.value) or "$" in token
 
 
+def test_a_token_of_the_variable_that_cannot_be_used_names_the_variable() -> None:
+    wish = HttpWish("${T}", ("box.example",))
+    environ = {"MCP_WORKBENCH_HTTP_TOKEN": "short", "T": TOKEN}
+    with pytest.raises(ConfigError) as caught:
+        port_wish(Snapshot({}, http=wish, origin="a-file.json"), environ, loopback=False)
+
+    [problem] = caught.value.problems
+    assert (caught.value.file, problem.path) == ("$MCP_WORKBENCH_HTTP_TOKEN", "")
+    assert problem.code == "WB-CONF-031"
+    assert "a-file.json" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("http", "path"),
     [
@@ -271,4 +283,19 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert "address already in use" in done.stderr.lower()
+    assert f"error: can't listen on 127.0.0.1:{number}: address already in use\n" in done.stderr
+    assert "\n  fix: end what listens there, or name another port with --http\n" in done.stderr
+
+
+def test_an_address_of_another_machine_is_told(tmp_path: Path) -> None:
+    config = config_file(
+        tmp_path, {"fixture": entry()}, http={"token": TOKEN, "allowedHosts": ["x"]}
+    )
+    argv = [*COMMAND, "serve", "--config", str(config), "--http", "192.0.2.1:0"]
+
+    done = subprocess.run(argv, capture_output=True, text=True)
+
+    assert done.returncode == 1
+    assert "error: can't listen on 192.0.2.1:0: " in done.stderr
+    assert "\n  fix: name an address of this machine with --http, such as " in done.stderr
     assert "Traceback" not in done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import sys
@@ -18,10 +17,11 @@ from mcp_workbench import __version__
 from mcp_workbench.cli.completing import complete_server
 from mcp_workbench.cli.diagnosis import Line, of_problem
 from mcp_workbench.cli.doctor_hosts import Ours, look_at_hosts, ours_of
-from mcp_workbench.cli.doctor_programs import look_at_programs, missing
+from mcp_workbench.cli.doctor_programs import look_at_programs
 from mcp_workbench.cli.doctor_state import look_at_state
 from mcp_workbench.cli.doubts import doubts
 from mcp_workbench.cli.overview import counted
+from mcp_workbench.cli.remedies import cause, remedy
 from mcp_workbench.cli.render import glyph, hanging, nearby, plain, say, say_json
 from mcp_workbench.cli.settings import (
     DONE,
@@ -250,7 +250,7 @@ def look_at_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Ite
         subject = str(report.address)
         if report.reason:
             fix = remedy(report.reason, remote=isinstance(spec.target, HttpEndpoint))
-            yield Line("bad", subject, _cause(report.reason), fix, UNREACHED, spec.place)
+            yield Line("bad", subject, cause(report.reason), fix, UNREACHED, spec.place)
             continue
         count = len(report.tools)
         tools = f"{count} tool{'' if count == 1 else 's'}"
@@ -258,26 +258,3 @@ def look_at_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Ite
         program = f"{report.server_name} {report.server_version}".strip()
         about = f"{program or 'ready'}, {report.revision}, {tools}, {report.seconds:.1f} s"
         yield Line("good", subject, about)
-
-
-_FIX = re.compile(r" \([^()]*; fix: ([^()]*)\)")  # of a variable: its place, and what to do
-
-
-def _cause(reason: str) -> str:
-    """The reason without what stands below it anyway: its place and its remedy."""
-    return _FIX.sub("", reason).removesuffix("; install it or write its absolute path")
-
-
-def remedy(reason: str, *, remote: bool = False) -> str:
-    """What helps, as far as the reason shows it."""
-    if reason.startswith("command not found: ") and "(searched PATH" in reason:
-        return missing(reason.removeprefix("command not found: ").split(" (searched")[0])
-    if fixes := _FIX.findall(reason):
-        return "; ".join(fixes)
-    if "; correct " in reason or "; chmod " in reason:
-        return reason.rpartition("; ")[2]
-    if "did not start within" in reason:
-        return "a first start may download: try again, or raise 'connectTimeout' of this server"
-    if remote:
-        return "see that its 'url' and 'headers' are right, and that this machine reaches it"
-    return "run its command by hand and see what it says"

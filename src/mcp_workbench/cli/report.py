@@ -40,6 +40,7 @@ _CODES = {
     "no_config": "WB-HOST-509",
     "bad_name": "WB-CONF-013",
     "daemon_failed": "WB-UP-501",
+    "port_refused": "WB-CLI-005",
 }
 _LISTED = "mcp-workbench tools lists what there is"
 _HINTS = {"unknown_toolbox": _LISTED, "unknown_server": _LISTED, "unknown_tool": _LISTED}

@@ -27,6 +27,7 @@ from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
 
 WIDEST = 64  # characters of a signature; `--schema` has all of it
+_NAMED = "write TOOLBOX, TOOLBOX/SERVER or TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them all"
 _CLAIMS = {True: "yes", False: "no", None: "-"}
 
 
@@ -84,7 +85,7 @@ def _parts(which: str) -> tuple[str, str, str]:
     parts = which.removesuffix("/").split("/", 2)
     for field, part in zip(("toolbox", "server", "tool"), parts, strict=False):
         if not part and which:
-            raise InvalidCall(empty_component(field))
+            raise InvalidCall(empty_component(field), hint=_NAMED)
     toolbox, server, tool = (*parts, "", "")[:3]
     return toolbox, server, tool
 

@@ -14,6 +14,8 @@ from mcp_workbench.core.names import ToolIdentifier
 Json = dict[str, Any]
 
 _NAMED = "a tool is named TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them"
+_OBJECT = 'such as {"name": "value"}'
+_FILE = "write --input @PATH with a file that holds a JSON object, or --input - for standard input"
 
 
 def read_identifier(text: str) -> ToolIdentifier:
@@ -31,9 +33,10 @@ def read_input(given: str) -> Json:
     try:
         value: Any = msgspec.json.decode(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidCall(f"--input is not JSON: {_reason(text, error, given)}") from None
+        reason = _reason(text, error, given)
+        raise InvalidCall(f"--input is not JSON: {reason}", hint=_OBJECT) from None
     if not isinstance(value, dict):
-        raise InvalidCall("--input must be a JSON object", hint='such as {"name": "value"}')
+        raise InvalidCall("--input must be a JSON object", hint=_OBJECT)
     return cast("Json", value)
 
 
@@ -42,10 +45,12 @@ def _read(given: str) -> bytes | str:
         return sys.stdin.buffer.read()
     if not given.startswith("@"):
         return given
+    if given == "@":
+        raise InvalidCall("--input @ names no file", hint=_FILE)
     try:
         return Path(given[1:]).read_bytes()
     except OSError as error:
-        raise InvalidCall(f"can't read {given[1:]}: {error.strerror}") from None
+        raise InvalidCall(f"can't read {given[1:]}: {error.strerror}", hint=_FILE) from None
 
 
 def _reason(text: bytes | str, error: Exception, given: str = "") -> str:

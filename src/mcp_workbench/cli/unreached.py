@@ -12,6 +12,7 @@ def tell_unreached(settings: Settings, reports: list[ServerReport]) -> int:
     unreached = [report for report in reports if report.reason]
     for report in unreached if not settings.json else ():
         message = f"server '{report.address.server}' in toolbox '{report.address.toolbox}' is not available"
-        trouble = Trouble("WB-CONN-101", message, cause=(report.reason,))
+        fix = f"mcp-workbench doctor {report.address}"
+        trouble = Trouble("WB-CONN-101", message, cause=(report.reason,), fix=fix)
         say(told(trouble), err=True, color=settings.color)
     return UNREACHABLE if unreached else DONE

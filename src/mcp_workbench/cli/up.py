@@ -17,7 +17,7 @@ from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import NoAnswer, ask, knock, peer_of
 from mcp_workbench.daemon.folder import Place, place_of
 from mcp_workbench.daemon.lock import holder
-from mcp_workbench.daemon.start import NotStarted, Started, running, start
+from mcp_workbench.daemon.start import OTHER_HOME, NotStarted, Started, running, start
 
 ANSWER = 5.0  # seconds for a word
 MARGIN = 10.0  # seconds beyond `limits.drain` until one that was told to end is killed
@@ -57,7 +57,8 @@ def up(settings: Settings, *, address: tuple[str, int] | None) -> int:
     try:
         found = running(place) or start(place, address=address)
     except NotStarted as error:
-        raise DaemonFailed(f"the workbench could not be started: {error}") from None
+        message = f"the workbench could not be started: {error}"
+        raise DaemonFailed(message, hint=error.fix) from None
     if settings.json:
         told = {"pid": found.pid, "url": found.url, "started": found.is_new}
         say_json({**told, "version": found.version})
@@ -139,6 +140,7 @@ def place_for(settings: Settings) -> Place:
         )
     if not place.home:
         raise DaemonFailed(
-            "the state folder can't be used: neither $MCP_WORKBENCH_HOME nor $HOME is set"
+            "the state folder can't be used: neither $MCP_WORKBENCH_HOME nor $HOME is set",
+            hint=OTHER_HOME,
         )
     return place

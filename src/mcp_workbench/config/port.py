@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import msgspec
+
 from mcp_workbench.config.expand import expand, remedy
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import HttpWish, NamedToken, Snapshot
@@ -20,7 +22,10 @@ def port_wish(snapshot: Snapshot, environ: Mapping[str, str], *, loopback: bool)
     found = _TokenValues(environ, 1 if loopback else SHORTEST)
     wish = snapshot.http
     token = environ.get(VARIABLE) or ""
-    token = found.usable(token, "http.token") if token else found.value(wish.token, "http.token")
+    token = found.usable(token, f"${VARIABLE}") if token else found.value(wish.token, "http.token")
+    if found.problems and environ.get(VARIABLE):  # no place in the file is to blame
+        (problem,) = found.problems
+        raise ConfigError(problem.path, (msgspec.structs.replace(problem, path=""),))
     named = tuple(
         NamedToken(one.name, found.value(one.token, f"http.tokens.{one.name}"), one.toolboxes)
         for one in wish.tokens

@@ -5,8 +5,8 @@ from mcp_workbench.core.explanation import Explanation
 HOST_CODES = {
     "WB-HOST-501": Explanation(
         "A host's file can't be read",
-        "The file of a host is not the JSON or TOML that it should be, not UTF-8, too large, no plain "
-        "file, or has no servers in it. The place is shown; nothing was changed.",
+        "The file of a host is not the JSON or TOML that it should be, not UTF-8, too large, a folder or "
+        "another thing that is no plain file, or has no servers in it. The place is shown; nothing was changed.",
         "Correct the text there. If the host itself reads the file, tell us which part we refuse.",
     ),
     "WB-HOST-502": Explanation(

@@ -8,6 +8,7 @@ import sys
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.daemon.folder import place_of
 from mcp_workbench.daemon.process import Wish, run_daemon
+from mcp_workbench.daemon.start import FIX
 
 
 def main(argv: list[str]) -> int:
@@ -22,7 +23,8 @@ def main(argv: list[str]) -> int:
     try:
         return run_daemon(place, Wish(host, float(linger)))
     except WorkbenchError as error:
-        sys.stderr.write(f"{error.message}\n")
+        fix = f"{FIX}{error.hint}" if error.hint else ""
+        sys.stderr.write(f"{error.message}{fix}\n")
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         sys.stderr.write(f"{error.strerror or error}{where}\n")

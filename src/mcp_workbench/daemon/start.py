@@ -14,14 +14,20 @@ from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import NoAnswer, ask, knock
 from mcp_workbench.daemon.folder import Place
 
+OTHER_HOME = "set MCP_WORKBENCH_HOME to a folder of your own"
 LINGER = 600.0  # seconds without a host after which one ends that was started by a host
 PATIENCE = 20.0  # seconds for its start; nothing of it waits for a server
 TAKEN = "taken"  # said by a process that found another one with the lock
+FIX = "\nfix: "  # between what it says when it can't start, and what to do then
 _LONGEST = 4000  # characters of what it says when it can't start
 
 
 class NotStarted(Exception):
-    """Why there is none."""
+    """Why there is none, and what to do."""
+
+    def __init__(self, why: str, fix: str = "") -> None:
+        super().__init__(why)
+        self.fix = fix
 
 
 class Started(NamedTuple):
@@ -40,7 +46,8 @@ def start(place: Place, *, linger: float = 0.0, address: tuple[str, int] | None 
         place.make()
     except OSError as error:
         why = f"{error.strerror}: {error.filename}" if error.strerror else str(error)
-        raise NotStarted(f"the state folder can't be used: {why}") from None
+        fix = f"see to its rights (mcp-workbench doctor), or {OTHER_HOME}"
+        raise NotStarted(f"the state folder can't be used: {why}", fix) from None
     where = [] if address is None else [address[0], str(address[1])]
     argv = [sys.executable, "-m", "mcp_workbench.daemon", place.config, str(linger), *where]
     process = subprocess.Popen(  # noqa: S603 - ourselves
@@ -70,7 +77,8 @@ def _outcome(process: subprocess.Popen[bytes], place: Place) -> Started:
     if word == TAKEN:
         return _other(place)
     said = err.read(_LONGEST).decode("utf-8", "replace").strip()
-    raise NotStarted(said or "it ended without a word")
+    why, _, fix = said.partition(FIX)
+    raise NotStarted(why or "it ended without a word", fix)
 
 
 def _other(place: Place) -> Started:

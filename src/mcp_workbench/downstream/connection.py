@@ -11,7 +11,7 @@ from mcp_workbench.core.spec import Era, ServerSpec
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.dial import Unreachable, dial
 from mcp_workbench.downstream.hosts import Host
-from mcp_workbench.downstream.last_words import masked
+from mcp_workbench.downstream.last_words import masked, too_slow
 from mcp_workbench.downstream.link import Link
 from mcp_workbench.downstream.listing import Unlistable
 from mcp_workbench.downstream.meeting import meet
@@ -257,7 +257,7 @@ class Connection:
         return Ended(said)
 
     def _too_slow(self) -> str:
-        return f"it did not start within {self.spec.connect_timeout:g} s (connectTimeout)"
+        return too_slow(self.spec, self.conversation, self._around.environ)
 
     def _settle(self, state: Ready | Closed) -> None:
         self.state = state

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
@@ -14,6 +13,7 @@ from mcp_workbench.downstream.commands import resolve
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.link import Link, StdioLink
 from mcp_workbench.downstream.processes import Processes
+from mcp_workbench.downstream.startable import not_startable, refused_by_system, unusable_folder
 from mcp_workbench.wire.child import Child, Launch, running_child
 
 # What programs need to start, and nothing else: the rest of our environment is not theirs.
@@ -48,8 +48,8 @@ def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> Launch:
     """The exact process to start for an expanded command."""
     env = child_environment(environ, dict(target.env))
     cwd = os.path.join(target.folder, target.cwd) if target.cwd else None  # noqa: PTH118 - text in, text out
-    if cwd is not None and not os.path.isdir(cwd):  # noqa: PTH112
-        raise Unreachable(f"its working folder {cwd} does not exist: correct 'cwd'")
+    if cwd is not None and (wrong := unusable_folder(cwd)):
+        raise Unreachable(wrong)
     path = env.get("PATH", os.defpath)
     found = resolve(
         target.command,
@@ -60,37 +60,12 @@ def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> Launch:
         endings=env.get("PATHEXT", "") if os.name == "nt" else "",
     )
     if found is None:
-        raise Unreachable(_not_startable(target.command, path))
+        raise Unreachable(not_startable(target, path))
     return Launch((found, *target.args), env, cwd)
 
 
 def _is_program(place: str) -> bool:
     return os.access(place, os.X_OK) and not os.path.isdir(place)  # noqa: PTH112 - text in, text out
-
-
-def _not_startable(command: str, path: str) -> str:
-    if os.sep not in command:
-        return f"command not found: {command} (searched PATH {path}); install it or write its absolute path"
-    if not os.path.exists(command):  # noqa: PTH110 - text in, text out
-        return f"command not found: {command}; correct 'command'"
-    return f"command is not executable: {command}; chmod +x it or correct 'command'"
-
-
-def refused_by_system(command: str, error: OSError) -> str:
-    """Why a program could not be started, with the limit that was met."""
-    told = f"{command} can't be started: {error.strerror or error}"
-    match error.errno:
-        case errno.EMFILE:
-            most = os.sysconf("SC_OPEN_MAX")
-            return f"{told}: no more than {most} at once (ulimit -n), of which a server takes four"
-        case errno.ENFILE:
-            return f"{told}, on the whole machine (fs.file-max)"
-        case errno.EAGAIN:
-            return (
-                f"{told}: no more processes are allowed (ulimit -u, or pids.max of the container)"
-            )
-        case _:
-            return told
 
 
 class Around(Protocol):

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from mcp_workbench.core.spec import ServerSpec
 
+if TYPE_CHECKING:
+    from mcp_workbench.downstream.conversation import Conversation
+
 LINES = 5
 CHARACTERS = 400
+ONE_LINE = 100  # characters of a line that stands for many; enough to know a banner by
 
 
 def last_words(
@@ -27,6 +32,21 @@ def _told(status: int) -> str:
         return f"ended by {signal.Signals(-status).name}"
     except ValueError:
         return f"ended by signal {-status}"
+
+
+def too_slow(spec: ServerSpec, talk: Conversation, environ: Mapping[str, str]) -> str:
+    """Why a start has taken too long: a server that writes something else will never answer."""
+    limit = f"within {spec.connect_timeout:g} s (connectTimeout)"
+    if talk.answered or not talk.skipped:
+        return f"it did not start {limit}"
+    none = (
+        "1 line that is no message"
+        if talk.skipped == 1
+        else f"{talk.skipped} lines that are no messages"
+    )
+    line = masked(talk.last_skipped.strip(), spec, environ)
+    short = line if len(line) <= ONE_LINE else f"{line[:ONE_LINE]}…"
+    return f"it answered nothing {limit}, but wrote {none}, such as: {short}"
 
 
 def masked(reason: str, spec: ServerSpec, environ: Mapping[str, str]) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mcp_workbench.config.plain_file import NotPlain, TooLarge, read_plain
-from mcp_workbench.hosts.refusals import unreadable
+from mcp_workbench.hosts.refusals import is_folder, unreadable
 
 MOST_BYTES = 64 << 20  # Claude Code keeps its history beside its servers
 
@@ -14,6 +14,8 @@ def read_file(path: Path, *, pipes: bool = False) -> bytes | None:
         return read_plain(path, MOST_BYTES, pipes=pipes)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except IsADirectoryError:
+        raise is_folder(str(path)) from None
     except NotPlain:
         fix = "put a plain file there, or remove what is there; nothing was changed"
         raise unreadable(str(path), "this is no plain file", fix=fix) from None

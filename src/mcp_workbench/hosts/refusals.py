@@ -39,6 +39,12 @@ def unreadable(
     return ConfigError(file, (Problem("", message, fix, "WB-HOST-501", line, column),))
 
 
+def is_folder(file: str) -> ConfigError:
+    """Where a file was looked for, something else stands."""
+    fix = "name a file, or move the folder out of the way; nothing was changed"
+    return unreadable(file, "this is a folder", fix=fix)
+
+
 _BY_HAND = "make the change by hand, or rewrite that place in the usual form"
 
 

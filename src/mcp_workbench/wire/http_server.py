@@ -65,14 +65,25 @@ def most_connections() -> int:
     return CONNECTIONS if soft == resource.RLIM_INFINITY else min(CONNECTIONS, max(1, soft // 2))
 
 
+class NotListening(Exception):
+    """The system refused the port, and `why` is what it said."""
+
+    def __init__(self, why: OSError) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
 @asynccontextmanager
 async def listening(
     front: Front, host: str, port: int, body_bytes: int
 ) -> AsyncGenerator[HttpServer]:
-    """Listen for the length of the block. Raises OSError where that can't be had."""
+    """Listen for the length of the block. Raises NotListening where that can't be had."""
     server = HttpServer(front, body_bytes)
     try:
-        listener = await server.loop.create_server(lambda: HttpConnection(server), host, port)
+        try:
+            listener = await server.loop.create_server(lambda: HttpConnection(server), host, port)
+        except OSError as error:
+            raise NotListening(error) from None
         server.listener = listener
         server.port = listener.sockets[0].getsockname()[1]
         yield server
