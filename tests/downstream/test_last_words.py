@@ -65,3 +65,14 @@ def test_a_line_that_was_no_message_is_told_cleaned_short_and_without_secrets() 
     assert "wrote 1 line that is no message, such as: \\x1b[31mkey [secret:KEY]\\x00 x" in text
     assert text.endswith("x…")
     assert text.isprintable()
+
+
+def test_a_secret_that_is_longer_than_what_is_shown_is_not_shown_in_part() -> None:
+    long = "s3cr3t-" + "0123456789abcdef" * 40
+    talk = Conversation(1 << 20, lambda message: None)
+    talk.receive(b"x" * (ONE_LINE - 20) + b" " + long.encode() + b"\n")
+
+    text = too_slow(SPEC, talk, {"KEY": long})
+
+    assert "s3cr3t" not in text
+    assert "such as: xxx" in text

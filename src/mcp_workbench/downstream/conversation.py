@@ -18,7 +18,9 @@ from mcp_workbench.wire.stdio import Channel, PipeWriter
 log = logging.getLogger(__name__)
 
 UNREADABLE = "the server's answer can't be read: "
-KEPT = 200  # characters of the last line that was no message
+KEPT = (
+    1 << 13
+)  # bytes of the last line that was no message: a secret in it must be whole to be known
 
 
 class _Nowhere:

@@ -11,6 +11,7 @@ from mcp_workbench.core.errors import ServerUnavailable, not_connected
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec
 from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.last_words import masked
 from mcp_workbench.downstream.memory import Memory
@@ -21,6 +22,8 @@ from mcp_workbench.downstream.trials import Trial
 from mcp_workbench.downstream.upkeep import TOOLS_CHANGED
 from mcp_workbench.downstream.wares import Wares
 from mcp_workbench.wire.tasks import task_scope
+
+SHOWN = 200  # characters of a line that was no message
 
 
 async def decided(connections: Iterable[Connection], seconds: float) -> None:
@@ -162,6 +165,10 @@ def require_patience(connection: Connection, limits: Limits) -> None:
     raise ServerUnavailable("overloaded", text, reason=why)
 
 
+def _last_skipped(talk: Conversation, spec: ServerSpec, around: Surroundings) -> str:
+    return masked(talk.last_skipped, spec, around.environ)[:SHOWN] if talk.skipped else ""
+
+
 def report(
     spec: ServerSpec, connection: Connection, since: float, around: Surroundings
 ) -> ServerReport:
@@ -181,7 +188,7 @@ def report(
         idle_filters=tuple(spec.tools.idle(tuple(definitions))),
         complaints=connection.complaints,
         skipped=talk.skipped,
-        last_skipped=masked(talk.last_skipped, spec, around.environ) if talk.skipped else "",
+        last_skipped=_last_skipped(talk, spec, around),
         processes=around.processes.of(spec.address),
         seconds=time.monotonic() - since,
     )
