@@ -7,6 +7,7 @@ MODE is legacy, auto, or a revision to insist on. SERVERS are names with commas 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import warnings
@@ -79,6 +80,12 @@ class New:
                         self.ear.updated.append(str(uri))
 
 
+def is_news(record: logging.LogRecord) -> bool:
+    """The SDK complains of an event that it has read, and can't hand on because we are leaving."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, anyio.ClosedResourceError | anyio.BrokenResourceError)
+
+
 async def main(*words: str) -> None:
     style, mode, servers, command, *args = words
     ear = Ear()
@@ -120,6 +127,7 @@ async def main(*words: str) -> None:
         seen = await visit(New(client, ear, tasks), ear, style, servers.split(","))
         seen["revision"] = client.protocol_version
         seen["server"] = client.server_info.name if client.server_info else None
+        logging.getLogger("mcp.client.streamable_http").addFilter(is_news)  # from here on
         tasks.cancel_scope.cancel()
     print(json.dumps(seen))
 
