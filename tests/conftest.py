@@ -10,6 +10,14 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+# Before the program is imported: what it waits between two looks or tries, tests need not wait.
+os.environ.setdefault("MCP_WORKBENCH_TEST_PAUSES", "0.2")
+
+
+@pytest.fixture
+def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For commands whose other side never answers: they give it a tenth of their patience."""
+    monkeypatch.setenv("MCP_WORKBENCH_TEST_DEADLINES", "0.1")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from mcp_workbench.follow import following
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
+from mcp_workbench.timing import deadline
 from mcp_workbench.wire import own_streams
 from mcp_workbench.wire.stdio import Channel, PipeReader, PipeWriter
 from mcp_workbench.wire.tasks import task_scope
@@ -29,9 +30,9 @@ AnyWriter = PipeWriter | own_streams.FileWriter
 
 # Hosts that close our input send SIGTERM after two seconds and SIGKILL after four. What is under
 # way when we begin to end, and the 1.3 seconds of our servers (`wire/child.py`), fit into that.
-DRAIN = 2.5  # seconds; a signal cuts it short
-HURRIED_DRAIN = 1.0  # seconds after Ctrl-C: somebody waits
-FLUSH = 1.0  # seconds for the last answers to leave
+DRAIN = deadline(2.5)  # seconds; a signal cuts it short
+HURRIED_DRAIN = deadline(1.0)  # seconds after Ctrl-C: somebody waits
+FLUSH = deadline(1.0)  # seconds for the last answers to leave
 INTERRUPTED = 130  # exit status after SIGINT
 
 

@@ -16,6 +16,7 @@ from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.search.index import Index, Shows
 from mcp_workbench.search.query import Found, Knowledge, KnownServer, Query, Search, Unread
 from mcp_workbench.search.words import Words
+from mcp_workbench.timing import deadline
 from mcp_workbench.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ AT_ONCE = 150  # tools whose words are counted between two messages; more of the
 VIEWS = 16  # indexes that are kept: hosts may see different toolboxes
 MOST_CHARACTERS = 20_000  # of a query; a text that long is to be looked into, not for
 AGAIN = 60.0  # seconds until a search may start a server again that did not answer one
-EAGER_WAIT = 5.0  # seconds for servers that a search starts; slower ones are known to the next
+EAGER_WAIT = deadline(
+    5.0
+)  # seconds for servers that a search starts; slower ones are known to the next
 
 
 def known_tools(

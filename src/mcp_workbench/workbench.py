@@ -26,6 +26,7 @@ from mcp_workbench.downstream.pool import ConnectionPool, owner_of
 from mcp_workbench.downstream.standing import Heard, Standing
 from mcp_workbench.downstream.waiters import Loss
 from mcp_workbench.express import Route, find_route
+from mcp_workbench.timing import pause
 from mcp_workbench.wire.tasks import Lifetime
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 Listener = Callable[[ServerAddress], None]
 OnReload = Callable[["Reloaded"], None]
 
-FRESH = 1.0  # seconds; an unknown tool is looked for again in an older list
+FRESH = pause(1.0)  # seconds; an unknown tool is looked for again in an older list
 ATTEMPTS = 3  # to find a connection that does not end under our hands
 
 

@@ -13,9 +13,10 @@ from mcp_workbench.cli.render import plain, say, say_json
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.cli.up import place_for
 from mcp_workbench.daemon.log import BEFORE, OURSELVES
+from mcp_workbench.timing import pause
 
 LINES = 100  # shown unless told otherwise
-POLL = 0.2  # seconds between two looks at a file that is followed
+POLL = pause(0.2)  # seconds between two looks at a file that is followed
 
 
 @click.command()

@@ -12,9 +12,10 @@ from typing import Any
 import click
 
 from mcp_workbench.cli.render import plain, shows
+from mcp_workbench.timing import pause
 
 PATIENCE = 0.3  # seconds; what ends sooner needs no line, and no line changes faster
-SECOND = 1.0  # between two words about waiting
+SECOND = pause(1.0)  # between two words about waiting
 BAR = 20  # columns
 NARROW = 50  # columns of a terminal that has no room for a bar
 USUAL = 80  # columns where the terminal does not say

@@ -18,9 +18,10 @@ from mcp_workbench.daemon.door import NoAnswer, ask, knock, peer_of
 from mcp_workbench.daemon.folder import Place, place_of
 from mcp_workbench.daemon.lock import holder
 from mcp_workbench.daemon.start import OTHER_HOME, NotStarted, Started, running, start
+from mcp_workbench.timing import deadline
 
-ANSWER = 5.0  # seconds for a word
-MARGIN = 10.0  # seconds beyond `limits.drain` until one that was told to end is killed
+ANSWER = deadline(5.0)  # seconds for a word
+MARGIN = deadline(10.0)  # seconds beyond `limits.drain` until one that was told to end is killed
 
 
 class DaemonFailed(WorkbenchError):

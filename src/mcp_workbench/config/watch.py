@@ -9,10 +9,11 @@ from collections.abc import Callable
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.timing import pause
 
-POLL = 1.0  # seconds between two looks; one costs some microseconds
-SETTLE = 0.15  # seconds without a change until a file that was written counts as whole
-DOUBT = 0.5  # seconds more for one that can't be used: a slow writer may not be done
+POLL = pause(1.0)  # seconds between two looks; one costs some microseconds
+SETTLE = pause(0.15)  # seconds without a change until a file that was written counts as whole
+DOUBT = pause(0.5)  # seconds more for one that can't be used: a slow writer may not be done
 ROUNDS = 20  # looks at a file that never rests, before it is read all the same
 
 Found = Snapshot | ConfigError

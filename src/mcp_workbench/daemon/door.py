@@ -7,8 +7,9 @@ import socket
 
 from mcp_workbench.daemon.folder import Place, socket_address
 from mcp_workbench.daemon.words import FORMAT, BadFrame, Frames, packed
+from mcp_workbench.timing import deadline
 
-CONNECT = 2.0  # seconds; the queue of a workbench that hangs is full at some time
+CONNECT = deadline(2.0)  # seconds; the queue of a workbench that hangs is full at some time
 _CREDENTIALS = 12  # bytes: three numbers
 _MOST = 1 << 16
 _FDS = 2  # at most, with one answer

@@ -13,9 +13,10 @@ from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import peer_of
 from mcp_workbench.daemon.folder import Place, socket_address
 from mcp_workbench.daemon.words import BadFrame, Frames, packed
+from mcp_workbench.timing import pause
 
 BACKLOG = 128  # who may stand before the door at once
-PAUSE = 1.0  # seconds until somebody is let in again, where there was no descriptor left
+PAUSE = pause(1.0)  # seconds until somebody is let in again, where there was no descriptor left
 _MOST = 1 << 16
 _FDS = 2  # stdin and stdout
 

@@ -13,12 +13,15 @@ from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import NoAnswer, ask_with_fds, knock, peer_of
 from mcp_workbench.daemon.folder import Place
 from mcp_workbench.daemon.joining import NotJoined
+from mcp_workbench.timing import deadline
 
 TYPE_CHECKING = False  # see `joining`
 if TYPE_CHECKING:
     from types import FrameType
 
-ANSWER = 3.0  # seconds for a welcome; a workbench that hangs must not take its hosts with it
+ANSWER = deadline(
+    3.0
+)  # seconds for a welcome; a workbench that hangs must not take its hosts with it
 INTERRUPTED = 130  # exit status
 KEPT = 1000  # requests of a host that subscribes again and again
 

@@ -23,6 +23,7 @@ from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.known import Known, compared
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec
+from mcp_workbench.timing import pause
 
 if TYPE_CHECKING:
     import asyncio  # whoever only recalls needs no loop
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from mcp_workbench.downstream.catalogue_files import Bounds, CatalogueFiles
 
 SWITCH = "MCP_WORKBENCH_CACHE"
-SETTLE = 1.0  # seconds: whoever opened the server has its first answers before a thread works
+SETTLE = pause(
+    1.0
+)  # seconds: whoever opened the server has its first answers before a thread works
 _OFF = ("off", "0", "no", "false")
 
 log = logging.getLogger(__name__)

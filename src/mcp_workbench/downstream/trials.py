@@ -10,11 +10,12 @@ from collections.abc import Callable
 import msgspec
 
 from mcp_workbench.core.spec import ServerSpec
+from mcp_workbench.timing import pause
 
 # A server that lived so long, or did so much, worked: its end is no failure to start.
 STEADY = 10.0  # seconds
 WORKED = 10  # answers
-FIRST_PAUSE = 0.5  # seconds after the second failure in a row; doubled by each further one
+FIRST_PAUSE = pause(0.5)  # seconds after the second failure in a row; doubled by each further one
 LONGEST_PAUSE = 60.0
 OPEN_AFTER = 5  # failures in a row: from here on it is said that the server keeps failing
 SPREAD = 0.2  # of a pause, drawn: many that wait for one server do not come at once

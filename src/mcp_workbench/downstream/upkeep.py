@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 
 from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.wares import Wares
+from mcp_workbench.timing import pause
 from mcp_workbench.wire.envelope import Envelope
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
 GATHER = 0.1  # seconds: servers announce one change several times
-REFRESH_PAUSE = 1.0  # seconds between two listings, however often a server announces
+REFRESH_PAUSE = pause(1.0)  # seconds between two listings, however often a server announces
 
 
 def took_notice(wares: Wares, offers: Offers, message: Envelope) -> bool:

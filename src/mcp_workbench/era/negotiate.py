@@ -16,10 +16,11 @@ from mcp_workbench.era.revision import (
     UNSUPPORTED_VERSION,
     VERSION_KEY,
 )
+from mcp_workbench.timing import deadline
 
 DISCOVER = "server/discover"
 INITIALIZE = "initialize"
-PROBE_PATIENCE = 3.0  # seconds of silence after which we greet the old way too
+PROBE_PATIENCE = deadline(3.0)  # seconds of silence after which we greet the old way too
 
 
 # What the caller tells us

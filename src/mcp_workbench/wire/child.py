@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mcp_workbench.timing import deadline
 from mcp_workbench.wire.exits import watch_exit
 from mcp_workbench.wire.stdio import PipeReader, PipeWriter
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from mcp_workbench.wire.guard import Guard
 
 # Hosts that stop us send SIGTERM after two seconds and SIGKILL after four: ours must be gone by then.
-POLITE = 1.0  # seconds for a child to leave after its stdin has closed
-FIRM = 0.3  # seconds after SIGTERM
+POLITE = deadline(1.0)  # seconds for a child to leave after its stdin has closed
+FIRM = deadline(0.3)  # seconds after SIGTERM
 LAST_WORDS = 0.25  # seconds that the pipe of a dead child is still read: answers may lie there
 STDERR_BYTES = 8192  # what is kept of its complaints
 

@@ -12,12 +12,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from mcp_workbench.timing import pause
 from mcp_workbench.wire.exits import watch_exit
 
 log = logging.getLogger(__name__)
 
 SHELL = "/bin/sh"  # 1.6 MB resident, of which 0.1 are its own; a second Python would have 8.6
-PAUSE = 1.0  # seconds between two shells, should they keep ending
+PAUSE = pause(1.0)  # seconds between two shells, should they keep ending
 
 # It reads who begins and who ends, and at the end of its input it ends those that are left. Only we
 # hold the other end of that pipe, so its input ends when we do. A child whose start was under way

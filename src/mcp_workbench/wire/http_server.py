@@ -7,9 +7,10 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from mcp_workbench.timing import pause
 from mcp_workbench.wire.http_connection import Front, HttpConnection
 
-TICK = 1.0  # seconds between two looks at deadlines
+TICK = pause(1.0)  # seconds between two looks at deadlines
 CONNECTIONS = 2048
 
 
