@@ -8,12 +8,12 @@ NODE   := .node
 HOSTS  := .node-hosts
 SUITE  := .node-conformance
 FUZZ   ?= 3
-AT_ONCE ?= 2
+AT_ONCE ?= 4
 # Python would do this at the first start, unless it is told not to; then every start would pay.
 COMPILE := $(BIN)/python -m compileall -q src
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick docs fuzz check format peers peers-hosts conformance soak bench bench-joined bench-search constraints clean
+.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts conformance soak bench bench-joined bench-search constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,11 +65,21 @@ $(SUITE)/.ready: tests/conformance/package.json
 run: $(VENV)/.run ## the main job on the embedded default: a guided session with the demo toolbox
 	@$(BIN)/mcp-workbench tour
 
-test: $(VENV)/.dev ## everything that needs nothing but Python; AT_ONCE=2 files are under test at a time
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
+# Most tests wait for other processes, so two at a time per core; worksteal keeps neighbours together.
+test: $(VENV)/.dev ## everything that needs nothing but Python; AT_ONCE=4 tests run at a time
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal
 
-test-quick: $(VENV)/.dev ## the tests that start no process
-	$(BIN)/python -m pytest tests/core tests/wire tests/era tests/config tests/surface
+test-quick: $(VENV)/.dev ## the tests that hardly start a process: 20 seconds
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/core tests/wire tests/era tests/config tests/surface
+
+coverage: $(VENV)/.dev ## the suite with branch coverage, the started programs included
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -p -m pytest -n $(AT_ONCE) --dist worksteal
+	$(BIN)/python -m coverage combine -q
+	$(BIN)/python -m coverage report --skip-covered --sort=cover
+
+mutants: $(VENV)/.dev ## one-line changes at random that the suite must notice; MUTANTS="--sample 20 --minutes 30"
+	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 docs: $(VENV)/.dev ## the parts of docs/ that the program writes: help of commands, error codes
 	$(BIN)/python -m tests.house.pages

@@ -1,0 +1,250 @@
+"""Mutation sample: change one line of the program at random, and see whether the suite notices.
+
+    python -m tests.mutants [--sample 56] [--seed 20261115] [--minutes 90] [--at-once 2]
+
+Each mutant lives in a copy of the project with an environment of its own. The tests that import the
+changed module run first, then those that start no process, then all others; the first failure ends
+the run. What survives is printed with its line: each is a missing test, or a line that does nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+SOURCE = Path("src") / "mcp_workbench"
+QUICK = ["tests/core", "tests/wire", "tests/era", "tests/config", "tests/surface"]
+ONE_RUN = 900.0  # seconds for one run of tests; a mutant that takes longer has been noticed
+COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "!=", ast.NotEq: "==", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
+    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
+}  # fmt: skip
+ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "-", ast.Sub: "+", ast.Mult: "+"}
+
+
+class Mutant(NamedTuple):
+    """A piece of one line, and what stands there instead."""
+
+    file: Path  # below the project
+    line: int
+    start: int  # in bytes of UTF-8, as `ast` counts
+    end: int
+    text: str
+
+    def apply(self, source: bytes) -> bytes:
+        lines = source.splitlines(keepends=True)
+        line = lines[self.line - 1]
+        lines[self.line - 1] = line[: self.start] + self.text.encode() + line[self.end :]
+        return b"".join(lines)
+
+    def __str__(self) -> str:
+        before = (ROOT / self.file).read_bytes()
+        old, new = (
+            text.splitlines()[self.line - 1].decode().strip()
+            for text in (before, self.apply(before))
+        )
+        return f"{self.file}:{self.line}\n    - {old}\n    + {new}"
+
+
+class _Finder(ast.NodeVisitor):
+    """Collects what can be changed in one file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.mutants: list[Mutant] = []
+
+    def _replace(self, node: ast.expr | ast.stmt, text: str) -> None:
+        if node.end_lineno == node.lineno and node.end_col_offset is not None:
+            place = (node.lineno, node.col_offset, node.end_col_offset)
+            self.mutants.append(Mutant(self._file, *place, text))
+
+    def _between(self, left: ast.expr, right: ast.expr, text: str) -> None:
+        """Replace the operator between two operands."""
+        if left.end_lineno == right.lineno and left.end_col_offset is not None:
+            place = (right.lineno, left.end_col_offset, right.col_offset)
+            self.mutants.append(Mutant(self._file, *place, f" {text} "))
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        operator = COMPARISONS.get(type(node.ops[0]))
+        # Parentheses around an operand would be lost with the space between.
+        bare = not isinstance(node.left, ast.BoolOp | ast.IfExp | ast.NamedExpr)
+        if len(node.ops) == 1 and operator and bare:
+            self._between(node.left, node.comparators[0], operator)
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        text = "or" if isinstance(node.op, ast.And) else "and"
+        left, right = node.values[0], node.values[1]
+        if len(node.values) == 2 and not isinstance(left, ast.NamedExpr):
+            self._between(left, right, text)
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if type(node.op) in ARITHMETIC and not isinstance(node.left, ast.BinOp):
+            self._between(node.left, node.right, ARITHMETIC[type(node.op)])
+        self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> None:
+        if ast.unparse(node.test) == "TYPE_CHECKING":
+            return
+        self._replace(node.test, f"not ({ast.unparse(node.test)})")
+        self.generic_visit(node)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        if node.value is not None and not isinstance(node.value, ast.Constant):
+            self._replace(node.value, "None")
+        self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Call) and not ast.unparse(node).startswith("log."):
+            self._replace(node, "pass")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, bool):
+            self._replace(node, str(not node.value))
+        elif isinstance(node.value, int):
+            self._replace(node, str(node.value + 1))
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_arguments(self, node: ast.arguments) -> None:
+        for default in (*node.defaults, *filter(None, node.kw_defaults)):
+            self.visit(default)
+
+
+def mutants(file: Path) -> list[Mutant]:
+    """All that can be changed in a file of the project, as far as it is Python afterwards."""
+    source = (ROOT / file).read_bytes()
+    finder = _Finder(file)
+    finder.visit(ast.parse(source))
+    return [mutant for mutant in finder.mutants if _is_change(mutant, source)]
+
+
+def _is_change(mutant: Mutant, source: bytes) -> bool:
+    changed = mutant.apply(source)
+    try:
+        return ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
+    except SyntaxError:
+        return False
+
+
+def sample(count: int, seed: int) -> list[Mutant]:
+    """So many, drawn from all lines alike: one of each line that was drawn."""
+    files = [path.relative_to(ROOT) for path in sorted((ROOT / SOURCE).rglob("*.py"))]
+    chance = random.Random(seed)
+    lines: dict[tuple[Path, int], list[Mutant]] = {}
+    for file in files:
+        if file.is_relative_to(SOURCE / "demo"):
+            continue
+        for mutant in mutants(file):
+            lines.setdefault((file, mutant.line), []).append(mutant)
+    drawn = chance.sample(sorted(lines), min(count, len(lines)))
+    return [chance.choice(lines[line]) for line in drawn]
+
+
+class Copy:
+    """The project in a folder of its own, whose programs import from there and nowhere else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        tracked = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+        ).stdout
+        for name in tracked.decode().split("\0"):
+            if name and (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, folder / name)
+        venv.create(folder / ".venv", with_pip=False, symlinks=True)
+        [site] = (folder / ".venv").glob("lib/python*/site-packages")
+        ours = sysconfig.get_path("purelib")
+        (site / "copy.pth").write_text(f"{folder / 'src'}\n{ours}\n")
+
+    def passes(self, tests: list[str], at_once: int) -> bool:
+        """Whether these tests pass; the first failure ends the run."""
+        argv = [str(self.folder / ".venv" / "bin" / "python"), "-m", "pytest", "-x", "-q"]
+        argv += ["-n", str(at_once), "-p", "no:cacheprovider", *tests]
+        with tempfile.TemporaryFile() as output:
+            run = subprocess.Popen(
+                argv,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # a mutant that hangs is ended with all its workers
+            )
+            try:
+                return run.wait(ONE_RUN) == 0
+            except subprocess.TimeoutExpired:
+                return False
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(run.pid, signal.SIGKILL)
+                run.wait()
+
+    def survives(self, mutant: Mutant, at_once: int) -> bool:
+        path = self.folder / mutant.file
+        source = path.read_bytes()
+        try:
+            path.write_bytes(mutant.apply(source))
+            return all(self.passes(tests, at_once) for tests in self._stages(mutant) if tests)
+        finally:
+            path.write_bytes(source)
+
+    def _stages(self, mutant: Mutant) -> Iterator[list[str]]:
+        module = ".".join(mutant.file.with_suffix("").parts[1:])
+        about = [
+            str(path.relative_to(self.folder))
+            for path in sorted((self.folder / "tests").rglob("test_*.py"))
+            if f"from {module} import" in path.read_text("utf-8") and "peers" not in path.parts
+        ]
+        yield about
+        yield QUICK
+        yield ["tests"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("--sample", type=int, default=56, help="mutants to try")
+    parser.add_argument("--seed", type=int, default=20261115)
+    parser.add_argument("--minutes", type=float, default=90.0, help="stop after so long")
+    parser.add_argument("--at-once", type=int, default=2, help="tests that run at a time")
+    wanted = parser.parse_args()
+    until = time.monotonic() + wanted.minutes * 60
+    survivors: list[Mutant] = []
+    tried = 0
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copy = Copy(Path(folder))
+        for mutant in sample(wanted.sample, wanted.seed):
+            if time.monotonic() > until:
+                break
+            tried += 1
+            began = time.monotonic()
+            survived = copy.survives(mutant, wanted.at_once)
+            outcome = "SURVIVED" if survived else "killed"
+            print(f"{tried}/{wanted.sample} {outcome} {time.monotonic() - began:.0f} s  {mutant}")
+            sys.stdout.flush()
+            survivors += [mutant] * survived
+    print(f"\n{tried - len(survivors)} of {tried} mutants were killed (of {wanted.sample} drawn)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
