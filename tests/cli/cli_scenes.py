@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-COMMAND = [sys.executable, "-m", "mcp_workbench"]
+from tests import quick_command
+
+COMMAND = quick_command.COMMAND
 TIMEOUT = 40
 
 Json = dict[str, Any]
@@ -39,15 +40,8 @@ def environ(**more: str) -> dict[str, str]:
 
 
 def workbench(*argv: str, cwd: Path, stdin: str = "", **variables: str) -> Done:
-    done = subprocess.run(
-        [*COMMAND, *argv],
-        cwd=cwd,
-        env=environ(**variables),
-        input=stdin,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=TIMEOUT,
-    )
+    env = environ(**variables)
+    done = quick_command.run(argv, cwd=cwd, env=env, stdin=stdin, timeout=TIMEOUT)
     assert "Traceback" not in done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
 
