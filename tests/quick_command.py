@@ -14,23 +14,32 @@ import json
 import os
 import pkgutil
 import runpy
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO
+from typing import NamedTuple
 
 COMMAND = [sys.executable, "-m", "mcp_workbench"]
 MOST_BYTES = 1 << 20  # of a request: its arguments and its environment
 
 
+class Streams(NamedTuple):
+    """What the command reads, and where it writes: to us, or to a file that is open."""
+
+    stdin: str = ""
+    out: int = subprocess.PIPE
+    err: int = subprocess.PIPE
+
+
 def run(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: str, timeout: float
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], streams: Streams, timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """What `subprocess.run` makes of the command."""
     if not hasattr(os, "fork") or any(name.startswith("COV") for name in env):
@@ -38,8 +47,9 @@ def run(
             [*COMMAND, *argv],
             cwd=cwd,
             env=env,
-            input=stdin,
-            capture_output=True,
+            input=streams.stdin,
+            stdout=streams.out,
+            stderr=streams.err,
             encoding="utf-8",
             timeout=timeout,
         )
@@ -47,7 +57,9 @@ def run(
     loaded = _loaded(
         tuple(sorted((k, v) for k, v in env.items() if k.startswith(read_at_start))), os.getpid()
     )
-    return loaded.run(argv, cwd, env, stdin.encode(), timeout)
+    request = {"argv": [*argv], "cwd": str(cwd), "env": dict(env)}
+    status, out, err = loaded.run(json.dumps(request).encode(), streams, timeout)
+    return subprocess.CompletedProcess([*COMMAND, *argv], status, out, err)
 
 
 @cache
@@ -79,48 +91,48 @@ class Loaded:
         self._ours.close()
         self._process.communicate(timeout=10)
 
-    def run(
-        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: bytes, timeout: float
-    ) -> subprocess.CompletedProcess[str]:
-        request = json.dumps({"argv": [*argv], "cwd": str(cwd), "env": dict(env)}).encode()
-        with ExitStack() as ends, self._turn, ThreadPoolExecutor(3) as threads:
-            (stdin_end, write), (read_out, stdout_end), (read_err, stderr_end) = (
-                os.pipe(),
-                os.pipe(),
-                os.pipe(),
-            )
-            theirs = [stdin_end, stdout_end, stderr_end]
-            socket.send_fds(self._ours, [request], theirs)
-            for end in theirs:
+    def run(self, request: bytes, streams: Streams, timeout: float) -> tuple[int, str, str]:
+        """The status, and what came on the streams that are ours."""
+        with self._turn, ThreadPoolExecutor(3) as threads:
+            stdin, write = os.pipe()
+            read_out, out = _pipe_or(streams.out)
+            read_err, err = _pipe_or(streams.err)
+            socket.send_fds(self._ours, [request], [stdin, out, err])
+            for end in (stdin, out, err):
                 os.close(end)
-            threads.submit(_write, os.fdopen(write, "wb"), stdin)
-            out = threads.submit(_read, ends.enter_context(os.fdopen(read_out, "rb")))
-            err = threads.submit(_read, ends.enter_context(os.fdopen(read_err, "rb")))
-            status = self._status([*COMMAND, *argv], timeout)
-            return subprocess.CompletedProcess(
-                [*COMMAND, *argv], status, out.result(timeout), err.result(timeout)
-            )
+            threads.submit(_write, write, streams.stdin.encode())
+            printed = threads.submit(_read, read_out)
+            complained = threads.submit(_read, read_err)
+            status = self._status(timeout)
+            return status, printed.result(timeout), complained.result(timeout)
 
-    def _status(self, command: list[str], timeout: float) -> int:
+    def _status(self, timeout: float) -> int:
         self._ours.settimeout(timeout)
         pid = int(self._ours.recv(64) or 0)
         assert pid, self._process.communicate(timeout=10)
         try:
             return int(self._ours.recv(64))
         except TimeoutError:
-            os.kill(pid, 9)
-            self._ours.settimeout(None)
+            os.kill(pid, signal.SIGKILL)
             self._ours.recv(64)
-            raise subprocess.TimeoutExpired(command, timeout) from None
+            raise
 
 
-def _write(pipe: BinaryIO, data: bytes) -> None:
-    with suppress(BrokenPipeError), pipe:
-        pipe.write(data)
+def _pipe_or(file: int) -> tuple[int | None, int]:
+    """The end that we read, if it is a pipe of ours, and the one that the command writes to."""
+    return os.pipe() if file == subprocess.PIPE else (None, os.dup(file))
 
 
-def _read(pipe: BinaryIO) -> str:
-    return pipe.read().decode()
+def _write(pipe: int, data: bytes) -> None:
+    with suppress(BrokenPipeError), os.fdopen(pipe, "wb") as stream:
+        stream.write(data)
+
+
+def _read(pipe: int | None) -> str:
+    if pipe is None:
+        return ""
+    with os.fdopen(pipe, "rb") as stream:
+        return stream.read().decode()
 
 
 # The other process.

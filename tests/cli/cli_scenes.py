@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests import quick_command
+from tests.quick_command import Streams
 
 COMMAND = quick_command.COMMAND
 TIMEOUT = 40
@@ -40,8 +42,12 @@ def environ(**more: str) -> dict[str, str]:
 
 
 def workbench(*argv: str, cwd: Path, stdin: str = "", **variables: str) -> Done:
-    env = environ(**variables)
-    done = quick_command.run(argv, cwd=cwd, env=env, stdin=stdin, timeout=TIMEOUT)
+    return typed(argv, cwd, Streams(stdin), environ(**variables))
+
+
+def typed(argv: Sequence[str], cwd: Path, streams: Streams, env: dict[str, str]) -> Done:
+    """The same, with streams that need not be ours."""
+    done = quick_command.run(argv, cwd=cwd, env=env, streams=streams, timeout=TIMEOUT)
     assert "Traceback" not in done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
 

@@ -42,7 +42,8 @@ class Person(NamedTuple):
 
     def types(self, *argv: str, stdin: str = "", **variables: str) -> Done:
         env = self.environ(**variables)
-        done = quick_command.run(argv, cwd=self.folder, env=env, stdin=stdin, timeout=TIMEOUT)
+        streams = quick_command.Streams(stdin)
+        done = quick_command.run(argv, cwd=self.folder, env=env, streams=streams, timeout=TIMEOUT)
         assert "Traceback" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
 
