@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 Listener = Callable[[ServerAddress], None]
 OnReload = Callable[["Reloaded"], None]
-
 FRESH = pause(1.0)  # seconds; an unknown tool is looked for again in an older list
 ATTEMPTS = 3  # to find a connection that does not end under our hands
 

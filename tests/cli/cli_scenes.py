@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-COMMAND = [sys.executable, "-m", "mcp_workbench"]
+from tests import quick_command
+from tests.quick_command import Streams
+
+COMMAND = quick_command.COMMAND
 TIMEOUT = 40
 
 Json = dict[str, Any]
@@ -39,15 +42,12 @@ def environ(**more: str) -> dict[str, str]:
 
 
 def workbench(*argv: str, cwd: Path, stdin: str = "", **variables: str) -> Done:
-    done = subprocess.run(
-        [*COMMAND, *argv],
-        cwd=cwd,
-        env=environ(**variables),
-        input=stdin,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=TIMEOUT,
-    )
+    return typed(argv, cwd, Streams(stdin), environ(**variables))
+
+
+def typed(argv: Sequence[str], cwd: Path, streams: Streams, env: dict[str, str]) -> Done:
+    """The same, with streams that need not be ours."""
+    done = quick_command.run(argv, cwd=cwd, env=env, streams=streams, timeout=TIMEOUT)
     assert "Traceback" not in done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
 

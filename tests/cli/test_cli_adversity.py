@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 from cli_scenes import COMMAND, TIMEOUT, environ, toolbox, workbench, write_config
@@ -15,15 +16,16 @@ from tests.makers import alive, entry, eventually, pids_in
 if sys.platform == "win32":
     pytest.skip("no shell, no signals as here", allow_module_level=True)
 
+WB = '"$PYTHON" -m mcp_workbench'
 CALL = "call demo/basics/echo text=hello"
 
 
 def in_shell(line: str, cwd: Path) -> tuple[int, str, str]:
-    """Status, stdout and stderr of a line of shell in which $WB is the command."""
+    """Status, stdout and stderr of a line of shell."""
     done = subprocess.run(
         ["sh", "-c", line],
         cwd=cwd,
-        env=environ(WB=" ".join(COMMAND)),
+        env=environ(PYTHON=sys.executable),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
@@ -37,7 +39,7 @@ def in_shell(line: str, cwd: Path) -> tuple[int, str, str]:
 def test_a_closed_stream_costs_only_what_it_would_have_shown(
     command: str, closed: str, tmp_path: Path
 ) -> None:
-    status, out, err = in_shell(f"$WB {command} {closed}", tmp_path)
+    status, out, err = in_shell(f"{WB} {command} {closed}", tmp_path)
 
     assert (status, err) == (0, "")
     assert bool(out) == (">&-" not in closed.split() and command != "serve")
@@ -45,7 +47,7 @@ def test_a_closed_stream_costs_only_what_it_would_have_shown(
 
 def test_a_folder_that_is_gone_is_no_reason_to_fall_over(tmp_path: Path) -> None:
     file = write_config(tmp_path, {"toolMode": "odd", "mcpServers": {}})
-    gone = f"mkdir gone && cd gone && rmdir ../gone && exec $WB check --config {file}"
+    gone = f"mkdir gone && cd gone && rmdir ../gone && exec {WB} check --config {quote(str(file))}"
 
     status, out, err = in_shell(gone, tmp_path)
 
@@ -126,7 +128,7 @@ def test_a_file_without_an_end_is_refused_and_not_read_for_its_lines(
         huge.truncate(3 << 30)  # a hole: it takes no room
     (tmp_path / "huge.json").chmod(0o600)
 
-    status, out, err = in_shell(f"{LITTLE}; exec $WB {command} --config {file}", tmp_path)
+    status, out, err = in_shell(f"{LITTLE}; exec {WB} {command} --config {file}", tmp_path)
 
     assert status == 2
     assert "the file is larger than 8 MiB" in out + err
@@ -136,7 +138,8 @@ def test_a_file_without_an_end_is_refused_and_not_read_for_its_lines(
 
 def test_problems_of_a_file_in_a_pipe_are_told_without_reading_it_twice(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config")
-    told = """printf '{"toolMode": "odd", "mcpServers": {}}' > config & exec $WB check --config config"""
+    text = '{"toolMode": "odd", "mcpServers": {}}'
+    told = f"printf '%s' '{text}' > config & exec {WB} check --config config"
 
     status, out, err = in_shell(told, tmp_path)
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -53,7 +54,10 @@ def test_json_has_every_line(tmp_path: Path) -> None:
 def test_each_server_that_fails_has_its_remedy(tmp_path: Path) -> None:
     noisy = {
         "command": "sh",
-        "args": ["-c", f"echo listening; exec {sys.executable} -m mcp_workbench.demo basics"],
+        "args": [
+            "-c",
+            f"echo listening; exec {quote(sys.executable)} -m mcp_workbench.demo basics",
+        ],
     }
     servers = {
         "gone": {"command": "no-such-command-anywhere"},

@@ -9,8 +9,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import cli_scenes
 import pytest
-from cli_scenes import COMMAND, TIMEOUT, environ
+from cli_scenes import Done, environ
+from tests.quick_command import Streams
 
 if sys.platform == "win32":
     pytest.skip("pipes of another kind", allow_module_level=True)
@@ -38,18 +40,8 @@ def opened(kind: str) -> Generator[int]:
 
 def typed(
     command: str, cwd: Path, out: int = subprocess.PIPE, err: int = subprocess.PIPE, **more: str
-) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [*COMMAND, *command.split()],
-        cwd=cwd,
-        env=environ(**more),
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=err,
-        encoding="utf-8",
-        timeout=TIMEOUT,
-    )
-    return done.returncode, done.stdout or "", done.stderr or ""
+) -> Done:
+    return cli_scenes.typed(command.split(), cwd, Streams("", out, err), environ(**more))
 
 
 @at_once_or_later

@@ -116,6 +116,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
         ("[,]", 1, 2, "a value should stand here, not ','"),
         ("[1] /* on and on", 1, 5, "there is more text after the end of the JSON value"),
         ("/* on and on", 1, 1, "this comment is not closed"),
+        ("// a\n/* b */ /* on * and / on", 2, 9, "this comment is not closed"),
         ("[] []", 1, 4, "there is more text after the end of the JSON value"),
         ("[" * 100_000, 1, jsonc.DEPTH + 1, "this is nested more than 128 levels deep"),
     ],

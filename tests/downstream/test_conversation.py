@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.downstream.conversation import NEVER, Conversation
 from mcp_workbench.downstream.waiters import Loss, Waiter
+from mcp_workbench.wire.depth import DEPTH
 from mcp_workbench.wire.envelope import Envelope, Outcome
 
 ids = st.integers(-1, 6) | st.sampled_from(["1", "", None, 1.0, True, 2**70])
@@ -92,7 +93,7 @@ def test_everyone_is_told_exactly_once_whatever_the_server_says(data: list[bytes
 
 
 def answered(line: bytes) -> tuple[Waiting, Conversation]:
-    conversation, _, _ = talk()
+    conversation, _, _ = talk(max(len(line), 1000))
     one = Waiting()
     conversation.pending.add(one, NEVER)
     conversation.receive(line)
@@ -120,22 +121,14 @@ def test_a_log_line_in_json_is_no_answer_whatever_its_id() -> None:
     assert conversation.skipped == 1
 
 
-class Shallow(Waiting):
-    """Reads its answer at a depth where ours is already used up."""
-
-    def settled(self, answer: Outcome) -> None:
-        raise RecursionError
-
-
 def test_an_answer_nested_just_too_deeply_is_the_server_s_fault(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    conversation, _, _ = talk()
-    one = Shallow()
-    conversation.pending.add(one, NEVER)
-    conversation.receive(b'{"jsonrpc":"2.0","id":1,"result":{}}\n')
+    for levels, settled in ((DEPTH - 1, True), (DEPTH, False), (DEPTH + 400, False)):
+        one, _ = answered(b'{"id":1,"result":' + b"[" * levels + b"]" * levels + b"}\n")
 
-    assert [loss.code for loss in one.losses] == ["protocol_error"]
+        assert bool(one.answers) is settled
+        assert [loss.code for loss in one.losses] == ([] if settled else ["protocol_error"])
     assert caplog.text == ""
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests import quick_command
 
 TIMEOUT = 60  # seconds, on a busy machine
 
@@ -41,15 +41,9 @@ class Person(NamedTuple):
         return {**kept, "HOME": str(self.home), "PATH": self.path, "PYTHONUTF8": "1", **more}
 
     def types(self, *argv: str, stdin: str = "", **variables: str) -> Done:
-        done = subprocess.run(
-            [sys.executable, "-m", "mcp_workbench", *argv],
-            cwd=self.folder,
-            env=self.environ(**variables),
-            input=stdin,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=TIMEOUT,
-        )
+        env = self.environ(**variables)
+        streams = quick_command.Streams(stdin)
+        done = quick_command.run(argv, cwd=self.folder, env=env, streams=streams, timeout=TIMEOUT)
         assert "Traceback" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
 

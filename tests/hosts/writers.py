@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+from functools import cache
+from itertools import cycle, product
 
 from hypothesis import strategies as st
 
@@ -22,31 +24,40 @@ values = st.recursive(
 remarks = st.text(st.sampled_from('ab ,:{}[]"*\\#='), max_size=8)
 
 
-@st.composite
-def gaps(draw, newline: str, indent: str) -> str:
-    """Space and comments between two tokens."""
-    kinds = st.sampled_from(["", " ", "\t", newline, newline + indent, "line", "block"])
-    parts = []
-    for kind in draw(st.lists(kinds, max_size=3)):
-        remark = draw(remarks)
+KINDS = ("", " ", "\t", "newline", "indent", "line", "block")
+REMARKS = [
+    "", "a", " ,", ",", ":", "{", "}", "[]", '"', '"a": "b",', "/*", "//", "/", "\\", '\\"', "# a =", "= [b", "ab ,:{}",
+]  # fmt: skip
+
+
+@cache
+def gaps(newline: str, indent: str, liberties: bool) -> st.SearchStrategy[str]:
+    """Space and comments between two tokens: all rows of up to three, made once and drawn at once."""
+    remarks = cycle(REMARKS)
+
+    def written(kind: str) -> str:
         if kind == "line":
-            parts.append(f"// {remark}{newline}{indent}")
-        elif kind == "block":
-            parts.append("/*" + remark.replace("*", "+") + "*/")
-        else:
-            parts.append(kind)
-    return "".join(parts)
+            return f"// {next(remarks)}{newline}{indent}"
+        if kind == "block":
+            return f"/*{next(remarks)}*/"
+        return {"newline": newline, "indent": newline + indent}.get(kind, kind)
+
+    rows = [row for length in range(4) for row in product(KINDS, repeat=length)]
+    if not liberties:
+        rows = [row for row in rows if not {"line", "block"} & set(row)]
+    return st.sampled_from(["".join(map(written, row)) for row in rows for _ in range(3)])
 
 
 @st.composite
-def jsonc_texts(draw, document) -> str:
+def jsonc_texts(draw, document, liberties=True) -> str:
     """The text of a document, with anything between its tokens that may stand there."""
     newline = draw(st.sampled_from(["\n", "\r\n"]))
     indent = draw(st.sampled_from(["", "  ", "    ", "\t"]))
     tidy = draw(st.booleans())
+    between = gaps(newline, indent, liberties)
 
     def gap() -> str:
-        return "" if tidy else draw(gaps(newline, indent))
+        return "" if tidy else draw(between)
 
     def written(value, depth: int) -> str:
         if isinstance(value, dict):
@@ -64,7 +75,7 @@ def jsonc_texts(draw, document) -> str:
             return gap()
         inner = newline + indent * (depth + 1) if tidy and indent else " "
         outer = newline + indent * depth if tidy and indent else ""
-        trailing = "," if not tidy and draw(st.booleans()) else ""
+        trailing = "," if liberties and not tidy and draw(st.booleans()) else ""
         return inner + f"{gap()},{inner}".join(items) + gap() + trailing + gap() + outer
 
     mark = "\ufeff" if draw(st.booleans()) else ""

@@ -16,6 +16,7 @@ from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.reading import cancelled_id
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
+from mcp_workbench.wire.depth import DEPTH
 from mcp_workbench.wire.tasks import TaskScope, task_scope
 from mcp_workbench.workbench import Workbench
 from tests.makers import said, snapshot, spec
@@ -177,16 +178,18 @@ TOOL = b'{"toolbox":"a","server":"b","tool":"c"}'
 async def test_no_depth_of_a_request_is_a_fault_of_ours(deep: bytes) -> None:
     async with session(snapshot()) as (talking, host):
         talking.receive(INITIALIZE)
-        for depth in range(700, 1000):  # up to where the line itself is refused
+        for depth in (700, 900, *range(DEPTH - 8, DEPTH + 4), DEPTH + 400, 5 * DEPTH):
             message = deep % (b'{"a":' * depth + b"1" + b"}" * depth)
             talking.receive(b'{"jsonrpc":"2.0","id":%d,%b}\n' % (depth, message))
-            answer = await host.answer(depth)
-            assert "the workbench failed" not in json.dumps(answer)
+            answer = json.dumps(await host.answer(depth))
+            assert "the workbench failed" not in answer
+            around = 1 + deep.count(b"{") - deep.count(TOOL)
+            assert ("nested too deeply" in answer) == (depth + around > DEPTH)
             host.frames.clear()
 
 
 def test_a_cancel_of_any_depth_does_no_harm() -> None:
-    for depth in range(900, 1000):
+    for depth in range(DEPTH - 100, DEPTH):
         params = msgspec.Raw(b'{"a":' * depth + b"1" + b"}" * depth)
         assert cancelled_id(params) == b""
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.wire import envelope
+from mcp_workbench.wire.depth import DEPTH, too_deep
 from mcp_workbench.wire.envelope import Malformed, decode, mend_surrogates, mend_text, usable_id
 
 ids = st.integers() | st.text()
@@ -125,10 +126,37 @@ def test_deep_nesting_is_refused_with_its_id() -> None:
     assert caught.value.id == b"9"
 
 
-def test_nesting_of_usual_depth_passes() -> None:
-    deep = b"[" * 400 + b"]" * 400
+@pytest.mark.parametrize("level", [b"[%b]", b'{"]\\"}":%b}'], ids=["arrays", "objects"])
+def test_the_last_level_is_the_same_on_every_python(level: bytes) -> None:
+    left, _, right = level.partition(b"%b")
 
-    assert bytes(decode(b'{"id":1,"result":' + deep + b"}").result) == deep
+    def answer(levels: int) -> bytes:
+        inner = left * (levels - 1) + b'{"text":"[[["}' + right * (levels - 1)
+        return b'{"id":1,"note":"' + b"[" * DEPTH + b'","result":' + inner + b"}"
+
+    for levels in (400, 900, DEPTH - 2, DEPTH - 1):
+        assert decode(answer(levels)).result
+    for levels in (DEPTH, DEPTH + 1, DEPTH + 400, 5 * DEPTH):
+        with pytest.raises(Malformed, match="nested too deeply") as caught:
+            decode(answer(levels))
+        assert caught.value.id == b"1"
+
+
+def test_width_is_no_depth() -> None:
+    wide = b"[" + b",".join([b'[{"a":"[\\"["}]'] * DEPTH) + b"]"
+
+    assert bytes(decode(b'{"id":1,"result":' + wide + b"}").result) == wide
+
+
+@given(values)
+def test_depth_is_counted_outside_of_strings(value: Any) -> None:
+    def depth(of: Any) -> int:
+        inner = list(of.values()) if isinstance(of, dict) else of  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return 1 + max(map(depth, inner), default=0) if isinstance(inner, list) else 0  # pyright: ignore[reportUnknownArgumentType]
+
+    around = DEPTH - depth(value)
+    for levels, deep in ((around, False), (around + 1, True)):
+        assert too_deep(b"[" * levels + msgspec.json.encode(value) + b"]" * levels) is deep
 
 
 @pytest.mark.parametrize(

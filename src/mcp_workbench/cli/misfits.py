@@ -10,6 +10,7 @@ import msgspec
 from mcp_workbench.cli.facts import kind_of, kinds_of, properties_of, required_of
 from mcp_workbench.core.catalogue import ToolInfo
 from mcp_workbench.core.errors import did_you_mean
+from mcp_workbench.wire.depth import read_json
 
 Json = dict[str, Any]
 
@@ -118,7 +119,7 @@ def _unlisted(path: str, value: Any, choices: list[Any]) -> str:
 
 def _as_json(text: str) -> str:
     try:
-        msgspec.json.decode(text)
+        read_json(text)
     except (ValueError, RecursionError):
         return "JSON"
     return text

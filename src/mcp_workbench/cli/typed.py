@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
-
 from mcp_workbench.core.errors import InvalidCall, empty_component
 from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.wire.depth import read_json
 
 Json = dict[str, Any]
 
@@ -31,7 +30,7 @@ def read_input(given: str) -> Json:
     """A JSON object from the line, from `@FILE`, or from stdin (`-`)."""
     text = _read(given)
     try:
-        value: Any = msgspec.json.decode(text)
+        value: Any = read_json(text)
     except (ValueError, RecursionError) as error:
         reason = _reason(text, error, given)
         raise InvalidCall(f"--input is not JSON: {reason}", hint=_OBJECT) from None
@@ -90,7 +89,7 @@ def add_pairs(pairs: tuple[str, ...], arguments: Json) -> set[str]:
 
 def _json(name: str, value: str) -> Any:
     try:
-        return msgspec.json.decode(value)
+        return read_json(value)
     except (ValueError, RecursionError) as error:
         hint = f"for a text write {name}=TEXT"
         reason = _reason(value, error)

@@ -13,6 +13,7 @@ from mcp_workbench.config.findings import Finding
 from mcp_workbench.config.validate import validate
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.wire.depth import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path  # four milliseconds that this file can do without
@@ -111,7 +112,7 @@ def _owner_doubts(file: str, status: os.stat_result) -> list[Finding]:
 def _decoded(file: str, raw: bytes) -> tuple[Any, bool]:
     """The value of the file, and whether it is JSON without any liberties."""
     try:
-        return msgspec.json.decode(raw), True
+        return read_json(raw), True
     except (ValueError, RecursionError):
         pass
     from mcp_workbench.core import jsonc  # only for files that need it: starting is quicker

@@ -16,8 +16,9 @@ Path = tuple[str | int, ...]
 DEPTH = 128  # levels; far beyond any settings file, far below Python's own limit
 BOM = "\ufeff"
 
-_GAP = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
-_STRING = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"')
+# Without possessive quantifiers: the first patch versions of Python 3.11 match some of them wrongly.
+_GAP = re.compile(r"[ \t\r\n]+|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_STRING = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"')
 _WORD = re.compile(r"[^\s,:\[\]{}\"/]+")  # a number, true, false, null, or a mistake
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -86,6 +87,13 @@ def parse(text: str) -> Any:
 def read(text: str) -> Node:
     """The value of the text together with the spans of everything in it."""
     return _Scanner(text).document()
+
+
+def past_gap(text: str, start: int, end: int) -> int:
+    """Where the space and the comments that begin here are over."""
+    while gap := _GAP.match(text, start, end):
+        start = gap.end()
+    return start
 
 
 def find(root: Node, path: Path) -> Child:
@@ -159,8 +167,7 @@ class _Scanner:
 
     def next(self) -> str:
         """Pass over space and comments; the character that follows, or nothing at the end."""
-        gap = _GAP.match(self.text, self.at)
-        self.at = gap.end() if gap else self.at
+        self.at = past_gap(self.text, self.at, len(self.text))
         return self.text[self.at : self.at + 1]
 
     def value(self, depth: int) -> Node:

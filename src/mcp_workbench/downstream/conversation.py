@@ -10,6 +10,7 @@ import msgspec
 from mcp_workbench.downstream.waiters import FutureWaiter, Lasting, Loss, Waiter
 from mcp_workbench.era.translate import token_of
 from mcp_workbench.wire import envelope
+from mcp_workbench.wire.depth import too_deep
 from mcp_workbench.wire.envelope import Envelope, Malformed, Outcome
 from mcp_workbench.wire.frames import LineFramer
 from mcp_workbench.wire.pending import NEVER, PendingTable
@@ -167,7 +168,8 @@ class Conversation:
             except (msgspec.DecodeError, RecursionError):
                 self._receive_message(line)
                 return
-            if answer.result and not answer.error and not answer.method:
+            plain = answer.result and not answer.error and not answer.method
+            if plain and not too_deep(line):
                 entry = self.pending.waiting.pop(answer.id, None)
                 if entry is not None:
                     self._hand_on(entry[0], answer)
@@ -194,8 +196,6 @@ class Conversation:
     def _hand_on(self, waiter: Waiter, answer: Outcome) -> None:
         try:
             waiter.settled(answer)
-        except RecursionError:  # readable here, and too deep a few calls further on
-            waiter.lost(Loss("protocol_error", UNREADABLE + envelope.TOO_DEEP))
         except Exception:
             waiter.lost(Loss("internal", "the workbench failed to hand on the answer"))
             raise

@@ -95,7 +95,7 @@ class HttpLink:
     def send(self, frame: bytes, about: bytes = b"") -> None:
         try:
             message = envelope.decode(frame)
-        except Malformed as error:  # nested as deeply as could be read further up, with more room
+        except Malformed as error:  # just too deep, with what we put around it
             why = Loss.of_call("protocol_error", f"it can't be sent: {error}", may_have_run=False)
             asyncio.get_running_loop().call_soon(self._talk.fail, int(error.id or b"0"), why)
             return

@@ -8,6 +8,7 @@ import msgspec
 from mcp_workbench.core import jsonc
 from mcp_workbench.core.jsonc import Child, Node
 from mcp_workbench.hosts.refusals import CannotEdit
+from mcp_workbench.wire.depth import read_json
 
 Keys = tuple[str, ...]
 
@@ -24,7 +25,7 @@ def lookup(text: str, keys: Keys) -> Any:
     if not text.lstrip(jsonc.BOM).strip():
         return None
     try:
-        value = msgspec.json.decode(text)  # most files are strict; this is a hundred times faster
+        value = read_json(text)  # most files are strict; this is a hundred times faster
     except (ValueError, RecursionError):
         value = jsonc.parse(text)
     for key in keys:
@@ -171,13 +172,9 @@ def _name(key: str) -> str:
     return msgspec.json.encode(key).decode()
 
 
-_COMMENTS = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
-
-
 def comma_after(text: str, offset: int, limit: int) -> int | None:
     """Where the comma behind a member stands, past space and comments."""
-    gap = _COMMENTS.match(text, offset, limit)
-    at = gap.end() if gap else offset
+    at = jsonc.past_gap(text, offset, limit)
     return at if text[at : at + 1] == "," else None
 
 

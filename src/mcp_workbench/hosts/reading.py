@@ -13,6 +13,7 @@ from mcp_workbench.hosts.places import HostFile, Surroundings
 from mcp_workbench.hosts.refusals import unreadable
 from mcp_workbench.hosts.table import HOSTS, Host
 from mcp_workbench.hosts.translate import Found, read_entry
+from mcp_workbench.wire.depth import read_json
 
 Keys = tuple[str, ...]
 
@@ -55,7 +56,7 @@ def value_of(text: str, format: str, file: str) -> Any:
     if not text.removeprefix(jsonc.BOM).strip():
         return {}
     try:
-        return msgspec.json.decode(text)  # most files are; this is a hundred times faster
+        return read_json(text)  # most files are; this is a hundred times faster
     except (ValueError, RecursionError):
         pass
     try:

@@ -17,6 +17,7 @@ from mcp_workbench.surface.host_call import Desk, HostCall, may_be_error
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.meta_tools import OPENING_BRACE, read_tool
 from mcp_workbench.surface.reading import HostEra
+from mcp_workbench.wire.depth import too_deep
 from mcp_workbench.wire.envelope import NOTHING, Outcome
 from mcp_workbench.workbench import Workbench
 
@@ -95,7 +96,7 @@ class ExpressLane:
         self.leaving: Leaving | None = None  # told before a call is sent
 
     def take(self, line: bytes) -> bool:
-        if not line.isascii():
+        if not line.isascii() or too_deep(line):
             return False
         try:
             request = _read(line)

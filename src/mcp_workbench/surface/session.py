@@ -110,8 +110,8 @@ class HostSession:
             self.era.check(method, members, meta)
             self._questions.declared(meta)  # whatever server this request may open is told
             self._handler(method)(id, members, self._beside.levelled(meta))
-        except (Refusal, RecursionError) as refusal:  # parts need more room to read than the whole
-            self.refuse(id, getattr(refusal, "error", _TOO_DEEP))
+        except Refusal as refusal:
+            self.refuse(id, refusal.error)
         except Exception:  # a fault of ours costs one request, not the conversation
             log.exception("%r failed", method)
             self.refuse(id, _OUR_FAULT)
@@ -294,5 +294,4 @@ class HostSession:
             self._on_idle()
 
 
-_TOO_DEEP = envelope.error_object(envelope.INVALID_PARAMS, "params are nested too deeply")
 _OUR_FAULT = envelope.error_object(envelope.INTERNAL_ERROR, "the workbench failed; see its log")

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from mcp_workbench.wire.depth import too_deep
+
 NOTHING = msgspec.Raw(b"")
 BOM = b"\xef\xbb\xbf"
 
@@ -77,7 +79,8 @@ _ID = (
 )
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST = re.compile(rb',\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\}\s*$")
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_STRING = re.compile(rb'"[^"]*"')  # where escapes have no sign any more
 
 # Escapes are consumed one by one, so that the text `\\ud83d` is not taken for a surrogate.
 _ESCAPE = re.compile(
@@ -91,18 +94,24 @@ def decode(line: bytes) -> Envelope:
     try:
         message = _decode(line)
     except RecursionError:
-        raise Malformed(PARSE_ERROR, TOO_DEEP, salvaged_id(line)) from None
+        raise _too_deep(line) from None
     except msgspec.ValidationError as error:
         raise Malformed(
             INVALID_REQUEST, f"not a JSON-RPC message: {error}", salvaged_id(line)
         ) from None
     except msgspec.DecodeError as error:
         return _decode_mended(line, error)
+    if too_deep(line):
+        raise _too_deep(line)
     if not message.method and bool(message.result) == bool(message.error):
         id = bytes(message.id)
         ours = usable_id(id) and (message.result or b'"jsonrpc"' in line)  # else a log line in JSON
         raise Malformed(INVALID_REQUEST, "neither a method nor one outcome", id if ours else b"")
     return message
+
+
+def _too_deep(line: bytes) -> Malformed:
+    return Malformed(PARSE_ERROR, TOO_DEEP, salvaged_id(line))
 
 
 def decode_text(line: bytes) -> Envelope:
@@ -166,8 +175,8 @@ def salvaged_id(line: bytes) -> bytes:
 
 def _closes(line: bytes) -> bool:
     """Does the last brace close the first? Else what it closes is a part of a line that broke off."""
-    bare = _STRING.sub(b"", line)
-    return bare.count(b"{") == bare.count(b"}")
+    bare = _STRING.sub(b"", _ESCAPED.sub(rb"\\", line))
+    return b"\\" not in bare and bare.count(b"{") == bare.count(b"}")
 
 
 def is_null(raw: msgspec.Raw) -> bool:
