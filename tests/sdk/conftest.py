@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
+from hosting import preloaded
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """The SDK is imported once for all servers of this folder."""
+    with preloaded(tmp_path_factory.mktemp("preloaded")):
+        yield
