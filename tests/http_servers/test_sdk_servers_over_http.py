@@ -121,12 +121,11 @@ async def test_changes_are_heard(urls: dict[str, str], kind: str, wishes: Any) -
     async with bench(behind(urls[kind], **wishes)) as workbench:
         await workbench.open("dev")
         workbench.on_change(changes.append)
-        for number in count():  # the stream of changes is opened beside
-            name = f"new{id(changes)}_{number}"
+        name, numbers = "", count()
+        while not changes:  # the stream of changes is opened beside
+            name = f"new{id(changes)}_{next(numbers)}"
             await workbench.use_tool(tool("s", "learn"), {"name": name})
             await asyncio.sleep(0.02)
-            if changes:
-                break
 
         found = await workbench.use_tool(tool("s", name), {})
         assert found["content"][0]["text"] == "newly learned"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import pytest
-from hosting import preloaded
+from hosting import PRELOADED, SERVERS
+from tests.forked import forking
 
 
 @pytest.fixture(scope="session")
@@ -16,5 +17,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session", autouse=True)
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
     """The SDK is imported once for all servers of this folder."""
-    with preloaded(tmp_path_factory.mktemp("preloaded")):
+    folder = tmp_path_factory.mktemp("preloaded")
+    with forking(folder, str(SERVERS / "preloaded.py")) as command:
+        PRELOADED[:] = command
         yield

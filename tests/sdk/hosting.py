@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ MODERN = "2026-07-28"
 NEWEST_LEGACY = "2025-11-25"
 MODES = [LEGACY, MODERN, "auto"]
 MARK = "MCP_WORKBENCH_TEST"  # whoever has this variable was started by one certain test
-PRELOADED = "MCP_WORKBENCH_TEST_PRELOADED"  # where servers can be forked
+PRELOADED: list[str] = []  # a command that forks a server; `conftest` puts it here
 PATIENCE = 20.0  # seconds until an answer must have come
 
 OLD, NEW = "old", "new"  # the same server behind the workbench, met in either era
@@ -41,30 +40,12 @@ def entry(script: str, *args: str, **more: Any) -> Json:
 
 def forked(script: str, *args: str, **more: Any) -> Json:
     """The same server from a process that has imported the SDK already."""
-    words = ["-E", "-S", str(SERVERS / "preloaded.py"), os.environ[PRELOADED], script, *args]
-    return {"command": sys.executable, "args": words, **more}
+    command, *words = PRELOADED
+    return {"command": command, "args": [*words, script, *args], **more}
 
 
 def both_eras(start: Callable[..., Json] = forked) -> dict[str, Json]:
     return {OLD: start("workshop.py", OLD, era="legacy"), NEW: start("workshop.py", NEW)}
-
-
-@contextmanager
-def preloaded(folder: Path) -> Generator[None]:
-    """While this is open, servers can be `forked`."""
-    path = folder / "socket"
-    process = subprocess.Popen(
-        [sys.executable, str(SERVERS / "preloaded.py"), str(path)], stdout=subprocess.PIPE
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        os.environ[PRELOADED] = str(path)
-        try:
-            yield
-        finally:
-            del os.environ[PRELOADED]
-            process.kill()
 
 
 @asynccontextmanager
