@@ -22,6 +22,7 @@ from tests.makers import PATIENCE, eventually
 MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
 Message = dict[str, Any]
+COMMAND: tuple[str, ...] = (sys.executable, "-m", "mcp_workbench")
 
 ENVELOPE: Message = {
     META + "protocolVersion": MODERN,
@@ -47,7 +48,7 @@ class RawHost:
         self._incoming: queue.Queue[bytes | None] = queue.Queue()
         self._id = 0
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(config), *options],
+            [*COMMAND, "serve", "--config", str(config), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -2,7 +2,9 @@
 
 import pytest
 
+from mcp_workbench.downstream import trials as subject
 from mcp_workbench.downstream.trials import (
+    FIRST_PAUSE,
     LONGEST_PAUSE,
     OPEN_AFTER,
     PATIENCE,
@@ -10,6 +12,7 @@ from mcp_workbench.downstream.trials import (
     Trials,
     pause_after,
 )
+from mcp_workbench.timing import pause
 from tests.makers import spec
 
 
@@ -46,7 +49,10 @@ def test_pauses_double_up_to_a_minute_whatever_is_drawn() -> None:
 
 
 @pytest.mark.fault("F20", "F21")
-def test_a_crash_loop_gets_ten_starts_a_minute_and_twenty_in_ten_minutes_at_most() -> None:
+def test_a_crash_loop_gets_ten_starts_a_minute_and_twenty_in_ten_minutes_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subject, "FIRST_PAUSE", FIRST_PAUSE / pause(1.0))  # as outside of tests
     for drawn in (0.0, 1.0):
         assert attempts_within(60, drawn=drawn) <= 10
         assert attempts_within(600, drawn=drawn) <= 20

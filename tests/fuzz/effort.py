@@ -25,7 +25,7 @@ def size(usual: int) -> int:
     return usual * LARGER if MINUTES else usual
 
 
-def fuzzed(*strategies: st.SearchStrategy[Any], examples: int = 60) -> Callable[..., Any]:
+def fuzzed(*strategies: st.SearchStrategy[Any], examples: int = 25) -> Callable[..., Any]:
     """A target: a property that must hold for whatever the strategies make up.
 
     The suite tries the same `examples` every time, so that it fails for everybody or for nobody.

@@ -126,7 +126,7 @@ def expected(data: bytes) -> dict[int, Any]:
     return found
 
 
-@fuzzed(spoken, examples=250)
+@fuzzed(spoken, examples=80)
 def test_an_answer_reaches_who_asked_once_and_nobody_else(data: bytes) -> None:
     told, talk = hear([data])
     right = expected(data)
@@ -149,7 +149,7 @@ def test_an_answer_reaches_who_asked_once_and_nobody_else(data: bytes) -> None:
             assert b"%d" % number in data
 
 
-@fuzzed(spoken, cuts, examples=80)
+@fuzzed(spoken, cuts, examples=30)
 def test_what_is_told_does_not_depend_on_the_chunks(data: bytes, at: list[int]) -> None:
     whole, one = hear([data])
     parts, other = hear(in_chunks(data, at))

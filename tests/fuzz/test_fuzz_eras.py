@@ -53,7 +53,7 @@ def spelled(value: Any, separators: tuple[str, str]) -> msgspec.Raw:
     return msgspec.Raw(f" {json.dumps(value, separators=separators)} ".encode())
 
 
-@fuzzed(pairs, results | valid, kinds, spaced, examples=200)
+@fuzzed(pairs, results | valid, kinds, spaced, examples=70)
 def test_a_result_keeps_what_its_host_can_read(
     pair: Pair, result: Any, kind: Any, separators: tuple[str, str]
 ) -> None:
@@ -84,7 +84,7 @@ def test_a_result_keeps_what_its_host_can_read(
         assert isinstance(found.get("structuredContent", {}), dict)
 
 
-@fuzzed(pairs, objects, objects, objects, st.integers(1, 9), examples=120)
+@fuzzed(pairs, objects, objects, objects, st.integers(1, 9), examples=40)
 def test_parameters_keep_what_is_not_of_the_hop(
     pair: Pair, arguments: Any, meta: Any, more: Any, number: int
 ) -> None:
@@ -147,7 +147,7 @@ wanted = st.fixed_dictionaries(
 )
 
 
-@fuzzed(wanted, values, examples=150)
+@fuzzed(wanted, values, examples=50)
 def test_a_question_can_be_put_or_has_no_usable_form(value: Any, params: Any) -> None:
     address = ServerAddress("dev", "a")
     try:
@@ -197,7 +197,7 @@ def test_meeting_a_server_ends_somewhere_whatever_it_answers(
 SEAL = Seal(b"k" * 32)
 
 
-@fuzzed(st.text(max_size=5), values, st.floats(0, LIFETIME), examples=80)
+@fuzzed(st.text(max_size=5), values, st.floats(0, LIFETIME), examples=30)
 def test_what_was_sealed_opens_and_nothing_else(principal: str, state: Any, age: float) -> None:
     sealed = Sealed("held", ServerAddress("a", "b"), "d", principal, 5.0, "h", raw(clean(state)))
     token = SEAL.close(sealed)
@@ -214,7 +214,7 @@ tokens = mutated(
 )
 
 
-@fuzzed(tokens, st.text(max_size=3), examples=200)
+@fuzzed(tokens, st.text(max_size=3), examples=70)
 def test_a_changed_seal_stays_shut(token: bytes, more: str) -> None:
     right = SEAL.close(Sealed("relay", ServerAddress("a", "b"), "d", "p", 5.0))
 

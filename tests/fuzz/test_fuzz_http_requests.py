@@ -163,7 +163,7 @@ odd = st.builds(
 streams = st.lists(mutated(right | odd, 2) | right | odd, max_size=size(4)).map(b"".join)
 
 
-@fuzzed(st.lists(plain, max_size=5), cuts, examples=100)
+@fuzzed(st.lists(plain, max_size=5), cuts, examples=35)
 def test_every_right_request_is_handed_on_once_and_whole(parts: list[Any], at: list[int]) -> None:
     taken, transport = served(in_chunks(b"".join(written(*one) for one in parts), at))
 
@@ -176,7 +176,7 @@ def test_every_right_request_is_handed_on_once_and_whole(parts: list[Any], at: l
     assert not transport.ended
 
 
-@fuzzed(streams | st.binary(max_size=40), cuts, examples=250)
+@fuzzed(streams | st.binary(max_size=40), cuts, examples=80)
 def test_whatever_comes_is_answered_in_http_whatever_the_chunks(data: bytes, at: list[int]) -> None:
     taken, transport = served([data])
     taken_too, in_parts = served(in_chunks(data, at))

@@ -74,7 +74,7 @@ def decoded(line: bytes) -> Envelope | Malformed:
         return error
 
 
-@fuzzed(mutated(written), examples=300)
+@fuzzed(mutated(written), examples=100)
 def test_what_is_read_is_what_stands_there(line: bytes) -> None:
     line = envelope.mend_text(line)
     found = decoded(line)
@@ -91,7 +91,7 @@ def test_what_is_read_is_what_stands_there(line: bytes) -> None:
     assert one_json_line(frame)["id"] == 7
 
 
-@fuzzed(mutated(written), examples=200)
+@fuzzed(mutated(written), examples=70)
 def test_a_host_s_message_is_read_alike_in_a_body_and_on_a_line(body: bytes) -> None:
     try:
         message = envelope.decode_body(body)
@@ -122,7 +122,7 @@ inner = st.dictionaries(keys, values | st.just({"a": 1, "id": 3}), max_size=3).m
 
 
 @fuzzed(st.integers(10, 120), inner, st.permutations(["jsonrpc", "id", "result"]), writers,
-        st.integers(0, 300), examples=200)  # fmt: skip
+        st.integers(0, 300), examples=70)  # fmt: skip
 def test_of_a_message_that_broke_off_its_own_id_is_saved_or_none(
     id: int, result: Any, order: list[str], write: Any, end: int
 ) -> None:
@@ -133,7 +133,7 @@ def test_of_a_message_that_broke_off_its_own_id_is_saved_or_none(
     assert envelope.salvaged_id(line[: ends[end % len(ends)]]) in (b"", b"%d" % id)
 
 
-@fuzzed(st.lists(mutated(written, 1), max_size=4), examples=80)
+@fuzzed(st.lists(mutated(written, 1), max_size=4), examples=30)
 def test_a_batch_is_its_members(members: list[bytes]) -> None:
     line = b"[" + b",".join(members) + b"]"
     try:

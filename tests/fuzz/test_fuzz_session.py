@@ -147,7 +147,7 @@ def request_id(line: bytes) -> Any:
 modes = st.sampled_from(["proxy", "dynamic"])
 
 
-@fuzzed(st.lists(lines, max_size=size(5)), revisions, modes, examples=120)
+@fuzzed(st.lists(lines, max_size=size(5)), revisions, modes, examples=40)
 def test_every_request_is_answered_once(said: list[bytes], revision: str, mode: ToolMode) -> None:
     async def play(scene: Scene) -> None:
         if revision:
@@ -169,7 +169,7 @@ def test_every_request_is_answered_once(said: list[bytes], revision: str, mode: 
     talk(mode, play)
 
 
-@fuzzed(st.lists(lines, max_size=size(4)), cuts, examples=50)
+@fuzzed(st.lists(lines, max_size=size(4)), cuts, examples=20)
 def test_a_host_s_chunks_change_nothing(said: list[bytes], at: list[int]) -> None:
     data = opening("2025-11-25") + b"".join(line + b"\n" for line in said)
     heard: list[list[str]] = []

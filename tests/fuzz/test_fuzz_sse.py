@@ -74,7 +74,7 @@ def read(chunks: list[bytes], limit: int) -> tuple[list[Told], EventReader, bool
     return events, reader, False
 
 
-@fuzzed(said, cuts, examples=200)
+@fuzzed(said, cuts, examples=70)
 def test_a_stream_is_read_as_the_standard_says(data: bytes, at: list[int]) -> None:
     events, reader, cut = read(in_chunks(data, at), 1 << 20)
 
@@ -82,7 +82,7 @@ def test_a_stream_is_read_as_the_standard_says(data: bytes, at: list[int]) -> No
     assert (events, reader.last_id, reader.retry) == by_the_standard(data)
 
 
-@fuzzed(said, cuts, st.integers(0, 40), examples=100)
+@fuzzed(said, cuts, st.integers(0, 40), examples=35)
 def test_the_cap_of_events_is_the_same_whatever_the_chunks(
     data: bytes, at: list[int], limit: int
 ) -> None:

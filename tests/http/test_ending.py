@@ -99,6 +99,7 @@ def test_the_port_says_that_it_ends_while_what_is_under_way_goes_on(
     assert json.loads(answer["result"]["content"][0]["text"]) == "through"
 
 
+@pytest.mark.usefixtures("short_deadlines")  # its server is stuck, and does not leave
 def test_an_answer_of_the_host_still_reaches_what_is_under_way(tmp_path: Path) -> None:
     """A cancel, here: it is a message of its own, not a new request."""
     config = config_file(tmp_path, {"fixture": entry()}, limits={"drain": LONG})
@@ -118,6 +119,7 @@ def test_an_answer_of_the_host_still_reaches_what_is_under_way(tmp_path: Path) -
             assert command.process.wait(PATIENCE) == 0  # there was nothing more to wait for
 
 
+@pytest.mark.usefixtures("short_deadlines")  # its server does not leave
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_again_it_waits_no_longer(tmp_path: Path, gate: Path, number: signal.Signals) -> None:
     pids, reached = tmp_path / "pids", tmp_path / "reached"

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ServerAddress
 from tests.http_servers.scenes import behind, bench
-from tests.makers import tool, until
+from tests.makers import tool
 
 SCRIPT = Path(__file__).parent / "workshop_http.py"
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -35,25 +36,22 @@ each_form = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    """One loop: here the servers are the subject."""
+    return "asyncio", {"use_uvloop": True}
+
+
 @pytest.fixture(scope="module")
 def urls() -> Iterator[dict[str, str]]:
     kinds = sorted({kind for kind, _, _ in FORMS})
-    started = {
-        kind: subprocess.Popen(
-            [sys.executable, str(SCRIPT), kind], stdout=subprocess.PIPE, text=True
-        )
-        for kind in kinds
-    }
-    try:
-        found: dict[str, str] = {}
-        for kind, process in started.items():
+    argv = [sys.executable, str(SCRIPT), *kinds]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
             assert process.stdout
-            found[kind] = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
-        yield found
-    finally:
-        for process in started.values():
+            yield {kind: f"http://127.0.0.1:{int(process.stdout.readline())}/mcp" for kind in kinds}
+        finally:
             process.kill()
-            process.communicate()
 
 
 @each_form
@@ -105,8 +103,8 @@ async def test_a_cancel_reaches_it(
         waiting = asyncio.ensure_future(
             workbench.use_tool(tool("s", "wait"), {"key": key}, on_progress=lambda _: begun.set())
         )
-        if kind == "json":
-            await asyncio.sleep(0.3)
+        if kind == "json":  # which tells of no progress
+            await workbench.use_tool(tool("s", "has_begun"), {"key": key})
         else:
             await begun.wait()
         waiting.cancel()
@@ -123,10 +121,11 @@ async def test_changes_are_heard(urls: dict[str, str], kind: str, wishes: Any) -
     async with bench(behind(urls[kind], **wishes)) as workbench:
         await workbench.open("dev")
         workbench.on_change(changes.append)
-        await asyncio.sleep(0.3)  # the stream of changes is opened beside
-        name = f"new{id(changes)}"
-        await workbench.use_tool(tool("s", "learn"), {"name": name})
-        await until(lambda: bool(changes))
+        name, numbers = "", count()
+        while not changes:  # the stream of changes is opened beside
+            name = f"new{id(changes)}_{next(numbers)}"
+            await workbench.use_tool(tool("s", "learn"), {"name": name})
+            await asyncio.sleep(0.02)
 
         found = await workbench.use_tool(tool("s", name), {})
         assert found["content"][0]["text"] == "newly learned"

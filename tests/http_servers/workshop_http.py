@@ -3,6 +3,7 @@
 # pyright: basic
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from starlette.routing import Mount, Route
 sys.path.insert(0, str(Path(__file__).parents[1] / "sdk" / "servers"))
 import workshop  # pyright: ignore[reportMissingImports]
 
+workshop.tools.append(workshop._tool("has_begun", key="string"))
 server = Server(
     "workshop",
     version="1.2.3",
@@ -49,10 +51,16 @@ KINDS = {
     "sse": old_transport,
 }
 
+
+async def serve(kinds: list[str]) -> None:
+    """Each kind on a port of its own; the ports are told in this order."""
+    async with asyncio.TaskGroup() as group:
+        for kind in kinds:
+            own = socket.create_server(("127.0.0.1", 0), backlog=64)
+            print(own.getsockname()[1], flush=True)
+            config = uvicorn.Config(KINDS[kind](), log_level="error", timeout_graceful_shutdown=1)
+            group.create_task(uvicorn.Server(config).serve(sockets=[own]))
+
+
 if __name__ == "__main__":
-    own = socket.socket()
-    own.bind(("127.0.0.1", 0))
-    own.listen(64)
-    print(own.getsockname()[1], flush=True)
-    config = uvicorn.Config(KINDS[sys.argv[1]](), log_level="error", timeout_graceful_shutdown=1)
-    uvicorn.Server(config).run(sockets=[own])
+    asyncio.run(serve(sys.argv[1:]))

@@ -84,11 +84,13 @@ def test_a_level_holds_for_servers_that_come_later(tmp_path: Path) -> None:
         assert [m["level"] for m in let_log(host, "")] == ["error"]
 
 
-@pytest.mark.parametrize("level", ["loud", 3, None])
-def test_an_unknown_level_is_refused(tmp_path: Path, level: object) -> None:
-    with scene(tmp_path, LEGACY, LEGACY) as host:
+@pytest.mark.parametrize("era", ERAS)
+def test_an_unknown_level_is_refused(tmp_path: Path, era: str) -> None:
+    with scene(tmp_path, era, LEGACY) as host:
         begin(host)
-        assert host.error("logging/setLevel", {"level": level})["code"] == -32602
-    with scene(tmp_path, MODERN, LEGACY) as host:
-        meta = {"_meta": {META + "logLevel": level}}
-        assert host.error("prompts/list", meta)["code"] == -32602
+        for level in ("loud", 3, None):
+            if era == LEGACY:
+                error = host.error("logging/setLevel", {"level": level})
+            else:
+                error = host.error("prompts/list", {"_meta": {META + "logLevel": level}})
+            assert error["code"] == -32602, level

@@ -21,6 +21,7 @@ from tests.makers import (
     config_file,
     entry,
     eventually,
+    let_through,
     pids_in,
     snapshot,
     spec,
@@ -89,10 +90,15 @@ async def test_a_session_of_an_endpoint_that_is_gone_is_told_so_and_goes_on_when
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_call_through_an_endpoint_that_vanishes_is_answered(
-    era: str, tmp_path: Path
+    era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # One that is told to leave is killed in the same moment.
+    monkeypatch.setattr("mcp_workbench.wire.child.POLITE", 0.0)
+    monkeypatch.setattr("mcp_workbench.wire.child.FIRM", 0.0)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
     slow = {"toolbox": "ops", "server": "b", "tool": "slow"}
-    params = {"name": "use_tool", "arguments": {"tool": slow, "arguments": {"seconds": 2.0}}}
+    params = {"name": "use_tool", "arguments": {"tool": slow, "arguments": {"gate": str(gate)}}}
     env = {"PIDFILE": str(tmp_path / "pids")}
     before = snapshot(spec("fixture"), spec("b", toolbox="ops", env=env))
     async with port(before) as at:
@@ -106,7 +112,9 @@ async def test_a_call_through_an_endpoint_that_vanishes_is_answered(
         await at.ask_modern("tools/call", params | {"arguments": {"tool": slow | {"tool": "echo"}}})
 
         at.front.workbench.reload(one())
+        assert (await at.ask_modern("tools/call", use("echo"))).said  # by the server that stays
 
+        await until(lambda: let_through(gate))
         assert (await peer.answer()).said == {"pid": pids_in(tmp_path / "pids")[0]}
         await until(lambda: not any(map(alive, pids_in(tmp_path / "pids"))))
 

@@ -1,6 +1,7 @@
 """One configuration takes another's place: real processes, counted."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from mcp_workbench import Workbench, WorkbenchError
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reload import ReloadPlan
 from mcp_workbench.core.spec import Limits, ServerSpec, tool_filter
-from tests.makers import PATIENCE, alive, pids_in, said, snapshot, spec, tool, until
+from tests.makers import PATIENCE, alive, let_through, pids_in, said, snapshot, spec, tool, until
 
 replace = msgspec.structs.replace
 A, B = ServerAddress("dev", "a"), ServerAddress("dev", "b")
@@ -21,6 +22,21 @@ def counted(folder: Path, name: str, *flags: str, **more: Any) -> ServerSpec:
     """A server whose processes write their numbers into a file of its name."""
     env = {"PIDFILE": str(folder / name), **more.pop("env", {})}
     return spec(name, *flags, env=env, **more)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """Where a call waits until the test opens it."""
+    made = tmp_path / "gate"
+    os.mkfifo(made)
+    return made
+
+
+@pytest.fixture
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is told to leave is killed in the same moment."""
+    monkeypatch.setattr("mcp_workbench.wire.child.POLITE", 0.0)
+    monkeypatch.setattr("mcp_workbench.wire.child.FIRM", 0.0)
 
 
 async def pid_of(wb: Workbench, server: str) -> int:
@@ -55,26 +71,30 @@ async def test_a_changed_server_is_begun_when_it_is_needed_and_not_before(tmp_pa
 
 
 @pytest.mark.fault("F56")
-async def test_calls_under_way_finish_where_they_began(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("no_grace")
+async def test_calls_under_way_finish_where_they_began(tmp_path: Path, gate: Path) -> None:
     async with (
         asyncio.timeout(PATIENCE),
         Workbench(snapshot(counted(tmp_path, "a"))) as wb,
         asyncio.TaskGroup() as group,
     ):
         first = await pid_of(wb, "a")
-        # Longer than a process that is told to leave has.
-        slow = group.create_task(wb.use_tool(tool("a", "slow"), {"seconds": 2.5}))
+        slow = group.create_task(wb.use_tool(tool("a", "slow"), {"gate": str(gate)}))
         await asyncio.sleep(0)
 
         wb.reload(snapshot(counted(tmp_path, "a", "paged")))
 
         assert await pid_of(wb, "a") != first
         assert alive(first)
+        await until(lambda: let_through(gate))
         assert said(await slow)["pid"] == first
         await until(lambda: not alive(first))
 
 
-async def test_calls_of_a_removed_server_finish_and_new_ones_are_told(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("no_grace")
+async def test_calls_of_a_removed_server_finish_and_new_ones_are_told(
+    tmp_path: Path, gate: Path
+) -> None:
     a, b = counted(tmp_path, "a"), counted(tmp_path, "b")
     async with (
         asyncio.timeout(PATIENCE),
@@ -82,13 +102,16 @@ async def test_calls_of_a_removed_server_finish_and_new_ones_are_told(tmp_path: 
         asyncio.TaskGroup() as group,
     ):
         first = await pid_of(wb, "a")
-        slow = group.create_task(wb.use_tool(tool("a", "slow"), {"seconds": 1.0}))
+        slow = group.create_task(wb.use_tool(tool("a", "slow"), {"gate": str(gate)}))
         await asyncio.sleep(0)
 
         wb.reload(snapshot(b))
 
         with pytest.raises(WorkbenchError, match=r"Server 'a' not found in toolbox 'dev'"):
             await wb.use_tool(tool("a", "echo"))
+        await pid_of(wb, "b")
+        assert alive(first)
+        await until(lambda: let_through(gate))
         assert said(await slow)["pid"] == first
         await until(lambda: not alive(first))
 

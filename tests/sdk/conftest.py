@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
+from hosting import PRELOADED, SERVERS
+from tests.forked import forking
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """The SDK is imported once for all servers of this folder."""
+    folder = tmp_path_factory.mktemp("preloaded")
+    with forking(folder, str(SERVERS / "preloaded.py")) as command:
+        PRELOADED[:] = command
+        yield

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ MODERN = "2026-07-28"
 NEWEST_LEGACY = "2025-11-25"
 MODES = [LEGACY, MODERN, "auto"]
 MARK = "MCP_WORKBENCH_TEST"  # whoever has this variable was started by one certain test
+PRELOADED: list[str] = []  # a command that forks a server; `conftest` puts it here
 PATIENCE = 20.0  # seconds until an answer must have come
 
 OLD, NEW = "old", "new"  # the same server behind the workbench, met in either era
@@ -33,12 +34,18 @@ ERA = {OLD: NEWEST_LEGACY, NEW: MODERN}
 
 
 def entry(script: str, *args: str, **more: Any) -> Json:
-    """The configuration of a server of this folder."""
+    """The configuration of a server of this folder, in a process of its own from the start."""
     return {"command": sys.executable, "args": [str(SERVERS / script), *args], **more}
 
 
-def both_eras() -> dict[str, Json]:
-    return {OLD: entry("workshop.py", OLD, era="legacy"), NEW: entry("workshop.py", NEW)}
+def forked(script: str, *args: str, **more: Any) -> Json:
+    """The same server from a process that has imported the SDK already."""
+    command, *words = PRELOADED
+    return {"command": command, "args": [*words, script, *args], **more}
+
+
+def both_eras(start: Callable[..., Json] = forked) -> dict[str, Json]:
+    return {OLD: start("workshop.py", OLD, era="legacy"), NEW: start("workshop.py", NEW)}
 
 
 @asynccontextmanager
@@ -65,7 +72,7 @@ async def workbench(
     command = StdioServerParameters(
         command=sys.executable,
         args=["-m", "mcp_workbench", "serve", "--config", str(config)],
-        env={MARK: mark},
+        env={**os.environ, MARK: mark},
     )
     with (folder / "stderr").open("w+") as complaints:
         transport = stdio_client(command, errlog=complaints)
@@ -113,9 +120,9 @@ def running(mark: str) -> dict[int, str]:
     return found
 
 
-def assert_all_gone(mark: str, seconds: float = 1.0) -> None:
+def assert_all_gone(mark: str) -> None:
     """The workbench has ended, so its servers have: what was killed may still be leaving."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + PATIENCE
     while (left := running(mark)) and time.monotonic() < until:
         time.sleep(0.02)
     for process in left:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
-from hosting import LEGACY, MODERN, NEW, OLD, PATIENCE, by_identifier, entry, workbench
+from hosting import LEGACY, MODERN, NEW, OLD, PATIENCE, by_identifier, forked, workbench
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated
@@ -25,7 +25,6 @@ from mcp_types import (
 # Subscribing and setting a level are deprecated: that is what legacy hosts do all the same.
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
-hosts = pytest.mark.parametrize("mode", [LEGACY, MODERN])
 both = pytest.mark.parametrize("server", [OLD, NEW])
 BOOK = "book://one"
 
@@ -46,6 +45,15 @@ class Host:
 
     async def log(self, params: Any) -> None:
         self.logged.append(params.data)
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def has_logged(self, words: Any) -> None:
+        """Just once, however long it takes."""
+        with anyio.fail_after(PATIENCE):
+            while words not in self.logged:
+                await self._changed.wait()
+        assert self.logged.count(words) == 1
 
     async def elicit(self, context: Any, params: Any) -> ElicitResult:
         self.asked.append(params.message)
@@ -67,7 +75,7 @@ async def library(
     """One server of the library behind the workbench, its toolbox opened."""
     me = host or Host()
     era = {"era": "legacy"} if server == OLD else {}
-    servers = {server: entry("library.py", **era)}
+    servers = {server: forked("library.py", **era)}
     async with workbench(
         folder,
         servers,
@@ -81,27 +89,47 @@ async def library(
         yield client
 
 
+class Met(NamedTuple):
+    """A host that has opened its toolbox, and who it is."""
+
+    client: Client
+    me: Host
+    mode: str
+    server: str
+
+
+@pytest.fixture(
+    scope="module", params=[(m, s) for m in (LEGACY, MODERN) for s in (OLD, NEW)], ids="-".join
+)
+async def met(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Met]:
+    """One for all that ask, and change nothing."""
+    mode, server = request.param
+    me = Host()
+    async with library(tmp_path_factory.mktemp("bench"), mode, server, me) as client:
+        yield Met(client, me, mode, server)
+
+
 def said(result: GetPromptResult) -> str:
     (message,) = result.messages
     assert isinstance(message.content, TextContent)
     return message.content.text
 
 
-@hosts
-@both
-async def test_everything_is_listed_got_and_read(tmp_path: Path, mode: str, server: str) -> None:
-    async with library(tmp_path, mode, server) as host:
-        prompts = (await host.list_prompts()).prompts
-        resources = (await host.list_resources()).resources
-        templates = (await host.list_resource_templates()).resource_templates
-        greeting = await host.get_prompt(f"lab__{server}__greet", {"who": "you"})
-        reads = [await host.read_resource(uri) for uri in (BOOK, "page://7")]
-        by_name = PromptReference(name=f"lab__{server}__greet")
-        by_uri = ResourceTemplateReference(uri="page://{number}")
-        completed = [
-            (await host.complete(ref, {"name": "who", "value": "a"})).completion.values
-            for ref in (by_name, by_uri)
-        ]
+async def test_everything_is_listed_got_and_read(met: Met) -> None:
+    host, server = met.client, met.server
+    prompts = (await host.list_prompts()).prompts
+    resources = (await host.list_resources()).resources
+    templates = (await host.list_resource_templates()).resource_templates
+    greeting = await host.get_prompt(f"lab__{server}__greet", {"who": "you"})
+    reads = [await host.read_resource(uri) for uri in (BOOK, "page://7")]
+    by_name = PromptReference(name=f"lab__{server}__greet")
+    by_uri = ResourceTemplateReference(uri="page://{number}")
+    completed = [
+        (await host.complete(ref, {"name": "who", "value": "a"})).completion.values
+        for ref in (by_name, by_uri)
+    ]
 
     assert [prompt.name for prompt in prompts] == [f"lab__{server}__greet", f"lab__{server}__ask"]
     assert prompts[0].description == f"[lab/{server}] Greets"
@@ -114,29 +142,20 @@ async def test_everything_is_listed_got_and_read(tmp_path: Path, mode: str, serv
     assert completed == [["a!"], ["a!"]]
 
 
-@hosts
-@both
-async def test_a_missing_resource_has_the_code_of_the_host_s_era(
-    tmp_path: Path, mode: str, server: str
-) -> None:
-    async with library(tmp_path, mode, server) as host:
-        with pytest.raises(MCPError) as caught:
-            await host.read_resource("book://two")
+async def test_a_missing_resource_has_the_code_of_the_host_s_era(met: Met) -> None:
+    with pytest.raises(MCPError) as caught:
+        await met.client.read_resource("book://two")
 
-    assert caught.value.error.code == (-32002 if mode == LEGACY else -32602)
+    assert caught.value.error.code == (-32002 if met.mode == LEGACY else -32602)
     assert caught.value.error.data == {"uri": "book://two"}
 
 
-@hosts
-@both
-async def test_a_prompt_may_ask_the_person_before_the_host(
-    tmp_path: Path, mode: str, server: str
-) -> None:
-    me = Host()
-    async with library(tmp_path, mode, server, me) as host:
-        greeting = await host.get_prompt(f"lab__{server}__ask")
+async def test_a_prompt_may_ask_the_person_before_the_host(met: Met) -> None:
+    met.me.asked.clear()
 
-    assert me.asked == [f"[lab/{server}] Who?"]
+    greeting = await met.client.get_prompt(f"lab__{met.server}__ask")
+
+    assert met.me.asked == [f"[lab/{met.server}] Who?"]
     assert said(greeting) == "Hello Ada"
 
 
@@ -172,13 +191,10 @@ async def test_a_modern_host_hears_of_changes_where_it_listens(tmp_path: Path, s
     assert PromptsListChanged() in heard
 
 
-@hosts
-@both
-async def test_the_log_reaches_a_host_that_wants_it(tmp_path: Path, mode: str, server: str) -> None:
-    me = Host()
-    async with library(tmp_path, mode, server, me) as host:
-        if mode == LEGACY:
-            await host.set_logging_level("info")  # pyright: ignore[reportDeprecated]
-        await host.read_resource(BOOK)
+async def test_the_log_reaches_a_host_that_wants_it(met: Met) -> None:
+    if met.mode == LEGACY:
+        await met.client.set_logging_level("info")  # pyright: ignore[reportDeprecated]
 
-    assert me.logged == [{"reading": BOOK}]
+    await met.client.read_resource("page://log")
+
+    await met.me.has_logged({"reading": "page://log"})

@@ -56,12 +56,27 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-@pytest.fixture
-def host(place: Place, request: pytest.FixtureRequest) -> Iterator[RawHost]:
+def notes(place: Place, *, modern: bool = False) -> RawHost:
     """A modern or legacy host of one toolbox `dev` with one server `a`."""
-    modern = getattr(request, "param", False)
     box = {"description": "Notes", "mcpServers": {"a": place.server(toolFilters=["!secret_*"])}}
-    with place.host(modern=modern, dev=box) as host:
+    return place.host(modern=modern, dev=box)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["legacy", "modern"])
+def either(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[RawHost]:
+    """One for all that ask, and leave no trace."""
+    place = Place(tmp_path_factory.mktemp("place"))
+    with notes(place, modern=request.param) as host:
+        greet(host)
+        yield host
+
+
+@pytest.fixture(scope="module")
+def legacy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+    """The same of one era."""
+    with notes(Place(tmp_path_factory.mktemp("place"))) as host:
         greet(host)
         yield host
 
@@ -137,13 +152,15 @@ def test_a_toolbox_that_allows_it_is_learnt_by_the_first_search(place: Place) ->
     assert len(pids_in(place.pids)) == 1
 
 
+@pytest.mark.usefixtures("short_deadlines")
 def test_a_server_that_is_slow_is_learnt_in_the_background(place: Place) -> None:
-    """A search waits for five seconds and goes; the next one finds what the first began."""
+    """A search waits for a while and goes; the next one finds what the first began."""
     gate = place.folder / "gate"
     os.mkfifo(gate)
     servers = {"a": place.server(), "slow": place.server(f"gate={gate}")}
     with place.host(dev={"discover": "eager", "mcpServers": servers}) as host:
         greet(host)
+        host.use("a", "echo")  # however long it takes: then the search waits for the slow one alone
         first = told(host, "search_tools", query="repeat a note")
         gate.open("w").close()  # the server may go on
         eventually(
@@ -174,12 +191,11 @@ def test_what_was_known_when_we_last_ran_is_found_without_starting_anything(plac
     assert len(pids_in(place.pids)) == started == 1
 
 
-@pytest.mark.parametrize("host", [False, True], indirect=True, ids=["legacy", "modern"])
 @pytest.mark.parametrize("query", ["secret note", "dev/a/secret_plan", "secret_plan"])
-def test_a_hidden_tool_is_never_found(host: RawHost, query: str) -> None:
-    host.open()
+def test_a_hidden_tool_is_never_found(either: RawHost, query: str) -> None:
+    either.open()
 
-    answer = told(host, "search_tools", query=query, limit=20)
+    answer = told(either, "search_tools", query=query, limit=20)
 
     assert " of 5 tools" in answer
     assert [line for line in answer.splitlines() if "secret" in line] in (
@@ -220,20 +236,23 @@ def test_a_new_tool_is_found_as_soon_as_its_server_has_told_of_it(
     ],
 )  # fmt: skip
 def test_a_wrong_search_is_told_what_is_wrong(
-    host: RawHost, arguments: dict[str, Any], text: str
+    legacy: RawHost, arguments: dict[str, Any], text: str
 ) -> None:
-    result = host.call("search_tools", arguments)
+    result = legacy.call("search_tools", arguments)
 
     assert result["isError"] is True
     assert texts(result)[0] == text
 
 
-def test_the_menu_is_the_same_before_and_after_a_search(host: RawHost) -> None:
-    before = host.result("tools/list")
-    host.open()
-    told(host, "search_tools", query="note")
+def test_the_menu_is_the_same_before_and_after_a_search(place: Place) -> None:
+    with notes(place) as host:
+        greet(host)
+        before = host.result("tools/list")
+        host.open()
+        told(host, "search_tools", query="note")
+        after = host.result("tools/list")
 
-    assert host.result("tools/list") == before
+    assert after == before
     assert [tool["name"] for tool in before["tools"]] == [
         "open_toolbox",
         "use_tool",
@@ -260,12 +279,11 @@ def test_dynamic_mode_has_none_of_it(place: Place) -> None:
 # Levels
 
 
-@pytest.mark.parametrize("host", [False, True], indirect=True, ids=["legacy", "modern"])
-def test_a_toolbox_is_opened_in_the_detail_that_is_asked_for(host: RawHost) -> None:
-    whole = told(host, "open_toolbox", toolbox_name="dev")
-    schema = told(host, "open_toolbox", toolbox_name="dev", detail="schema")
-    signatures = told(host, "open_toolbox", toolbox_name="dev", detail="signature")
-    names = told(host, "open_toolbox", toolbox_name="dev", detail="names")
+def test_a_toolbox_is_opened_in_the_detail_that_is_asked_for(either: RawHost) -> None:
+    whole = told(either, "open_toolbox", toolbox_name="dev")
+    schema = told(either, "open_toolbox", toolbox_name="dev", detail="schema")
+    signatures = told(either, "open_toolbox", toolbox_name="dev", detail="signature")
+    names = told(either, "open_toolbox", toolbox_name="dev", detail="names")
 
     assert schema == whole
     assert len(json.loads(whole)["tools"]) == 5
@@ -320,34 +338,33 @@ def test_a_refused_call_learns_what_the_tool_takes(
     )
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        '{"isError":true,"content":[{"type":"text","text":"%s"}]}' % ("bad " * 200),
-        '{"isError": true, "content":[]}',
-        '{"content":[{"type":"text","text":"bad"}],"isError" : true,"_meta":{"by":"%s"}}' % ("x" * 99),
-    ],
-    ids=["first", "alone", "before the rest"],
-)  # fmt: skip
+FAILURES = {
+    "first": '{"isError":true,"content":[{"type":"text","text":"%s"}]}' % ("bad " * 200),
+    "alone": '{"isError": true, "content":[]}',
+    "before the rest": '{"content":[{"type":"text","text":"bad"}],"isError" : true,"_meta":{"by":"%s"}}' % ("x" * 99),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("mode", ["proxy", "dynamic"])
-def test_wherever_a_server_says_that_a_call_failed(place: Place, mode: str, said: str) -> None:
-    arguments = {"result": said, "path": 5}
+def test_wherever_a_server_says_that_a_call_failed(place: Place, mode: str) -> None:
     with place.host(mode=mode, dev={"mcpServers": {"a": place.server()}}) as host:
         greet(host)
         host.open()
-        if mode == "proxy":
-            result = host.use("a", "result", arguments)
-        else:
-            result = host.call("dev__a__result", arguments)
+        for where, said in FAILURES.items():
+            arguments = {"result": said, "path": 5}
+            if mode == "proxy":
+                result = host.use("a", "result", arguments)
+            else:
+                result = host.call("dev__a__result", arguments)
 
-    *words, lesson = texts(result)
-    assert words == texts(json.loads(said))
-    assert lesson.splitlines()[0] == "path: Expected string, received number"
+            *words, lesson = texts(result)
+            assert words == texts(json.loads(said)), where
+            assert lesson.splitlines()[0] == "path: Expected string, received number", where
 
 
-def test_a_result_that_only_speaks_of_errors_passes_as_it_is(host: RawHost) -> None:
+def test_a_result_that_only_speaks_of_errors_passes_as_it_is(legacy: RawHost) -> None:
     said = '{"content":[{"type":"text","text":"true"}],"x":"\\"isError\\": true","isError":false}'
-    result = host.use("a", "result", {"result": said, "path": 5})
+    result = legacy.use("a", "result", {"result": said, "path": 5})
 
     assert result == json.loads(said)
 
@@ -403,9 +420,9 @@ def test_a_long_result_is_read_in_parts(place: Place, server_era: str, *, modern
     assert texts(unknown)[0] == "Result 'guessed' not found"
 
 
-def test_without_a_budget_there_is_no_tool_to_read_with(host: RawHost) -> None:
-    assert "read_result" not in json.dumps(host.result("tools/list"))
-    assert texts(host.call("read_result", {"handle": "x"}))[0] == "Result 'x' not found"
+def test_without_a_budget_there_is_no_tool_to_read_with(legacy: RawHost) -> None:
+    assert "read_result" not in json.dumps(legacy.result("tools/list"))
+    assert texts(legacy.call("read_result", {"handle": "x"}))[0] == "Result 'x' not found"
 
 
 def test_another_configuration_brings_its_budgets_and_levels(place: Place) -> None:

@@ -10,12 +10,12 @@ from mcp_workbench.wire.addresses import read_address
 from mcp_workbench.wire.http_answer import Broken, Slow
 from mcp_workbench.wire.http_client import HttpClient
 from tests.http_servers.badhttp import BadHttp, Hung, Request, bad_http
-from tests.makers import until
+from tests.makers import PATIENCE, until
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}'
 
 
-async def post(client: HttpClient, path: bytes, patience: float | None = 5.0) -> bytes:
+async def post(client: HttpClient, path: bytes, patience: float | None = PATIENCE) -> bytes:
     answer = await client.send(b"POST " + path, b"", BODY, patience=patience)
     try:
         return await answer.whole(1 << 20, patience)
@@ -28,7 +28,7 @@ def to(bad: BadHttp, most: int = 4) -> HttpClient:
 
 
 async def test_more_requests_than_connections_take_turns() -> None:
-    async with bad_http() as bad, asyncio.timeout(10):
+    async with bad_http() as bad, asyncio.timeout(PATIENCE):
         client = to(bad, most=2)
         answers = await asyncio.gather(*(post(client, b"/ok") for _ in range(20)))
         client.close()
@@ -45,7 +45,7 @@ async def test_who_leaves_the_queue_costs_nobody_his_turn() -> None:
         await go.wait()
         await bad.good(request, out)
 
-    async with bad_http() as bad, asyncio.timeout(10):
+    async with bad_http() as bad, asyncio.timeout(PATIENCE):
         bad.acts["/gate"] = act
         client = to(bad, most=1)
         first, second, third = (asyncio.ensure_future(post(client, b"/gate")) for _ in range(3))
@@ -61,7 +61,7 @@ async def test_who_leaves_the_queue_costs_nobody_his_turn() -> None:
 
 
 async def test_a_request_that_is_given_up_frees_its_place() -> None:
-    async with bad_http() as bad, asyncio.timeout(10):
+    async with bad_http() as bad, asyncio.timeout(PATIENCE):
         client = to(bad, most=1)
         with pytest.raises(Slow):
             await post(client, b"/hang", 0.05)
@@ -74,7 +74,7 @@ async def test_a_connection_is_given_up_before_its_server_does(seconds: int) -> 
     async def act(request: Request, out: Hung) -> None:
         await out.reply(200, b"{}", Keep_Alive=f"timeout={seconds}")
 
-    async with bad_http() as bad, asyncio.timeout(10):
+    async with bad_http() as bad, asyncio.timeout(PATIENCE):
         bad.acts["/brief"] = act
         client = to(bad)
         await post(client, b"/brief")
@@ -85,10 +85,10 @@ async def test_a_connection_is_given_up_before_its_server_does(seconds: int) -> 
 
 
 async def test_what_nobody_asked_for_ends_a_connection() -> None:
-    async with bad_http() as bad, asyncio.timeout(10):
+    async with bad_http() as bad, asyncio.timeout(PATIENCE):
         client = to(bad)
         await post(client, b"/twice")
-        await asyncio.sleep(0.05)
+        await until(lambda: not client._wires)
         assert b"ok" in await post(client, b"/ok")
         client.close()
 
@@ -98,7 +98,7 @@ async def test_what_nobody_asked_for_ends_a_connection() -> None:
 async def test_a_failed_connection_lets_the_next_one_try() -> None:
     async with bad_http() as bad:
         port = bad.port
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         client = HttpClient(read_address(f"http://127.0.0.1:{port}/"), {}, 1)
         done = await asyncio.gather(
             *(post(client, b"/ok") for _ in range(3)), return_exceptions=True

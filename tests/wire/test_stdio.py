@@ -97,7 +97,7 @@ async def test_flushing_loses_nothing_to_a_reader_that_is_late(pipe: tuple[int, 
 
     async with asyncio.timeout(LIMIT):
         flushing = asyncio.get_running_loop().create_task(writer.flushed(LIMIT))
-        await asyncio.sleep(0.01)  # it waits: nobody has read yet
+        await asyncio.sleep(0)  # it waits: nobody has read yet
         reader = Reader()
         reader.open(pipe[0])
         await flushing

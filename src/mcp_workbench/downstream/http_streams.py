@@ -9,11 +9,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from mcp_workbench.downstream.http_faults import Failed
 from mcp_workbench.downstream.listening import LASTED, LONGEST, SHORTEST
+from mcp_workbench.timing import pause
 from mcp_workbench.wire.http_answer import Broken
 
 CONNECTS = 6  # streams opened within a minute, whatever a server says
 MINUTE = 60.0
-SOONEST = 0.25  # seconds before the rest of an answer is asked for
+SOONEST = pause(0.25)  # seconds before the rest of an answer is asked for
 
 
 class Pace:
@@ -26,8 +27,8 @@ class Pace:
     def delay(self, failures: int, now: float) -> float:
         """Seconds until a stream may be opened again."""
         asked = (self.retry or 0) / 1000
-        pause = min(max(asked, SHORTEST * 2 ** min(failures, 6)), LONGEST)
-        return max(pause, self._crowded(now))
+        usual = min(max(asked, SHORTEST * 2 ** min(failures, 6)), LONGEST)
+        return max(usual, self._crowded(now))
 
     def resumption(self, retry: int | None, now: float) -> float:
         """The same for the rest of an answer: somebody waits for it, so a server may ask for less."""

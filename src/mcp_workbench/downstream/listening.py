@@ -11,9 +11,10 @@ import msgspec
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.listing import listen
 from mcp_workbench.era.ourselves import OURSELVES
+from mcp_workbench.timing import pause
 from mcp_workbench.wire import envelope
 
-SHORTEST, LONGEST = 1.0, 60.0  # seconds before it is made again
+SHORTEST, LONGEST = pause(1.0), pause(60.0)  # seconds before it is made again
 LASTED = 30.0  # seconds after which it counts as sound
 ACK_SECONDS = 5.0  # for a server to say that it has heard us; a slower one is believed
 FOR_GOOD = (envelope.METHOD_NOT_FOUND, envelope.INVALID_PARAMS, envelope.INVALID_REQUEST)
@@ -75,8 +76,8 @@ class Listening:
             return
         now = time.monotonic()
         self._failures = 0 if now - self._began > LASTED else self._failures + 1
-        pause = min(SHORTEST * 2 ** min(max(self._failures - 1, 0), 6), LONGEST)
-        self._timer = asyncio.get_running_loop().call_later(pause, self._ask)
+        delay = min(SHORTEST * 2 ** min(max(self._failures - 1, 0), 6), LONGEST)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._ask)
 
     def interrupted(self) -> None:
         self.deaf = True

@@ -87,11 +87,16 @@ tools = [
     _tool("crash"),
 ]
 announcements = InMemorySubscriptionBus()
+begun: dict[str, anyio.Event] = {}
 cancelled: dict[str, anyio.Event] = {}
 
 
 def _text(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)])
+
+
+def _begun(key: str) -> anyio.Event:
+    return begun.setdefault(key, anyio.Event())
 
 
 def _cancelled(key: str) -> anyio.Event:
@@ -162,11 +167,18 @@ async def about_the_call(context: Context, arguments: Arguments) -> CallToolResu
 async def wait(context: Context, arguments: Arguments) -> CallToolResult:
     """Never answers. A first progress notice says that it has begun."""
     try:
+        _begun(arguments["key"]).set()
         await context.session.report_progress(0, 1)
         await anyio.sleep_forever()
         return _text("woken")
     finally:
         _cancelled(arguments["key"]).set()
+
+
+async def has_begun(context: Context, arguments: Arguments) -> CallToolResult:
+    """For those who do not get progress; not in the list."""
+    await _begun(arguments["key"]).wait()
+    return _text("yes")
 
 
 async def was_cancelled(context: Context, arguments: Arguments) -> CallToolResult:

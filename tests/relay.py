@@ -1,0 +1,60 @@
+"""Asks for a fork of a program (`forking.py`), hands it our pipes and signals, and ends as it does.
+
+    relay.py SOCKET PROGRAM [ARGUMENT] …
+
+It is started many times, and nothing is loaded for it that the interpreter has not loaded already.
+"""
+
+# pyright: basic
+# ruff: noqa: PTH109
+import _signal  # pyright: ignore[reportMissingImports]
+import _socket
+import os
+import sys
+
+HANDED_ON = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
+PIPES = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+
+
+def main(path: str, program: str, *arguments: str) -> int:
+    environ = "\0".join(f"{key}={value}" for key, value in os.environ.items())
+    lines = [os.getcwd(), program, "\0".join(arguments), environ]
+    assert not any("\n" in line for line in lines)
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, HANDED_ON)
+    server = _socket.socket(_socket.AF_UNIX)
+    server.connect(path)
+    rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, PIPES)
+    server.sendmsg(["\n".join(lines).encode()], [rights])
+    os.close(0)
+    os.close(1)
+    pid = number(server)
+
+    def hand_on(number: int, _: object) -> None:
+        try:  # noqa: SIM105
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+    for one in HANDED_ON:
+        _signal.signal(one, hand_on)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, HANDED_ON)
+    status = number(server)
+    if status < 0:
+        _signal.signal(-status, _signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    return status
+
+
+def number(server: _socket.socket) -> int:
+    """The next line."""
+    said = b""
+    while not said.endswith(b"\n"):
+        try:
+            said += server.recv(1) or b"1\n"
+        except InterruptedError:
+            continue
+    return int(said)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

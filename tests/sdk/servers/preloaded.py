@@ -1,0 +1,25 @@
+"""The servers of this folder without the second that importing the SDK takes: each is a fork.
+
+preloaded.py SOCKET
+"""
+
+# pyright: basic
+import sys
+from pathlib import Path
+
+import anyio
+import anyio._backends._asyncio  # otherwise each fork would
+import library
+import workshop
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+from tests.forking import serve
+
+if __name__ == "__main__":
+    serve(
+        sys.argv[1],
+        {
+            "library.py": lambda: anyio.run(library.main),
+            "workshop.py": lambda: anyio.run(workshop.main),
+        },
+    )
