@@ -12,13 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.makers import PATIENCE, config_file, entry, said, texts
+from mcp_workbench.downstream.trials import pause_after
+from tests.makers import PATIENCE, config_file, entry, eventually, said, texts
 from tests.rawhost import Message, RawHost, parsed
 
 OTHER = "other"
 CODE = "mcp-workbench/code"
 RETRY = "mcp-workbench/retry_after_s"
-PAUSE = 0.01  # seconds between two calls of the neighbour
+PAUSE = 0.02  # seconds between two calls of the neighbour
 AT_ONCE = 0.1  # seconds: what the rows call at once
 LAG = 2.0  # seconds that the neighbour may wait where the row says 0.1: a busy machine is slow
 MEGABYTE = 1 << 20
@@ -177,6 +178,18 @@ def failure(result: Message, code: str) -> str:
     assert result.get("isError") is True, result
     assert result["_meta"][CODE] == code, (result["_meta"], texts(result))
     return texts(result)[0]
+
+
+def answers(host: RawHost, server: str) -> None:
+    """It still answers; where its deadline is short and the machine busy, not each call is in time."""
+    eventually(lambda: "isError" not in host.use(server, "echo"), f"{server} answers")
+
+
+def tried_in_time(starts: int, told: str, seconds: float) -> None:
+    """So many starts of a server that fails at once: no more than its pauses leave room for."""
+    assert f"it failed {starts} times in a row, next try in" in told
+    # The shortest that can be drawn of each.
+    assert sum(pause_after(failures, 1.0) for failures in range(starts)) <= seconds
 
 
 @contextmanager

@@ -131,12 +131,12 @@ class BadHttp:
                 if not await self._answered(request, ahead, Hung(writer)):
                     break
         ahead.cancel()
-        self.open -= 1
         writer.close()
         with suppress(OSError, asyncio.CancelledError):
             await ahead
         with suppress(OSError):
             await writer.wait_closed()
+        self.open -= 1
 
     async def _answered(self, request: Request, ahead: asyncio.Future[bytes], out: Hung) -> bool:
         """Answer, and notice if the other side leaves meanwhile."""
