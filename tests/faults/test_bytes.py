@@ -278,6 +278,7 @@ def test_floods_of_notices_hold_nobody_and_cause_no_storm(tmp_path: Path) -> Non
 
 
 @pytest.mark.fault("F51")
+@pytest.mark.usefixtures("short_deadlines")  # it does not leave by itself
 def test_a_deaf_server_is_busy_at_once_and_its_queue_ends_at_the_deadline(tmp_path: Path) -> None:
     deafness(tmp_path, calls=30, size=100_000, queue=1 << 20, deadline=2)
 

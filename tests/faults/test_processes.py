@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_an_end_in_the_middle_of_an_answer_is_an_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.fault("F2")
+@pytest.mark.usefixtures("short_deadlines")  # they do not leave by themselves
 def test_a_server_is_gone_whether_its_pipe_outlives_it_or_not(tmp_path: Path) -> None:
     ends = {"die": ("grandchild",), "close_stdout": ()}
     files = {tool: tmp_path / tool for tool in ends}
@@ -116,7 +118,10 @@ async def test_a_server_that_does_not_answer_is_degraded_until_it_does() -> None
             with pytest.raises(CallFailed):
                 await workbench.use_tool(tool("a", "hang"))
         degraded = {one.address.server: one for one in workbench.health()}
-        await workbench.use_tool(tool("a", "echo"))
+        while True:
+            with suppress(CallFailed):  # its deadline is short, and the machine may be busy
+                await workbench.use_tool(tool("a", "echo"))
+                break
         mended = {one.address.server: one.state for one in workbench.health()}
 
     assert degraded["a"].state == "degraded"
