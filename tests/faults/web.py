@@ -200,7 +200,9 @@ async def _call_other(port: Port, peer: Peer, watch: Others, leaving: asyncio.Ev
             return
         fine = answer.status == 200 and answer.said["arguments"] == {"n": number}
         watch.note(time.monotonic() - since, fine=fine, told=answer)
+        since = time.monotonic()
         await asyncio.sleep(PAUSE)
+        watch.woken(since)
 
 
 def wish(server: str, tool: str, arguments: Message | None = None, box: str = "box0") -> Message:
