@@ -84,8 +84,11 @@ class Street:
         self._counter = Path(counter)
 
     def descriptors(self) -> int:
-        with self._counter.open() as counted:
-            return int(counted.readline())
+        number = ""
+        while not number:  # it may just have been told to nobody: the last who asked had gone
+            with self._counter.open() as counted:
+                number = counted.readline()
+        return int(number)
 
     @property
     def pid(self) -> int:
