@@ -97,4 +97,4 @@ def test_who_is_refused_hears_when_the_next_try_is() -> None:
     trial = Trial(6, 107.5)
 
     assert trial.told(100.0) == "; it failed 6 times in a row, next try in 8 s"
-    assert trial.told(107.5 - PATIENCE) == "", "then it is waited for"
+    assert trial.told(107.5 - PATIENCE / 2) == "", "then it is waited for"

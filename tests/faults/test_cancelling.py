@@ -101,6 +101,7 @@ def test_a_cancelled_call_that_never_left_is_not_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.fault("F31", "F42")
+@pytest.mark.usefixtures("short_deadlines")  # the call never ends
 @HOSTS
 def test_a_host_on_a_pipe_that_vanishes_takes_its_calls_and_servers_along(
     tmp_path: Path, modern: bool

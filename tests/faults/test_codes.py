@@ -30,7 +30,8 @@ def test_a_full_server_is_busy_and_none_of_its_tools_is_unknown(tmp_path: Path) 
 def test_every_cause_has_its_own_code(tmp_path: Path, mode: str) -> None:
     with bad_web() as bad:
         servers: dict[str, Any] = {
-            "fine": entry("floods", timeout=1),
+            "fine": entry("floods"),
+            "late": entry(timeout=0.5),
             "gone": {"command": "no-such-command-anywhere"},
             "mute": entry("hang", connectTimeout=0.5),
             "unset": entry(env={"TOKEN": "${WB_NOT_SET}"}),
@@ -42,7 +43,7 @@ def test_every_cause_has_its_own_code(tmp_path: Path, mode: str) -> None:
         }
         expected = {
             ("fine", "nosuchtool"): "unknown_tool",
-            ("fine", "hang"): "timeout",
+            ("late", "hang"): "timeout",
             ("fine", "deep"): "protocol_error",
             ("fine", "die"): "server_exited",
             ("nobody", "echo"): "unknown_server",

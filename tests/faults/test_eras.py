@@ -61,8 +61,9 @@ async def test_a_host_over_http_does_the_same(tmp_path: Path, host_era: str) -> 
 
 
 @pytest.mark.fault("F40")
+@pytest.mark.usefixtures("short_deadlines")  # it never answers the question for its era
 def test_a_server_that_is_silent_about_its_era_is_usable_soon(tmp_path: Path) -> None:
-    with faulty(tmp_path, {"silent": entry("quiet_probe", era="auto")}) as host, within(3.5):
+    with faulty(tmp_path, {"silent": entry("quiet_probe", era="auto")}) as host, within(0.8):
         assert said(host.use("silent", "echo"))["name"] == "echo"
 
 

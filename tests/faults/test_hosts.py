@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.faults.scene import AT_ONCE, LAG, descriptors, forget_peak, megabytes, within
+from mcp_workbench.wire.http_server import TICK
+from tests.faults.scene import AT_ONCE, LAG, megabytes, within
 from tests.faults.web import Door, Street, opening, street, wish
 from tests.http.scenes import Answer, Peer, Port, Session, rpc
 from tests.makers import PATIENCE, entry, said, until
@@ -57,12 +57,12 @@ async def vanishing(folder: Path, *, hosts: int, limit: float = 50) -> None:
     async with street(folder, servers, limit=limit) as road:
         for server in servers:
             await call(road.port, "stats", server=server)
-        before = descriptors(road.pid)
+        before = road.descriptors()
         for server in servers:
             await vanish_from(road.port, server, hosts)
         await vanish_with_sessions(road.port, hosts)
         road.port.leave()
-        await until(lambda: descriptors(road.pid) <= before)
+        await until(lambda: road.descriptors() <= before)
     assert road.complaints == b"", "nothing to complain about"
 
 
@@ -129,17 +129,15 @@ async def test_a_change_is_heard_once_by_those_who_see_it_and_by_nobody_else(
             assert (await stream.message())["method"] == "notifications/tools/list_changed"
             await session.result("tools/list")
             hosts.append((session, stream))
-        await asyncio.sleep(1.1)  # a list is read once a second; a fresh change is heard at once
 
         for round in range(2):
-            since = time.monotonic()
             flip = wish("a", "flip", {"name": f"late{round}"})  # announces it three times
-            await hosts[0][0].result("tools/call", flip)
-            for session, stream in hosts[:2]:
-                assert (await stream.message())["method"] == "notifications/tools/list_changed"
-                names = [tool["name"] for tool in (await session.result("tools/list"))["tools"]]
-                assert f"box0__a__late{round}" in names
-            assert time.monotonic() - since < 7, "within a second, on a machine that has time"
+            with within(1):
+                await hosts[0][0].result("tools/call", flip)
+                for session, stream in hosts[:2]:
+                    assert (await stream.message())["method"] == "notifications/tools/list_changed"
+                    names = [tool["name"] for tool in (await session.result("tools/list"))["tools"]]
+                    assert f"box0__a__late{round}" in names
 
         await hosts[2][0].result("tools/call", wish("a", "flip", {"name": "own"}, "box1"))
         await hosts[2][1].message()
@@ -207,16 +205,15 @@ async def test_a_host_over_http_that_does_not_read_costs_itself_alone(tmp_path: 
     async with street(tmp_path, {"a": entry("floods")}, lag=LAG * 2) as road:
         await call(road.port, "echo")
         before = megabytes(road.pid)
-        forget_peak(road.pid)
-        params = {**wish("a", "progress", {"n": 250_000}), "_meta": {"progressToken": "t"}}
+        params = {**wish("a", "progress", {"n": 150_000}), "_meta": {"progressToken": "t"}}
         stalled = await begun(road.port, params)
         # The same server answers others as soon as it has said all that.
         async with asyncio.timeout(PATIENCE):
             assert (await call(road.port, "echo"))["name"] == "echo"
 
         assert megabytes(road.pid, "VmHWM") - before < 64
-        received = await stalled.reader.read()  # it is cut off: nobody keeps 40 MB for it
-        assert len(received) < 30_000_000
+        received = await stalled.reader.read()  # it is cut off: nobody keeps 24 MB for it
+        assert len(received) < 18_000_000
         assert b'"result"' not in received
 
 
@@ -227,5 +224,5 @@ async def test_a_host_that_only_pauses_gets_everything(tmp_path: Path) -> None:
     async with street(tmp_path, {"a": entry()}) as road:
         await call(road.port, "echo")
         pausing = await begun(road.port, wish("a", "big", {"n": size}))
-        await asyncio.sleep(2.2)  # two looks
+        await asyncio.sleep(2 * TICK)  # it is looked at while it does not read: that is the subject
         assert len((await pausing.answer()).said) == size

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from mcp_workbench.core.errors import CallFailed
 from mcp_workbench.workbench import Workbench
-from tests.faults.scene import AT_ONCE, OTHER, failure, faulty, within
+from tests.faults.scene import AT_ONCE, OTHER, failure, faulty, tried_in_time, within
 from tests.makers import PATIENCE, alive, entry, eventually, pids_in, said, snapshot, spec, tool
 
 
@@ -58,32 +59,34 @@ def test_a_server_killed_under_load_loses_its_calls_at_once_and_is_back_at_once(
 
 
 @pytest.mark.fault("F1", "F11")
-@pytest.mark.parametrize(("tool", "words"), [("half", "exit status 0"), ("die", "exit status 1")])
-def test_an_end_in_the_middle_of_an_answer_is_an_end(
-    tmp_path: Path, pids: Path, tool: str, words: str
-) -> None:
-    with faulty(tmp_path, {"bad": noted(pids)}) as host:
-        host.use("bad", "stats")
-        with within(AT_ONCE):
-            text = failure(host.use("bad", tool), "server_exited")
-        assert words in text
-        assert text.endswith("may have run")
-        assert said(host.use("bad", "echo"))["name"] == "echo"
+def test_an_end_in_the_middle_of_an_answer_is_an_end(tmp_path: Path) -> None:
+    words = {"half": "exit status 0", "die": "exit status 1"}
+    with faulty(tmp_path, {tool: entry() for tool in words}) as host:
+        host.open()
+        for tool in words:
+            with within(AT_ONCE):
+                text = failure(host.use(tool, tool), "server_exited")
+            assert words[tool] in text
+            assert text.endswith("may have run")
+            assert said(host.use(tool, "echo"))["name"] == "echo"
 
 
 @pytest.mark.fault("F2")
-@pytest.mark.parametrize(("flags", "tool"), [(("grandchild",), "die"), ((), "close_stdout")])
-def test_a_server_is_gone_whether_its_pipe_outlives_it_or_not(
-    tmp_path: Path, pids: Path, flags: tuple[str, ...], tool: str
-) -> None:
-    with faulty(tmp_path, {"bad": noted(pids, "floods", *flags)}) as host:
-        host.use("bad", "stats")
-        group = pids_in(pids)
-        with within(1):
-            failure(host.use("bad", tool), "server_exited")
+@pytest.mark.usefixtures("short_deadlines")  # they do not leave by themselves
+def test_a_server_is_gone_whether_its_pipe_outlives_it_or_not(tmp_path: Path) -> None:
+    ends = {"die": ("grandchild",), "close_stdout": ()}
+    files = {tool: tmp_path / tool for tool in ends}
+    servers = {tool: noted(files[tool], "floods", *flags) for tool, flags in ends.items()}
+    with faulty(tmp_path, servers) as host:
+        host.open()
+        for tool, flags in ends.items():
+            host.use(tool, "stats")
+            group = pids_in(files[tool])
+            with within(1):
+                failure(host.use(tool, tool), "server_exited")
 
-        assert len(group) == 1 + len(flags)
-        eventually(lambda: not any(map(alive, group)), "the whole group is ended")
+            assert len(group) == 1 + len(flags)
+            eventually(lambda group=group: not any(map(alive, group)), "the whole group is ended")
 
 
 @pytest.mark.fault("F3")
@@ -115,7 +118,10 @@ async def test_a_server_that_does_not_answer_is_degraded_until_it_does() -> None
             with pytest.raises(CallFailed):
                 await workbench.use_tool(tool("a", "hang"))
         degraded = {one.address.server: one for one in workbench.health()}
-        await workbench.use_tool(tool("a", "echo"))
+        while True:
+            with suppress(CallFailed):  # its deadline is short, and the machine may be busy
+                await workbench.use_tool(tool("a", "echo"))
+                break
         mended = {one.address.server: one.state for one in workbench.health()}
 
     assert degraded["a"].state == "degraded"
@@ -190,15 +196,15 @@ def test_servers_that_fail_to_start_are_named_and_the_others_are_listed(tmp_path
 
 @pytest.mark.fault("F18")
 def test_a_server_that_never_lists_its_tools_is_named_and_holds_nobody(tmp_path: Path) -> None:
-    bad = entry("hang_list", connectTimeout=1.5)
+    bad = entry("hang_list", connectTimeout=0.8)
     with faulty(tmp_path, {"bad": bad}, limits={"openWait": 0.3}) as host:
         with within(0.3):
             value = host.open()
         assert [one["server"] for one in value["unavailable"]] == ["bad"]
         assert {tool["source_server"] for tool in value["tools"]} == {OTHER}
-        with within(1.5):
+        with within(0.8):
             text = failure(host.use("bad", "echo"), "connect_failed")
-        assert "1.5 s (connectTimeout)" in text
+        assert "0.8 s (connectTimeout)" in text
 
 
 @pytest.mark.fault("F18")
@@ -249,14 +255,14 @@ def test_a_crash_loop_is_slowed_down_named_and_over_as_soon_as_it_is(
     good = entry()
     bad = {"command": str(launcher), "cwd": str(tmp_path), "era": "legacy"}
     with faulty(tmp_path, {"bad": bad}) as host:
-        told = ""
+        told, since = "", time.monotonic()
         while "next try in" not in told:
             told = failure(host.use("bad", "echo"), "connect_failed")
-        starts = len(pids_in(pids))
         for _ in range(50):
             with within(AT_ONCE):
-                assert "next try in" in failure(host.use("bad", "echo"), "connect_failed")
-        assert len(pids_in(pids)) == starts <= 6
+                told = failure(host.use("bad", "echo"), "connect_failed")
+            assert "next try in" in told
+        tried_in_time(len(pids_in(pids)), told, time.monotonic() - since)
         assert len([line for line in host.stderr.splitlines() if "dev/bad" in line]) <= 2
 
         words = " ".join(["exec", good["command"], *good["args"]])

@@ -83,6 +83,7 @@ def test_a_server_that_is_back_and_has_not_listed_shows_its_last_list_as_such(
 ) -> None:
     bad = Slow(tmp_path)
     with faulty(tmp_path, {"bad": bad.entry}, modern=modern, limits=WAIT) as host:
+        host.use("bad", "stats")
         fresh, mark = opened(host)
         assert (names(fresh), mark, fresh["servers_connected"]) == (["stats"], None, 2)
         bad.offers("stats", "new")
@@ -137,6 +138,7 @@ def test_in_dynamic_mode_the_list_itself_says_whose_tools_are_old(
     bad = Slow(tmp_path)
     servers = {"bad": bad.entry}
     with faulty(tmp_path, servers, modern=modern, toolMode="dynamic", limits=WAIT) as host:
+        host.call("dev__bad__stats", {})
         host.call("open_toolbox", {"toolbox_name": "dev"})
         fresh = host.result("tools/list")
         assert STALE not in fresh.get("_meta", {})
@@ -177,12 +179,12 @@ def test_a_change_that_was_announced_and_can_not_be_read_is_told(tmp_path: Path)
 async def test_a_list_that_was_not_read_is_asked_for_again_when_somebody_looks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listing, "LIST_SECONDS", 0.3)  # nobody wants to wait for half a minute
     async with (
         asyncio.timeout(PATIENCE),
         Workbench(snapshot(spec("bad", "hang_list_again"), spec("b"))) as workbench,
     ):
         opened = await workbench.open_toolbox("dev")
+        monkeypatch.setattr(listing, "LIST_SECONDS", 0.1)  # nobody wants to wait for half a minute
         await workbench.use_tool(tool("bad", "flip"), {"name": "late"})
 
         lists = 0
@@ -200,17 +202,18 @@ async def test_a_list_that_was_not_read_is_asked_for_again_when_somebody_looks(
 async def test_without_a_last_list_it_is_unavailable_at_the_deadline_of_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "LIST_SECONDS", 0.5)
     pids = tmp_path / "pids"
     bad = spec("bad", "hang_list", env={"PIDFILE": str(pids)})
     both = snapshot(bad, spec("b"), limits=Limits(open_wait=PATIENCE))
     async with asyncio.timeout(PATIENCE), Workbench(both) as workbench:
+        await workbench.use_tool(tool("b", "echo"))
+        monkeypatch.setattr(listing, "LIST_SECONDS", 0.2)
         opened = await workbench.open_toolbox("dev")
 
         assert [one.server for one in opened.unavailable] == ["bad"]
-        assert opened.unavailable[0].reason == "it did not list its tools within 0.5 s"
+        assert opened.unavailable[0].reason == "it did not list its tools within 0.2 s"
         assert opened.stale == ()
         assert {one.source_server for one in opened.tools} == {"b"}
         await until(lambda: not any(map(alive, pids_in(pids))))
-        with pytest.raises(ServerUnavailable, match=r"within 0\.5 s"):
+        with pytest.raises(ServerUnavailable, match=r"within 0\.2 s"):
             await workbench.use_tool(tool("bad", "echo"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from tests.faults.scene import OTHER, PAUSE, Others
 from tests.http.scenes import Answer, Peer, Port
@@ -49,13 +50,45 @@ def at(url: str, **more: Any) -> dict[str, Any]:
     return {"url": url, "connectTimeout": 15, **more}
 
 
+# Loaded by Python itself before anything of ours. A process with an open port is closed to its own
+# user, so it counts its descriptors itself: whoever opens the FIFO reads how many there are.
+COUNTER = """
+import os, threading
+def count():
+    while True:
+        try:
+            with open(os.environ["COUNTER"], "w") as asked:
+                asked.write(str(len(os.listdir("/proc/self/fd"))) + "\\n")
+        except BrokenPipeError:
+            pass
+threading.Thread(target=count, daemon=True).start()
+"""
+
+
+def counting(folder: Path) -> dict[str, str]:
+    """An environment in which a Python process tells its number of descriptors; servers do not."""
+    (folder / "counter").mkdir()
+    (folder / "counter" / "sitecustomize.py").write_text(COUNTER)
+    os.mkfifo(folder / "counter" / "fifo")
+    path = f"{folder / 'counter'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    return {**os.environ, "PYTHONPATH": path, "COUNTER": str(folder / "counter" / "fifo")}
+
+
 class Street:
     """A running `serve --http`, its process and its port."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: Door) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], port: Door, counter: str) -> None:
         self.process = process
         self.port = port
         self.complaints = bytearray()
+        self._counter = Path(counter)
+
+    def descriptors(self) -> int:
+        number = ""
+        while not number:  # it may just have been told to nobody: the last who asked had gone
+            with self._counter.open() as counted:
+                number = counted.readline()
+        return int(number)
 
     @property
     def pid(self) -> int:
@@ -80,16 +113,14 @@ async def street(
     whole["dev"] = {"mcpServers": {OTHER: entry()}}
     file = written(folder, {"toolboxes": whole, **more})
     argv = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(file), "--http", "0"]
+    env = counting(folder)
     process = subprocess.Popen(  # noqa: ASYNC220 - starting it takes no time
-        [*argv, *options], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        [*argv, *options], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env
     )
     assert process.stderr is not None
     try:
-        line = await asyncio.to_thread(process.stderr.readline)
-        await asyncio.to_thread(process.stderr.readline)  # a remark
-        found = re.search(rb"http://127\.0\.0\.1:(\d+)/mcp", line)
-        assert found, line
-        opened = Street(process, Door(int(found[1])))
+        port = await asyncio.to_thread(told_port, process.stderr)
+        opened = Street(process, Door(port), env["COUNTER"])
         listening = asyncio.ensure_future(asyncio.to_thread(process.stderr.read))
         try:
             async with asyncio.timeout(limit), others(opened.port, lag):
@@ -105,6 +136,13 @@ async def street(
         process.kill()
         process.wait()
         process.stderr.close()
+
+
+def told_port(stderr: IO[bytes]) -> int:
+    line, _ = stderr.readline(), stderr.readline()  # the second is a remark
+    found = re.search(rb"http://127\.0\.0\.1:(\d+)/mcp", line)
+    assert found, line
+    return int(found[1])
 
 
 class Door(Port):
@@ -165,7 +203,9 @@ async def _call_other(port: Port, peer: Peer, watch: Others, leaving: asyncio.Ev
             return
         fine = answer.status == 200 and answer.said["arguments"] == {"n": number}
         watch.note(time.monotonic() - since, fine=fine, told=answer)
+        since = time.monotonic()
         await asyncio.sleep(PAUSE)
+        watch.woken(since)
 
 
 def wish(server: str, tool: str, arguments: Message | None = None, box: str = "box0") -> Message:

@@ -36,8 +36,11 @@ class Answer(NamedTuple):
 
     @property
     def result(self) -> Message:
-        assert "result" in self.json, self.json
-        return self.json["result"]
+        """However it came: what takes some seconds is the last event of a stream."""
+        streamed = self.headers.get("content-type") == "text/event-stream"
+        answer = self.messages[-1] if streamed else self.json
+        assert "result" in answer, answer
+        return answer["result"]
 
     @property
     def said(self) -> Any:

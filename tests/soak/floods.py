@@ -50,6 +50,12 @@ FLOODS = (
 )
 
 
+SMALL_FLOODS = (
+    _Flood("a line over the cap", "too_large", _calling("a", "line", {"bytes": 2 * CAP})),
+    _Flood("20,000 small messages", "", _calling("a", "flood", {"notices": 20_000})),
+)
+
+
 async def _under(flood: _Flood, bench: Bench) -> Seen:
     host = await HttpHost(bench.port).open()
     beside = await HttpHost(bench.port).open()
@@ -78,7 +84,7 @@ async def _under(flood: _Flood, bench: Bench) -> Seen:
     return Seen(flood.name, found, found == flood.code, after.lag, after.busy, rise, others, errors)
 
 
-async def _all(*, shared: bool) -> list[Figure]:
+async def _all(floods: tuple[_Flood, ...], *, shared: bool) -> list[Figure]:
     figures: list[Figure] = []
     async with bad_http() as bad:
         servers = {
@@ -86,7 +92,7 @@ async def _all(*, shared: bool) -> list[Figure]:
             "b": entry("b"),
             "bomb": {"url": f"http://127.0.0.1:{bad.port}/gzbomb", "era": "legacy"},
         }
-        for flood in FLOODS:
+        for flood in floods:
             with workbench(servers, limits={"messageBytes": CAP}) as bench:
                 figures.append(_figure(await _under(flood, bench), shared=shared))
     return figures
@@ -108,6 +114,6 @@ def _figure(seen: Seen, *, shared: bool) -> Figure:
     )
 
 
-def measure(*, shared: bool = False) -> list[Figure]:
+def measure(floods: tuple[_Flood, ...] = FLOODS, *, shared: bool = False) -> list[Figure]:
     """On a machine that is `shared` with other work, only our own work counts as lag."""
-    return asyncio.run(_all(shared=shared))
+    return asyncio.run(_all(floods, shared=shared))

@@ -8,11 +8,13 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from tests.soak import cancels, floods, joined, kills, mixups, overload, plateau, reloads
+from tests.soak import cancels, floods, joined, killed, kills, mixups, overload, plateau, reloads
 from tests.soak.figures import Figure
+from tests.soak.floods import SMALL_FLOODS
 
 LONG: dict[str, Callable[[], Figure | list[Figure]]] = {
     "kills": kills.measure,
+    "killed": killed.measure,
     "cancels": cancels.measure,
     "floods": floods.measure,
     "overload": overload.measure,
@@ -23,8 +25,9 @@ LONG: dict[str, Callable[[], Figure | list[Figure]]] = {
 }
 SHORT: dict[str, Callable[[], Figure | list[Figure]]] = {
     "kills": lambda: kills.measure(500),
+    "killed": lambda: killed.measure(8),
     "cancels": lambda: cancels.measure(20),
-    "floods": lambda: floods.measure(shared=True),
+    "floods": lambda: floods.measure(SMALL_FLOODS, shared=True),
     "overload": lambda: overload.measure(3.0),
     "reloads": lambda: reloads.measure(6),
     "plateau": lambda: plateau.measure(2_000, 20, 200),

@@ -19,7 +19,7 @@ FIRST_PAUSE = pause(0.5)  # seconds after the second failure in a row; doubled b
 LONGEST_PAUSE = 60.0
 OPEN_AFTER = 5  # failures in a row: from here on it is said that the server keeps failing
 SPREAD = 0.2  # of a pause, drawn: many that wait for one server do not come at once
-PATIENCE = 2.0  # seconds that a caller waits for the next try rather than being refused
+PATIENCE = pause(2.0)  # seconds that a caller waits for the next try rather than being refused
 
 
 class Trial(msgspec.Struct, frozen=True):
