@@ -46,6 +46,43 @@ def noted(pids: Path, *flags: str, **more: Any) -> dict[str, Any]:
     return entry(*flags, env={"PIDFILE": str(pids)}, **more)
 
 
+# Starts a server beside a process of the same group that obeys SIGTERM. Which signal has ended that
+# one is written down by another, which is in no server's group and therefore has all the time it needs.
+WITNESS = """
+import os, signal, sys
+file, *argv = sys.argv[1:]
+group = os.getpgrp()
+ready, begun = os.pipe()
+if os.fork() == 0:
+    os.setpgid(0, 0)
+    if (obedient := os.fork()) == 0:
+        os.setpgid(0, group)
+        os.write(begun, b"x")
+        os.closerange(0, 10)
+        signal.pause()
+    os.closerange(0, 10)
+    _, status = os.waitpid(obedient, 0)
+    with open(file + ".new", "w") as new:
+        new.write(signal.Signals(os.WTERMSIG(status)).name)
+    os.rename(file + ".new", file)
+    os._exit(0)
+os.read(ready, 1)
+os.execv(argv[0], argv)
+"""
+
+
+def witnessed(pids: Path, file: Path, *flags: str) -> dict[str, Any]:
+    """A server that does not leave at the end of its input; the file will name what has ended it."""
+    server = noted(pids, "no_eof_exit", *flags)
+    line = ["-E", "-S", "-c", WITNESS, str(file), server["command"], *server["args"]]
+    return {**server, "command": sys.executable, "args": line}
+
+
+def ended_by(file: Path) -> str:
+    eventually(file.exists, "the group of the server has ended")
+    return file.read_text()
+
+
 def told_to_end(host: RawHost, number: signal.Signals) -> dict[str, Any]:
     """Send the signal; what a call is answered with that came too late."""
     host.signal(number)
@@ -102,8 +139,8 @@ def test_a_ping_and_a_cancel_are_heard_to_the_end(tmp_path: Path) -> None:
 @pytest.mark.fault("F35")
 def test_the_second_ctrl_c_asks_nobody_to_leave(tmp_path: Path, pids: Path) -> None:
     """Servers are killed without SIGTERM, which they would get a second after the end of input."""
-    asked = tmp_path / "asked"
-    servers = {f"s{n}": noted(pids, "no_eof_exit", f"note_term={asked}") for n in range(3)}
+    files = [tmp_path / f"ended{n}" for n in range(3)]
+    servers = {f"s{n}": witnessed(pids, file) for n, file in enumerate(files)}
     with RawHost(config_file(tmp_path, {**servers, "free": entry()})) as host:
         host.initialize()
         host.open()
@@ -115,21 +152,20 @@ def test_the_second_ctrl_c_asks_nobody_to_leave(tmp_path: Path, pids: Path) -> N
         assert host.ended() == 130
     assert len(pids_in(pids)) == 3
     assert not any(map(alive, pids_in(pids)))
-    assert not asked.exists()
+    assert [ended_by(file) for file in files] == ["SIGKILL"] * 3
 
 
+@pytest.mark.usefixtures("short_deadlines")
 def test_one_ctrl_c_asks_them(tmp_path: Path, pids: Path) -> None:
-    asked = tmp_path / "asked"
-    with RawHost(
-        config_file(tmp_path, {"a": noted(pids, "no_eof_exit", f"note_term={asked}")})
-    ) as host:
+    file = tmp_path / "ended"
+    with RawHost(config_file(tmp_path, {"a": witnessed(pids, file)})) as host:
         host.initialize()
         host.open()
 
         host.signal(signal.SIGINT)
 
         assert host.ended() == 130
-    assert asked.exists()
+    assert ended_by(file) == "SIGTERM"
     assert not any(map(alive, pids_in(pids)))
 
 
@@ -185,7 +221,7 @@ def test_a_command_sees_its_servers_out_unless_it_is_told_twice(
     tmp_path: Path, pids: Path, insist: bool
 ) -> None:
     asked, ended = tmp_path / "asked", tmp_path / "ended"
-    server = noted(pids, "no_eof_exit", f"note_term={asked}", f"note_eof={ended}")
+    server = witnessed(pids, asked, f"note_eof={ended}")
     file = config_file(tmp_path, {"a": server})
     argv = [sys.executable, "-m", "mcp_workbench", "call", "dev/a/hang", "--config", str(file)]
     with subprocess.Popen(argv, stderr=subprocess.PIPE) as run:
@@ -198,7 +234,7 @@ def test_a_command_sees_its_servers_out_unless_it_is_told_twice(
 
     assert (run.returncode, err) == (130, b"")
     assert not any(map(alive, pids_in(pids)))
-    assert asked.exists() != insist
+    assert ended_by(asked) == ("SIGKILL" if insist else "SIGTERM")
 
 
 # Whoever vanishes
