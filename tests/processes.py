@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ class Process(NamedTuple):
     state: str
     parent: int
     group: int
+    session: int
 
 
 def processes() -> list[Process]:
@@ -28,16 +28,23 @@ def processes() -> list[Process]:
             pid, _, rest = stat.read_text().partition(" ")
         except OSError:  # it has ended meanwhile
             continue
-        state, parent, group = rest.rpartition(") ")[2].split()[:3]
+        state, *numbers = rest.rpartition(") ")[2].split()[:4]
         if state not in "ZX":
-            found.append(Process(int(pid), state, int(parent), int(group)))
+            found.append(Process(int(pid), state, *map(int, numbers)))
     return found
 
 
 def in_groups(groups: Iterable[int]) -> list[int]:
-    """Who lives in these process groups."""
+    """Who lives in these process groups of servers, or is about to."""
     wanted = set(groups)
-    return [process.pid for process in processes() if process.group in wanted]
+    return [process.pid for process in processes() if _is_in(process, wanted)]
+
+
+def _is_in(process: Process, groups: set[int]) -> bool:
+    """The leader of a server's group leads a session as well, which a guard does not."""
+    if process.group in groups:
+        return process.group == process.session
+    return process.pid in groups
 
 
 def children(pid: int) -> list[int]:
@@ -59,15 +66,24 @@ def cmdline(pid: int) -> bytes:
 
 
 def groups_below(pid: int) -> set[int]:
-    """The groups of all servers of this process; its guard is not one of them."""
+    """The groups of all servers of this process; its guard is not one of them.
+
+    Each has the number of its leader. The system is not asked for it: of a child that was forked a
+    moment ago it would still name the group of its parent, which is that of the tests as well.
+    """
     watching = guards(pid)
-    return {os.getpgid(child) for child in children(pid) if child not in watching}
+    return {child for child in children(pid) if child not in watching}
 
 
 def within(seconds: float, true: Callable[[], bool]) -> bool:
+    """Does it come true in this time? What the machine has kept us waiting itself does not count."""
     until = time.monotonic() + seconds
+    pause = 0.005
     while not true():
-        if time.monotonic() > until:
+        before = time.monotonic()
+        if before > until:
             return False
-        time.sleep(0.005)
+        time.sleep(pause)
+        until += max(0.0, time.monotonic() - before - 2 * pause)
+        pause = min(pause * 1.5, 0.05)
     return True

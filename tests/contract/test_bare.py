@@ -24,10 +24,13 @@ def offering(folder: Path, name: str, tools: list[dict[str, Any]]) -> dict[str, 
     return entry(f"tools={file}")
 
 
-@pytest.fixture(params=[False, True], ids=["legacy host", "modern host"])
-def host(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RawHost]:
-    servers = {"a": offering(tmp_path, "a", ONE), "b": offering(tmp_path, "b", TWO)}
-    with RawHost(config_file(tmp_path, servers, **BARE), modern=request.param) as host:
+@pytest.fixture(scope="module", params=[False, True], ids=["legacy host", "modern host"])
+def host(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RawHost]:
+    folder = tmp_path_factory.mktemp("bare")
+    servers = {"a": offering(folder, "a", ONE), "b": offering(folder, "b", TWO)}
+    with RawHost(config_file(folder, servers, **BARE), modern=request.param) as host:
         if not host.modern:
             host.initialize()
         yield host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,24 +21,34 @@ def open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-@pytest.mark.parametrize("free", [0, 1, 3, 5, 6, 7])
-@pytest.mark.fault("F45")
-def test_a_server_that_can_not_be_started_names_the_limit(tmp_path: Path, free: int) -> None:
-    """However many are left: before its pipes, between them, or before it is watched."""
-    servers = {"runs": entry(), "late": entry()}
-    with RawHost(config_file(tmp_path, servers)) as host:
+FREE = (0, 1, 3, 5, 6, 7)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+    servers = {"runs": entry(), **{f"late{free}": entry() for free in FREE}}
+    file = config_file(tmp_path_factory.mktemp("descriptors"), servers)
+    # It keeps nothing on disk: no file is open while we count.
+    with RawHost(file, env={"MCP_WORKBENCH_CACHE": "off"}) as host:
         host.initialize()
-        host.use("runs", "echo")
-        _, most = resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE)
-        few = open_files(host.process.pid) + free
-        resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE, (few, most))
+        yield host
 
-        late = host.use("late", "echo")
 
-        assert late["_meta"]["mcp-workbench/code"] == "connect_failed"
-        assert f"no more than {few} at once (ulimit -n)" in texts(late)[0]
-        assert said(host.use("runs", "echo"))["name"] == "echo"
+@pytest.mark.parametrize("free", FREE)
+@pytest.mark.fault("F45")
+def test_a_server_that_can_not_be_started_names_the_limit(host: RawHost, free: int) -> None:
+    """However many are left: before its pipes, between them, or before it is watched."""
+    host.use("runs", "echo")
+    _, most = resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE)
+    few = open_files(host.process.pid) + free
+    resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE, (few, most))
 
-        resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE, (most, most))
+    late = host.use(f"late{free}", "echo")
 
-        assert said(host.use("late", "echo"))["name"] == "echo"
+    assert late["_meta"]["mcp-workbench/code"] == "connect_failed"
+    assert f"no more than {few} at once (ulimit -n)" in texts(late)[0]
+    assert said(host.use("runs", "echo"))["name"] == "echo"
+
+    resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE, (most, most))
+
+    assert said(host.use(f"late{free}", "echo"))["name"] == "echo"

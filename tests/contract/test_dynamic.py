@@ -45,14 +45,32 @@ def config(folder: Path, **more: Any) -> Path:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[RawHost]:
+    """A legacy host that may change what there is."""
     with RawHost(config(tmp_path)) as host:
         host.initialize()
         yield host
 
 
-@pytest.fixture
-def modern(tmp_path: Path) -> Iterator[RawHost]:
-    with RawHost(config(tmp_path), modern=True) as host:
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+    """A legacy host for questions that leave no trace; nobody opens a toolbox there."""
+    with RawHost(config(tmp_path_factory.mktemp("asking"))) as host:
+        host.initialize()
+        yield host
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+    """A legacy host that has opened `dev`."""
+    with RawHost(config(tmp_path_factory.mktemp("opened"))) as host:
+        host.initialize()
+        host.open()
+        yield host
+
+
+@pytest.fixture(scope="module")
+def modern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+    with RawHost(config(tmp_path_factory.mktemp("modern")), modern=True) as host:
         yield host
 
 
@@ -60,8 +78,8 @@ def listed(host: RawHost) -> list[str]:
     return [tool["name"] for tool in host.result("tools/list")["tools"]]
 
 
-def test_before_anything_is_opened_a_legacy_host_sees_the_meta_tools(host: RawHost) -> None:
-    assert listed(host) == ["open_toolbox", "use_tool"]
+def test_before_anything_is_opened_a_legacy_host_sees_the_meta_tools(asking: RawHost) -> None:
+    assert listed(asking) == ["open_toolbox", "use_tool"]
 
 
 def test_nothing_is_started_before_it_is_needed(tmp_path: Path) -> None:
@@ -73,26 +91,19 @@ def test_nothing_is_started_before_it_is_needed(tmp_path: Path) -> None:
         assert pids_in(pids) == []
 
 
-def test_opening_tells_a_legacy_host_that_its_list_has_changed(host: RawHost) -> None:
+def test_opening_tells_a_legacy_host_once_that_its_list_has_changed(host: RawHost) -> None:
     host.open()
 
     host.notice("notifications/tools/list_changed")
-    assert "dev__filesystem__read_file" in listed(host)
-
-
-def test_opening_again_changes_nothing_and_says_nothing(host: RawHost) -> None:
-    host.open()
-    host.notice("notifications/tools/list_changed")
+    shown = listed(host)
+    assert "dev__filesystem__read_file" in shown
 
     host.open()
-    listed(host)
-
+    assert listed(host) == shown
     assert host.others == []
 
 
-def test_all_registered_names_have_two_separators_and_the_old_form_is_gone(host: RawHost) -> None:
-    host.open()
-
+def test_all_registered_names_have_two_separators_and_the_old_form_is_gone(opened: RawHost) -> None:
     flat = [
         "dev__filesystem__read_file",
         "dev__filesystem__store_value",
@@ -102,11 +113,11 @@ def test_all_registered_names_have_two_separators_and_the_old_form_is_gone(host:
         "dev__memory__my__special__tool",
         "dev__memory__stats",
     ]
-    assert listed(host) == ["open_toolbox", "use_tool", *flat]
+    assert listed(opened) == ["open_toolbox", "use_tool", *flat]
 
 
-def test_the_answer_to_opening_has_only_names_and_owners(host: RawHost) -> None:
-    value = host.open()
+def test_the_answer_to_opening_has_only_names_and_owners(opened: RawHost) -> None:
+    value = opened.open()
 
     assert list(value) == ["toolbox", "description", "servers_connected", "tools", "unavailable"]
     assert value["tools"][0] == {
@@ -114,13 +125,14 @@ def test_the_answer_to_opening_has_only_names_and_owners(host: RawHost) -> None:
         "toolbox_name": "dev",
         "source_server": "filesystem",
     }
-    assert [tool["name"] for tool in value["tools"]] == listed(host)[2:]
+    assert [tool["name"] for tool in value["tools"]] == listed(opened)[2:]
     assert [one["server"] for one in value["unavailable"]] == ["dead"]
 
 
-def test_a_definition_is_the_server_s_own_but_for_name_description_and_meta(host: RawHost) -> None:
-    host.open()
-    tools = {tool["name"]: tool for tool in host.result("tools/list")["tools"]}
+def test_a_definition_is_the_server_s_own_but_for_name_description_and_meta(
+    opened: RawHost,
+) -> None:
+    tools = {tool["name"]: tool for tool in opened.result("tools/list")["tools"]}
 
     assert tools["dev__filesystem__read_file"] == {
         **TOOLS[0],
@@ -136,36 +148,33 @@ def test_a_definition_is_the_server_s_own_but_for_name_description_and_meta(host
     assert list(tools["dev__filesystem__read_file"]) == list(TOOLS[0])
 
 
-def test_a_missing_description_becomes_the_tool_s_name(host: RawHost) -> None:
-    host.open()
-    tools = {tool["name"]: tool for tool in host.result("tools/list")["tools"]}
+def test_a_missing_description_becomes_the_tool_s_name(opened: RawHost) -> None:
+    tools = {tool["name"]: tool for tool in opened.result("tools/list")["tools"]}
 
     assert tools["dev__memory__store_value"]["description"] == "[dev/memory] store_value"
 
 
-def test_a_registered_tool_can_be_called_and_the_server_hears_its_own_name(host: RawHost) -> None:
-    host.open()
-
+def test_a_registered_tool_can_be_called_and_the_server_hears_its_own_name(opened: RawHost) -> None:
     for name in ("read_file", "store_value", "my__special__tool"):
-        heard = said(host.call(f"dev__filesystem__{name}", {"path": "x", "n": 1}))
+        heard = said(opened.call(f"dev__filesystem__{name}", {"path": "x", "n": 1}))
         assert heard == {"name": name, "arguments": {"path": "x", "n": 1}}
 
 
 @pytest.mark.parametrize("arguments", [None, {}])
-def test_a_call_without_arguments_has_empty_ones(host: RawHost, arguments: Any) -> None:
-    assert said(host.call("prod__memory__echo", arguments)) == {"name": "echo", "arguments": {}}
+def test_a_call_without_arguments_has_empty_ones(asking: RawHost, arguments: Any) -> None:
+    assert said(asking.call("prod__memory__echo", arguments)) == {"name": "echo", "arguments": {}}
 
 
-def test_null_arguments_are_none(host: RawHost) -> None:
-    result = host.result("tools/call", {"name": "prod__memory__echo", "arguments": None})
+def test_null_arguments_are_none(asking: RawHost) -> None:
+    result = asking.result("tools/call", {"name": "prod__memory__echo", "arguments": None})
 
     assert said(result)["arguments"] == {}
 
 
-def test_a_flat_name_works_without_opening_and_use_tool_works_too(host: RawHost) -> None:
+def test_a_flat_name_works_without_opening_and_use_tool_works_too(asking: RawHost) -> None:
     wish = {"tool": {"toolbox": "prod", "server": "memory", "tool": "echo"}, "arguments": {"a": 1}}
 
-    assert said(host.call("prod__memory__echo", {"a": 1})) == said(host.call("use_tool", wish))
+    assert said(asking.call("prod__memory__echo", {"a": 1})) == said(asking.call("use_tool", wish))
 
 
 def test_a_modern_host_is_not_offered_use_tool(modern: RawHost) -> None:
@@ -242,9 +251,9 @@ FORMAT = (
     ],
 )
 def test_a_name_of_another_form_is_told_the_form_and_where_to_read_on(
-    host: RawHost, name: str
+    asking: RawHost, name: str
 ) -> None:
-    text, hint = refused(host.call(name, {}))
+    text, hint = refused(asking.call(name, {}))
 
     assert text == FORMAT.format(name=name)
     assert "0.5.0" in hint
@@ -266,17 +275,17 @@ def test_a_name_of_another_form_is_told_the_form_and_where_to_read_on(
         ),
     ],
 )
-def test_wrong_calls_have_the_contract_s_texts(host: RawHost, name: str, text: str) -> None:
-    assert refused(host.call(name, {}))[0] == text
+def test_wrong_calls_have_the_contract_s_texts(asking: RawHost, name: str, text: str) -> None:
+    assert refused(asking.call(name, {}))[0] == text
 
 
-def test_hints_stand_in_a_second_block_here_too(host: RawHost) -> None:
-    assert refused(host.call("dve__memory__echo", {}))[1] == "Did you mean 'dev'?"
-    assert len(refused(host.call("dev__filesystem__stats", {}))) == 1
+def test_hints_stand_in_a_second_block_here_too(asking: RawHost) -> None:
+    assert refused(asking.call("dve__memory__echo", {}))[1] == "Did you mean 'dev'?"
+    assert len(refused(asking.call("dev__filesystem__stats", {}))) == 1
 
 
-def test_a_failed_connection_is_told_with_the_tool_in_front(host: RawHost) -> None:
-    [text] = refused(host.call("dev__dead__echo", {}))
+def test_a_failed_connection_is_told_with_the_tool_in_front(asking: RawHost) -> None:
+    [text] = refused(asking.call("dev__dead__echo", {}))
 
     assert text.startswith(
         "[dev/dead/echo] Error: Failed to connect to server 'dead' in toolbox 'dev': "
@@ -284,7 +293,7 @@ def test_a_failed_connection_is_told_with_the_tool_in_front(host: RawHost) -> No
     assert "exit status 3" in text
 
 
-@pytest.mark.parametrize("era", ["host", "modern"])
+@pytest.mark.parametrize("era", ["asking", "modern"])
 def test_a_server_s_json_rpc_error_becomes_a_result(
     request: pytest.FixtureRequest, era: str
 ) -> None:
@@ -297,10 +306,10 @@ def test_a_server_s_json_rpc_error_becomes_a_result(
 
 
 @pytest.mark.parametrize("code", [-32021, -32042])
-def test_errors_for_the_host_s_machinery_stay_errors(host: RawHost, code: int) -> None:
+def test_errors_for_the_host_s_machinery_stay_errors(asking: RawHost, code: int) -> None:
     error = json.dumps({"code": code, "message": "needs the host", "data": {"a": 1}})
 
-    assert host.error(
+    assert asking.error(
         "tools/call", {"name": "prod__memory__error", "arguments": {"error": error}}
     ) == json.loads(error)
 
@@ -368,15 +377,15 @@ def strict_tools(folder: Path) -> Path:
     ],
 )  # fmt: skip
 def test_wrong_calls_of_our_own_tools_have_the_same_texts_as_in_proxy_mode(
-    host: RawHost, name: str, arguments: Any, told: str
+    asking: RawHost, name: str, arguments: Any, told: str
 ) -> None:
-    assert refused(host.call(name, arguments))[0] == told
+    assert refused(asking.call(name, arguments))[0] == told
 
 
 @pytest.mark.parametrize("new", ["open_toolbox", "use_tool"])
-def test_the_retired_names_name_the_new_ones_here_too(host: RawHost, new: str) -> None:
-    text, hint = refused(host.call(f"workbench_{new}", {"toolbox_name": "dev"}))
-    _, form = refused(host.call("use_tool", {"tool_name": "dev__memory__stats"}))
+def test_the_retired_names_name_the_new_ones_here_too(asking: RawHost, new: str) -> None:
+    text, hint = refused(asking.call(f"workbench_{new}", {"toolbox_name": "dev"}))
+    _, form = refused(asking.call("use_tool", {"tool_name": "dev__memory__stats"}))
 
     assert text == f"Tool 'workbench_{new}' has been renamed: call '{new}'"
     assert hint == form
@@ -440,14 +449,14 @@ def test_a_toolbox_that_is_not_shown_announces_nothing(host: RawHost) -> None:
     assert host.others == []
 
 
-def test_a_host_is_promised_list_changes_in_both_modes(host: RawHost, tmp_path: Path) -> None:
+def test_a_host_is_promised_list_changes_in_both_modes(asking: RawHost, tmp_path: Path) -> None:
     with RawHost(written(tmp_path, {"mcpServers": {}})) as proxy:
         assert proxy.initialize()["capabilities"]["tools"] == {"listChanged": True}
-    assert host.initialize()["capabilities"]["tools"] == {"listChanged": True}
+    assert asking.initialize()["capabilities"]["tools"] == {"listChanged": True}
 
 
-def test_instructions_show_a_call_by_flat_name(host: RawHost) -> None:
-    text: str = host.initialize()["instructions"]
+def test_instructions_show_a_call_by_flat_name(asking: RawHost) -> None:
+    text: str = asking.initialize()["instructions"]
 
     example = json.loads(text[text.rindex("\n{") :])
     assert "Use `open_toolbox` to connect to a toolbox; its tools then appear as" in text

@@ -24,15 +24,31 @@ SERVERS: dict[str, Any] = {
 IS_MODERN = {"modern", "dual", "pinned_modern"}
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["legacy host", "modern host"])
-def host(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RawHost]:
-    file = config_file(tmp_path_factory.mktemp("eras"), SERVERS)
-    with RawHost(file, modern=request.param) as host:
-        if not host.modern:
-            host.initialize()
+@pytest.fixture(scope="module")
+def legacy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+    with RawHost(config_file(tmp_path_factory.mktemp("legacy"), SERVERS)) as host:
+        host.initialize()
         yield host
+
+
+@pytest.fixture(scope="module")
+def modern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+    with RawHost(config_file(tmp_path_factory.mktemp("modern"), SERVERS), modern=True) as host:
+        host.result("tools/list")
+        yield host
+
+
+@pytest.fixture(scope="module", params=["legacy", "modern"])
+def host(request: pytest.FixtureRequest) -> RawHost:
+    """One of both, for questions that leave no trace."""
+    return request.getfixturevalue(request.param)
+
+
+def without_envelope(host: RawHost, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """What a modern host is told that sends this as it stands."""
+    id = f"without envelope {len(host.lines)}"
+    host.send({"id": id, "method": method, "params": params})
+    return host.answer(id)["error"]
 
 
 @pytest.fixture
@@ -164,6 +180,7 @@ def test_a_server_that_dies_of_the_probe_costs_one_extra_start(tmp_path: Path) -
         assert len(pids_in(pids)) == 3  # what was found out is remembered
 
 
+@pytest.mark.usefixtures("short_deadlines")
 @pytest.mark.parametrize("flag", ["quiet_probe", "late_probe"])
 def test_a_server_that_is_silent_to_the_probe_is_greeted_too(tmp_path: Path, flag: str) -> None:
     with RawHost(config_file(tmp_path, {"s": entry(flag, era="auto")})) as host:
@@ -254,46 +271,42 @@ def test_a_toolbox_without_servers_has_none_in_the_instructions(tmp_path: Path) 
         assert "- dev (0 servers)" in host.result("server/discover")["instructions"]
 
 
-def test_initialize_in_a_modern_conversation_is_told_the_modern_versions(config: Path) -> None:
-    with RawHost(config, modern=True) as host:
-        host.result("tools/list")
-        host.modern = False
+def test_initialize_in_a_modern_conversation_is_told_the_modern_versions(modern: RawHost) -> None:
+    error = without_envelope(modern, "initialize", {"protocolVersion": "2025-11-25"})
 
-        error = host.error("initialize", {"protocolVersion": "2025-11-25"})
-
-        assert error["code"] == -32022
-        assert error["data"] == {"supported": [MODERN], "requested": "2025-11-25"}
+    assert error["code"] == -32022
+    assert error["data"] == {"supported": [MODERN], "requested": "2025-11-25"}
 
 
-def test_a_modern_envelope_in_a_legacy_conversation_is_refused(config: Path) -> None:
-    with RawHost(config) as host:
-        host.initialize()
-
-        assert host.error("tools/list", {"_meta": ENVELOPE})["code"] == -32600
-        assert len(host.result("tools/list")["tools"]) == 3
-
-
-def test_a_request_before_any_opening_is_told_both_ways(config: Path) -> None:
-    with RawHost(config) as host:
-        error = host.error("tools/list")
-
-        assert error["code"] == -32602
-        assert "initialize" in error["message"]
-        assert MODERN in error["message"]
-        assert host.initialize()["protocolVersion"] == "2025-11-25"
+def test_a_modern_envelope_in_a_legacy_conversation_is_refused(legacy: RawHost) -> None:
+    assert legacy.error("tools/list", {"_meta": ENVELOPE})["code"] == -32600
+    assert len(legacy.result("tools/list")["tools"]) == 3
 
 
 @pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
-def test_a_modern_request_without_a_required_key_names_it(config: Path, missing: str) -> None:
-    with RawHost(config, modern=True) as host:
-        host.result("tools/list")
-        host.modern = False
-        meta = {key: value for key, value in ENVELOPE.items() if key != META + missing}
+def test_a_modern_request_without_a_required_key_names_it(modern: RawHost, missing: str) -> None:
+    meta = {key: value for key, value in ENVELOPE.items() if key != META + missing}
 
-        error = host.error("tools/list", {"_meta": meta})
+    error = without_envelope(modern, "tools/list", {"_meta": meta})
 
-        assert error["code"] == -32602
-        assert missing in error["message"]
+    assert error["code"] == -32602
+    assert missing in error["message"]
+
+
+@pytest.fixture(scope="module")
+def unopened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+    """What is refused opens nothing: after all tests it can still be opened."""
+    with RawHost(config_file(tmp_path_factory.mktemp("unopened"), {"s": entry()})) as host:
+        yield host
+        assert host.initialize()["protocolVersion"] == "2025-11-25"
+
+
+def test_a_request_before_any_opening_is_told_both_ways(unopened: RawHost) -> None:
+    error = unopened.error("tools/list")
+
+    assert error["code"] == -32602
+    assert "initialize" in error["message"]
+    assert MODERN in error["message"]
 
 
 @pytest.mark.parametrize(
@@ -305,25 +318,22 @@ def test_a_modern_request_without_a_required_key_names_it(config: Path, missing:
         {**ENVELOPE, META + "clientCapabilities": []},
     ],
 )
-def test_an_envelope_of_the_wrong_shape_is_refused(config: Path, meta: Any) -> None:
-    with RawHost(config) as host:
-        assert host.error("tools/list", {"_meta": meta})["code"] == -32602
-        assert host.initialize()["protocolVersion"] == "2025-11-25"
+def test_an_envelope_of_the_wrong_shape_is_refused(unopened: RawHost, meta: Any) -> None:
+    assert unopened.error("tools/list", {"_meta": meta})["code"] == -32602
+
+
+def test_a_modern_version_that_we_do_not_serve_is_told_which_we_do(unopened: RawHost) -> None:
+    error = unopened.error(
+        "tools/list", {"_meta": {**ENVELOPE, META + "protocolVersion": "2031-01-01"}}
+    )
+
+    assert error["code"] == -32022
+    assert error["data"] == {"supported": [MODERN], "requested": "2031-01-01"}
 
 
 def test_an_offer_of_the_wrong_shape_is_answered_with_the_newest_revision(config: Path) -> None:
     with RawHost(config) as host:
         assert host.result("initialize", {"protocolVersion": 5})["protocolVersion"] == "2025-11-25"
-
-
-def test_a_modern_version_that_we_do_not_serve_is_told_which_we_do(config: Path) -> None:
-    with RawHost(config) as host:
-        error = host.error(
-            "tools/list", {"_meta": {**ENVELOPE, META + "protocolVersion": "2031-01-01"}}
-        )
-
-        assert error["code"] == -32022
-        assert error["data"] == {"supported": [MODERN], "requested": "2031-01-01"}
 
 
 def test_an_envelope_may_be_spelled_with_any_escapes(config: Path) -> None:
@@ -337,22 +347,14 @@ def test_an_envelope_may_be_spelled_with_any_escapes(config: Path) -> None:
         assert host.answer(1)["result"]["resultType"] == "complete"
 
 
-def test_ping_is_answered_in_legacy_and_unknown_in_modern(config: Path) -> None:
-    with RawHost(config) as host:
-        host.initialize()
-        assert host.result("ping") == {}
-    with RawHost(config, modern=True) as host:
-        host.result("tools/list")
-        assert host.error("ping")["code"] == -32601
+def test_ping_is_answered_in_legacy_and_unknown_in_modern(legacy: RawHost, modern: RawHost) -> None:
+    assert legacy.result("ping") == {}
+    assert modern.error("ping")["code"] == -32601
 
 
 @pytest.mark.parametrize("method", ["tasks/list", "tasks/get", "roots/list", "no/such"])
-def test_a_method_that_we_do_not_offer_is_not_found(config: Path, method: str) -> None:
-    for modern in (False, True):
-        with RawHost(config, modern=modern) as host:
-            if not modern:
-                host.initialize()
-            assert host.error(method)["code"] == -32601
+def test_a_method_that_we_do_not_offer_is_not_found(host: RawHost, method: str) -> None:
+    assert host.error(method)["code"] == -32601
 
 
 def test_a_cursor_that_we_never_gave_is_refused(host: RawHost) -> None:
@@ -369,7 +371,7 @@ def test_a_server_s_questions_are_refused_and_its_pings_answered(host: RawHost) 
     assert refusal["id"] == "q1"
 
 
-def test_a_batch_is_taken_apart_where_the_revision_knows_it(config: Path) -> None:
+def test_a_batch_is_taken_apart_where_the_revision_knows_it(config: Path, legacy: RawHost) -> None:
     batch = (
         b'[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","id":"b","method":"ping"}]\n'
     )
@@ -379,7 +381,5 @@ def test_a_batch_is_taken_apart_where_the_revision_knows_it(config: Path) -> Non
         assert host.answer("a")["result"] == host.answer("b")["result"] == {}
         host.write(b'[{"jsonrpc":"2.0","id":"a","method":"ping"},\n')
         assert host.answer(None)["error"]["code"] == -32700
-    with RawHost(config) as host:
-        host.initialize("2025-11-25")
-        host.write(batch)
-        assert host.answer(None)["error"]["code"] == -32600
+    legacy.write(batch)
+    assert legacy.answer(None)["error"]["code"] == -32600

@@ -17,6 +17,20 @@ def legacy(tmp_path: Path) -> Iterator[RawHost]:
         yield host
 
 
+@pytest.fixture(scope="module")
+def long_lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+    with RawHost(config_file(tmp_path_factory.mktemp("asking"), {"a": entry()})) as host:
+        host.initialize()
+        yield host
+
+
+@pytest.fixture
+def asking(long_lived: RawHost) -> RawHost:
+    """The same for all tests; what others have passed over is gone."""
+    long_lived.others.clear()
+    return long_lived
+
+
 # Limits
 
 
@@ -83,6 +97,7 @@ def test_too_many_calls_at_once_are_refused_at_once(tmp_path: Path) -> None:
         assert said(host.use("a", "echo"))["name"] == "echo"
 
 
+@pytest.mark.usefixtures("short_deadlines")  # the server never reads again
 @pytest.mark.fault("F51")
 def test_a_server_that_does_not_read_is_busy_and_holds_nobody_else(tmp_path: Path) -> None:
     file = config_file(tmp_path, {"a": entry(), "b": entry()}, limits={"queueBytes": 1_000_000})
@@ -150,40 +165,40 @@ def peak_megabytes(pid: int) -> float:
     ],
 )
 def test_a_wrong_message_is_answered_and_the_conversation_goes_on(
-    legacy: RawHost, line: bytes, code: int
+    asking: RawHost, line: bytes, code: int
 ) -> None:
-    legacy.write(line)
-    legacy.request("ping")
+    asking.write(line)
+    asking.request("ping")
 
-    [answer] = legacy.others
+    [answer] = asking.others
     assert answer["error"]["code"] == code
     assert answer["id"] == (1 if b'"id":1' in line and not line.startswith(b"[") else None)
 
 
-def test_blank_lines_and_crlf_are_fine(legacy: RawHost) -> None:
+def test_blank_lines_and_crlf_are_fine(asking: RawHost) -> None:
     for blank in (b"\n", b"\r\n", b"   \n", b"\n\r\n \n"):
-        legacy.write(blank)
-        legacy.wait_until_read()
-    legacy.write(b'{"jsonrpc":"2.0","id":"x","method":"ping"}\r\n\r\n')
+        asking.write(blank)
+        asking.wait_until_read()
+    asking.write(b'{"jsonrpc":"2.0","id":"x","method":"ping"}\r\n\r\n')
 
-    assert legacy.receive() == {"jsonrpc": "2.0", "id": "x", "result": {}}
-    legacy.request("ping")
-    assert legacy.others == []
+    assert asking.receive() == {"jsonrpc": "2.0", "id": "x", "result": {}}
+    asking.request("ping")
+    assert asking.others == []
 
 
-def test_an_odd_number_in_a_wrong_call_is_answered_too(legacy: RawHost) -> None:
+def test_an_odd_number_in_a_wrong_call_is_answered_too(asking: RawHost) -> None:
     wish = b'{"tool":"x","arguments":{"n":1e999}}'
     params = b'{"name":"use_tool","arguments":' + wish + b"}"
-    legacy.write(b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":' + params + b"}\n")
+    asking.write(b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":' + params + b"}\n")
 
-    result = legacy.answer("x")["result"]
+    result = asking.answer("x")["result"]
     assert texts(result)[0] == "Invalid parameters: tool: Expected object, received string"
 
 
-def test_answers_and_notices_of_the_host_are_not_answered(legacy: RawHost) -> None:
-    legacy.send({"id": 5, "result": {}})
-    legacy.notify("notifications/initialized")
-    legacy.notify("notifications/roots/list_changed")
-    legacy.request("ping")
+def test_answers_and_notices_of_the_host_are_not_answered(asking: RawHost) -> None:
+    asking.send({"id": 5, "result": {}})
+    asking.notify("notifications/initialized")
+    asking.notify("notifications/roots/list_changed")
+    asking.request("ping")
 
-    assert legacy.others == []
+    assert asking.others == []

@@ -1,5 +1,6 @@
 """What a host is shown before it calls anything, and toolboxes that hold little."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,27 @@ PASSWORD = "a-password-in-a-url"
 URL = f"http://user:{PASSWORD}@127.0.0.1:1/mcp?key={PASSWORD}"  # where nobody listens
 
 
-def host_of(folder: Path, boxes: dict[str, Any], *, modern: bool, mode: str = "proxy") -> RawHost:
+BOXES: dict[str, Any] = {
+    "dev": {"a": entry(), "off": entry(disabled=True)},
+    "empty": {},
+    "disabled": {"off": entry(disabled=True)},
+    "web": {"a": entry(), "web": {"url": URL}},
+}
+
+
+def host_of(folder: Path, boxes: dict[str, Any], *, modern: bool, mode: str) -> RawHost:
     toolboxes = {name: {"mcpServers": servers} for name, servers in boxes.items()}
     return RawHost(written(folder, {"toolMode": mode, "toolboxes": toolboxes}), modern=modern)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["legacy host", "modern host"])
+def host(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RawHost]:
+    folder = tmp_path_factory.mktemp("menu")
+    with host_of(folder, BOXES, modern=request.param, mode="proxy") as host:
+        greet(host)
+        yield host
 
 
 def greet(host: RawHost) -> None:
@@ -23,15 +42,19 @@ def greet(host: RawHost) -> None:
         host.initialize()
 
 
-@ERAS
-@pytest.mark.parametrize("mode", ["proxy", "dynamic"])
-def test_the_meta_tools_carry_hints_for_hosts_that_know_them(
-    tmp_path: Path, mode: str, *, modern: bool
-) -> None:
-    with host_of(tmp_path, {"dev": {}}, modern=modern, mode=mode) as host:
-        greet(host)
-        tools = {tool["name"]: tool for tool in host.result("tools/list")["tools"]}
+def test_the_meta_tools_carry_hints_for_hosts_that_know_them(host: RawHost) -> None:
+    require_hints(host.result("tools/list")["tools"])
 
+
+@ERAS
+def test_they_carry_them_in_dynamic_mode_too(tmp_path: Path, *, modern: bool) -> None:
+    with host_of(tmp_path, {"dev": {}}, modern=modern, mode="dynamic") as host:
+        greet(host)
+        require_hints(host.result("tools/list")["tools"])
+
+
+def require_hints(listed: list[dict[str, Any]]) -> None:
+    tools = {tool["name"]: tool for tool in listed}
     for tool in tools.values():
         assert tool["_meta"]["anthropic/alwaysLoad"] is True
         assert tool["_meta"]["anthropic/maxResultSizeChars"] == 500_000
@@ -43,57 +66,40 @@ def test_the_meta_tools_carry_hints_for_hosts_that_know_them(
         assert "annotations" not in tools["use_tool"]
 
 
-@ERAS
-def test_the_menu_is_the_same_to_the_byte_each_time(tmp_path: Path, *, modern: bool) -> None:
-    with host_of(tmp_path, {"dev": {"a": entry()}, "ops": {}}, modern=modern) as host:
-        greet(host)
-        lists: set[bytes] = set()
-        for _ in range(3):
-            id = host.ask("tools/list")
-            host.answer(id)
-            lists.add(host.lines[-1].replace(b'"id":%d' % id, b'"id":0'))
-            host.call("open_toolbox", {"toolbox_name": "dev"})
+def test_the_menu_is_the_same_to_the_byte_each_time(host: RawHost) -> None:
+    lists: set[bytes] = set()
+    for _ in range(3):
+        id = host.ask("tools/list")
+        host.answer(id)
+        lists.add(host.lines[-1].replace(b'"id":%d' % id, b'"id":0'))
+        host.call("open_toolbox", {"toolbox_name": "dev"})
 
     assert len(lists) == 1
 
 
-@ERAS
-@pytest.mark.parametrize("servers", [{}, {"off": entry(disabled=True)}], ids=["empty", "disabled"])
-def test_a_toolbox_without_servers_opens_and_holds_nothing(
-    tmp_path: Path, servers: dict[str, Any], *, modern: bool
-) -> None:
-    with host_of(tmp_path, {"dev": servers}, modern=modern) as host:
-        greet(host)
-
-        assert host.open() == {
-            "toolbox": "dev",
-            "description": "",
-            "servers_connected": 0,
-            "tools": [],
-        }
+@pytest.mark.parametrize("toolbox", ["empty", "disabled"])
+def test_a_toolbox_without_servers_opens_and_holds_nothing(host: RawHost, toolbox: str) -> None:
+    assert host.open(toolbox) == {
+        "toolbox": toolbox,
+        "description": "",
+        "servers_connected": 0,
+        "tools": [],
+    }
 
 
-@ERAS
-def test_a_disabled_server_is_not_there(tmp_path: Path, *, modern: bool) -> None:
-    servers = {"a": entry(), "off": entry(disabled=True)}
-    with host_of(tmp_path, {"dev": servers}, modern=modern) as host:
-        greet(host)
-
-        assert texts(host.use("off", "echo")) == ["Server 'off' not found in toolbox 'dev'"]
-        assert "unavailable" not in host.open()
+def test_a_disabled_server_is_not_there(host: RawHost) -> None:
+    assert texts(host.use("off", "echo")) == ["Server 'off' not found in toolbox 'dev'"]
+    assert "unavailable" not in host.open()
 
 
-@ERAS
 def test_a_server_behind_a_url_is_unavailable_and_its_secrets_stay_in_the_file(
-    tmp_path: Path, *, modern: bool
+    host: RawHost,
 ) -> None:
-    with host_of(tmp_path, {"dev": {"a": entry(), "web": {"url": URL}}}, modern=modern) as host:
-        greet(host)
-
-        [missing] = host.open()["unavailable"]
-        [text] = texts(host.use("web", "echo"))
+    [missing] = host.open("web")["unavailable"]
+    wish = {"tool": {"toolbox": "web", "server": "web", "tool": "echo"}}
+    [text] = texts(host.call("use_tool", wish))
 
     assert missing["server"] == "web"
-    assert text == f"Failed to connect to server 'web' in toolbox 'dev': {missing['reason']}"
+    assert text == f"Failed to connect to server 'web' in toolbox 'web': {missing['reason']}"
     assert PASSWORD.encode() not in b"".join(host.lines)
     assert PASSWORD not in host.stderr

@@ -5,12 +5,23 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.makers import PATIENCE, alive, config_file, entry, eventually, pids_in, said, texts
+from tests.makers import (
+    PATIENCE,
+    alive,
+    config_file,
+    entry,
+    eventually,
+    pids_in,
+    said,
+    texts,
+    written,
+)
 from tests.rawhost import RawHost
 
 SECRET = "a-secret-that-no-server-may-see"
@@ -35,6 +46,32 @@ def fifo(folder: Path, name: str) -> Path:
 def opened(gate: Path) -> None:
     """Let the server start that waits at this gate."""
     gate.open("w").close()
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+    """One host for all whose servers are told apart by their names."""
+    folder = tmp_path_factory.mktemp("asking")
+    (folder / "inner").mkdir()
+    servers = {
+        "given": entry(env={"GIVEN": "${WB_X:-0}", "LITERAL": "$${WB_X}"}),
+        "masked": entry(env={"API_TOKEN": "${WB_TOKEN}"}),
+        "inner": entry(cwd="inner"),
+        "outer": entry(cwd="missing"),
+        "a": entry(),
+        "b": entry(),
+        "half": entry(),
+        "flood": entry("stderr=3000000"),
+        "true": {"command": "true"},
+        "false": {"command": "false"},
+    }
+    unset = {"a": entry(env={"TOKEN": "${WB_UNSET_TOKEN}"}), "b": entry()}
+    boxes = {"dev": {"mcpServers": servers}, "unset": {"mcpServers": unset}}
+    own = {"AWS_SECRET_ACCESS_KEY": SECRET, "LC_TEST": "yes", "PYTHONPATH": "/nowhere", "WB_X": "1"}
+    file = written(folder, {"toolboxes": boxes})
+    with RawHost(file, env={**own, "WB_TOKEN": SECRET}) as host:
+        host.initialize()
+        yield host
 
 
 # Starting
@@ -108,14 +145,11 @@ def test_a_mute_server_holds_nobody_and_is_given_up(tmp_path: Path, pids: Path, 
 
 @pytest.mark.fault("F17")
 @pytest.mark.parametrize("command", ["true", "false"])
-def test_a_command_that_ends_at_once_is_told_at_once(tmp_path: Path, command: str) -> None:
-    with RawHost(config_file(tmp_path, {"s": {"command": command}})) as host:
-        host.initialize()
+def test_a_command_that_ends_at_once_is_told_at_once(asking: RawHost, command: str) -> None:
+    [text] = texts(asking.use(command, "echo"))
 
-        [text] = texts(host.use("s", "echo"))
-
-        assert text.startswith("Failed to connect to server 's' in toolbox 'dev': ")
-        assert f"exit status {0 if command == 'true' else 1}" in text
+    assert text.startswith(f"Failed to connect to server '{command}' in toolbox 'dev': ")
+    assert f"exit status {0 if command == 'true' else 1}" in text
 
 
 def test_a_dead_server_is_started_again_by_the_next_call(tmp_path: Path, pids: Path) -> None:
@@ -136,14 +170,11 @@ def test_a_dead_server_is_started_again_by_the_next_call(tmp_path: Path, pids: P
         assert said(host.use("b", "stats"))["pid"] == other
 
 
-def test_half_an_answer_before_the_end_is_no_answer(tmp_path: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": entry()})) as host:
-        host.initialize()
+def test_half_an_answer_before_the_end_is_no_answer(asking: RawHost) -> None:
+    result = asking.use("half", "half")
 
-        result = host.use("a", "half")
-
-        assert result["isError"] is True
-        assert texts(result)[0].startswith("[dev/a/half] Error: the server exited")
+    assert result["isError"] is True
+    assert texts(result)[0].startswith("[dev/half/half] Error: the server exited")
 
 
 def test_a_server_that_dies_while_it_is_listed_again_fails_its_calls_at_once(
@@ -171,26 +202,20 @@ def test_a_dead_server_whose_grandchild_holds_the_pipe_is_noticed(
         eventually(lambda: not any(map(alive, pids_in(pids))), "the whole group is ended")
 
 
-def test_a_flood_on_stderr_stalls_nothing_and_its_end_is_kept(tmp_path: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": entry("stderr=3000000")})) as host:
-        host.initialize()
-        assert said(host.use("a", "echo"))["name"] == "echo"
+def test_a_flood_on_stderr_stalls_nothing_and_its_end_is_kept(asking: RawHost) -> None:
+    assert said(asking.use("flood", "echo"))["name"] == "echo"
 
-        [text] = texts(host.use("a", "die", {"stderr": "\nfamous last words\n"}))
+    [text] = texts(asking.use("flood", "die", {"stderr": "\nfamous last words\n"}))
 
-        assert "famous last words" in text
-        assert len(text) < 800
+    assert "famous last words" in text
+    assert len(text) < 800
 
 
 # What they are given
 
 
-def test_a_server_gets_an_allowed_environment_and_nothing_else(tmp_path: Path) -> None:
-    own = {"AWS_SECRET_ACCESS_KEY": SECRET, "LC_TEST": "yes", "PYTHONPATH": "/nowhere", "WB_X": "1"}
-    server = entry(env={"GIVEN": "${WB_X:-0}", "LITERAL": "$${WB_X}"})
-    with RawHost(config_file(tmp_path, {"a": server}), env=own) as host:
-        host.initialize()
-        seen = said(host.use("a", "env"))["env"]
+def test_a_server_gets_an_allowed_environment_and_nothing_else(asking: RawHost) -> None:
+    seen = said(asking.use("given", "env"))["env"]
 
     assert (seen["GIVEN"], seen["LITERAL"], seen["LC_TEST"]) == ("1", "${WB_X}", "yes")
     assert seen["PATH"] == os.environ["PATH"]
@@ -198,45 +223,33 @@ def test_a_server_gets_an_allowed_environment_and_nothing_else(tmp_path: Path) -
     assert SECRET not in json.dumps(seen)
 
 
-def test_a_server_is_alone_in_its_session_and_has_three_descriptors(tmp_path: Path) -> None:
-    servers = {"a": entry(), "b": entry()}
-    with RawHost(config_file(tmp_path, servers)) as host:
-        host.initialize()
-        a, b = (said(host.use(name, "env")) for name in "ab")
+def test_a_server_is_alone_in_its_session_and_has_three_descriptors(asking: RawHost) -> None:
+    a, b = (said(asking.use(name, "env")) for name in "ab")
 
-        for seen in (a, b):
-            assert seen["pid"] == seen["pgid"] == seen["sid"]
-            assert len(seen["fds"]) == 4  # the fourth looks at the list
-        assert os.getpgid(host.process.pid) != a["pgid"]
+    for seen in (a, b):
+        assert seen["pid"] == seen["pgid"] == seen["sid"]
+        assert len(seen["fds"]) == 4  # the fourth looks at the list
+    assert os.getpgid(asking.process.pid) != a["pgid"]
 
 
-def test_a_relative_cwd_counts_from_the_file(tmp_path: Path) -> None:
-    (tmp_path / "inner").mkdir()
-    servers = {"a": entry(cwd="inner"), "b": entry(cwd="missing")}
-    with RawHost(config_file(tmp_path, servers)) as host:
-        host.initialize()
+def test_a_relative_cwd_counts_from_the_file(asking: RawHost) -> None:
+    inner = Path(said(asking.use("inner", "env"))["cwd"])
+    [text] = texts(asking.use("outer", "echo"))
 
-        assert said(host.use("a", "env"))["cwd"] == str(tmp_path / "inner")
-        [text] = texts(host.use("b", "echo"))
-        assert str(tmp_path / "missing") in text
+    assert (inner.name, (inner.parent / "workbench-config.json").exists()) == ("inner", True)
+    assert str(inner.parent / "missing") in text
 
 
-def test_an_unset_variable_makes_one_server_unavailable(tmp_path: Path) -> None:
-    servers = {"a": entry(env={"TOKEN": "${WB_UNSET_TOKEN}"}), "b": entry()}
-    with RawHost(config_file(tmp_path, servers)) as host:
-        host.initialize()
-        [missing] = host.open()["unavailable"]
+def test_an_unset_variable_makes_one_server_unavailable(asking: RawHost) -> None:
+    [missing] = asking.open("unset")["unavailable"]
 
     assert missing["server"] == "a"
     assert missing["reason"].startswith("variable WB_UNSET_TOKEN is not set")
-    assert "toolboxes.dev.mcpServers.a.env.TOKEN" in missing["reason"]
+    assert "toolboxes.unset.mcpServers.a.env.TOKEN" in missing["reason"]
 
 
-def test_a_secret_in_the_last_words_is_masked(tmp_path: Path) -> None:
-    server = entry(env={"API_TOKEN": "${WB_TOKEN}"})
-    with RawHost(config_file(tmp_path, {"a": server}), env={"WB_TOKEN": SECRET}) as host:
-        host.initialize()
-        [text] = texts(host.use("a", "die", {"stderr": f"denied: {SECRET}\n"}))
+def test_a_secret_in_the_last_words_is_masked(asking: RawHost) -> None:
+    [text] = texts(asking.use("masked", "die", {"stderr": f"denied: {SECRET}\n"}))
 
     assert SECRET not in text
     assert "denied: [secret:" in text
@@ -245,6 +258,7 @@ def test_a_secret_in_the_last_words_is_masked(tmp_path: Path) -> None:
 # Ending
 
 
+@pytest.mark.usefixtures("short_deadlines")
 @pytest.mark.parametrize("flags", [(), ("grandchild",), ("no_eof_exit",)])
 def test_the_end_of_input_ends_everything(
     tmp_path: Path, pids: Path, flags: tuple[str, ...]
@@ -262,6 +276,7 @@ def test_the_end_of_input_ends_everything(
     assert not any(map(alive, started))
 
 
+@pytest.mark.usefixtures("short_deadlines")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_everything_even_calls_under_way(
     tmp_path: Path, pids: Path, number: signal.Signals
@@ -279,22 +294,7 @@ def test_a_signal_ends_everything_even_calls_under_way(
     assert not any(map(alive, pids_in(pids)))
 
 
-def test_servers_that_refuse_to_leave_are_ended_together_in_bounded_time(
-    tmp_path: Path, pids: Path
-) -> None:
-    servers = {f"s{index}": noted(pids, "no_eof_exit", "ignore_term") for index in range(6)}
-    with RawHost(config_file(tmp_path, servers)) as host:
-        host.initialize()
-        host.open()
-        host.close()
-
-        # One after the other they would take six times the patience for a single one.
-        assert host.process.wait(8) == 0
-
-    assert len(pids_in(pids)) == 6
-    assert not any(map(alive, pids_in(pids)))
-
-
+@pytest.mark.usefixtures("short_deadlines")
 def test_whoever_insists_is_obeyed_and_nothing_is_left(tmp_path: Path, pids: Path) -> None:
     with RawHost(config_file(tmp_path, {"a": noted(pids, "no_eof_exit", "ignore_term")})) as host:
         host.initialize()

@@ -24,9 +24,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
     }
     dev = {"description": "Development toolbox", "mcpServers": servers}
     nothing = {"mcpServers": {"one": entry("exit_start"), "two": {"command": "no-such-command"}}}
-    file = written(
-        tmp_path_factory.mktemp("proxy"), {"toolboxes": {"dev": dev, "nothing": nothing}}
-    )
+    calm = {"mcpServers": {"a": entry()}}
+    boxes = {"dev": dev, "nothing": nothing, "calm": calm}
+    file = written(tmp_path_factory.mktemp("proxy"), {"toolboxes": boxes})
     with RawHost(file) as host:
         host.initialize()
         yield host
@@ -107,11 +107,8 @@ def test_a_server_that_can_not_be_reached_does_not_fail_the_toolbox(host: RawHos
     assert "no DATABASE_URL in the environment" in missing["reason"]
 
 
-def test_unavailable_appears_only_where_something_is(tmp_path: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": entry()})) as host:
-        host.initialize()
-
-        assert list(host.open()) == ["toolbox", "description", "servers_connected", "tools"]
+def test_unavailable_appears_only_where_something_is(host: RawHost) -> None:
+    assert list(host.open("calm")) == ["toolbox", "description", "servers_connected", "tools"]
 
 
 def test_if_no_server_can_be_reached_each_reason_is_a_line(host: RawHost) -> None:
@@ -124,12 +121,11 @@ def test_if_no_server_can_be_reached_each_reason_is_a_line(host: RawHost) -> Non
     assert "no-such-command" in two
 
 
-def test_a_toolbox_without_a_description_has_an_empty_one(tmp_path: Path) -> None:
-    file = written(tmp_path, {"mcpServers": {"a": entry()}})
-    with RawHost(file) as host:
-        host.initialize()
-
-        assert host.open("default")["description"] == ""
+def test_a_toolbox_without_a_description_has_an_empty_one(host: RawHost, tmp_path: Path) -> None:
+    assert host.open("calm")["description"] == ""
+    with RawHost(written(tmp_path, {"mcpServers": {}})) as plain:
+        plain.initialize()
+        assert plain.open("default")["description"] == ""
 
 
 def test_opening_twice_is_idempotent_and_costs_no_second_connection(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
 """Why a server can't be reached: told to hosts, without what nobody should read."""
 
 import sys
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from tests.makers import config_file, texts
+from tests.makers import texts, written
 from tests.rawhost import RawHost
 
 SECRET = "sk-very-secret-0123456789"
@@ -18,23 +18,31 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize(
-    "server",
-    [
-        {"command": sys.executable, "args": ["-c", REFUSES]},
-        {"command": "/nope/${MY_TOKEN}"},
-        {"command": "true", "cwd": "/nope/${MY_TOKEN}"},
-        {"command": sys.executable, "args": ["-c", "import os; exit(os.environ['TOKEN'])"]},
-    ],
-    ids=["refuses initialize", "command", "cwd", "stderr"],
-)
-def test_no_reason_tells_a_secret(tmp_path: Path, server: dict[str, object]) -> None:
-    entry = {**server, "env": {"TOKEN": "${MY_TOKEN}"}}
-    with RawHost(config_file(tmp_path, {"a": entry}), env={"MY_TOKEN": SECRET}) as host:
-        host.initialize()
-        result = host.call("open_toolbox", {"toolbox_name": "dev"})
+SERVERS: dict[str, dict[str, object]] = {
+    "refuses": {"command": sys.executable, "args": ["-c", REFUSES]},
+    "command": {"command": "/nope/${MY_TOKEN}"},
+    "cwd": {"command": "true", "cwd": "/nope/${MY_TOKEN}"},
+    "stderr": {"command": sys.executable, "args": ["-c", "import os; exit(os.environ['TOKEN'])"]},
+}
 
-    [reason] = texts(result)
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+    """Each server in a toolbox that has no other."""
+    boxes = {
+        name: {"mcpServers": {"a": {**server, "env": {"TOKEN": "${MY_TOKEN}"}}}}
+        for name, server in SERVERS.items()
+    }
+    file = written(tmp_path_factory.mktemp("reasons"), {"toolboxes": boxes})
+    with RawHost(file, env={"MY_TOKEN": SECRET}) as host:
+        host.initialize()
+        yield host
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_no_reason_tells_a_secret(host: RawHost, name: str) -> None:
+    [reason] = texts(host.call("open_toolbox", {"toolbox_name": name}))
+
     assert SECRET not in reason
     assert "[secret:" in reason
     assert reason.isprintable()

@@ -7,16 +7,27 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
+
+from mcp_workbench.daemon import words
+from mcp_workbench.daemon.door import ask, knock
+from mcp_workbench.daemon.folder import Place, place_of
+from mcp_workbench.daemon.footprint import measured
+from mcp_workbench.daemon.start import start
+from mcp_workbench.daemon.status import Status
 from tests.makers import PATIENCE, alive, eventually
 from tests.processes import PROMISE, groups_below, guards, in_groups, within
 from tests.rawhost import RawHost
 
 COMMAND = [sys.executable, "-m", "mcp_workbench"]
+# For one command of several, whose other side never answers: it gives it a tenth of its patience.
+SHORT: dict[str, str] = {"MCP_WORKBENCH_TEST_DEADLINES": "0.1"}
 
 
 class Shared:
@@ -28,11 +39,14 @@ class Shared:
         self.env = {"MCP_WORKBENCH_HOME": str(self.home)}
         self.pid = 0
 
-    def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, before: Sequence[str] = (), said: str = "", **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command that hears what is `said`, and is itself started by what stands `before`."""
         return subprocess.run(
-            [*COMMAND, *words, "--config", str(self.config)],
+            [*before, *COMMAND, *words, "--config", str(self.config)],
             env={**os.environ, **self.env, **env},
-            stdin=subprocess.DEVNULL,
+            input=said,
             capture_output=True,
             text=True,
             timeout=3 * PATIENCE,
@@ -46,13 +60,44 @@ class Shared:
     def json(self, *words: str) -> Any:
         return json.loads(self.done(*words, "--json"))
 
+    @property
+    def place(self) -> Place:
+        place = place_of(str(self.config))
+        assert place is not None
+        return Place(place.config, str(self.home), place.name)
+
     def up(self, *more: str, **env: str) -> int:
         told = json.loads(self.done("up", "--json", *more, **env))
         self.pid = told["pid"]
         return self.pid
 
+    def begin(self, **env: str) -> int:
+        """The same without the command."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**self.env, **env}.items():
+                patch.setenv(name, value)
+            self.pid = start(self.place).pid
+        return self.pid
+
     def status(self) -> Any:
-        return self.json("status")
+        """What the command would say, without a process of its own for each question."""
+        report = self._asked(words.STATUS)
+        status = msgspec.json.decode(report, type=Status) if report else Status(False, "")
+        return msgspec.json.decode(msgspec.json.encode(measured(status)))
+
+    def end(self) -> None:
+        """Tell it to end, as `down` does."""
+        self._asked(words.DOWN)
+        eventually(lambda: not alive(self.pid), "it has ended")
+
+    def _asked(self, wish: bytes) -> bytes:
+        """The report; empty where nobody gives one."""
+        door = knock(self.place)
+        if door is None:
+            return b""
+        with door:
+            answer = ask(door, PATIENCE, wish)
+        return answer[1] if answer and answer[0] == words.REPORT else b""
 
     def server(self, name: str) -> Any:
         [found] = [one for one in self.status()["servers"] if one["server"] == name]
@@ -85,13 +130,15 @@ class Shared:
 def shared(config: Path, *more: str, **env: str) -> Generator[Shared]:
     """It runs inside the block, and afterwards nothing of it is left."""
     bench = Shared(config)
-    bench.up(*more, **env)
+    if more:
+        bench.up(*more, **env)
+    else:
+        bench.begin(**env)
     try:
         yield bench
     finally:
         with nothing_left(bench.pid):
-            bench.run("down")
-            eventually(lambda: not alive(bench.pid), "it has ended")
+            bench.end()
 
 
 @contextmanager
@@ -99,7 +146,7 @@ def nothing_left(pid: int) -> Generator[None]:
     """Inside, the process ends: then its guard and all in its servers' groups are gone."""
     groups, watching = groups_below(pid), guards(pid)
     yield
-    assert within(PROMISE + 3, lambda: not in_groups(groups))
+    assert within(PROMISE, lambda: not in_groups(groups))
     assert within(PROMISE, lambda: not any(map(alive, watching)))
 
 

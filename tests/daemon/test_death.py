@@ -16,6 +16,8 @@ from tests.rawhost import META, Message, RawHost
 
 both = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 STUBBORN = ("no_eof_exit", "ignore_term")
+# How often it is killed amid work; more often in a long run.
+ROUNDS = max(2, int(os.environ.get("WORKBENCH_TEST_ROUNDS", "2")))
 GONE = "the shared workbench has ended while this was under way; it may have run"
 
 
@@ -32,7 +34,7 @@ def goes_on(host: RawHost, bench: Shared, server: str = "a") -> int:
 def test_calls_in_flight_may_have_run_and_new_ones_are_served(tmp_path: Path, modern: bool) -> None:
     config = config_file(tmp_path, {"a": entry(*STUBBORN)})
     bench = Shared(config)
-    bench.up()
+    bench.begin()
     with bench.host(modern=modern) as one, bench.host(modern=not modern) as two:
         opened(one)
         opened(two)
@@ -50,6 +52,8 @@ def test_calls_in_flight_may_have_run_and_new_ones_are_served(tmp_path: Path, mo
             assert result.get("resultType") == ("complete" if host.modern else None)
         after = [goes_on(host, bench) for host in (one, two)]
         assert before not in after
+        one.close()
+        two.close()  # so that both wait for their stubborn servers at the same time
     assert not any(map(alive, after))
 
 
@@ -59,7 +63,7 @@ def test_what_a_host_has_set_up_survives(tmp_path: Path) -> None:
         "ops": {"mcpServers": {"b": entry()}},
     }
     bench = Shared(written(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes}))
-    bench.up()
+    bench.begin()
     with bench.host() as host:
         host.initialize("2025-06-18")
         host.open("dev")
@@ -82,7 +86,7 @@ def test_a_modern_host_goes_on_listening(tmp_path: Path) -> None:
     bench = Shared(
         config_file(tmp_path, {"a": entry("modern", "listen", era="modern")}, toolMode="dynamic")
     )
-    bench.up()
+    bench.begin()
     with bench.host(modern=True) as host:
         listening = host.ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         host.notice("notifications/subscriptions/acknowledged")
@@ -120,7 +124,7 @@ def test_a_call_that_may_run_twice_is_made_again(tmp_path: Path, modern: bool, h
     bench = Shared(
         config_file(tmp_path, {"a": with_hints(tmp_path, "wait_at", hints={hint: True})})
     )
-    bench.up()
+    bench.begin()
     with bench.host(modern=modern) as host:
         opened(host)
         host.use("a", "stats")
@@ -142,7 +146,7 @@ def test_any_other_call_is_made_once(tmp_path: Path, modern: bool, hints: dict[s
     gate, reached = tmp_path / "gate", tmp_path / "reached"
     os.mkfifo(gate)
     bench = Shared(config_file(tmp_path, {"a": with_hints(tmp_path, "wait_at", hints=hints)}))
-    bench.up()
+    bench.begin()
     with bench.host(modern=modern) as host:
         opened(host)
         call = host.begin_use("a", "wait_at", {"gate": str(gate), "reached": str(reached)})
@@ -164,7 +168,7 @@ def test_a_call_whose_server_was_starting_is_made(tmp_path: Path, modern: bool) 
     pids = tmp_path / "pids"
     a = with_hints(tmp_path, flags=(f"gate={gate}",), hints={"destructiveHint": True})
     bench = Shared(config_file(tmp_path, {"a": a}, toolMode="dynamic"))
-    bench.up()
+    bench.begin()
     with bench.host(modern=modern) as host:
         opened(host)
         call = host.begin_use("a", "stats")
@@ -196,8 +200,8 @@ def test_four_hundred_requests_and_each_has_one_answer(
     """Killed amid work: each request has one answer, whether it was read, begun, answered, or neither."""
     hints = {"readOnlyHint": True} if again else {}
     bench = Shared(config_file(tmp_path, {"a": with_hints(tmp_path, "echo", hints=hints)}))
-    for round in range(5):
-        bench.up()
+    for round in range(ROUNDS):
+        bench.begin()
         with bench.host(modern=modern) as host:
             opened(host)
             host.use("a", "stats")
@@ -246,7 +250,7 @@ def is_echo(answer: Message) -> bool:
 
 def test_a_request_that_was_read_in_part_is_heard_whole(tmp_path: Path) -> None:
     bench = Shared(config_file(tmp_path, {"a": entry()}))
-    bench.up()
+    bench.begin()
     with bench.host() as host:
         host.initialize()
         host.write(b'{"jsonrpc":"2.0","id":"cut","met')
@@ -261,7 +265,7 @@ def test_a_request_that_was_read_in_part_is_heard_whole(tmp_path: Path) -> None:
 
 def test_a_large_request_that_was_read_in_part_is_refused_by_its_id(tmp_path: Path) -> None:
     bench = Shared(config_file(tmp_path, {"a": entry()}))
-    bench.up()
+    bench.begin()
     with bench.host() as host:
         host.initialize()
         host.write(b'{"jsonrpc":"2.0","id":"cut","method":"ping","params":{"x":"' + b"x" * 300_000)
@@ -276,7 +280,7 @@ def test_a_large_request_that_was_read_in_part_is_refused_by_its_id(tmp_path: Pa
 
 def test_an_answer_that_was_written_in_part_spoils_no_other(tmp_path: Path) -> None:
     bench = Shared(config_file(tmp_path, {"a": entry()}))
-    bench.up()
+    bench.begin()
     with bench.host() as host:
         host.initialize()
         host.use("a", "stats")
@@ -309,19 +313,22 @@ def is_json(line: bytes) -> bool:
 
 @both
 def test_down_hands_hosts_back_without_losing_a_call(tmp_path: Path, modern: bool) -> None:
+    gate, reached = tmp_path / "gate", tmp_path / "reached"
+    os.mkfifo(gate)
     bench = Shared(config_file(tmp_path, {"a": entry()}))
-    bench.up()
+    bench.begin()
     with bench.host(modern=modern) as host:
         opened(host)
         first = said(host.use("a", "stats"))["pid"]
-        held = host.begin_use("a", "slow", {"seconds": 2})
-        host.wait_until_read()
+        held = host.begin_use("a", "wait_at", {"gate": str(gate), "reached": str(reached)})
+        eventually(reached.exists, "it is under way")
         os.kill(bench.pid, signal.SIGTERM)
-        eventually(lambda: bench.status().get("isEnding", True), "it is ending")
+        eventually(lambda: bench.status()["isEnding"], "it is ending")
 
         later = host.begin_use("a", "stats")  # it waits for the joiner
+        gate.open("w").close()
 
-        assert said(host.answer(held)["result"])["pid"] == first
+        assert said(host.answer(held)["result"]) == "through"
         second = said(host.answer(later)["result"])["pid"]
         assert second != first
         assert goes_on(host, bench) == second
@@ -331,7 +338,7 @@ def test_down_hands_hosts_back_without_losing_a_call(tmp_path: Path, modern: boo
 def test_a_broken_file_at_the_wrong_moment_is_named(tmp_path: Path) -> None:
     config = config_file(tmp_path, {"a": entry()})
     bench = Shared(config)
-    bench.up()
+    bench.begin()
     with bench.host() as host:
         host.statuses = (2,)
         host.initialize()
@@ -346,7 +353,7 @@ def test_a_broken_file_at_the_wrong_moment_is_named(tmp_path: Path) -> None:
 def test_an_end_that_was_asked_for_is_the_end(tmp_path: Path) -> None:
     """A joiner that was told to leave does not begin to serve because the workbench dies as well."""
     bench = Shared(config_file(tmp_path, {"a": entry()}))
-    bench.up()
+    bench.begin()
     with bench.host() as host:
         host.initialize()
         host.begin_use("a", "hang")

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.scenes import COMMAND, Shared, opened, shared
+from mcp_workbench.daemon.handing import ANSWER
+from tests.daemon.scenes import COMMAND, SHORT, Shared, opened, shared
 from tests.makers import (
     PATIENCE,
     alive,
@@ -225,6 +226,7 @@ def test_a_joiner_loads_next_to_nothing(tmp_path: Path) -> None:
         "mcp_workbench.daemon.handing",
         "mcp_workbench.daemon.joining",
         "mcp_workbench.daemon.words",
+        "mcp_workbench.timing",
     }
     tops = {name.partition(".")[0] for name in loaded}
     assert not tops & {"asyncio", "msgspec", "uvloop", "typing", "subprocess", "json", "logging"}
@@ -273,7 +275,7 @@ def test_a_joiner_that_is_told_to_end_does(
 
 
 def test_a_joiner_that_is_told_twice_leaves_at_once(tmp_path: Path) -> None:
-    with shared(config_file(tmp_path, {"a": entry()})) as bench:
+    with shared(config_file(tmp_path, {"a": entry()}), **SHORT) as bench:
         with bench.host() as host:
             host.initialize()
             host.begin_use("a", "hang")
@@ -411,10 +413,12 @@ def test_one_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     with shared(config_file(tmp_path, {"a": entry()})) as bench:
         os.kill(bench.pid, signal.SIGSTOP)
         try:
-            with bench.host() as host:
+            with bench.host(modern=False, **SHORT) as host:
                 host.initialize()
                 host.use("a", "stats")
-            assert "it has not answered for 3 seconds; this host is served by itself" in host.stderr
+            seconds = ANSWER * float(SHORT["MCP_WORKBENCH_TEST_DEADLINES"])
+            told = f"it has not answered for {seconds:g} seconds; this host is served by itself"
+            assert told in host.stderr
         finally:
             os.kill(bench.pid, signal.SIGCONT)
         bench.hosts(0)

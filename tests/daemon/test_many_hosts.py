@@ -14,7 +14,7 @@ from tests.rawhost import META, RawHost
 
 HOSTS = 10
 SERVERS = 4  # and one that asks
-CALLS = int(os.environ.get("WORKBENCH_TEST_CALLS", "10000"))
+CALLS = int(os.environ.get("WORKBENCH_TEST_CALLS", "3000"))
 IN_FLIGHT = 8
 ASKER = Path(__file__).parents[1] / "fixtures" / "asker.py"
 CAN: dict[str, Any] = {"elicitation": {"form": {}}}

@@ -81,55 +81,32 @@ pairs = pytest.mark.parametrize(
 
 
 @pairs
-async def test_a_question_is_put_to_the_person_with_the_asker_s_name(
+async def test_every_question_is_put_and_its_answer_comes_back(
     tmp_path: Path, mode: str, server: str
 ) -> None:
+    """To the person with the asker's name, to the model, for roots; one, several at once, and again."""
     person = Person()
     async with host(tmp_path, mode, person) as client:
-        told = await use(client, server, "name")
+        declared = await use(client, server, "can")
+        [name] = (await use(client, server, "name")).values()
+        asked = list(person.asked)
+        [model] = (await use(client, server, "model")).values()
+        [roots] = (await use(client, server, "roots")).values()
+        together = await use(client, server, "all")
+        before = len(person.asked)
+        twice = json.dumps(await use(client, server, "twice"))
 
-    assert person.asked == [f"[lab/{server}] Your name?"]
-    [answer] = told.values()
-    assert (answer["action"], answer["content"]) == ("accept", {"name": "Ada 1"})
-
-
-@pairs
-async def test_a_model_is_asked(tmp_path: Path, mode: str, server: str) -> None:
-    async with host(tmp_path, mode, Person()) as client:
-        [answer] = (await use(client, server, "model")).values()
-
-    assert answer["content"]["text"] == "yes"
-
-
-@pairs
-async def test_roots_are_told(tmp_path: Path, mode: str, server: str) -> None:
-    async with host(tmp_path, mode, Person()) as client:
-        [answer] = (await use(client, server, "roots")).values()
-
-    assert [root["uri"] for root in answer["roots"]] == ["file:///work"]
-
-
-@pairs
-async def test_three_questions_at_once_find_their_three_answers(
-    tmp_path: Path, mode: str, server: str
-) -> None:
-    async with host(tmp_path, mode, Person()) as client:
-        told = await use(client, server, "all")
-
-    assert told["a"]["content"] == {"name": "Ada 1"}
-    assert told["b"]["content"]["text"] == "yes"
-    assert told["c"]["roots"][0]["uri"] == "file:///work"
-
-
-@pairs
-async def test_a_server_may_ask_again(tmp_path: Path, mode: str, server: str) -> None:
-    person = Person()
-    async with host(tmp_path, mode, person) as client:
-        told = await use(client, server, "twice")
-
-    assert len(person.asked) == 2
-    assert "Ada 1" in json.dumps(told)
-    assert "Ada 2" in json.dumps(told)
+    assert set(declared) == {"elicitation", "sampling", "roots"}
+    assert asked == [f"[lab/{server}] Your name?"]
+    assert (name["action"], name["content"]) == ("accept", {"name": "Ada 1"})
+    assert model["content"]["text"] == "yes"
+    assert [root["uri"] for root in roots["roots"]] == ["file:///work"]
+    assert together["a"]["content"] == {"name": "Ada 2"}
+    assert together["b"]["content"]["text"] == "yes"
+    assert together["c"]["roots"][0]["uri"] == "file:///work"
+    assert (before, len(person.asked)) == (2, 4)
+    assert "Ada 3" in twice
+    assert "Ada 4" in twice
 
 
 @pairs
@@ -150,16 +127,6 @@ async def test_a_host_that_can_not_be_asked_is_not_asked(
 
     assert declared == {}
     assert "elicitation" in json.dumps(told)
-
-
-@pairs
-async def test_a_server_learns_what_its_host_can_be_asked_for(
-    tmp_path: Path, mode: str, server: str
-) -> None:
-    async with host(tmp_path, mode, Person()) as client:
-        declared = await use(client, server, "can")
-
-    assert set(declared) == {"elicitation", "sampling", "roots"}
 
 
 @pairs

@@ -20,14 +20,14 @@ CAN: dict[str, Any] = {
 ADA = {"action": "accept", "content": {"name": "Ada"}}
 
 
-@pytest.fixture
-def host(tmp_path: Path) -> Generator[RawHost]:
-    """A modern host before the asker in both eras."""
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Generator[RawHost]:
+    """A modern host before the asker in both eras; each test has questions of its own."""
     servers = {
         era: {"command": sys.executable, "args": [ASKER], "era": era}
         for era in ("legacy", "modern")
     }
-    with RawHost(config_file(tmp_path, servers), modern=True) as host:
+    with RawHost(config_file(tmp_path_factory.mktemp("states"), servers), modern=True) as host:
         yield host
 
 

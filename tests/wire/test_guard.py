@@ -84,6 +84,22 @@ def test_a_start_that_was_under_way_is_found_by_its_standard_input(tmp_path: Pat
         assert within(PROMISE, lambda: not alive(pid))
 
 
+def test_a_start_whose_descriptors_are_closed_for_a_while_is_found_later(tmp_path: Path) -> None:
+    """As those of a child are that has not reached its program, where our memory is closed to others."""
+    hidden = "import ctypes, time; hide = ctypes.CDLL(None).prctl; hide(4, 0); "
+    hidden += "print(flush=True); time.sleep(1); hide(4, 1); time.sleep(600)"
+    body = f"""
+    theirs, ours = os.pipe()
+    with watched.starting(theirs):
+        argv = [sys.executable, "-S", "-c", {hidden!r}]
+        child = subprocess.Popen(argv, stdin=theirs, stdout=-1, start_new_session=True)
+        child.stdout.readline()
+        print(child.pid, watched._shell, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)"""
+    with killed(tmp_path, body) as pids:
+        assert within(PATIENCE, lambda: not any(map(alive, pids)))
+
+
 def test_what_such_a_start_has_begun_in_its_turn_is_ended_too(tmp_path: Path) -> None:
     with killed(tmp_path, "start(watched, 'sh', '-c', 'sleep 600 & wait', tell=False)") as pids:
         assert within(PROMISE, lambda: not in_groups(pids))

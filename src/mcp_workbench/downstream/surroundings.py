@@ -36,7 +36,8 @@ class Surroundings(msgspec.Struct):
         """A server has ended by itself: when may it be tried again?"""
         answered = talk.answered if lived else 0
         trial = self.trials.ended(spec, lived, answered, reason, talk.closed_until)
-        if change := trial.change(reason):
+        change = trial.change(reason)
+        if change and not _are_ended_by_us():
             log.warning("%s: %s", spec.address, change)
         return trial
 
@@ -47,3 +48,10 @@ class Surroundings(msgspec.Struct):
 
     def __repr__(self) -> str:
         return "Surroundings()"  # the environment holds secrets
+
+
+def _are_ended_by_us() -> bool:
+    """Were all servers just killed, because somebody has asked twice?"""
+    from mcp_workbench.wire.guard import guard  # loaded with the first server that is a process
+
+    return guard().closed

@@ -22,7 +22,9 @@ PAUSE = pause(1.0)  # seconds between two shells, should they keep ending
 
 # It reads who begins and who ends, and at the end of its input it ends those that are left. Only we
 # hold the other end of that pipe, so its input ends when we do. A child whose start was under way
-# is known by the pipe that is its standard input alone; it may still be on its way to its program.
+# is known by the pipe that is its standard input alone. Until it leads its group it holds a copy of
+# our end as well, so there is no need to look for it earlier. It may be on its way to its program
+# until later; if our memory is closed to others, so are its descriptors until then: we look again.
 # Written for every shell: dash, bash, and the one of busybox, whose `kill` knows no `-s`.
 SCRIPT = r"""# ends the servers of mcp-workbench, should it be killed
 trap '' HUP INT QUIT TERM PIPE
@@ -45,19 +47,30 @@ while read -r what number; do
 done
 for group in $groups; do kill -KILL "-$group"; done
 [ "$starting" = ' ' ] && exit
-for moment in 0.1 0.2 0.4 0.8; do
+ended=' '
+for moment in 0.1 0.2 0.4 0.8 1.6 3.2; do
+  again=
   for pipe in $starting; do
-    ls -l /proc/[0-9]*/fd/0 | while read -r line; do
+    readers=$(ls -l /proc/[0-9]*/fd/0 | while read -r line; do
       case $line in
       *"/fd/0 -> pipe:[$pipe]")
-        process=${line##*/proc/}
-        process=${process%%/*}
-        kill -KILL "-$process"
-        kill -KILL "$process"
+        line=${line##*/proc/}
+        echo "${line%%/*}"
         ;;
       esac
+    done)
+    for process in $readers; do
+      kill -KILL "-$process"
+      kill -KILL "$process"
+      again=yes
+      ended="$ended$pipe "
     done
+    case $ended in
+    *" $pipe "*) ;;
+    *) again=yes ;;
+    esac
   done
+  [ "$again" ] || exit
   sleep "$moment" || sleep 1
 done
 """
