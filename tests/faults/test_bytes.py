@@ -119,7 +119,7 @@ async def test_a_call_right_after_a_line_beyond_the_cap_is_not_told_its_fault() 
     limited = snapshot(spec("bad", "floods"), limits=Limits(message_bytes=MEGABYTE))
     async with asyncio.timeout(PATIENCE), Workbench(limited) as bench:
         for _ in range(3):
-            with pytest.raises(CallFailed, match="limits.messageBytes"):
+            with pytest.raises(CallFailed, match=r"limits\.messageBytes"):
                 await bench.use_tool(tool("bad", "nonewline"))
             assert said(await bench.use_tool(tool("bad", "echo")))["name"] == "echo"
 
