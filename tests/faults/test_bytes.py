@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from mcp_workbench.core.errors import CallFailed
+from mcp_workbench.core.spec import Limits
 from mcp_workbench.downstream.upkeep import REFRESH_PAUSE
 from mcp_workbench.workbench import Workbench
 from tests.cli.cli_scenes import workbench
@@ -110,6 +112,16 @@ def test_a_line_beyond_the_cap_ends_the_call_and_is_not_kept(tmp_path: Path) -> 
             assert "16777216 bytes (limits.messageBytes)" in text
             assert megabytes(pid, "VmHWM") - before < 64
             assert said(host.use("bad", "echo"))["name"] == "echo"
+
+
+@pytest.mark.fault("F10")
+async def test_a_call_right_after_a_line_beyond_the_cap_is_not_told_its_fault() -> None:
+    limited = snapshot(spec("bad", "floods"), limits=Limits(message_bytes=MEGABYTE))
+    async with asyncio.timeout(PATIENCE), Workbench(limited) as bench:
+        for _ in range(3):
+            with pytest.raises(CallFailed, match=r"limits\.messageBytes"):
+                await bench.use_tool(tool("bad", "nonewline"))
+            assert said(await bench.use_tool(tool("bad", "echo")))["name"] == "echo"
 
 
 @pytest.mark.fault("F10")

@@ -193,9 +193,8 @@ class Connection:
                         agreed = await self._enter(link, era)
                     except asyncio.CancelledError:
                         if limit.expired():
-                            self._close(
-                                await link.last_words(self._too_slow(), ended=self._hung_up)
-                            )
+                            said = await link.last_words(self._too_slow(), ended=self._hung_up)
+                            self._close(said)
                         raise
                     if agreed is not None:
                         limit.reschedule(None)  # the limit was for the start only
@@ -296,4 +295,6 @@ class Connection:
         elif message.method == "notifications/cancelled":
             self.questions.cancelled(message.params)
         elif not message.method or took_notice(self.wares, self.offers, message):
+            if self.usable and self.conversation.failure:
+                self._close(self.conversation.failure.reason)  # whoever calls next needs another
             self._wake.set()
