@@ -22,6 +22,8 @@ import pytest
 from mcp_workbench import __version__
 from mcp_workbench.config.embedded import demo_snapshot
 from mcp_workbench.core.spec import StdioCommand
+from tests import quick_command
+from tests.quick_command import Streams
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "mcp_workbench"
@@ -112,10 +114,16 @@ def test_the_search_in_the_migration_finds_the_old_names_and_no_others(tmp_path:
     assert [line.split(":", 1)[1] for line in found.stdout.splitlines()] == old
 
 
-def test_the_wheel_brings_all_that_the_command_needs(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
-    [wheel] = tmp_path.glob("*.whl")
+    [built] = folder.glob("*.whl")
+    return built
+
+
+def test_the_wheel_brings_all_that_the_command_needs(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
 
@@ -142,10 +150,7 @@ def installed_by(told: Callable[..., str], home: Path) -> dict[str, Any]:
     return json.loads((home / ".cursor" / "mcp.json").read_text())["mcpServers"]["workbench"]
 
 
-def test_the_wheel_installs_into_a_fresh_environment_and_runs(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
-    [wheel] = tmp_path.glob("*.whl")
+def test_the_wheel_installs_into_a_fresh_environment_and_runs(wheel: Path, tmp_path: Path) -> None:
     fresh = tmp_path / "fresh"
     venv.create(fresh)
     binaries = fresh / ("Scripts" if os.name == "nt" else "bin")
@@ -269,23 +274,15 @@ def test_a_command_in_the_documents_runs(command: str, tmp_path: Path) -> None:
     for placeholder, real in FILLED.items():
         command = command.replace(placeholder, real)
     # Nobody's own files are looked at.
-    env = {
-        **os.environ,
-        "HOME": str(tmp_path),
-        "MCP_WORKBENCH_HOME": str(tmp_path / "home"),
-    }
+    home = {"HOME": str(tmp_path), "MCP_WORKBENCH_HOME": str(tmp_path / "home")}
 
-    ran = subprocess.run(
-        [*COMMAND, *shlex.split(command)[1:]],
-        cwd=tmp_path,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    def run(*argv: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, **home, "PYTHONUTF8": "1"}
+        return quick_command.run(argv, cwd=tmp_path, env=env, streams=Streams(), timeout=60)
+
+    ran = run(*shlex.split(command)[1:])
     if (tmp_path / "home").exists():  # something may run in the background
-        subprocess.run([*COMMAND, "down"], cwd=tmp_path, env=env, check=True, capture_output=True)
+        run("down").check_returncode()
 
     assert (ran.returncode, ran.stderr if ran.returncode else "") == (0, "")
 

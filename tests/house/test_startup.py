@@ -88,9 +88,16 @@ def test_the_overview_on_a_terminal_needs_no_loop(tmp_path: Path) -> None:
     assert not modules & (TOO_SLOW | NO_LOOP)
 
 
-def test_tools_that_are_known_need_no_loop_and_no_server(tmp_path: Path) -> None:
-    assert "asyncio" in loaded(tmp_path, "tools")  # the first time they are asked
-    modules = loaded(tmp_path, "tools")
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of somebody whose servers were asked for their tools."""
+    folder = tmp_path_factory.mktemp("known")
+    assert "asyncio" in loaded(folder, "tools")
+    return folder
+
+
+def test_tools_that_are_known_need_no_loop_and_no_server(known: Path) -> None:
+    modules = loaded(known, "tools")
     assert foreign(modules) <= {"click"} | CODEC
     assert not modules & (TOO_SLOW | NO_LOOP)
 
@@ -144,9 +151,8 @@ def test_searching_needs_the_stems_of_words_beside_that(argv: list[str], tmp_pat
     assert not modules & (TOO_SLOW | {"httptools"})
 
 
-def test_counting_what_is_known_needs_no_loop(tmp_path: Path) -> None:
-    loaded(tmp_path, "tools")  # so that there is something to count
-    modules = loaded(tmp_path, "cost")
+def test_counting_what_is_known_needs_no_loop(known: Path) -> None:
+    modules = loaded(known, "cost")
     assert foreign(modules) <= {"click", "snowballstemmer"} | CODEC
     assert not modules & (TOO_SLOW | {"asyncio", "ssl", "uvloop"})
 
@@ -155,9 +161,8 @@ def test_counting_what_is_known_needs_no_loop(tmp_path: Path) -> None:
     "words",
     ["", "che", "tools\n", "call\ndemo/", "call\ndemo/basics/", "doctor\n", "serve\n--toolbox\n"],
 )
-def test_the_tab_key_loads_no_loop(words: str, tmp_path: Path) -> None:
-    loaded(tmp_path, "tools")  # so that there is something to remember
-    modules = loaded(tmp_path, _MCP_WORKBENCH_COMPLETE=words)
+def test_the_tab_key_loads_no_loop(words: str, known: Path) -> None:
+    modules = loaded(known, _MCP_WORKBENCH_COMPLETE=words)
     assert foreign(modules) <= {"click"} | CODEC
     assert not modules & {"asyncio", "ssl", "uvloop"}
     if "\n" not in words:
