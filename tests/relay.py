@@ -2,6 +2,7 @@
 
     relay.py SOCKET PROGRAM [ARGUMENT] …
 
+We keep the pipes as well: they end when we do, and whoever watches them finds our exit status then.
 It is started many times, and nothing is loaded for it that the interpreter has not loaded already.
 """
 
@@ -25,8 +26,6 @@ def main(path: str, program: str, *arguments: str) -> int:
     server.connect(path)
     rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, PIPES)
     server.sendmsg(["\n".join(lines).encode()], [rights])
-    os.close(0)
-    os.close(1)
     pid = number(server)
 
     def hand_on(number: int, _: object) -> None:

@@ -88,7 +88,7 @@ async def test_what_nobody_asked_for_ends_a_connection() -> None:
     async with bad_http() as bad, asyncio.timeout(PATIENCE):
         client = to(bad)
         await post(client, b"/twice")
-        await until(lambda: not client._wires)
+        await until(lambda: bad.open == 0)
         assert b"ok" in await post(client, b"/ok")
         client.close()
 
