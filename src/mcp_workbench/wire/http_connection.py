@@ -17,7 +17,7 @@ from mcp_workbench.wire.stdio import join_writes
 log = logging.getLogger(__name__)
 
 HEAD_BYTES = 1 << 16  # of a request line with its headers, and of a trailer
-PIECE = HEAD_BYTES  # bytes that are parsed before we count again
+PIECE = 1 << 13  # bytes of heads that are parsed before we count again
 FRAMING = 8  # bytes of chunks' sizes and extensions for each byte that they carry
 PIPELINED = 32  # requests that may wait behind the one that is being answered
 AT_ONCE = 32  # requests that are begun with the bytes of one read
@@ -116,13 +116,14 @@ class HttpConnection(asyncio.Protocol):
         if self._deaf:
             return
         self._taken = 0
-        if len(data) <= PIECE or self._entering is not None:
+        if len(data) <= PIECE:
             self._read(data)
             return
         rest = memoryview(data)
         while rest and not self._deaf:
-            self._read(rest[:PIECE])
-            rest = rest[PIECE:]
+            size = PIECE if self._entering is None else len(rest)
+            self._read(rest[:size])
+            rest = rest[size:]
 
     def _read(self, piece: bytes | memoryview) -> None:
         self._turned = False
@@ -141,28 +142,27 @@ class HttpConnection(asyncio.Protocol):
         else:
             if self._turned:  # where in the piece is not known: what comes after it counts
                 self._raw = self._loose = 0
-            if self._entering is not None or not self._turned:
+            if not self._turned or self._entering is not None or self._request is not None:
                 self._count(len(piece))
 
     def _count(self, size: int) -> None:
         """A piece was read that did not just end a request."""
+        if self._deaf:
+            return
         request = self._entering
-        if self._turned:
-            self._paced = 0
-            self._deadline = self.server.now + BODY_TIME
-        else:
+        if not self._turned:
             self._raw += size
             moved = request is not None and request.size > request.counted
             self._loose = 0 if moved else self._loose + size
-        if self._loose > HEAD_BYTES:
+        if self._loose > HEAD_BYTES or (self._request and self._request.lines > HEAD_LINES):
             self._refuse_rest(self._request or request or Request(), _HEAD_TOO_LARGE)
         elif request is not None and self._may_hold(request, request.size):
-            self._check_body(request)
+            self._pace(request)
 
-    def _check_body(self, request: Request) -> None:
+    def _pace(self, request: Request) -> None:
         if self._raw > HEAD_BYTES + (1 + FRAMING) * request.size:
             self._refuse_rest(request, _TOO_WORDY)
-        elif request.size - self._paced >= PACE:
+        elif self._turned or request.size - self._paced >= PACE:
             self._deadline = self.server.now + BODY_TIME
             self._paced = request.size
 
@@ -243,7 +243,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _judge(self, request: Request) -> Reply | None:
         large = self._goes_on and request.head_size > HEAD_BYTES
-        if large or len(request.headers) + len(request.doubled) > HEAD_LINES:
+        if large or request.lines > HEAD_LINES:
             return _HEAD_TOO_LARGE
         if (refused := self.server.front.admit(request)) is not None:
             return refused

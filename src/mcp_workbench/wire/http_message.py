@@ -61,6 +61,11 @@ class Request:
         self.body = b"".join(chunks)  # one alone is not copied
 
     @property
+    def lines(self) -> int:
+        """How many headers there are; beyond HEAD_LINES those that are doubled may be more."""
+        return len(self.headers) + len(self.doubled)
+
+    @property
     def head_size(self) -> int:
         return len(self.target) + sum(len(n) + len(v) for n, v in self.headers.items())
 
