@@ -11,6 +11,7 @@ from mcp_workbench.wire.http_message import Pieces, add_piece
 HIGH = 1 << 18  # bytes of an answer that wait for us before the server has to
 PIECE = 1 << 16  # bytes that are decompressed, or handed on, at once
 PACKED = 1 << 14  # bytes of which that is tried: what is left of them is copied each time
+EVENTS_AT_ONCE = 32  # of a stream, between two turns of others
 BOMB_BYTES = 8 << 20  # from here on an answer may not have been compressed beyond belief
 BOMB_RATIO = 200  # text comes down to a tenth or a thirtieth of itself
 MEMBER = 0x1F  # the first byte of a member of gzip: there may be more than one
@@ -35,6 +36,18 @@ class Oversized(Broken):
 
 class Slow(Broken):
     """Nothing came for longer than we wait."""
+
+
+class Turns:
+    """Counts events of a stream: after some of them others have their turn."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    async def next(self) -> None:
+        self._count += 1
+        if self._count % EVENTS_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 class Holder(Protocol):

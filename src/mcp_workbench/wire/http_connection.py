@@ -135,15 +135,20 @@ class HttpConnection(asyncio.Protocol):
             self.lasting = False
         except httptools.HttpParserCallbackError:
             log.exception("a request failed at the door")
-            self._refuse_rest(self._request or Request(), _OUR_FAULT)
+            self._refuse_rest(self._current, _OUR_FAULT)
         except httptools.HttpParserError:
             if not self._deaf:
-                self._refuse_rest(self._request or Request(), Reply(400, b"bad request"))
+                self._refuse_rest(self._current, Reply(400, b"bad request"))
         else:
             if self._turned:  # where in the piece is not known: what comes after it counts
                 self._raw = self._loose = 0
             if not self._turned or self._entering is not None or self._request is not None:
                 self._count(len(piece))
+
+    @property
+    def _current(self) -> Request:
+        """What is being read; a new one where nothing can be made out yet."""
+        return self._request or self._entering or Request()
 
     def _count(self, size: int) -> None:
         """A piece was read that did not just end a request."""
@@ -155,7 +160,7 @@ class HttpConnection(asyncio.Protocol):
             moved = request is not None and request.size > request.counted
             self._loose = 0 if moved else self._loose + size
         if self._loose > HEAD_BYTES or (self._request and self._request.lines > HEAD_LINES):
-            self._refuse_rest(self._request or request or Request(), _HEAD_TOO_LARGE)
+            self._refuse_rest(self._current, _HEAD_TOO_LARGE)
         elif request is not None and self._may_hold(request, request.size):
             self._pace(request)
 

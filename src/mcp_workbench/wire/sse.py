@@ -8,6 +8,7 @@ import msgspec
 
 BOM = b"\xef\xbb\xbf"
 FIELD_BYTES = 64  # room for a field's name beside what the cap allows
+NAME_BYTES = 1024  # of an event's name and of its id, which goes back in a header
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -83,10 +84,10 @@ class EventReader:
         if field == b"data":
             self._add(value)
         elif field == b"event":
-            self._name = value.decode("utf-8", "replace")
-        elif field == b"id" and b"\0" not in value:
+            self._name = value[:NAME_BYTES].decode("utf-8", "replace")
+        elif field == b"id" and len(value) <= NAME_BYTES and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
-        elif field == b"retry" and value.isdigit():
+        elif field == b"retry" and value[:NAME_BYTES].isdigit():
             self.retry = int(value[:9])
         return None
 
