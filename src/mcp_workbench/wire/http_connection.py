@@ -86,7 +86,7 @@ class HttpConnection(asyncio.Protocol):
         self.server = server
         self.since = server.now
         self.lasting = True  # another request may follow
-        self._deaf = False  # nothing more of it is read
+        self.deaf = False  # nothing more of it is read
         self._stranger = True  # no request of it was let in
         self._parser = httptools.HttpRequestParser(self)
         self._request: Request | None = None  # whose head is being read
@@ -113,14 +113,14 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self.deaf:
             return
         self._taken = 0
         if len(data) <= PIECE:
             self._read(data)
             return
         rest = memoryview(data)
-        while rest and not self._deaf:
+        while rest and not self.deaf:
             size = PIECE if self._entering is None else len(rest)
             self._read(rest[:size])
             rest = rest[size:]
@@ -131,13 +131,13 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
-            self._deaf = True  # we go on in HTTP/1.1 and end with this answer
+            self.deaf = True  # we go on in HTTP/1.1 and end with this answer
             self.lasting = False
         except httptools.HttpParserCallbackError:
             log.exception("a request failed at the door")
             self._refuse_rest(self._current, _OUR_FAULT)
         except httptools.HttpParserError:
-            if not self._deaf:
+            if not self.deaf:
                 self._refuse_rest(self._current, Reply(400, b"bad request"))
         else:
             if self._turned:  # where in the piece is not known: what comes after it counts
@@ -152,7 +152,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _count(self, size: int) -> None:
         """A piece was read that did not just end a request."""
-        if self._deaf:
+        if self.deaf:
             return
         request = self._entering
         if not self._turned:
@@ -172,7 +172,7 @@ class HttpConnection(asyncio.Protocol):
             self._paced = request.size
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deaf = True
+        self.deaf = True
         self.lasting = False
         self.server.left(self)
         self.server.held -= self._held
@@ -200,7 +200,7 @@ class HttpConnection(asyncio.Protocol):
     # The parser
 
     def on_message_begin(self) -> None:
-        if self._deaf:
+        if self.deaf:
             return
         self._request = Request()
         self._turned = True
@@ -273,7 +273,7 @@ class HttpConnection(asyncio.Protocol):
         self._turned = True
         self._deadline = NEVER
         if not request.keep_alive:
-            self._deaf = True
+            self.deaf = True
         waits = self._response is not None or self._waiting
         if waits and not self._may_hold(request, request.size + request.head_size):
             return
@@ -285,7 +285,7 @@ class HttpConnection(asyncio.Protocol):
     def _refuse_rest(self, request: Request, reply: Reply) -> None:
         """Answer when it is its turn, and hear nothing more from this peer."""
         self._request = self._entering = None
-        self._deaf = True
+        self.deaf = True
         request.keep_alive = False
         self._deadline = NEVER
         request.chunks.clear()
@@ -317,7 +317,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._waiting.append(request)
         if len(self._waiting) > PIPELINED:
-            self._deaf = True
+            self.deaf = True
             self.abort()
         elif self._response is None:
             self.server.loop.call_soon(self._next)
@@ -359,14 +359,14 @@ class HttpConnection(asyncio.Protocol):
 
     def _linger(self) -> None:
         """A sender in mid-sentence would lose our last words if we just hung up."""
-        self._deaf = True
+        self.deaf = True
         self._deadline = self.server.now + LINGER
         with suppress(OSError, RuntimeError):
             self._transport.write_eof()
 
     def leave(self) -> None:
         """Close if nothing is under way, and otherwise after the answer."""
-        self._deaf = True
+        self.deaf = True
         self.lasting = False
         if self._response is None:
             self._transport.close()

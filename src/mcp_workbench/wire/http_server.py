@@ -45,7 +45,7 @@ class HttpServer:
         )
         for connection in tuple(self.connections):
             connection.tick(self.now)
-        self._thin_out()
+        self.thin_out()
         self.front.tick(self.now)
 
     # Connections
@@ -69,7 +69,7 @@ class HttpServer:
         self.connections.discard(connection)
         self.strangers.pop(connection, None)
 
-    def _thin_out(self) -> None:
+    def thin_out(self) -> None:
         """Strangers have their share; beyond it, those go that had the time to be none."""
         beyond = len(self.strangers) - max(1, self.most // STRANGERS)
         for connection in tuple(self.strangers)[: max(0, beyond)]:
