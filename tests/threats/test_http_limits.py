@@ -253,12 +253,14 @@ async def test_whoever_is_let_in_once_is_no_stranger_and_a_refused_one_is() -> N
 async def test_nothing_is_heard_after_a_request_of_http_1_0() -> None:
     async with echo() as opened:
         peer = await opened.connect()
-        peer.send(b"GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + post("/smuggled"))
+        peer.send(b"GET /held HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + post("/smuggled"))
+        await until(lambda: bool(opened.front.held))
+        opened.front.held[0].plain(Reply(200, b"a"))
 
         answer = await peer.answer()
-        assert (answer.body, answer.headers["connection"]) == (b"/a ", "close")
+        assert (answer.body, answer.headers["connection"]) == (b"a", "close")
         assert await peer.ended()
-        assert [request.target for request in opened.front.handled] == [b"/a"]
+        assert [request.target for request in opened.front.handled] == [b"/held"]
 
 
 async def test_an_earlier_answer_does_not_say_that_it_is_the_last() -> None:
