@@ -69,9 +69,22 @@ def serve(
 
     In dynamic mode the toolboxes in `opened` show their tools from the start.
     """
-    level = logging.DEBUG if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="mcp-workbench: %(message)s")
+    open_log(logging.DEBUG if verbose else logging.WARNING)
     return run(_serve(snapshot, opened, resumed))
+
+
+def open_log(level: int) -> None:
+    """Our log on stderr. What a server wrote to its own stands there after its address."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Attributed("mcp-workbench: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=level)
+
+
+class _Attributed(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's word
+        if server := getattr(record, "server", ""):
+            record.message = f"{server}: {record.message}"
+        return super().formatMessage(record)
 
 
 async def _serve(snapshot: Snapshot, opened: tuple[str, ...], resumed: Resumption | None) -> int:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from mcp_workbench.app import FLUSH, Ending, run
+from mcp_workbench.app import FLUSH, Ending, open_log, run
 from mcp_workbench.config.port import port_wish
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import HttpWish, NamedToken, Snapshot
@@ -61,8 +61,7 @@ def serve_http(
     """
     close_to_others()  # before any server is started: its environment is not all that it could read
     wish = port_wish(snapshot, os.environ, loopback=is_loopback(host))
-    level = logging.DEBUG if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="mcp-workbench: %(message)s")
+    open_log(logging.DEBUG if verbose else logging.WARNING)
     return run(_serve(snapshot, host, port, wish, toolboxes))
 
 

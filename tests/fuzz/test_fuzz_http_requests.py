@@ -52,12 +52,23 @@ class Port:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.front = Echo()
         self.body_bytes = BODY
-        self.most = 10
+        self.held = 0
+        self.most_held = 4 * BODY
         self.connections: set[HttpConnection] = set()
         self.loop = loop
         self.under_way = 0
         self.now = 0.0
         self.date = b"Date: today\r\n"
+
+    def enter(self, connection: HttpConnection) -> bool:
+        self.connections.add(connection)
+        return True
+
+    def let_in(self, connection: HttpConnection) -> None:
+        pass
+
+    def left(self, connection: HttpConnection) -> None:
+        self.connections.discard(connection)
 
 
 class Transport(asyncio.Transport):
@@ -120,7 +131,7 @@ async def serve(chunks: list[bytes]) -> tuple[list[Taken], Transport]:
     for _ in range(40):  # what was pipelined is answered turn by turn
         await asyncio.sleep(0)
     connection.connection_lost(None)
-    assert port.under_way == 0
+    assert port.under_way == port.held == 0
     assert not port.connections
     return port.front.taken, transport
 

@@ -52,7 +52,12 @@ class Settings:
         """Let the program's own log appear on stderr: warnings, or with `-v` everything."""
         import logging  # only for commands that start servers
 
-        logging.basicConfig(stream=sys.stderr, format="mcp-workbench: %(message)s")
+        if self.verbose:
+            from mcp_workbench.app import open_log  # what servers write is shown as well
+
+            open_log(logging.WARNING)
+        else:
+            logging.basicConfig(stream=sys.stderr, format="mcp-workbench: %(message)s")
         logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else least)
 
     def snapshot(self, *, careful: bool = False) -> Snapshot:

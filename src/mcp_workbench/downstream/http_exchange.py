@@ -21,7 +21,7 @@ from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.revision import HEADER_MISMATCH
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed, one_line
-from mcp_workbench.wire.http_answer import Answer, Broken, Oversized
+from mcp_workbench.wire.http_answer import Answer, Broken, Oversized, Turns
 from mcp_workbench.wire.sse import EventReader, EventTooLarge
 
 log = logging.getLogger(__name__)
@@ -202,10 +202,12 @@ class Exchange:
     async def _read_events(self, asked: Asked | None, answer: Answer, after: str) -> EventReader:
         """Hand on events until the stream ends or breaks; only one that is too large is a fault."""
         reader = EventReader(self._road.keeping.limit, after)
+        turns = Turns()
         self._cut = ""
         try:
             while chunk := await answer.read(LINGER if asked and asked.answered else None):
                 for event in reader.feed(chunk):
+                    await turns.next()
                     if event.name == "message":
                         await self._flowing.wait()
                         self._hear_event(asked, one_line(event.data) + b"\n")

@@ -11,7 +11,7 @@ from mcp_workbench.downstream.http_faults import Failed, leads_away, loss_for
 from mcp_workbench.downstream.http_road import Road
 from mcp_workbench.wire.addresses import Address, BadAddress
 from mcp_workbench.wire.envelope import one_line
-from mcp_workbench.wire.http_answer import Broken
+from mcp_workbench.wire.http_answer import Broken, Turns
 from mcp_workbench.wire.sse import EventReader, EventTooLarge
 
 ENDPOINT_PATIENCE = 5.0  # seconds for the first event, which says where to post
@@ -79,9 +79,10 @@ class OldStream:
             if answer.status != 200 or answer.content_type != EVENTS:
                 body = await answer.whole(self._road.keeping.limit)
                 raise Failed(loss_for(answer, body, self._road.keeping))
-            reader = EventReader(self._road.keeping.limit)
+            reader, turns = EventReader(self._road.keeping.limit), Turns()
             while chunk := await answer.read():
                 for event in reader.feed(chunk):
+                    await turns.next()
                     if event.name == "endpoint" and not self._decided.is_set():
                         self._take_endpoint(event.data.decode("utf-8", "replace"))
                     elif event.name == "message":

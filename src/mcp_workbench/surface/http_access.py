@@ -10,6 +10,7 @@ from mcp_workbench.wire.http_message import Reply, Request
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HTTP_PORT = 80  # left out of `Host`
+ACCEPT_BYTES = 4096  # of `Accept`; browsers send a tenth
 REMEMBERED = 64  # different values of a header whose meaning is kept
 
 _JSON = (b"application/json", b"application/*", b"*/*")
@@ -109,6 +110,8 @@ def _has_port(name: str) -> bool:
 
 
 def _accepts(accept: bytes, kinds: tuple[bytes, ...]) -> bool:
+    if len(accept) > ACCEPT_BYTES:
+        return False
     ranges = (part.partition(b";") for part in accept.lower().split(b","))
     return any(
         kind.strip() in kinds and b"q=0" not in more.replace(b" ", b"").split(b";")

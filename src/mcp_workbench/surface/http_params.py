@@ -32,10 +32,11 @@ def differing(request: Request, definition: bytes, arguments: msgspec.Raw) -> st
     if _MARK not in definition:
         return ""
     schema = msgspec.json.decode(definition, type=_Tool).inputSchema
+    known: dict[Path, dict[str, msgspec.Raw]] = {}
     for path, header, kind in _annotated(schema, ()):
         key = f"{PREFIX}{header}".lower().encode()
         told = request.headers.get(key)
-        value = _value_at(arguments, path)
+        value = _value_at(arguments, path, known)
         carried = value[:1] not in (b"", b"n", b"{", b"[")  # not absent, null, object or list
         if key in request.doubled or (told is not None) != carried:
             return f"Mcp-Param-{header}"
@@ -46,26 +47,38 @@ def differing(request: Request, definition: bytes, arguments: msgspec.Raw) -> st
 
 def _annotated(schema: Any, path: Path) -> Iterator[tuple[Path, str, Any]]:
     """The annotated arguments; only names of properties lead to one."""
-    found = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
-    if not isinstance(found, dict):
-        return
-    for name, inner in cast("dict[str, Any]", found).items():
-        if isinstance(inner, dict):
-            node = cast("dict[str, Any]", inner)
-            if isinstance(header := node.get(ANNOTATION), str):
-                yield (*path, name), header, node.get("type")
-            yield from _annotated(node, (*path, name))
+    below: list[tuple[Any, Path]] = [(schema, path)]
+    while below:
+        node, path = below.pop()
+        if not isinstance(node, dict):
+            continue
+        node = cast("dict[str, Any]", node)
+        if path and isinstance(header := node.get(ANNOTATION), str):
+            yield path, header, node.get("type")
+        properties = node.get("properties")
+        if isinstance(properties, dict):
+            inner = cast("dict[str, Any]", properties)
+            below += [(inner[name], (*path, name)) for name in reversed(inner)]
 
 
-def _value_at(arguments: msgspec.Raw, path: Path) -> bytes:
-    """The text of an argument; empty where there is none."""
+def _value_at(
+    arguments: msgspec.Raw, path: Path, known: dict[Path, dict[str, msgspec.Raw]]
+) -> bytes:
+    """The text of an argument; empty where there is none. No object on the way is read twice."""
     value = arguments
-    for name in path:
-        try:
-            value = _members(value).get(name, NOTHING) if value else NOTHING
-        except msgspec.DecodeError:
-            return b""
+    for depth, name in enumerate(path):
+        there = path[:depth]
+        if there not in known:
+            known[there] = _read_members(value)
+        value = known[there].get(name, NOTHING)
     return bytes(value).strip()
+
+
+def _read_members(value: msgspec.Raw) -> dict[str, msgspec.Raw]:
+    try:
+        return _members(value) if value else {}
+    except msgspec.DecodeError:
+        return {}
 
 
 def _same(kind: Any, value: bytes, told: str | None) -> bool:

@@ -1,6 +1,8 @@
 """JSON-RPC envelopes: the outside of a message is read and written anew, the inside stays as it came."""
 
 import re
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ INTERNAL_ERROR = -32603
 SERVER_ERROR = -32000  # ours to give a meaning
 
 TOO_DEEP = "nested too deeply"
+BATCH = 1000  # messages in one
 _N = ord("n")
 
 encode = msgspec.json.encode
@@ -69,7 +72,6 @@ class Malformed(Exception):
 read_answer = msgspec.json.Decoder(Answer).decode
 _decode = msgspec.json.Decoder(Envelope).decode
 _read_error = msgspec.json.Decoder(ErrorObject).decode
-_read_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 # The id is salvaged only where it surely belongs to the envelope, at its very start or its very end,
 # and surely is whole: nothing is answered or failed in the name of another request.
@@ -191,9 +193,20 @@ def is_batch(line: bytes) -> bool:
 def read_batch(line: bytes) -> list[bytes]:
     """The members of a batch, which one legacy revision allows."""
     try:
-        return [bytes(member) for member in _read_batch(line)]
+        batch = _batch_reader()(line)
+    except msgspec.ValidationError:
+        raise Malformed(INVALID_REQUEST, f"a batch holds from 1 to {BATCH} messages") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise Malformed(PARSE_ERROR, f"not JSON: {error}") from None
+    return [bytes(member) for member in msgspec.structs.astuple(batch) if member]
+
+
+@cache
+def _batch_reader() -> Callable[[bytes], msgspec.Struct]:
+    """Reads so many members and not one more: each would cost many times the bytes that it has."""
+    fields = [(f"member{n}", msgspec.Raw, NOTHING) for n in range(BATCH)]
+    batch = msgspec.defstruct("Batch", fields, array_like=True, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(batch).decode
 
 
 def usable_id(raw: bytes) -> bool:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections import deque
 from typing import Protocol
 
+from mcp_workbench.wire.http_message import Pieces, add_piece
+
 HIGH = 1 << 18  # bytes of an answer that wait for us before the server has to
-PIECE = 1 << 16  # bytes that are decompressed at once
+PIECE = 1 << 16  # bytes that are decompressed, or handed on, at once
+PACKED = 1 << 14  # bytes of which that is tried: what is left of them is copied each time
+EVENTS_AT_ONCE = 32  # of a stream, between two turns of others
 BOMB_BYTES = 8 << 20  # from here on an answer may not have been compressed beyond belief
-MEMBER = 0x1F  # the first byte of a member of gzip: there may be more than one
 BOMB_RATIO = 200  # text comes down to a tenth or a thirtieth of itself
+MEMBER = 0x1F  # the first byte of a member of gzip: there may be more than one
+MEMBERS = 64  # of them, and one more for each
+MEMBER_BYTES = 1024
+PADDING = 1 << 16  # bytes that may follow the last of them
+BARREN = 1 << 16  # bytes from which nothing comes out
 
 
 class Broken(Exception):
@@ -31,6 +38,18 @@ class Slow(Broken):
     """Nothing came for longer than we wait."""
 
 
+class Turns:
+    """Counts events of a stream: after some of them others have their turn."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    async def next(self) -> None:
+        self._count += 1
+        if self._count % EVENTS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
 class Holder(Protocol):
     """The connection that an answer comes on."""
 
@@ -47,8 +66,9 @@ class Answer:
         self.complete = False
         self.begun = False
         self._wire: Holder | None = wire
-        self._chunks: deque[bytes] = deque()
+        self._chunks: Pieces = []
         self._size = 0
+        self._rest = memoryview(b"")  # was taken from them and is not handed on yet
         self._error: Broken | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._inflater: _Inflater | None = None
@@ -68,21 +88,39 @@ class Answer:
             raise Broken(f"the answer is encoded as {coding[:40]!r}, which was not asked for")
 
     async def read(self, patience: float | None = None) -> bytes:
-        """The next piece of the body, decoded; empty at its end."""
+        """The next piece of the body, decoded; empty at its end.
+
+        It is small enough to be looked at in one step, and others have theirs before the next.
+        """
         if self._inflater is not None:
             return await self._read_inflated(self._inflater, patience)
-        return await self._read_raw(patience)
+        if self._rest:
+            await asyncio.sleep(0)
+        else:
+            data = await self._read_raw(patience)
+            if len(data) <= PIECE:
+                return data
+            self._rest = memoryview(data)
+        piece, self._rest = bytes(self._rest[:PIECE]), self._rest[PIECE:]
+        return piece
 
     async def whole(self, limit: int, patience: float | None = None) -> bytes:
         """The rest of the body, unless it is larger than `limit`."""
-        pieces: list[bytes] = []
+        pieces: Pieces = []
         size = 0
-        while piece := await self.read(patience):
-            pieces.append(piece)
+        while piece := await self._read_any(patience):
+            add_piece(pieces, piece)
             size += len(piece)
             if size > limit:
                 raise Oversized(f"larger than {limit} bytes", heard=True)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if self._inflater is not None and self._inflater.taken > limit + PIECE:
+                raise Oversized("compressed into more than it is", heard=True)
+        return b"".join(pieces)
+
+    async def _read_any(self, patience: float | None) -> bytes:
+        if self._inflater is not None:
+            return await self._read_inflated(self._inflater, patience)
+        return await self._read_raw(patience)
 
     def close(self) -> None:
         """Done with it: a complete one leaves its connection to the next, others end it."""
@@ -95,7 +133,7 @@ class Answer:
             if self.complete:
                 return b""
             await self._more(patience)
-        data = self._chunks.popleft() if len(self._chunks) == 1 else b"".join(self._chunks)
+        data = b"".join(self._chunks)  # one alone is not copied
         self._chunks.clear()
         if self._size > HIGH and self._wire is not None:
             self._wire.flow(going=True)
@@ -105,6 +143,7 @@ class Answer:
     async def _read_inflated(self, inflater: _Inflater, patience: float | None) -> bytes:
         while True:
             if inflater.waiting:
+                await asyncio.sleep(0)
                 piece = inflater.more()
             else:
                 raw = await self._read_raw(patience)
@@ -137,7 +176,7 @@ class Answer:
         self._wake()
 
     def push(self, data: bytes) -> None:
-        self._chunks.append(data)
+        add_piece(self._chunks, data)
         self._size += len(data)
         if self._size > HIGH and self._wire is not None:
             self._wire.flow(going=False)
@@ -161,48 +200,64 @@ class Answer:
 
 
 class _Inflater:
-    """Decompresses piece by piece, so that little data can't become much memory."""
+    """Decompresses piece by piece, so that little data can't become much memory or much work."""
 
     def __init__(self) -> None:
         self._engine = _engine()
-        self._rest = b""  # has arrived and is not decompressed yet
-        self._padded = False  # what follows the end means nothing
-        self._in = self._out = 0
+        self._raw = memoryview(b"")  # has arrived
+        self._rest = b""  # was taken from it and is not decompressed yet
+        self._padding = 0  # bytes behind the end, which mean nothing
+        self._members = 1
+        self._barren = 0
+        self.taken = self._out = 0
 
     @property
     def waiting(self) -> bool:
-        return bool(self._rest)
+        return bool(self._rest or self._raw)
 
     def feed(self, raw: bytes) -> bytes:
-        self._in += len(raw)
-        return self._inflated(raw)
+        self.taken += len(raw)
+        self._raw = memoryview(raw)
+        return self.more()
 
     def more(self) -> bytes:
-        return self._inflated(self._rest)
-
-    def end(self) -> bytes:
-        """What was still inside; empty the second time."""
-        rest = self._engine.flush()
-        if self._in and not rest and not self._engine.eof:
-            raise Broken("the compressed answer was cut off", heard=True)
-        return rest
-
-    def _inflated(self, raw: bytes) -> bytes:
-        self._rest = b""
-        if self._engine.eof:
-            self._padded = self._padded or raw[0] != MEMBER
-            if self._padded:
-                return b""
-            self._engine = _engine()
+        raw, self._rest = self._rest, b""
+        if not raw:
+            raw, self._raw = bytes(self._raw[:PACKED]), self._raw[PACKED:]
+        if self._engine.eof and not self._next_member(raw):
+            return b""
         try:
             piece = self._engine.decompress(raw, PIECE)
         except zlib.error:
             raise Broken("the answer's compression is broken", heard=True) from None
         self._rest = self._engine.unconsumed_tail or self._engine.unused_data
         self._out += len(piece)
-        if self._out > BOMB_BYTES and self._out > BOMB_RATIO * self._in:
+        self._barren = 0 if piece else self._barren + len(raw) - len(self._rest)
+        if self._barren > BARREN:
+            raise Broken("nothing comes out of the compressed answer", heard=True)
+        if self._out > BOMB_BYTES and self._out > BOMB_RATIO * self.taken:
             raise Oversized("compressed beyond belief", heard=True)
         return piece
+
+    def _next_member(self, raw: bytes) -> bool:
+        """Does this go on with another member? What else follows the end is left alone."""
+        if self._padding or raw[0] != MEMBER:
+            self._padding += len(raw)
+            if self._padding > PADDING:
+                raise Broken("something else follows the compressed answer", heard=True)
+            return False
+        self._members += 1
+        if self._members > MEMBERS + self.taken // MEMBER_BYTES:
+            raise Broken("the answer is compressed in too many parts", heard=True)
+        self._engine = _engine()
+        return True
+
+    def end(self) -> bytes:
+        """What was still inside; empty the second time."""
+        rest = self._engine.flush()
+        if self.taken and not rest and not self._engine.eof:
+            raise Broken("the compressed answer was cut off", heard=True)
+        return rest
 
 
 def _engine() -> zlib._Decompress:  # pyright: ignore[reportPrivateUsage] - it has no other name

@@ -10,6 +10,8 @@ import msgspec
 from mcp_workbench.wire.envelope import one_line
 
 SMALL = 512  # bytes of a body that came by themselves
+HEAD_LINES = 128  # headers of a request
+Pieces = list[bytes | bytearray]  # of a body, as they came
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
 
@@ -24,6 +26,7 @@ class Request:
     body = b""
     doubled: tuple[bytes, ...] = ()  # headers that came more than once; their values are joined
     size = 0  # of the body so far
+    counted = 0  # bytes of it that are counted as waiting
     keep_alive = True
     old = False  # HTTP/1.0: it knows no chunks
     refused: Reply | None = None
@@ -32,32 +35,34 @@ class Request:
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
-        self.chunks: list[bytes | bytearray] = []
+        self.chunks: Pieces = []
 
     def add_header(self, name: bytes, value: bytes) -> None:
+        """One more line. Doubled ones are joined by copying, and only as many as a head may have."""
         name = name.lower()
         if name in self.headers:
+            if len(self.doubled) == HEAD_LINES:
+                return
             self.doubled = (*self.doubled, name)
             value = b"%b, %b" % (self.headers[name], value)
         self.headers[name] = value
 
     def add_chunk(self, data: bytes) -> None:
-        """Part of the body. Small parts share a buffer: alone, each would cost more than it holds."""
+        """Part of the body."""
         self.size += len(data)
-        if not self.chunks or len(data) >= SMALL:
-            self.chunks.append(data)
-        elif isinstance(last := self.chunks[-1], bytearray):
-            last += data
+        if self.chunks:
+            add_piece(self.chunks, data)
         else:
-            self.chunks.append(bytearray(data))
+            self.chunks.append(data)
 
     def close_body(self) -> None:
         """All of it is there."""
         chunks, self.chunks = self.chunks, []
-        self.body = bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
+        self.body = b"".join(chunks)  # one alone is not copied
 
     @property
-    def head_lines(self) -> int:
+    def lines(self) -> int:
+        """How many headers there are; beyond HEAD_LINES those that are doubled may be more."""
         return len(self.headers) + len(self.doubled)
 
     @property
@@ -66,6 +71,16 @@ class Request:
 
     def path(self) -> bytes:
         return self.target.partition(b"?")[0]
+
+
+def add_piece(pieces: Pieces, data: bytes) -> None:
+    """Small pieces share a buffer: alone, each would cost more than it holds."""
+    if not pieces or len(data) >= SMALL:
+        pieces.append(data)
+    elif isinstance(last := pieces[-1], bytearray):
+        last += data
+    else:
+        pieces.append(bytearray(data))
 
 
 class Reply(msgspec.Struct, frozen=True):

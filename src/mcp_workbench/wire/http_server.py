@@ -12,6 +12,9 @@ from mcp_workbench.wire.http_connection import Front, HttpConnection
 
 TICK = pause(1.0)  # seconds between two looks at deadlines
 CONNECTIONS = 2048
+STRANGERS = 8  # one in so many connections may stay without a request that was let in
+NEW = 5.0  # seconds for the first request of a connection, before it counts as a stranger's
+BODIES = 4  # times the largest message: all that is being sent, of all connections
 
 
 class HttpServer:
@@ -22,6 +25,9 @@ class HttpServer:
         self.body_bytes = body_bytes
         self.connections: set[HttpConnection] = set()
         self.most = most_connections()
+        self.strangers: dict[HttpConnection, None] = {}  # of them, oldest first
+        self.held = 0
+        self.most_held = BODIES * body_bytes
         self.loop = asyncio.get_running_loop()
         self.under_way = 0
         self.port = 0
@@ -39,7 +45,40 @@ class HttpServer:
         )
         for connection in tuple(self.connections):
             connection.tick(self.now)
+        self.thin_out()
         self.front.tick(self.now)
+
+    # Connections
+
+    def enter(self, connection: HttpConnection) -> bool:
+        """Take a new one. Where there is no room, the stranger that came first makes it."""
+        self.connections.add(connection)
+        self.strangers[connection] = None
+        if len(self.connections) <= self.most:
+            return True
+        oldest = next(iter(self.strangers))
+        if oldest is connection:
+            return False
+        self._send_away(oldest)
+        return True
+
+    def let_in(self, connection: HttpConnection) -> None:
+        self.strangers.pop(connection, None)
+
+    def left(self, connection: HttpConnection) -> None:
+        self.connections.discard(connection)
+        self.strangers.pop(connection, None)
+
+    def thin_out(self) -> None:
+        """Strangers have their share; beyond it, those go that had the time to be none."""
+        beyond = len(self.strangers) - max(1, self.most // STRANGERS)
+        for connection in tuple(self.strangers)[: max(0, beyond)]:
+            if self.now - connection.since > NEW:
+                self._send_away(connection)
+
+    def _send_away(self, connection: HttpConnection) -> None:
+        self.left(connection)
+        connection.abort()
 
     def stop(self) -> None:
         """Take no new connection; those that wait for nothing are closed."""

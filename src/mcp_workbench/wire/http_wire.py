@@ -11,7 +11,11 @@ import httptools
 
 from mcp_workbench.wire.http_answer import Answer, Broken
 
-HEAD_BYTES = 1 << 16  # of an answer's headers
+HEAD_BYTES = 1 << 16  # of an answer's headers, interim ones included, and of its trailer
+HEAD_LINES = 256
+INTERIM = 16  # answers that only say that there will be one
+PIECE = 1 << 13  # bytes of heads that are parsed before we count again
+FRAMING = 8  # bytes of chunks' sizes and extensions for each byte that they carry
 MARGIN = 1.0  # seconds that a connection is given up before its server does
 _TIMEOUT = re.compile(r"timeout=(\d{1,6})")
 JOINED = 1 << 16  # bytes of a body that are copied to go out with the head
@@ -25,8 +29,16 @@ class Keeper(Protocol):
     def weighed(self, bytes: int) -> None: ...
 
 
+class Unfit(Exception):
+    """What the server sends has no end, or belongs to no request."""
+
+
 class Wire(asyncio.Protocol):
-    """One connection: an exchange at a time, in the order of HTTP/1.1."""
+    """One connection: an exchange at a time, in the order of HTTP/1.1.
+
+    The parser joins whatever it has of an unfinished line. So bytes are counted as they come: those
+    since the request, or the last piece that had some of a body, are never more than a head may have.
+    """
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
@@ -34,8 +46,14 @@ class Wire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
-        self._head_size = 0
+        self._doubled = 0  # headers that came again
+        self._ended = False  # the answer is complete
+        self._heads = 0  # begun, of which only the last is the answer's
+        self._raw = 0  # bytes since the request
+        self._body = 0  # of them, those of the body
+        self._loose = 0  # those since a piece that had some of the body
         self._interim = False
+        self._begun = False  # the answer's own head has been read
         self._framed = False  # the answer says where it ends
         self._tunnelling = False
         self._reusable = False
@@ -59,6 +77,8 @@ class Wire(asyncio.Protocol):
     def ask(self, head: bytes, body: bytes = b"", *, tunnel: bool = False) -> Answer:
         """Write a request; the answer follows."""
         self._answer = answer = Answer(self)
+        self._heads = self._raw = self._body = self._loose = 0
+        self._begun = self._ended = False
         self._tunnelling = tunnel
         transport = self.transport
         self._weigh(len(body))
@@ -128,13 +148,37 @@ class Wire(asyncio.Protocol):
         if self._answer is None:  # nobody asked: it can't be trusted any more
             self.close()
             return
+        if len(data) <= PIECE:
+            self._read(data)
+            return
+        rest = memoryview(data)
+        while rest and self.open:
+            size = len(rest) if self._body else PIECE
+            self._read(rest[:size])
+            rest = rest[size:]
+
+    def _read(self, piece: bytes | memoryview) -> None:
+        body = self._body
         try:
-            self._parser.feed_data(data)
+            self._parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
             self._broke("the server changed to another protocol")
+        except httptools.HttpParserCallbackError as error:
+            self._broke(f"the answer is not HTTP: {error.__context__ or error}")
         except httptools.HttpParserError as error:
             if not self._tunnelling:
                 self._broke(f"the answer is not HTTP: {error}")
+        if self._ended:
+            return
+        self._raw += len(piece)
+        self._loose = self._loose + len(piece) if self._body == body else 0
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if self._loose > HEAD_BYTES or len(self._headers) > HEAD_LINES:
+            self._broke("the answer is not HTTP: its head is too large")
+        elif self._raw > HEAD_BYTES + (1 + FRAMING) * self._body:
+            self._broke("the answer is not HTTP: too much of it is no body")
 
     def eof_received(self) -> bool | None:
         return None
@@ -160,24 +204,33 @@ class Wire(asyncio.Protocol):
     # What the parser tells
 
     def on_message_begin(self) -> None:
-        if self._answer is not None and self._answer.complete:
-            raise ValueError("a second answer")
+        if self._ended:
+            raise Unfit("a second answer")
+        self._heads += 1
+        if self._heads > INTERIM + 1:
+            raise Unfit("too many interim answers")
         self._headers = {}
-        self._head_size = 0
+        self._doubled = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_size += len(name) + len(value)
-        if self._head_size > HEAD_BYTES:
-            raise ValueError("too many headers")
+        if self._begun:
+            return  # a trailer's
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         known = self._headers.get(key)
-        self._headers[key] = text if known is None else f"{known}, {text}"
+        self._headers[key] = text if known is None else self._joined(known, text)
+
+    def _joined(self, known: str, text: str) -> str:
+        self._doubled += 1
+        if self._doubled > HEAD_LINES:
+            raise Unfit("too many headers")
+        return f"{known}, {text}"
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         self._interim = status < 200
         if self._interim or self._answer is None:
             return
+        self._begun = True
         self._framed = "content-length" in self._headers or "transfer-encoding" in self._headers
         if "keep-alive" in self._headers:
             said = _TIMEOUT.search(self._headers["keep-alive"])
@@ -185,6 +238,7 @@ class Wire(asyncio.Protocol):
         self._answer.begin(status, self._headers)
 
     def on_body(self, data: bytes) -> None:
+        self._body += len(data)
         if self._answer is not None:
             self._answer.push(data)
 
@@ -192,5 +246,6 @@ class Wire(asyncio.Protocol):
         if self._interim:
             self._interim = False
         elif self._answer is not None:
+            self._ended = True
             self._reusable = self._parser.should_keep_alive()  # the parser forgets it afterwards
             self._answer.finish()

@@ -8,6 +8,8 @@ import msgspec
 
 BOM = b"\xef\xbb\xbf"
 FIELD_BYTES = 64  # room for a field's name beside what the cap allows
+AT_ONCE = 1 << 13  # bytes that are cut into lines: a list of empty lines is many times as large
+NAME_BYTES = 1024  # of an event's name and of its id, which goes back in a header
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -38,13 +40,14 @@ class EventReader:
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that this chunk completes. Raises EventTooLarge."""
-        *whole, rest = self._unified(chunk).split(b"\n")
-        for part in whole:
-            event = self._line(self._finished(part))
-            if event is not None:
-                yield event
-        self._held += rest
-        self._check(self._held)
+        for start in range(0, len(chunk), AT_ONCE):
+            *whole, rest = self._unified(chunk[start : start + AT_ONCE]).split(b"\n")
+            for part in whole:
+                event = self._line(self._finished(part))
+                if event is not None:
+                    yield event
+            self._held += rest
+            self._check(self._held)
 
     def _unified(self, chunk: bytes) -> bytes:
         """The same with one kind of line end."""
@@ -83,10 +86,10 @@ class EventReader:
         if field == b"data":
             self._add(value)
         elif field == b"event":
-            self._name = value.decode("utf-8", "replace")
-        elif field == b"id" and b"\0" not in value:
+            self._name = value[:NAME_BYTES].decode("utf-8", "replace")
+        elif field == b"id" and len(value) <= NAME_BYTES and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
-        elif field == b"retry" and value.isdigit():
+        elif field == b"retry" and value[:NAME_BYTES].isdigit():
             self.retry = int(value[:9])
         return None
 
