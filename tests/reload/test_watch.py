@@ -114,9 +114,9 @@ def test_a_slow_writer_s_file_is_found_once_and_whole(
     read: list[bytes] = []
     load = watch.load_config
 
-    def noted(file: str) -> Snapshot:
+    def noted(file: str, *, named: bool) -> Snapshot:
         read.append(path.read_bytes())
-        return load(file)
+        return load(file, named=named)
 
     monkeypatch.setattr(watch, "load_config", noted)
     monkeypatch.setattr(watch, "DOUBT", 5.0)  # as long as this takes on any machine
