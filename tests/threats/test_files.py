@@ -285,7 +285,7 @@ def test_a_journal_that_others_can_write_is_not_followed(tmp_path: Path) -> None
     for name in ("journal", "backups"):
         (home / name).mkdir(parents=True)
         (home / name).chmod(0o700)
-    record = {"id": 1, "command": "install", "time": 0.0, "steps": []}
+    record: dict[str, object] = {"id": 1, "command": "install", "time": 0.0, "steps": []}
     (home / "journal" / "0001.json").write_text(json.dumps(record))
 
     home.chmod(0o755)
@@ -304,7 +304,7 @@ def test_a_record_behind_a_link_is_none(tmp_path: Path) -> None:
     (home / "journal").mkdir(parents=True)
     (home / "journal").chmod(0o700)
     home.chmod(0o700)
-    record = {"id": 1, "command": "install", "time": 0.0, "steps": []}
+    record: dict[str, object] = {"id": 1, "command": "install", "time": 0.0, "steps": []}
     (tmp_path / "theirs.json").write_text(json.dumps(record))
     (home / "journal" / "0001.json").symlink_to(tmp_path / "theirs.json")
 
