@@ -130,11 +130,12 @@ def test_no_background_process_is_started_with_it(met: Path, mark: Path, words: 
     of_stranger(met)
 
     done = workbench(*words, cwd=met.parent)
+    ended = workbench("down", "--config", str(met), cwd=met.parent)
 
     assert done.status != 0
     assert "another" in done.err or "everybody" in done.err
     assert not mark.exists()
-    assert "not running" in workbench("down", "--config", str(met), cwd=met.parent).out
+    assert "not running" in ended.out
 
 
 def test_a_folder_that_everybody_can_write_to_is_no_place_for_a_file_that_is_met(
