@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 from mcp_workbench.config.load import FILE_NAME
+from mcp_workbench.config.ownership import CODES
 from mcp_workbench.config.watch import FileWatch, Found
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.sight import narrowed_to
@@ -44,7 +45,8 @@ def following(
         with suppress(RuntimeError):  # the loop has closed meanwhile
             loop.call_soon_threadsafe(follower.take, outcome)
 
-    watch = FileWatch(origin or FILE_NAME, found, optional=not origin)
+    accepted = any(problem.code in CODES for problem in workbench.snapshot.warnings)
+    watch = FileWatch(origin or FILE_NAME, found, optional=not origin, accepted=accepted)
     watch.start()
     try:
         yield watch.look

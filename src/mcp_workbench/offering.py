@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.callers import Caller
+from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.offers import Kind, Owned, Shelf
-from mcp_workbench.core.spec import ServerSpec
+from mcp_workbench.core.offers import Kind, Owned, Shelf, read_offers
+from mcp_workbench.core.spec import ServerSpec, ToolFilter
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.listing import Unlistable
 from mcp_workbench.downstream.offers import ANNOUNCED_TTL, Listed
@@ -22,11 +23,15 @@ from mcp_workbench.downstream.waiters import Loss, Lost
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.primitives import request_params
 from mcp_workbench.era.translate import PAIRS, Members
+from mcp_workbench.timing import pause
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.tasks import task_scope
 from mcp_workbench.workbench import Workbench
 
 __all__ = ["Heard", "Offering", "Shelves"]
+
+
+ABSENT = pause(30.0)  # seconds for which a server that can't be reached is not asked whose a URI is
 
 
 class Shelves(msgspec.Struct, frozen=True):
@@ -42,6 +47,8 @@ class Offering:
 
     def __init__(self, workbench: Workbench) -> None:
         self._workbench = workbench
+        self._views: dict[ServerAddress, tuple[Catalogue, ToolFilter, frozenset[str]]] = {}
+        self._absent: dict[ServerAddress, float] = {}  # when it was last asked, and did not answer
 
     @property
     def bench(self) -> Workbench:
@@ -87,6 +94,9 @@ class Offering:
             asking = [listing.start(list_one(c), f"list {c.spec.address}") for c in connections]
             for task in asking:
                 await task
+        if begin:
+            now = time.monotonic()
+            self._absent.update((s.address, now) for s in specs if s.address not in found)
         ordered = [(s.address, found[s.address]) for s in specs if s.address in found]
         whole = len(ordered) == len(specs)
         private = bench.snapshot.private  # the same question of another host has another answer
@@ -96,27 +106,71 @@ class Offering:
             bool(ordered) and not private and all(listed.public for _, listed in ordered),
         )
 
-    def known(self, toolboxes: Iterable[str], kind: Kind) -> list[Shelf]:
-        """The same as far as it has been read already: nobody is asked."""
-        return [
-            Shelf(connection.spec.address, listed.offers)
-            for connection in self._workbench.live(self.specs(toolboxes))
-            if (listed := connection.offers.known(kind)) is not None
-        ]
+    # Whose a resource is
 
-    def owner_of_view(self, uri: str) -> Owned | None:
-        """The connected server one of whose visible tools names this `ui://` resource."""
-        for connection in self._workbench.live(self.specs(self.toolboxes)):
-            tools = connection.catalogue.tools
-            for name in connection.visible(connection.spec.tools):
-                if uri in _views(tools[name].raw):
-                    return Owned(connection.spec.address, uri)
+    def owner(self, uri: str, toolboxes: Iterable[str], *, asked: bool = False) -> Owned | None:
+        """The first of these servers that lists this resource, or has a visible tool that names it.
+
+        Nobody's where it is not known yet whether an earlier one does: a later one must not answer for
+        it. Once all were `asked`, those that did not answer have what they had when they last did.
+        """
+        for spec in self.specs(toolboxes):
+            claims = self._claims(spec, uri)
+            if claims is None and asked:
+                claims = self._claimed_before(spec, uri)
+            if claims is None:
+                return None
+            if claims:
+                return Owned(spec.address, uri)
         return None
 
-    def with_resources(self) -> list[ServerAddress]:
-        """The connected servers of the endpoint that have any."""
+    def _claims(self, spec: ServerSpec, uri: str) -> bool | None:
+        """None: it has to be asked."""
+        live = self._workbench.live([spec])
+        if not live:
+            is_recent = time.monotonic() - self._absent.get(spec.address, -ABSENT) < ABSENT
+            return self._claimed_before(spec, uri) if is_recent else None
+        (connection,) = live
+        if uri in self._views_of(spec, connection.catalogue):
+            return True
+        offers = connection.offers
+        if not offers.offers_any("resources"):
+            return False
+        if (listed := offers.known("resources")) is not None:
+            return uri in listed.offers
+        return self._claimed_before(spec, uri) if offers.is_silent("resources") else None
+
+    def _claimed_before(self, spec: ServerSpec, uri: str) -> bool:
+        """Did it list this resource, or a tool that names it, when it was last asked?"""
+        known = self._workbench.remembered(spec)
+        if known is None:
+            return False
+        raws = [msgspec.Raw(raw) for raw in known.offers.get("resources", ())]
+        views = self._views_of(spec, known.catalogue)
+        return uri in views or uri in read_offers("resources", raws)
+
+    def _views_of(self, spec: ServerSpec, catalogue: Catalogue) -> frozenset[str]:
+        """The resources that its visible tools name as their views; found out once for a list."""
+        known = self._views.get(spec.address)
+        if known is None or known[0] is not catalogue or known[1] is not spec.tools:
+            shown = [tool for name, tool in catalogue.tools.items() if spec.tools.shows(name)]
+            views = frozenset(uri for tool in shown for uri in _views(tool.raw))
+            known = self._views[spec.address] = (catalogue, spec.tools, views)
+        return known[2]
+
+    def only_owner(self, uri: str, toolboxes: Iterable[str]) -> Owned | None:
+        """The one connected server that has resources, if none of these can have others."""
+        specs = self.specs(toolboxes)
+        there = {connection.spec.address for connection in self._workbench.live(specs)}
+        if any(self._may_have_resources(spec) for spec in specs if spec.address not in there):
+            return None
         live = self._workbench.live(self.specs(self.toolboxes))
-        return [c.spec.address for c in live if c.offers.declared.resources]
+        having = [c.spec.address for c in live if c.offers.declared.resources]
+        return Owned(having[0], uri) if len(having) == 1 else None
+
+    def _may_have_resources(self, spec: ServerSpec) -> bool:
+        known = self._workbench.remembered(spec)
+        return known is None or known.capabilities.get("resources", False)
 
     # Requests
 

@@ -135,10 +135,10 @@ def test_a_slow_writer_s_file_is_found_once_and_whole(
     read: list[str] = []
     load = watch.load_config
 
-    def load_between_two_writes(file: str) -> Snapshot:
+    def load_between_two_writes(file: str, *, named: bool) -> Snapshot:
         read.append(path.read_text())
         try:
-            return load(file)
+            return load(file, named=named)
         finally:
             if read[-1] == half:
                 with path.open("a") as slow:

@@ -72,7 +72,7 @@ def check(settings: Settings, *, connect: bool) -> int:
       mcp-workbench check --config PATH --json
     """
     try:
-        snapshot = settings.snapshot(careful=True)
+        snapshot = settings.snapshot(careful=True, silent=not settings.quiet)
     except ConfigError as error:
         _tell_broken(settings, error)
         return USAGE

@@ -103,7 +103,7 @@ def _snapshot(context: click.Context) -> Snapshot:
     from mcp_workbench.core.spec import Snapshot
 
     try:
-        return (context.find_object(Settings) or Settings()).snapshot()
+        return (context.find_object(Settings) or Settings()).snapshot(silent=True)
     except WorkbenchError:
         return Snapshot({})
 

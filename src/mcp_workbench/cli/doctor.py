@@ -171,12 +171,12 @@ def look_at_ourselves() -> Iterator[Line]:
 def _configured(settings: Settings, *, fix: bool) -> tuple[Snapshot, list[Line]]:
     mended: list[Line] = []
     try:
-        snapshot = settings.snapshot(careful=True)
+        snapshot = settings.snapshot(careful=True, silent=True)
     except ConfigError as error:
         if not (fix and error.problems[0].code == OPEN_TO_ALL):
             raise
         mended.append(_closed(error.file))
-        snapshot = settings.snapshot(careful=True)
+        snapshot = settings.snapshot(careful=True, silent=True)
     return snapshot, [*mended, *_of_config(snapshot)]
 
 

@@ -22,6 +22,7 @@ from mcp_workbench.cli.render import glyph, plain, say, say_json, table
 from mcp_workbench.cli.report import tell_problems
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.config.load import FILE_NAME, VARIABLE
+from mcp_workbench.config.ownership import doubts_of
 from mcp_workbench.core.errors import ConfigError, did_you_mean
 from mcp_workbench.hosts.contents import read_file
 from mcp_workbench.hosts.merge import Chosen, Merged, merge, plain_name
@@ -145,7 +146,17 @@ def _named(source: str, around: Surroundings) -> list[Found]:
 def _of_host(file: HostFile, around: Surroundings) -> list[Found]:
     if file.host.format == "yaml":
         return [Found("*", file.host.id, str(file.path), skipped="YAML is not read yet")]
+    if why := _not_trusted(file.path):
+        return [Found("*", file.host.id, str(file.path), skipped=f"{why}; import FILE takes it")]
     return servers_in(file, text_of(file.path) or "", around)
+
+
+def _not_trusted(path: Path) -> str:
+    """Why another user may have written what was met here, and would be started."""
+    try:
+        return "; ".join(doubt.message for doubt in doubts_of(str(path), path.stat()))
+    except OSError:
+        return ""  # reading it says what is wrong
 
 
 def _target(settings: Settings, around: Surroundings) -> Path:

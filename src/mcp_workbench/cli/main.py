@@ -89,13 +89,16 @@ def _serve(config: str | None, toolboxes: tuple[str, ...], attach: str) -> int |
     outcome = join(config, toolboxes, attach)
     if isinstance(outcome, int):
         return outcome
-    from mcp_workbench.config.chosen import chosen_snapshot
+    from mcp_workbench.config.chosen import chosen_snapshot, owner_notice
     from mcp_workbench.core.errors import WorkbenchError
 
     try:
         snapshot = chosen_snapshot(config).narrowed(toolboxes)
     except WorkbenchError:
         return None
+    if snapshot.warnings and (notice := owner_notice(snapshot)):
+        sys.stderr.write(f"{notice}\n")
+        sys.stderr.flush()
     from mcp_workbench.app import serve
 
     resumed = None

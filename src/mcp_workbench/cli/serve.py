@@ -81,7 +81,7 @@ def serve(
       mcp-workbench serve --http 7411
       mcp-workbench serve --attach never
     """
-    snapshot = settings.snapshot().narrowed(toolboxes)
+    snapshot = settings.snapshot(silent=settings.verbose).narrowed(toolboxes)
     if settings.verbose and snapshot.warnings:
         # Without -v not a word: hosts show whatever stands on stderr as an error.
         from mcp_workbench.cli.render import say

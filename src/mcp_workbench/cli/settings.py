@@ -60,12 +60,18 @@ class Settings:
             logging.basicConfig(stream=sys.stderr, format="mcp-workbench: %(message)s")
         logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else least)
 
-    def snapshot(self, *, careful: bool = False) -> Snapshot:
-        """The configuration that these options lead to; the embedded demo where there is none."""
-        # Loaded here: `--help` and `version` need none of it.
-        from mcp_workbench.config.chosen import chosen_snapshot
+    def snapshot(self, *, careful: bool = False, silent: bool = False) -> Snapshot:
+        """The configuration that these options lead to; the embedded demo where there is none.
 
-        return chosen_snapshot(self.config, careful=careful)
+        A file of another user is told of on stderr, unless the caller shows all warnings itself.
+        """
+        # Loaded here: `--help` and `version` need none of it.
+        from mcp_workbench.config.chosen import chosen_snapshot, owner_notice
+
+        snapshot = chosen_snapshot(self.config, careful=careful)
+        if not silent and (notice := owner_notice(snapshot)):
+            click.echo(notice, err=True)
+        return snapshot
 
 
 def _remember(context: click.Context, param: click.Parameter, value: Any) -> None:

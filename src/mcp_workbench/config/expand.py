@@ -166,7 +166,7 @@ def names_a_secret(name: str) -> bool:
 
 def _hidden_parts(url: str) -> list[str]:
     """What a URL keeps to itself: user, password, and the query with each of its values."""
-    from urllib.parse import urlsplit  # start-up prints nothing and needs it not
+    from urllib.parse import unquote, urlsplit  # start-up prints nothing and needs it not
 
     try:
         parts = urlsplit(url)
@@ -174,7 +174,8 @@ def _hidden_parts(url: str) -> list[str]:
         return [url]
     user = parts.netloc.rpartition("@")[0]
     values = [pair.partition("=")[2] for pair in parts.query.split("&")]
-    return [user, user.partition(":")[2], parts.query, *values]
+    hidden = [user, user.partition(":")[2], parts.query, *values]
+    return [*hidden, *map(unquote, hidden)]  # whoever has read the URL knows what they stand for
 
 
 def _secret_arguments(args: list[str]) -> Iterator[tuple[str, str]]:

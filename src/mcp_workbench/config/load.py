@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcp_workbench.config.findings import Finding
+from mcp_workbench.config.ownership import doubts_of
+from mcp_workbench.config.plain_file import PIPE_WAIT, TooLarge, TooSlow, at_once, read_open
 from mcp_workbench.config.validate import validate
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import Snapshot
@@ -37,12 +39,25 @@ def find_config(option: str | None, environ: Mapping[str, str], cwd: str | Path)
     raise _refused(path, "WB-CONF-001", f"there is no such file (named by {source})", _WRITE)
 
 
+def is_named(option: str | None, environ: Mapping[str, str]) -> bool:
+    """Whether the user has named the file, so that it was not just met in the current folder."""
+    return option is not None or bool(environ.get(VARIABLE))
+
+
 def load_config(
-    path: str | Path, environ: Mapping[str, str] | None = None, *, careful: bool = False
+    path: str | Path,
+    environ: Mapping[str, str] | None = None,
+    *,
+    careful: bool = False,
+    named: bool = True,
 ) -> Snapshot:
-    """The configuration in this file. `careful` also looks for keys that stand twice."""
+    """The configuration in this file. `careful` also looks for keys that stand twice.
+
+    A file that another user could have written is refused, unless the user has named it: then the
+    snapshot carries a warning.
+    """
     file = str(path)
-    raw, findings = _read(file)
+    raw, findings = _read(file, named=named)
     value, plain = _decoded(file, raw)
     folder = os.path.dirname(os.path.abspath(file))  # noqa: PTH100, PTH120
     snapshot, more = validate(value, os.environ if environ is None else environ, folder)
@@ -73,40 +88,45 @@ def _exists(path: str) -> bool:
     return True
 
 
-def _read(file: str) -> tuple[bytes, list[Finding]]:
+def _read(file: str, *, named: bool) -> tuple[bytes, list[Finding]]:
     try:
-        with open(file, "rb") as stream:  # noqa: PTH123
-            doubts = _owner_doubts(file, os.fstat(stream.fileno()))
-            raw = stream.read(MOST_BYTES + 1)
+        with open(file, "rb", buffering=0, opener=at_once) as stream:
+            status = os.fstat(stream.fileno())
+            findings = _owner_findings(file, status, named=named)
+            raw = read_open(stream.fileno(), status, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise _refused(file, "WB-CONF-001", "there is no such file", _WRITE) from None
     except IsADirectoryError:
         fix = f"name the file in it, such as {FILE_NAME}"
         raise _refused(file, "WB-CONF-002", "this is a folder", fix) from None
+    except TooSlow:
+        message = f"this is a pipe, and nobody has written a whole file to it for {PIPE_WAIT:g} s"
+        fix = "start what writes to it, or name a plain file"
+        raise _refused(file, "WB-CONF-002", message, fix) from None
+    except TooLarge:
+        message = f"the file is larger than {MOST_BYTES >> 20} MiB"
+        raise _refused(file, "WB-CONF-005", message, "name the configuration file itself") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         fix = "see that this user may read it"
         raise _refused(file, "WB-CONF-002", f"can't be read: {reason}", fix) from None
-    if len(raw) > MOST_BYTES:
-        message = f"the file is larger than {MOST_BYTES >> 20} MiB"
-        raise _refused(file, "WB-CONF-005", message, "name the configuration file itself")
     if not raw.strip():
         fix = 'begin with {"mcpServers": {}}'
         raise _refused(file, "WB-CONF-004", "the file is empty", fix)
-    return raw, doubts
+    return raw, findings
 
 
-def _owner_doubts(file: str, status: os.stat_result) -> list[Finding]:
+def _owner_findings(file: str, status: os.stat_result, *, named: bool) -> list[Finding]:
     """Who can write this file can start programs as us."""
-    if os.name != "posix" or not stat.S_ISREG(status.st_mode):
-        return []
-    if status.st_mode & stat.S_IWOTH:
+    if os.name == "posix" and stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:
         fix = f"chmod o-w {file}"
         raise _refused(file, "WB-CONF-006", "everybody on this machine can change this file", fix)
-    if status.st_uid in (0, os.geteuid()):
-        return []
-    message = "this file belongs to another user, who can change what is started here"
-    return [Finding((), "WB-CONF-008", message, "chown it, or use a copy", "warning")]
+    doubts = doubts_of(file, status)
+    if doubts and not named:
+        fix = f"use a file of your own; if you trust this one, name it: --config {file}"
+        raise ConfigError(file, tuple(Problem("", why, fix, code) for code, why in doubts))
+    fix = "change the owner or the rights, or use a copy of your own"
+    return [Finding((), code, why, fix, "warning") for code, why in doubts]
 
 
 def _decoded(file: str, raw: bytes) -> tuple[Any, bool]:

@@ -151,7 +151,11 @@ SERVER = {
         "shared",
     ),
     "connectTimeout": Key(SECONDS, "Seconds until it must have started.", CONNECT_TIMEOUT),
-    "timeout": Key(SECONDS, "Seconds until a call must be answered.", CALL_TIMEOUT),
+    "timeout": Key(
+        SECONDS,
+        "Seconds until a call must be answered; a whole list has as long, but at most 30.",
+        CALL_TIMEOUT,
+    ),
     "idleTimeout": Key(
         SECONDS,
         "Seconds without a call after which it is stopped; the next call starts it. In the background (`up`) 600.",

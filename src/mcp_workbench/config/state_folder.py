@@ -18,6 +18,7 @@ __all__ = [
     "NotPrivate",
     "private_folder",
     "read_own",
+    "require_private",
     "state_home",
     "write_whole",
 ]
@@ -45,6 +46,16 @@ def private_folder(home: str, *rooms: str) -> str:
         _make(path)
         _require(path, os.lstat(path), _OTHERS)
     return path
+
+
+def require_private(home: str, room: str) -> None:
+    """See that what is in this room, if there is one, is ours. Raises NotPrivate otherwise."""
+    path = os.path.join(home, room)  # noqa: PTH118
+    try:
+        _require(home, os.stat(home), _OTHERS_WRITE)  # noqa: PTH116
+        _require(path, os.lstat(path), _OTHERS)
+    except FileNotFoundError:
+        return
 
 
 def _make(path: str) -> None:

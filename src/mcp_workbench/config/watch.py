@@ -43,13 +43,22 @@ class FileWatch:
     """Looks, waits and reads in a thread of its own: a drive that hangs holds up nobody else.
 
     `found` is called there with each configuration, or with why there is none. The first is the
-    file as it is now. A file that was never there (`optional`) is not missed.
+    file as it is now. A file that was never there (`optional`) is not missed. One that another user
+    could have written is refused, unless the user was told so when it was first read (`accepted`).
     """
 
-    def __init__(self, path: str, found: Callable[[Found], None], *, optional: bool) -> None:
+    def __init__(
+        self,
+        path: str,
+        found: Callable[[Found], None],
+        *,
+        optional: bool,
+        accepted: bool = False,
+    ) -> None:
         self._path = path
         self._found = found
         self._optional = optional
+        self._accepted = accepted
         self._wake = threading.Event()
         self._over = False
 
@@ -107,6 +116,6 @@ class FileWatch:
 
     def _loaded(self) -> Found:
         try:
-            return load_config(self._path)
+            return load_config(self._path, named=self._accepted)
         except ConfigError as error:
             return error

@@ -12,7 +12,7 @@ CODES = {
     ),
     "WB-CONF-002": Explanation(
         "The configuration file can't be read",
-        "It is a folder, or the system refused to open it for this user.",
+        "It is a folder, a pipe to which nobody writes, or the system refused to open it for this user.",
         "Name the file itself, and see that the user who runs this program may read it.",
     ),
     "WB-CONF-003": Explanation(
@@ -43,8 +43,18 @@ CODES = {
     ),
     "WB-CONF-008": Explanation(
         "The configuration file belongs to another user",
-        "A warning: that user can change which programs are started as you.",
-        "Change the owner of the file, or use a copy of your own.",
+        "The file says which programs are started, and that user can change it at any time. Where it was "
+        "met in the current folder, or changes hands while it is served, it is refused; where you have named it "
+        "(--config, $WORKBENCH_CONFIG), this is a warning. Files of root are trusted.",
+        "Change the owner of the file, use a copy of your own, or name it with --config if you trust "
+        "that user: under sudo, or as root in a container, that may be yourself.",
+    ),
+    "WB-CONF-009": Explanation(
+        "Another user could put a file into the folder of the configuration",
+        "The folder belongs to another user, or everybody can write to it, as to /tmp: whoever puts a "
+        "file there decides which programs are started as you. Refused and allowed as WB-CONF-008 says.",
+        "Keep the file in a folder of your own (chmod o-w FOLDER), or name it with --config if you "
+        "trust everybody who can write there.",
     ),
     "WB-CONF-010": Explanation(
         "A value is not what this key takes",

@@ -1,4 +1,4 @@
-"""The background process itself: `python -m mcp_workbench.daemon CONFIG [LINGER [HOST PORT]]`."""
+"""The background process: `python -m mcp_workbench.daemon [--found] CONFIG LINGER [HOST PORT]`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import sys
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.daemon.folder import place_of
 from mcp_workbench.daemon.process import Wish, run_daemon
-from mcp_workbench.daemon.start import FIX
+from mcp_workbench.daemon.start import FIX, FOUND
 
 
 def main(argv: list[str]) -> int:
     if os.fork():
         os._exit(0)  # whoever started us has no child to wait for, however long it lives
-    config, linger, *address = argv
+    named = argv[0] != FOUND
+    config, linger, *address = argv if named else argv[1:]
     place = place_of(config)
     if place is None:
         sys.stderr.write(f"there is no file {config}\n")
         return 2
+    place.named = named
     host = (address[0], int(address[1])) if address else None
     try:
         return run_daemon(place, Wish(host, float(linger)))

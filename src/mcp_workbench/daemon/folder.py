@@ -17,8 +17,9 @@ LONGEST_SOCKET = 100  # bytes of a socket's path; systems take from 104 on
 class Place:
     """All that belongs to one configuration file; its real path decides."""
 
-    def __init__(self, config: str, home: str, name: str) -> None:
+    def __init__(self, config: str, home: str, name: str, *, named: bool = True) -> None:
         self.config = config
+        self.named = named  # by the user; False where it was met in the current folder
         self.home = home  # the state folder; empty where nothing says which
         self.name = name
 
@@ -47,14 +48,14 @@ class Place:
 
 def place_of(option: str | None) -> Place | None:
     """The place of the file that `--config`, the variable or the folder names; None without a file."""
-    given = option if option is not None else os.environ.get(CONFIG_VARIABLE) or CONFIG_FILE
-    config = os.path.realpath(given)
+    given = option if option is not None else os.environ.get(CONFIG_VARIABLE) or None
+    config = os.path.realpath(CONFIG_FILE if given is None else given)
     if not os.path.isfile(config):  # noqa: PTH113
         return None
     path = os.fsencode(config)
     # Two sums, forwards and backwards: whoever comes says the whole path, which is compared.
     name = f"{crc32(path):08x}{crc32(path[::-1]):08x}"
-    return Place(config, state_home(os.environ), name)
+    return Place(config, state_home(os.environ), name, named=given is not None)
 
 
 def socket_address(path: str) -> tuple[str, int]:

@@ -121,6 +121,8 @@ class Visitor:
                 self.host.left()
             case words.INTERRUPTED if self.host is not None:
                 self.host.interrupted()
+            case words.PING:
+                self.tell(words.PONG)
             case words.RELOAD:
                 self._keeper.reload()
             case _:

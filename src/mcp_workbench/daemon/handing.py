@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 
 from mcp_workbench import __version__
@@ -13,7 +14,7 @@ from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import NoAnswer, ask_with_fds, knock, peer_of
 from mcp_workbench.daemon.folder import Place
 from mcp_workbench.daemon.joining import NotJoined
-from mcp_workbench.timing import deadline
+from mcp_workbench.timing import deadline, pause
 
 TYPE_CHECKING = False  # see `joining`
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 ANSWER = deadline(
     3.0
 )  # seconds for a welcome; a workbench that hangs must not take its hosts with it
+BEAT = pause(10.0)  # seconds without a word, after which it is asked for a sign of life
+SILENCE = 3 * BEAT  # seconds without any, after which it is ended
 INTERRUPTED = 130  # exit status
 KEPT = 1000  # requests of a host that subscribes again and again
 
@@ -64,21 +67,28 @@ def joined(place: Place, toolboxes: tuple[str, ...]) -> int | Takeover | None:
         return None  # what is wrong is told by whoever serves it alone
     if answer[0] != words.WELCOME or not shared:
         raise NotJoined(answer[-1].decode("utf-8", "replace"))
-    return _Waiting(door, Takeover(*shared)).wait()
+    return _Waiting(door, Takeover(*shared), peer_of(door)[0] or _holder(place)).wait()
+
+
+def _holder(place: Place) -> int:
+    from mcp_workbench.daemon.lock import holder  # only where the system can't tell who is there
+
+    return holder(place)
 
 
 class _Waiting:
     """The joiner while it is served: nothing to do but to pass on signals."""
 
-    def __init__(self, door: socket.socket, takeover: Takeover) -> None:
+    def __init__(self, door: socket.socket, takeover: Takeover, pid: int) -> None:
         self._door = door
         self._takeover = takeover
+        self._pid = pid  # of the workbench
+        self._how = "has ended"
         self._told = 0  # how often we were asked to end
         self._status = 0
         self._terminal = os.isatty(2)
 
     def wait(self) -> int | Takeover:
-        pid = peer_of(self._door)[0]
         handlers = {"SIGTERM": self._asked, "SIGINT": self._asked, "SIGHUP": self._hung_up}
         before = {
             number: signal.signal(number, act)
@@ -94,7 +104,8 @@ class _Waiting:
         if status is not None or self._told:
             return self._status if status is None else status
         sys.stderr.write(
-            f"mcp-workbench: the shared workbench (pid {pid}) has ended; this host goes on by itself\n"
+            f"mcp-workbench: the shared workbench (pid {self._pid}) {self._how}; "
+            "this host goes on by itself\n"
         )
         sys.stderr.flush()
         return self._takeover
@@ -102,10 +113,10 @@ class _Waiting:
     def _served(self) -> int | None:
         """The exit status; None where the workbench leaves without a word."""
         frames = words.Frames()
-        self._door.settimeout(None)
+        self._door.settimeout(BEAT)
         try:
             socket.send_fds(self._door, [words.packed(words.PIPES)], [0, 1])
-            while data := self._door.recv(1 << 16):
+            while data := self._heard():
                 for frame in frames.feed(data):
                     if frame[0] == words.ENDED:
                         return int(frame[1])
@@ -113,6 +124,22 @@ class _Waiting:
         except OSError:  # it was killed
             pass
         return None
+
+    def _heard(self) -> bytes:
+        """What the workbench says next; nothing once it is gone.
+
+        One that gives no sign of life, because it was stopped or hangs, is ended: it has the host's
+        pipes, and if it woke up later there would be two that read them.
+        """
+        since = time.monotonic()
+        while True:
+            try:
+                return self._door.recv(1 << 16)
+            except TimeoutError:
+                self._say(words.PING)
+            if time.monotonic() - since > SILENCE and self._pid > 0:
+                self._how = f"gave no sign of life for {SILENCE:g} seconds and was ended"
+                os.kill(self._pid, signal.SIGKILL)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         """Told once, the workbench lets what is under way end; told again, we leave at once."""

@@ -59,10 +59,20 @@ def _join_or_start(place: Place | None, toolboxes: tuple[str, ...]) -> int | Tak
             start(place, linger=LINGER)
         except NotStarted as error:
             raise NotJoined(f"none could be started: {error}") from None
+        _tell_owner(place)
         outcome = joined(place, toolboxes)
     if outcome is None:
         raise NotJoined("it ended at once; see mcp-workbench logs")
     return outcome
+
+
+def _tell_owner(place: Place) -> None:
+    """Tell whoever has named a file that another user could have written."""
+    from mcp_workbench.config.ownership import doubts_of, notice
+
+    if line := notice(place.config, doubts_of(place.config, os.stat(place.config))):  # noqa: PTH116
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 def _on_pipes() -> bool:

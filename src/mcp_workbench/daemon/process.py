@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcp_workbench.app import Ending, run
+from mcp_workbench.config.chosen import owner_notice
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.daemon.folder import Place
@@ -54,7 +55,9 @@ def run_daemon(place: Place, wish: Wish) -> int:
         with holding_lock(place):
             book = BoundedLog(place.log)
             logging.basicConfig(handlers=[book], level=logging.INFO)
-            snapshot = rested(load_config(place.config))
+            snapshot = rested(load_config(place.config, named=place.named))
+            if notice := owner_notice(snapshot):
+                log.warning("%s", notice)
             return run(_serve(place, snapshot, wish, book))
     except Taken:
         sys.stdout.write(f"{TAKEN}\n")

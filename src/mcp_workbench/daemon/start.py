@@ -17,6 +17,7 @@ from mcp_workbench.daemon.folder import Place
 OTHER_HOME = "set MCP_WORKBENCH_HOME to a folder of your own"
 LINGER = 600.0  # seconds without a host after which one ends that was started by a host
 PATIENCE = 20.0  # seconds for its start; nothing of it waits for a server
+FOUND = "--found"  # given to it where the user did not name the file
 TAKEN = "taken"  # said by a process that found another one with the lock
 FIX = "\nfix: "  # between what it says when it can't start, and what to do then
 _LONGEST = 4000  # characters of what it says when it can't start
@@ -49,7 +50,8 @@ def start(place: Place, *, linger: float = 0.0, address: tuple[str, int] | None 
         fix = f"see to its rights (mcp-workbench doctor), or {OTHER_HOME}"
         raise NotStarted(f"the state folder can't be used: {why}", fix) from None
     where = [] if address is None else [address[0], str(address[1])]
-    argv = [sys.executable, "-m", "mcp_workbench.daemon", place.config, str(linger), *where]
+    found = [] if place.named else [FOUND]
+    argv = [sys.executable, "-m", "mcp_workbench.daemon", *found, place.config, str(linger), *where]
     process = subprocess.Popen(  # noqa: S603 - ourselves
         argv,
         stdin=subprocess.DEVNULL,

@@ -7,12 +7,12 @@ FORMAT = b"1"  # of this file; the first field of whoever comes, and never anoth
 # What is wished for
 JOIN, STATUS, DOWN, RELOAD = b"join", b"status", b"down", b"reload"
 # What a joiner says later
-PIPES, ASKED, INTERRUPTED = b"pipes", b"asked", b"interrupted"
+PIPES, ASKED, INTERRUPTED, PING = b"pipes", b"asked", b"interrupted", b"ping"
 # What is answered
 WELCOME, REFUSED, REPORT, GOING = b"welcome", b"refused", b"report", b"going"
 QUIETLY, LOUDLY = b"quietly", b"loudly"  # whether a refusal is told to people
 # What a joiner is told later: it keeps what it would need to go on by itself
-KEEP, OPENED, MODERN, ENDED = b"keep", b"opened", b"modern", b"ended"
+KEEP, OPENED, MODERN, ENDED, PONG = b"keep", b"opened", b"modern", b"ended", b"pong"
 
 MOST = 16 << 20  # bytes of a frame; an environment has two at most
 _HEAD = 4

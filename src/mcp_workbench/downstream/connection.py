@@ -13,7 +13,7 @@ from mcp_workbench.downstream.dial import Unreachable, dial
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.last_words import masked, too_slow
 from mcp_workbench.downstream.link import Link
-from mcp_workbench.downstream.listing import Unlistable
+from mcp_workbench.downstream.listing import Unlistable, list_seconds
 from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.questions import OpenQuestions
@@ -110,8 +110,12 @@ class Connection:
 
     async def refresh(self) -> None:
         """List its tools again now; failing to leaves those that we have."""
-        if await self.wares.read_again(self.conversation, modern=self.modern):
+        seconds = self._list_seconds()
+        if await self.wares.read_again(self.conversation, seconds, modern=self.modern):
             self._around.changed(self)
+
+    def _list_seconds(self) -> float:
+        return list_seconds(self.spec.timeout)
 
     # Calls
 
@@ -221,7 +225,8 @@ class Connection:
                 self._around.eras[self.spec.target] = "legacy"  # the next start needs no probe
             self.offers.wishes.hear_changes(self.conversation, found)
             shown = self.succeeds or self._around.memory.held(self.spec.address) is not None
-            if await self.wares.read(self.conversation, modern=self.modern) and shown:
+            seconds = list_seconds(self.spec.connect_timeout)
+            if await self.wares.read(self.conversation, seconds, modern=self.modern) and shown:
                 self._around.changed(self)
         except (Ended, Unlistable, Lost) as error:
             ended = Ended(await link.last_words(str(error), ended=self._hung_up))
@@ -231,14 +236,16 @@ class Connection:
 
     async def _serve(self, link: Link, agreed: Agreed) -> None:
         since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
-        self.offers.opened(self.conversation, agreed)
-        self._ready_at = time.monotonic()
-        self._settle(Ready(agreed, self._ready_at - since))
-        self.wares.remember(self.spec, agreed, self._ready_at - since)
-        self._around.welcome(self.spec)
-        link.hold(held=self._held)
-        self._wake.set()  # there may be lists to read: those of the one that it succeeds
-        async with task_scope() as chores:
+        async with (
+            self.offers.open(self.conversation, agreed, self._list_seconds),
+            task_scope() as chores,
+        ):
+            self._ready_at = time.monotonic()
+            self._settle(Ready(agreed, self._ready_at - since))
+            self.wares.remember(self.spec, agreed, self._ready_at - since)
+            self._around.welcome(self.spec)
+            link.hold(held=self._held)
+            self._wake.set()  # there may be lists to read: those of the one that it succeeds
             while not self._stopping:
                 await self._wake.wait()
                 self._wake.clear()

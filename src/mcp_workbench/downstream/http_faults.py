@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mcp_workbench.core.redact import redact
+from mcp_workbench.core.redact import redact_cut
 from mcp_workbench.downstream.waiters import Loss
 from mcp_workbench.wire.http_answer import Answer, Broken, Oversized, Slow
 
@@ -135,5 +135,5 @@ def _wants_login(answer: Answer, keeping: Keeping) -> str:
 
 
 def _shown(body: bytes, keeping: Keeping) -> str:
-    text = redact(body[: 8 * SHOWN].decode("utf-8", "replace"), keeping.secrets)
+    text = redact_cut(body[: 8 * SHOWN].decode("utf-8", "replace"), keeping.secrets)
     return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))[:SHOWN]

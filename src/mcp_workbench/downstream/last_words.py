@@ -44,22 +44,35 @@ def too_slow(spec: ServerSpec, talk: Conversation, environ: Mapping[str, str]) -
         if talk.skipped == 1
         else f"{talk.skipped} lines that are no messages"
     )
-    line = masked(talk.last_skipped.strip(), spec, environ)
+    line = masked(talk.last_skipped.strip(), spec, environ, cut=True)
     short = line if len(line) <= ONE_LINE else f"{line[:ONE_LINE]}…"
     return f"it answered nothing {limit}, but wrote {none}, such as: {short}"
 
 
-def masked(reason: str, spec: ServerSpec, environ: Mapping[str, str]) -> str:
-    """A reason as anybody may read it: without secrets, and without control characters."""
+def masked(reason: str, spec: ServerSpec, environ: Mapping[str, str], *, cut: bool = False) -> str:
+    """A reason as anybody may read it: without secrets, and without control characters.
+
+    `cut` says that it is a part of something longer, so that a secret may have been cut as well.
+    """
+    return printable(_without_secrets(reason, spec, environ, cut=cut))
+
+
+def printable(text: str) -> str:
+    """The text with its control characters, line ends among them, made visible."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+def _without_secrets(text: str, spec: ServerSpec, environ: Mapping[str, str], *, cut: bool) -> str:
     # Only wanted when something has failed, so it is not loaded before.
     from mcp_workbench.config.expand import secrets_of
-    from mcp_workbench.core.redact import redact
+    from mcp_workbench.core.redact import redact, redact_cut
 
-    clean = redact(reason, secrets_of(spec, environ))
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in clean)
+    return (redact_cut if cut else redact)(text, secrets_of(spec, environ))
 
 
 def _tail(stderr: str, spec: ServerSpec, environ: Mapping[str, str]) -> str:
-    lines = [masked(line.strip(), spec, environ) for line in stderr.splitlines()]
+    """The last lines: of a text that was masked before it is cut into them."""
+    clean = _without_secrets(stderr, spec, environ, cut=True)  # only its end was kept
+    lines = [printable(line.strip()) for line in clean.splitlines()]
     text = " | ".join([line for line in lines if line][-LINES:])
     return text if len(text) <= CHARACTERS else "…" + text[-CHARACTERS:]

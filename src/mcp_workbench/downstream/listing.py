@@ -1,5 +1,6 @@
 """Asking a server for all its tools, page by page, and to be told when they change."""
 
+import asyncio
 from itertools import islice
 
 import msgspec
@@ -7,10 +8,11 @@ import msgspec
 from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.era.declared import Declared
+from mcp_workbench.era.ourselves import OURSELVES
 from mcp_workbench.era.revision import CAPABILITIES_KEY, CLIENT_INFO_KEY, MODERN, VERSION_KEY
 from mcp_workbench.wire import envelope
 
-LIST_SECONDS = 30.0
+LIST_SECONDS = 30.0  # for a whole list, however many pages it has
 PAGES = 100  # a server that never ends its list is cut here
 
 
@@ -23,15 +25,31 @@ class _Page(msgspec.Struct):
     nextCursor: str | None = None  # noqa: N815 - the wire's word
 
 
+def list_seconds(timeout: float) -> float:
+    """How long a server has for a whole list: as long as for a call, but not longer than others wait."""
+    return min(LIST_SECONDS, timeout)
+
+
 async def list_tools(
-    conversation: Conversation, ourselves: dict[str, str], most: int, *, modern: bool
+    conversation: Conversation, most: int, seconds: float, *, modern: bool
 ) -> tuple[Catalogue, tuple[str, ...]]:
-    """Every tool in the server's order, and what was wrong with those left out."""
+    """Every tool in the server's order, and what was wrong with those left out. Raises Unlistable."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await _list_tools(conversation, most, seconds, modern=modern)
+    except TimeoutError:
+        raise Unlistable(f"it did not list its tools within {seconds:g} s") from None
+
+
+async def _list_tools(
+    conversation: Conversation, most: int, seconds: float, *, modern: bool
+) -> tuple[Catalogue, tuple[str, ...]]:
     tools: dict[str, Definition] = {}
     complaints: list[str] = []
     cursor, seen = "", set[str]()
     for _ in range(PAGES):
-        page = await _page(conversation, list_params(cursor, ourselves, modern=modern))
+        params = list_params(cursor, OURSELVES, modern=modern)
+        page = await _page(conversation, params, seconds)
         found, wrong = read_definitions(page.tools)
         complaints += wrong
         complaints += [
@@ -83,11 +101,8 @@ def list_params(cursor: str, ourselves: dict[str, str], *, modern: bool) -> byte
     return envelope.encode(params)
 
 
-async def _page(conversation: Conversation, params: bytes) -> _Page:
-    try:
-        answer = await conversation.ask("tools/list", params, LIST_SECONDS)
-    except TimeoutError:
-        raise Unlistable(f"it did not list its tools within {LIST_SECONDS:g} s") from None
+async def _page(conversation: Conversation, params: bytes, seconds: float) -> _Page:
+    answer = await conversation.ask("tools/list", params, seconds)
     if answer.error:
         error = envelope.read_error(answer.error)
         if error.code == envelope.METHOD_NOT_FOUND:  # it has no tools, and that is allowed

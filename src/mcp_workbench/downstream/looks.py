@@ -166,7 +166,7 @@ def require_patience(connection: Connection, limits: Limits) -> None:
 
 
 def _last_skipped(talk: Conversation, spec: ServerSpec, around: Surroundings) -> str:
-    return masked(talk.last_skipped, spec, around.environ)[:SHOWN] if talk.skipped else ""
+    return masked(talk.last_skipped, spec, around.environ, cut=True)[:SHOWN] if talk.skipped else ""
 
 
 def report(

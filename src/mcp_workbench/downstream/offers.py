@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -20,10 +22,13 @@ from mcp_workbench.era.negotiate import Agreed
 from mcp_workbench.era.ourselves import OURSELVES
 from mcp_workbench.era.primitives import subscription_of
 from mcp_workbench.era.revision import is_modern
+from mcp_workbench.timing import pause
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.tasks import TaskScope, task_scope
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+SILENCE = pause(10.0)  # seconds until a list is asked for again that did not come in its time
 ANNOUNCED_TTL = 30_000  # milliseconds for a list whose changes a legacy server announces
 
 METHODS: dict[Kind, str] = {
@@ -35,6 +40,12 @@ MEMBERS: dict[Kind, str] = {
     "prompts": "prompts",
     "resources": "resources",
     "templates": "resourceTemplates",
+}
+# Resources and templates are one capability: who is silent about one is not asked for the other.
+_CAPABILITIES: dict[Kind, str] = {
+    "prompts": "prompts",
+    "resources": "resources",
+    "templates": "resources",
 }
 _STALE: dict[str, tuple[Kind, ...]] = {
     "notifications/prompts/list_changed": ("prompts",),
@@ -67,7 +78,10 @@ class Offers:
         self._heard = heard
         self._talk: Conversation | None = None
         self._listed: dict[Kind, Listed] = {}
-        self._locks: dict[Kind, asyncio.Lock] = {}
+        self._scope: TaskScope | None = None  # of what is read now
+        self._readings: dict[Kind, asyncio.Task[Listed | Exception]] = {}
+        self._silent: dict[str, tuple[float, str]] = {}  # until when a list is not asked for again
+        self._patience: Callable[[], float] = lambda: LIST_SECONDS  # for a whole list
         self.wishes = Wishes(place, standing, self._doubt, self._touched)
 
     @classmethod
@@ -75,12 +89,21 @@ class Offers:
         """Of a connection about which nobody wants to hear."""
         return cls(Place(address), Standing(), lambda heard: None)
 
-    def opened(self, talk: Conversation, agreed: Agreed) -> None:
-        """The server takes requests."""
-        self._talk = talk
-        self.declared = agreed.declared
-        self.modern = is_modern(agreed.revision)
-        self.wishes.opened(talk, agreed)
+    @asynccontextmanager
+    async def open(
+        self, talk: Conversation, agreed: Agreed, patience: Callable[[], float]
+    ) -> AsyncGenerator[None]:
+        """The server takes requests for the length of the block; each list has `patience` seconds."""
+        async with task_scope() as scope:
+            self._scope, self._talk = scope, talk
+            self._patience = self.wishes.patience = patience
+            self.declared = agreed.declared
+            self.modern = is_modern(agreed.revision)
+            self.wishes.opened(talk, agreed)
+            try:
+                yield
+            finally:
+                self._scope = None
 
     # Lists
 
@@ -101,11 +124,17 @@ class Offers:
         """The list: the one we have while its server would announce a change, else read anew."""
         if not self.offers_any(kind):
             return Listed(ttl=ANNOUNCED_TTL)
-        async with self._locks.setdefault(kind, asyncio.Lock()):
-            known = self._listed.get(kind)
-            if known is not None and self._announces(kind) and kind not in self.stale:
-                return known
-            return await self._read(kind)
+        known = self._listed.get(kind)
+        if known is not None and self._announces(kind) and kind not in self.stale:
+            return known
+        if why := self.is_silent(kind):
+            raise Unlistable(why)
+        return await self._read(kind)
+
+    def is_silent(self, kind: Kind) -> str:
+        """Why this list is not asked for now: a while ago its server has let its time pass."""
+        until, why = self._silent.get(_CAPABILITIES[kind], (0.0, ""))
+        return why if time.monotonic() < until else ""
 
     async def refresh(self) -> None:
         """Read again what has changed, and say so where it really has."""
@@ -120,11 +149,12 @@ class Offers:
         before = self._listed.get(kind)
         if before is None:
             return True
-        async with self._locks.setdefault(kind, asyncio.Lock()):
-            try:
-                found = await self._read(kind)
-            except (Unlistable, Lost):
-                return False
+        try:
+            if kind in self._readings:  # begun before the server said that there is another list
+                await self._read(kind)
+            found = await self._read(kind)
+        except (Unlistable, Lost):
+            return False
         return list(before.offers.values()) != list(found.offers.values())
 
     def _announces(self, kind: Kind) -> bool:
@@ -137,6 +167,34 @@ class Offers:
         self.stale.update(self._listed)
 
     async def _read(self, kind: Kind) -> Listed:
+        """Read the list, together with whoever wants it meanwhile: nobody waits for another's turn."""
+        reading = self._readings.get(kind)
+        if reading is None:
+            if self._scope is None:
+                raise Unlistable("it is not ready")
+            reading = self._scope.start(self._outcome(kind), f"list {kind} of {self.place}")
+            self._readings[kind] = reading
+            reading.add_done_callback(lambda _: self._readings.pop(kind, None))
+        await asyncio.wait([reading])  # whoever leaves early leaves it to the others
+        outcome = Unlistable("it was closed") if reading.cancelled() else reading.result()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def _outcome(self, kind: Kind) -> Listed | Exception:
+        """All pages within one deadline, or what was wrong."""
+        seconds = self._patience()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._pages(kind, seconds)
+        except (Unlistable, Lost) as error:
+            return error
+        except TimeoutError:
+            why = f"it did not list its {kind} within {seconds:g} s"
+            self._silent[_CAPABILITIES[kind]] = (time.monotonic() + SILENCE, why)
+            return Unlistable(why)
+
+    async def _pages(self, kind: Kind, seconds: float) -> Listed:
         self.stale.discard(kind)  # an announcement from here on asks for yet another reading
         default = ANNOUNCED_TTL if self._announces(kind) and not self.modern else 0
         offers: dict[str, Offer] = {}
@@ -144,7 +202,7 @@ class Offers:
         public = self.modern
         cursor, seen = "", set[str]()
         for _ in range(PAGES):
-            page = await self._page(kind, cursor)
+            page = await self._page(kind, cursor, seconds)
             for key, offer in read_offers(kind, page.items).items():
                 offers.setdefault(key, offer)
             lives.append(max(page.ttl, 0) if self.modern else default)
@@ -157,12 +215,9 @@ class Offers:
         self.remember(kind, tuple(offer.raw for offer in offers.values()))
         return found
 
-    async def _page(self, kind: Kind, cursor: str) -> _Page:
+    async def _page(self, kind: Kind, cursor: str, seconds: float) -> _Page:
         params = list_params(cursor, OURSELVES, modern=self.modern)
-        try:
-            answer = await self._talking.ask(METHODS[kind], params, LIST_SECONDS)
-        except TimeoutError:
-            raise Unlistable(f"it did not list its {kind} within {LIST_SECONDS:g} s") from None
+        answer = await self._talking.ask(METHODS[kind], params, seconds)
         if answer.error:
             error = envelope.read_error(answer.error)
             if error.code == envelope.METHOD_NOT_FOUND:  # resources without templates are common
@@ -182,6 +237,7 @@ class Offers:
         """Take a notification; is there now something to read again?"""
         stale = _STALE.get(message.method)
         if stale is not None:
+            self._silent.clear()  # it has something to say
             self.stale.update(stale)
             return True
         if message.method == ACKNOWLEDGED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -12,12 +13,23 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.waiters import Waiter
-from mcp_workbench.era.questions import CAPABILITY_OF, ROOTS, Question, asked_by, may_ask
+from mcp_workbench.era.questions import (
+    CAPABILITY_OF,
+    MOST_A_MINUTE,
+    MOST_OPEN,
+    ROOTS,
+    Question,
+    asked_by,
+    may_ask,
+)
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 
 log = logging.getLogger(__name__)
+
+MINUTE = 60.0  # seconds
+_BUSY = envelope.SERVER_ERROR
 
 
 def _oldest(talk: Conversation) -> Waiter | None:
@@ -31,7 +43,16 @@ def _oldest(talk: Conversation) -> Waiter | None:
 class OpenQuestions:
     """The questions of one connection that have no answer yet."""
 
-    def __init__(self, address: ServerAddress, host: Host | None) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        host: Host | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._count = 0  # since then
+        self._is_busy = False
         self._address = address
         self.host = host
         self._open: dict[bytes, Callable[[], None]] = {}
@@ -54,6 +75,8 @@ class OpenQuestions:
             talk.channel.send(envelope.answer(id, b"{}"))
         elif self.host is None or not may_ask(method, self.declared):
             self._refuse(talk, id, method)
+        elif too_many := self._too_many():
+            talk.channel.send(envelope.refusal(id, envelope.error_object(_BUSY, too_many)))
         else:
             try:
                 question = asked_by(self._address, method, message.params or b"{}")
@@ -62,6 +85,23 @@ class OpenQuestions:
                 talk.channel.send(envelope.refusal(id, told))
                 return
             self._put(talk, id, question, self.host)
+
+    def _too_many(self) -> str:
+        """Why one more question is not put to anybody; empty where it may be."""
+        now = self._clock()
+        if now - self._since > MINUTE:
+            self._since, self._count = now, 0
+        self._count += 1
+        if len(self._open) >= MOST_OPEN:
+            why = f"too many questions: {MOST_OPEN} wait for an answer"
+        elif self._count > MOST_A_MINUTE:
+            why = f"too many questions: more than {MOST_A_MINUTE} in a minute"
+        else:
+            return ""
+        if not self._is_busy:
+            self._is_busy = True  # told once: a server that does so does it often
+            log.warning("%s: %s; the others are refused", self._address, why)
+        return why
 
     def _put(self, talk: Conversation, id: bytes, question: Question, host: Host) -> None:
         caller = talk.pending.find(talk.about) if talk.about else None

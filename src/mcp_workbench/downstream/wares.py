@@ -13,7 +13,6 @@ from mcp_workbench.downstream.listing import Unlistable, list_tools
 from mcp_workbench.downstream.surroundings import Surroundings
 from mcp_workbench.downstream.waiters import Lost
 from mcp_workbench.era.negotiate import Agreed
-from mcp_workbench.era.ourselves import OURSELVES
 from mcp_workbench.era.revision import is_modern
 from mcp_workbench.wire import envelope
 
@@ -51,13 +50,13 @@ class Wares:
         """Is there reason to think that the server has others by now?"""
         return self.stale or self._unread
 
-    async def read(self, talk: Conversation, *, modern: bool) -> bool:
-        """Ask the server for all of them. Are they others than before?"""
+    async def read(self, talk: Conversation, seconds: float, *, modern: bool) -> bool:
+        """Ask the server for all of them, within so many seconds. Are they others than before?"""
         self._unread = self.behind
         self.stale = False  # an announcement from here on asks for yet another reading
         most, found = self._around.limits.tools_per_server, None
         try:
-            found, self.complaints = await list_tools(talk, OURSELVES, most, modern=modern)
+            found, self.complaints = await list_tools(talk, most, seconds, modern=modern)
         finally:
             self._unread = found is None
         self.listed_at = self.read_at = time.monotonic()
@@ -69,10 +68,10 @@ class Wares:
             self._note(spec, msgspec.structs.replace(known, catalogue=found), expected=True)
         return True
 
-    async def read_again(self, talk: Conversation, *, modern: bool) -> bool:
+    async def read_again(self, talk: Conversation, seconds: float, *, modern: bool) -> bool:
         """The same; failing to leaves what we have."""
         try:
-            return await self.read(talk, modern=modern)
+            return await self.read(talk, seconds, modern=modern)
         except (Unlistable, Lost):
             self.listed_at = time.monotonic()  # not again at once
             return False
@@ -80,7 +79,8 @@ class Wares:
     # For the next time
 
     def remember(self, spec: ServerSpec, said: Agreed, seconds: float) -> None:
-        """It takes calls: this is what it has."""
+        """It takes calls: this is what it has, and beside tools what it had when it was last asked."""
+        before = self._around.memory.held(spec.address)
         self._note(
             spec,
             Known(
@@ -92,6 +92,7 @@ class Wares:
                 said.instructions,
                 msgspec.structs.asdict(said.declared),
                 seconds,
+                offers={} if before is None else before.offers,
             ),
         )
 

@@ -31,6 +31,7 @@ class Wishes:
         self._standing = standing
         self._doubt = doubt  # lists may have changed unheard
         self._touch = touch  # so may this resource
+        self.patience: Callable[[], float] = lambda: LIST_SECONDS  # for an answer
         self._talk: Conversation | None = None
         self._modern = False
         self._logs = False
@@ -89,7 +90,7 @@ class Wishes:
 
     async def _subscribe_there(self, uri: str) -> None:
         params = envelope.encode({"uri": uri})
-        answer = await self._talking.ask("resources/subscribe", params, LIST_SECONDS)
+        answer = await self._talking.ask("resources/subscribe", params, self.patience())
         if answer.error:
             told = envelope.read_error(answer.error)
             raise ServerError(told.code, told.message, bytes(answer.error))

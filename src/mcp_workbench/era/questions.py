@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -11,13 +11,18 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.era.translate import Members, read_members
 
 ELICIT = "elicitation/create"
+SAMPLE = "sampling/createMessage"
 ROOTS = "roots/list"
-CAPABILITY_OF = {ELICIT: "elicitation", "sampling/createMessage": "sampling", ROOTS: "roots"}
+CAPABILITY_OF = {ELICIT: "elicitation", SAMPLE: "sampling", ROOTS: "roots"}
 VIEWS = "io.modelcontextprotocol/ui"
 ROUNDS = 10  # questions in a row of one call; more is a loop
+MOST_OPEN = 32  # questions of one server that wait for an answer, of a modern one in one result
+MOST_A_MINUTE = 120  # questions of one server; a person reads no more, and a model costs
 
 # Called once with a result, or with an error; the other one is empty.
 Answered = Callable[[msgspec.Raw | bytes, msgspec.Raw | bytes], None]
+
+Value = TypeVar("Value")
 
 encode = msgspec.json.encode
 _DECLINED = b'{"action":"cancel"}'
@@ -109,6 +114,8 @@ def read_needed(address: ServerAddress, error: msgspec.Raw) -> dict[str, Questio
     Raises msgspec.DecodeError where it has no usable form.
     """
     found = msgspec.json.decode(error, type=_NeedsAddress).data.elicitations
+    if len(found) > MOST_OPEN:
+        raise msgspec.DecodeError(f"{len(found)} at once; {MOST_OPEN} are allowed")
     questions: dict[str, Question] = {}
     for number, members in enumerate(found, 1):
         members.pop("elicitationId", None)
@@ -131,6 +138,8 @@ def progress_of(params: msgspec.Raw) -> float | None:
 
 def asked_by(address: ServerAddress, method: str, params: msgspec.Raw | bytes) -> Question:
     """The question as its host gets it: a person must see who is asking."""
+    if method == SAMPLE:
+        return Question(address, method, _sampled_by(address, read_members(params)))
     if method != ELICIT:
         return Question(address, method, bytes(params) or b"{}")
     members = read_members(params)
@@ -142,9 +151,55 @@ def asked_by(address: ServerAddress, method: str, params: msgspec.Raw | bytes) -
     return Question(address, method, encode(members))
 
 
+def _sampled_by(address: ServerAddress, members: Members) -> bytes:
+    """A question to the host's model, of which people see the messages before they let it pass.
+
+    The first text of the messages begins with the name of the server; where there is none, the text
+    that the model is instructed with does.
+    """
+    mark = f"[{address}] "
+    messages = _read(members, "messages", list[msgspec.Raw], list[msgspec.Raw]())
+    for number, message in enumerate(messages):
+        marked = _marked_message(message, mark)
+        if marked is not None:
+            messages[number] = marked
+            return encode({**members, "messages": messages})
+    prompt = _read(members, "systemPrompt", str, "")
+    return encode({**members, "systemPrompt": f"{mark}{prompt}"})
+
+
+def _marked_message(message: msgspec.Raw, mark: str) -> msgspec.Raw | None:
+    """The message with the mark before its first text; None where it has no text."""
+    try:
+        members = read_members(message)
+        content = members["content"]
+        blocks = _read(members, "content", list[msgspec.Raw], [content])
+        for number, block in enumerate(blocks):
+            parts = read_members(block)
+            if _read(parts, "type", str, "") != "text":
+                continue
+            text = msgspec.json.decode(parts["text"], type=str)
+            blocks[number] = msgspec.Raw(encode({**parts, "text": f"{mark}{text}"}))
+            several = bytes(content).lstrip().startswith(b"[")
+            return msgspec.Raw(encode({**members, "content": blocks if several else blocks[0]}))
+    except (KeyError, msgspec.DecodeError):
+        pass  # the host says what is wrong with it
+    return None
+
+
+def _read(members: Members, key: str, type: type[Value], default: Value) -> Value:
+    try:
+        return msgspec.json.decode(members[key], type=type)
+    except (KeyError, msgspec.DecodeError):
+        return default
+
+
 def read_input_required(address: ServerAddress, result: msgspec.Raw) -> InputRequired:
     """The questions in a modern result. Raises msgspec.DecodeError where it has no usable form."""
     found = msgspec.json.decode(result, type=_InputRequired)
+    if len(found.inputRequests) > MOST_OPEN:
+        many = len(found.inputRequests)
+        raise msgspec.DecodeError(f"it asks {many} questions at once; {MOST_OPEN} are allowed")
     questions = {
         key: asked_by(address, wanted.method, wanted.params)
         for key, wanted in found.inputRequests.items()

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
+from mcp_workbench.config.plain_file import read_plain
 from mcp_workbench.hosts.places import Surroundings, shown
 from mcp_workbench.hosts.table import Host
 from mcp_workbench.hosts.translate import Found
@@ -38,8 +39,7 @@ def with_env_file(found: Found, raw: Any, host: Host, around: Surroundings) -> F
 def names_in(path: Path) -> tuple[str, ...] | None:
     """The names that are given a value there, in their order; None where there is no such file."""
     try:
-        with path.open("rb") as stream:
-            text = stream.read(MOST_BYTES).decode("utf-8-sig", "replace")
+        text = read_plain(path, MOST_BYTES).decode("utf-8-sig", "replace")
     except (OSError, ValueError):
         return None
     return tuple(dict.fromkeys(_LINE.findall(text)))

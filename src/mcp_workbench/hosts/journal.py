@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from mcp_workbench.config.state_folder import private_folder, state_home
+from mcp_workbench.config.state_folder import private_folder, read_own, require_private, state_home
+from mcp_workbench.hosts.contents import MOST_BYTES
 from mcp_workbench.hosts.plan import Change, Keys, Member
 from mcp_workbench.hosts.refusals import HostFault
 from mcp_workbench.hosts.writing import created_folders, write_private
@@ -51,9 +52,10 @@ class Journal:
         found: list[Record] = []
         if not self._home:
             return found
+        require_private(self._home, "journal")  # it says which bytes go into which file
         for file in sorted((self._folder / "journal").glob("[0-9]*.json")):
             try:
-                found.append(msgspec.json.decode(file.read_bytes(), type=Record))
+                found.append(msgspec.json.decode(read_own(str(file), MOST_BYTES), type=Record))
             except (OSError, msgspec.MsgspecError):
                 continue  # half written when somebody pulled the plug, before anything was changed
         return sorted(found, key=lambda record: record.id)
@@ -96,7 +98,10 @@ class Journal:
         self._file(record.id).unlink(missing_ok=True)
 
     def backup(self, step: Step) -> bytes | None:
-        return (self._folder / "backups" / step.backup).read_bytes() if step.backup else None
+        if not step.backup:
+            return None
+        require_private(self._home, "backups")
+        return read_own(str(self._folder / "backups" / step.backup), MOST_BYTES)
 
     def _file(self, number: int) -> Path:
         return self._folder / "journal" / f"{number:04}.json"

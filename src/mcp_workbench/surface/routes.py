@@ -9,7 +9,6 @@ from mcp_workbench.core.offers import (
     Owned,
     Shelf,
     owner_by_template,
-    owner_of_uri,
     owners_of_flat_name,
     read_addressed,
 )
@@ -66,34 +65,25 @@ class Routes:
         return owner
 
     async def owner(self, uri: str) -> Owned | None:
-        """Whose resource it is: by its form, by the lists, by templates, or for want of others."""
+        """Whose resource it is: by its form, by the lists and tools, by templates, or for want of others."""
         named = read_addressed(uri)
         if named is not None and named.address in self._offering.addresses():
             return named
         near = self.toolboxes
         return (
-            self._known_owner(uri, near)
-            or self._offering.owner_of_view(uri)
-            or await self._listed_owner(uri, near, begin=True)
-            or self._offering.owner_of_view(uri)  # of a server that had to be connected first
-            or await self._listed_owner(uri, self._offering.toolboxes, begin=False)
-            or self._only_owner(uri)
+            self._offering.owner(uri, near)
+            or await self._asked_owner(uri, near, begin=True)
+            or await self._asked_owner(uri, self._offering.toolboxes, begin=False)
+            or self._offering.only_owner(uri, near)
         )
 
-    def _known_owner(self, uri: str, toolboxes: list[str]) -> Owned | None:
-        return owner_of_uri(uri, self._offering.known(toolboxes, "resources"))
-
-    async def _listed_owner(self, uri: str, toolboxes: list[str], *, begin: bool) -> Owned | None:
-        resources = await self._offering.shelves(toolboxes, "resources", begin=begin)
-        found = owner_of_uri(uri, resources.shelves)
+    async def _asked_owner(self, uri: str, toolboxes: list[str], *, begin: bool) -> Owned | None:
+        await self._offering.shelves(toolboxes, "resources", begin=begin)
+        found = self._offering.owner(uri, toolboxes, asked=True)
         if found is not None:
             return found
         templates = await self._offering.shelves(toolboxes, "templates", begin=begin)
         return owner_by_template(uri, templates.shelves)
-
-    def _only_owner(self, uri: str) -> Owned | None:
-        servers = self._offering.with_resources()
-        return Owned(servers[0], uri) if len(servers) == 1 else None
 
 
 def require_own_names(shelves: Iterable[Shelf]) -> None:

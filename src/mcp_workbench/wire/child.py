@@ -58,12 +58,14 @@ class Child:
         self._guard = watched
         self._ended = ended
         self._complaints = bytearray()
-        self.overheard: Callable[[bytes], None] | None = None  # told all that it writes to stderr
+        self.overheard: Callable[[bytes], None] | None = (
+            None  # told all that it writes to stderr, and b"" at its end
+        )
         self._silent = False  # its stdout has ended
         self._gone = asyncio.Event()  # the process has ended; it is not yet reaped
         self.pid = process.pid
         self.channel = PipeWriter(pipes.stdin, ended)
-        self._stderr = PipeReader(pipes.stderr, self._complained, lambda: None)
+        self._stderr = PipeReader(pipes.stderr, self._complained, self._complained_enough)
         self._stdout = PipeReader(pipes.stdout, received, self._fell_silent)
 
     def exit_status(self) -> int | None:
@@ -85,6 +87,10 @@ class Child:
         del self._complaints[:-STDERR_BYTES]
         if self.overheard is not None:
             self.overheard(data)
+
+    def _complained_enough(self) -> None:
+        if self.overheard is not None:
+            self.overheard(b"")
 
     def _fell_silent(self) -> None:
         self._silent = True

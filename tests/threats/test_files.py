@@ -1,0 +1,362 @@
+"""A file that decides what is started is this user's own, or the user has named it and is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from mcp_workbench.config.load import load_config
+from mcp_workbench.config.ownership import Owned, doubts
+from mcp_workbench.config.plain_file import PIPE_WAIT
+from mcp_workbench.config.state_folder import NotPrivate
+from mcp_workbench.config.watch import FileWatch, Found
+from mcp_workbench.core.errors import ConfigError
+from mcp_workbench.hosts.journal import Journal
+from tests.cli.cli_scenes import TIMEOUT, toolbox, workbench, write_config
+from tests.daemon.scenes import COMMAND
+from tests.makers import PATIENCE
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and rights of POSIX")
+
+STRANGER = 12345
+ME = 1000
+
+
+def touching(mark: Path) -> dict[str, object]:
+    """A server that leaves a mark where it is started."""
+    return {"command": "sh", "args": ["-c", f"touch {mark}"]}
+
+
+def of_stranger(config: Path) -> str:
+    """Let another user have written this file, or be able to; returns the code of that.
+
+    Only root can give a file away. Everybody can open a folder to all.
+    """
+    if os.geteuid() == 0:
+        os.chown(config, STRANGER, -1)
+        return "WB-CONF-008"
+    config.parent.chmod(0o1777)
+    return "WB-CONF-009"
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    return folder / "started"
+
+
+@pytest.fixture
+def met(tmp_path: Path, mark: Path) -> Path:
+    """A file in a folder where one happens to be."""
+    folder = tmp_path / "somewhere"
+    folder.mkdir(0o755)
+    return write_config(folder, toolbox(evil=touching(mark)))
+
+
+# The decision
+
+
+def owned(uid: int, mode: int = 0o755, path: str = "/x") -> Owned:
+    return Owned(path, uid, mode)
+
+
+@pytest.mark.parametrize(
+    ("file", "folders", "codes"),
+    [
+        (owned(ME), [owned(ME)], []),
+        (owned(0), [owned(0)], []),
+        (owned(ME), [owned(0), owned(ME)], []),
+        (owned(ME), [owned(ME, 0o775)], []),  # groups of one member are the custom
+        (owned(STRANGER), [owned(ME)], ["WB-CONF-008"]),
+        (owned(ME), [owned(STRANGER)], ["WB-CONF-009"]),
+        (owned(ME), [owned(ME, 0o777)], ["WB-CONF-009"]),
+        (owned(0), [owned(0, 0o1777)], ["WB-CONF-009"]),
+        (owned(ME), [owned(ME), owned(0, 0o1777)], ["WB-CONF-009"]),
+        (owned(STRANGER), [owned(STRANGER, 0o777)], ["WB-CONF-008", "WB-CONF-009"]),
+    ],
+)
+@pytest.mark.parametrize("me", [ME, 0])
+def test_whose_file_it_is_and_who_can_put_another_there(
+    file: Owned, folders: list[Owned], codes: list[str], me: int
+) -> None:
+    if me == 0:  # the same for root, to whom a file of an ordinary user is a stranger's
+        file = file._replace(uid=0 if file.uid == ME else file.uid)
+        folders = [one._replace(uid=0 if one.uid == ME else one.uid) for one in folders]
+
+    assert [doubt.code for doubt in doubts(file, folders, me)] == codes
+
+
+def test_to_root_a_file_of_an_ordinary_user_is_another_users() -> None:
+    assert [doubt.code for doubt in doubts(owned(ME), [owned(0)], 0)] == ["WB-CONF-008"]
+
+
+# A file that was met
+
+
+@pytest.mark.parametrize(
+    "words", [["serve"], ["tools"], ["check", "--connect"], ["call", "dev/evil/x"]]
+)
+def test_a_file_of_another_user_that_was_met_is_refused_and_nothing_of_it_started(
+    met: Path, mark: Path, words: list[str]
+) -> None:
+    code = of_stranger(met)
+
+    done = workbench(*words, cwd=met.parent)
+
+    assert done.status == 2
+    assert code in done.err
+    assert f"--config {met}" in done.err
+    assert not mark.exists()
+
+
+def test_what_serves_itself_without_a_word_is_refused_as_well(met: Path, mark: Path) -> None:
+    code = of_stranger(met)
+
+    done = workbench(cwd=met.parent)
+
+    assert done.status == 2
+    assert code in done.err
+
+
+@pytest.mark.parametrize("words", [["up"], ["serve", "--attach", "always"]])
+def test_no_background_process_is_started_with_it(met: Path, mark: Path, words: list[str]) -> None:
+    of_stranger(met)
+
+    done = workbench(*words, cwd=met.parent)
+    ended = workbench("down", "--config", str(met), cwd=met.parent)
+
+    assert done.status != 0
+    assert "another" in done.err or "everybody" in done.err
+    assert not mark.exists()
+    assert "not running" in ended.out
+
+
+def test_a_folder_that_everybody_can_write_to_is_no_place_for_a_file_that_is_met(
+    met: Path, mark: Path
+) -> None:
+    met.parent.chmod(0o1777)
+
+    done = workbench("tools", cwd=met.parent)
+
+    assert (done.status, mark.exists()) == (2, False)
+    assert "WB-CONF-009" in done.err
+
+
+def test_a_link_out_of_such_a_folder_is_refused_like_the_folder(met: Path, tmp_path: Path) -> None:
+    crossing = tmp_path / "crossing"
+    crossing.mkdir()
+    (crossing / met.name).symlink_to(met)
+    crossing.chmod(0o777)
+
+    with pytest.raises(ConfigError) as caught:
+        load_config(crossing / met.name, {}, named=False)
+
+    assert [p.code for p in caught.value.problems] == ["WB-CONF-009"]
+
+
+# A file that was named
+
+
+@pytest.mark.parametrize(
+    ("words", "by"), [(["tools"], "option"), (["tools"], "variable"), (["serve"], "option")]
+)
+def test_one_that_was_named_is_used_and_its_user_is_told_in_one_line(
+    met: Path, mark: Path, words: list[str], by: str
+) -> None:
+    of_stranger(met)
+    option = ["--config", str(met)] if by == "option" else []
+    variables = {} if option else {"WORKBENCH_CONFIG": str(met)}
+
+    done = workbench(*words, *option, cwd=met.parent, **variables)
+
+    [line] = [line for line in done.err.splitlines() if "used because it was named" in line]
+    assert line.startswith(f"mcp-workbench: {met}")
+    assert done.status == 0 if words == ["serve"] else mark.exists()
+
+
+@pytest.mark.parametrize("words", [["check"], ["doctor"], ["check", "-q"]])
+def test_check_and_doctor_show_it_once(met: Path, words: list[str]) -> None:
+    code = of_stranger(met)
+
+    done = workbench(*words, "--config", str(met), cwd=met.parent)
+
+    shown = done.out + done.err
+    assert shown.count("who ") == 1
+    assert code in shown or "used because it was named" in shown
+
+
+# While it is served
+
+
+def outcomes(
+    path: Path, *, accepted: bool, optional: bool = False
+) -> tuple[FileWatch, queue.Queue[Found]]:
+    seen: queue.Queue[Found] = queue.Queue()
+    return FileWatch(str(path), seen.put, optional=optional, accepted=accepted), seen
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_file_that_changes_hands_is_not_taken_unless_its_user_knew(
+    met: Path, *, accepted: bool
+) -> None:
+    watch, seen = outcomes(met, accepted=accepted)
+    watch.start()
+    try:
+        assert not isinstance(seen.get(timeout=PATIENCE), ConfigError)
+
+        code = of_stranger(met)
+        watch.look()
+        found = seen.get(timeout=PATIENCE)
+    finally:
+        watch.end()
+
+    codes = [p.code for p in (found.problems if isinstance(found, ConfigError) else found.warnings)]
+    assert codes == [code]
+    assert isinstance(found, ConfigError) is not accepted
+
+
+def test_the_demo_does_not_give_way_to_a_file_of_another_user(met: Path, mark: Path) -> None:
+    text = met.read_text()
+    met.unlink()
+    host = subprocess.Popen(
+        [*COMMAND, "serve", "-v"],
+        cwd=met.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert host.stdin is not None
+    assert host.stdout is not None
+    assert host.stderr is not None
+    try:
+        host.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        host.stdin.flush()
+        assert host.stdout.readline()  # it serves
+        beside = met.with_name("beside")
+        beside.write_text(text)
+        beside.chmod(0o644)
+        of_stranger(beside)
+        beside.rename(met)
+        for line in host.stderr:
+            if "the configuration of before still holds" in line:
+                break
+        else:
+            pytest.fail("the file was taken")
+    finally:
+        host.stdin.close()
+        host.stdout.close()
+        host.stderr.close()
+        host.wait(TIMEOUT)
+    assert not mark.exists()
+
+
+# What else decides what is started
+
+
+def test_import_passes_over_a_project_file_of_another_user_and_takes_it_where_it_is_named(
+    met: Path, mark: Path, tmp_path: Path
+) -> None:
+    met.unlink()
+    theirs = met.with_name(".mcp.json")
+    theirs.write_text(json.dumps({"mcpServers": {"evil": touching(mark)}}))
+    theirs.chmod(0o644)
+    of_stranger(theirs)
+    (tmp_path / "person").mkdir()
+    wish = ["import", "--yes", "--config", str(tmp_path / "mine.json")]
+    home = {"HOME": str(tmp_path / "person")}
+
+    passed = workbench(*wish, cwd=met.parent, **home)
+    taken = workbench(*wish, str(theirs), cwd=met.parent, **home)
+
+    assert "skipped" in passed.out
+    assert "0 new servers" in passed.out
+    assert "1 new server" in taken.out
+
+
+def test_a_journal_that_others_can_write_is_not_followed(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name in ("journal", "backups"):
+        (home / name).mkdir(parents=True)
+        (home / name).chmod(0o700)
+    record: dict[str, object] = {"id": 1, "command": "install", "time": 0.0, "steps": []}
+    (home / "journal" / "0001.json").write_text(json.dumps(record))
+
+    home.chmod(0o755)
+    assert [one.id for one in Journal(str(home)).records()] == [1]
+    (home / "journal").chmod(0o777)
+    with pytest.raises(NotPrivate):
+        Journal(str(home)).records()
+    (home / "journal").chmod(0o700)
+    home.chmod(0o1777)
+    with pytest.raises(NotPrivate):
+        Journal(str(home)).records()
+
+
+def test_a_record_behind_a_link_is_none(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "journal").mkdir(parents=True)
+    (home / "journal").chmod(0o700)
+    home.chmod(0o700)
+    record: dict[str, object] = {"id": 1, "command": "install", "time": 0.0, "steps": []}
+    (tmp_path / "theirs.json").write_text(json.dumps(record))
+    (home / "journal" / "0001.json").symlink_to(tmp_path / "theirs.json")
+
+    assert Journal(str(home)).records() == []
+
+
+# Pipes
+
+
+@pytest.mark.parametrize("words", [["check"], ["serve"], ["tools"]])
+@pytest.mark.usefixtures("short_deadlines")
+def test_a_pipe_to_which_nobody_writes_is_told_instead_of_waited_for(
+    tmp_path: Path, words: list[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    done = workbench(*words, "--config", "pipe", cwd=tmp_path)
+
+    assert done.status == 2
+    assert "WB-CONF-002" in done.err
+    assert "nobody has written" in done.err
+
+
+def test_a_writer_that_never_ends_is_not_waited_for_longer(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    endless = subprocess.Popen(
+        ["sh", "-c", "while printf ' '; do sleep 0.05; done > pipe"], cwd=tmp_path
+    )
+    before = time.monotonic()
+    try:
+        with pytest.raises(ConfigError, match="nobody has written"):
+            load_config(pipe, {})
+    finally:
+        endless.kill()
+        endless.wait()
+
+    assert time.monotonic() - before >= PIPE_WAIT
+
+
+@pytest.mark.usefixtures("short_deadlines")
+def test_import_does_not_wait_at_a_pipe_either(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "env").mkdir()
+    os.mkfifo(tmp_path / "env" / ".env")
+    servers = {"a": {"command": "x", "envFile": str(tmp_path / "env" / ".env")}}
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers}))
+
+    waiting = workbench("import", "pipe", "--dry-run", cwd=tmp_path)
+    beside = workbench("import", "servers.json", "--dry-run", cwd=tmp_path)
+
+    assert "nobody has written" in waiting.err
+    assert "envFile" in beside.out
+    assert "can't be read" in beside.out

@@ -1,0 +1,75 @@
+"""A server answers for its own resources, and for no other's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.primitives.scenes import ERAS, begin, bench, opened, server, use
+from tests.rawhost import Message, RawHost
+
+SHARED = "note://shared"  # both servers have one
+
+
+def text(host: RawHost, uri: str) -> str:
+    [content] = host.result("resources/read", {"uri": uri})["contents"]
+    return content["text"]
+
+
+def servers(era: str) -> dict[str, dict[str, Message]]:
+    return {"dev": {"one": server("one", era), "two": server("two", era)}}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_later_server_does_not_answer_while_only_its_own_list_is_known(
+    tmp_path: Path, era: str
+) -> None:
+    with opened(bench(tmp_path, servers(era)), era) as host:
+        begin(host, "dev")
+        host.result("resources/list")
+        assert text(host, SHARED) == f"one has {SHARED}"
+
+        host.use("one", "die")  # its next self has not been asked for a list
+
+        assert text(host, SHARED) == f"one has {SHARED}"
+
+
+def test_nor_while_the_earlier_one_can_not_be_reached(tmp_path: Path) -> None:
+    switch = tmp_path / "on"
+    switch.touch()
+    entry = server("one", "legacy")
+    line = f'test -e {switch} && exec "$@"'
+    entry = {**entry, "command": "sh", "args": ["-c", line, "sh", entry["command"], *entry["args"]]}
+    boxes = {"dev": {"one": entry, "two": server("two", "legacy")}}
+    with opened(bench(tmp_path, boxes), "legacy") as host:
+        begin(host, "dev")
+        host.result("resources/list")
+        switch.unlink()
+        host.use("one", "die")
+
+        for _ in range(2):
+            error = host.error("resources/read", {"uri": SHARED})
+            assert "two has" not in str(error)
+            assert "one" in error["message"]
+        assert text(host, "note://two/own") == "two has note://two/own"
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_nobody_keeps_the_view_of_another_servers_tool(tmp_path: Path, era: str) -> None:
+    with opened(bench(tmp_path, servers(era)), era) as host:
+        begin(host, "dev")
+        use(host, "dev", "two", "learn", resource="ui://one/view")
+        host.result("resources/list")
+
+        assert text(host, "ui://one/view") == "one has ui://one/view"
+
+
+def test_the_only_one_that_answers_does_not_get_what_may_be_anothers(tmp_path: Path) -> None:
+    boxes = {"dev": {"one": {"command": "false"}, "two": server("two", "legacy")}}
+    with opened(bench(tmp_path, boxes), "legacy") as host:
+        begin(host, "dev")
+
+        error = host.error("resources/read", {"uri": "wild:thing"})
+
+    assert error["message"] == "Resource not found: wild:thing"

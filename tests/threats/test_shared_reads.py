@@ -1,0 +1,136 @@
+"""Nobody waits for another server, nor behind another request: one reading is shared, with one deadline."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.makers import PATIENCE
+from tests.primitives.scenes import begin, bench, server, use
+from tests.rawhost import Message, RawHost
+
+FIXTURE = Path(__file__).with_name("listing_server.py")
+TIMEOUT = 2.0  # seconds that a server's entry gives it
+ENOUGH = 5 * TIMEOUT  # what is left to a busy machine; before, each waited for half a minute
+
+
+def trouble(**wishes: Any) -> dict[str, Any]:
+    args = ["-E", "-S", str(FIXTURE), json.dumps(wishes)]
+    return {"command": sys.executable, "args": args, "timeout": TIMEOUT, "era": "legacy"}
+
+
+def two(folder: Path, **wishes: Any) -> RawHost:
+    """A host before a server of trouble and one that is well, in one toolbox."""
+    servers = {"bad": trouble(**wishes), "well": server("well", "legacy")}
+    return RawHost(bench(folder, {"dev": servers}))
+
+
+def all_answers(host: RawHost, asked: list[int]) -> dict[int, Message]:
+    """Answers to all of these, in whatever order they come."""
+    answers: dict[int, Message] = {}
+    while len(answers) < len(asked):
+        answer = host.until(lambda message: message.get("id") in asked)
+        answers[answer["id"]] = answer
+    return answers
+
+
+def count(host: RawHost, method: str) -> int:
+    """How often the server of trouble was asked."""
+    return use(host, "dev", "bad", "seen").get(method, 0)
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {"hangs": ["resources/list", "resources/templates/list"]},
+        {"drips": ["resources/list", "resources/templates/list"], "seconds": 0.3},
+    ],
+    ids=["never", "page by page"],
+)
+def test_requests_at_once_end_together_after_the_servers_own_time(
+    tmp_path: Path, wishes: dict[str, Any]
+) -> None:
+    with two(tmp_path, **wishes) as host:
+        begin(host, "dev")
+        since = time.monotonic()
+        asked = [
+            host.ask("resources/list"),
+            host.ask("resources/list"),
+            host.ask("resources/read", {"uri": "note://well/own"}),
+            host.ask("resources/templates/list"),
+        ]
+        answers = all_answers(host, asked)
+        took = time.monotonic() - since
+
+        assert took < ENOUGH
+        assert [one["uri"] for one in answers[asked[0]]["result"]["resources"]] == [
+            "note://shared",
+            "note://well/own",
+        ]
+        [content] = answers[asked[2]]["result"]["contents"]
+        assert content["text"] == "well has note://well/own"
+
+
+def test_one_reading_serves_all_who_ask_meanwhile(tmp_path: Path) -> None:
+    with two(tmp_path, hangs=["resources/list"]) as host:
+        begin(host, "dev")
+        asked = [host.ask("resources/list") for _ in range(5)]
+        assert all("result" in answer for answer in all_answers(host, asked).values())
+
+        assert count(host, "resources/list") == 1
+
+
+def test_whoever_gives_up_leaves_the_reading_to_the_others(tmp_path: Path) -> None:
+    with two(tmp_path, drips=["resources/list"], seconds=0.2) as host:
+        begin(host, "dev")
+        first, second = host.ask("resources/list"), host.ask("resources/list")
+        host.notify("notifications/cancelled", {"requestId": first})
+
+        assert "result" in host.answer(second)
+
+
+def test_who_was_silent_is_not_waited_for_again_at_once(tmp_path: Path) -> None:
+    with two(tmp_path, hangs=["resources/list"]) as host:
+        begin(host, "dev")
+        host.result("resources/list")
+        since = time.monotonic()
+        host.result("resources/read", {"uri": "note://well/own"})
+
+        assert time.monotonic() - since < TIMEOUT
+
+
+@pytest.mark.parametrize("method", ["prompts/list", "resources/templates/list"])
+def test_other_lists_end_as_well(tmp_path: Path, method: str) -> None:
+    with two(tmp_path, drips=[method], seconds=0.1) as host:
+        begin(host, "dev")
+        since = time.monotonic()
+        host.result(method)
+
+        assert time.monotonic() - since < ENOUGH
+
+
+def test_tools_that_are_listed_again_without_end_hold_up_no_call(tmp_path: Path) -> None:
+    with two(tmp_path, drips=["tools/list"], tools_from=2, seconds=0.3) as host:
+        begin(host, "dev")
+        time_up = time.monotonic() + 1.5 * PATIENCE
+        use(host, "dev", "bad", "change")
+        since = time.monotonic()
+        while count(host, "tools/list") < 2:  # it is read again now
+            assert time.monotonic() < time_up
+        host.use("bad", "unknown")
+
+        assert time.monotonic() - since < ENOUGH
+
+
+def test_a_subscription_that_is_not_answered_ends_in_the_servers_own_time(tmp_path: Path) -> None:
+    with two(tmp_path, hangs=["resources/subscribe"]) as host:
+        begin(host, "dev")
+        since = time.monotonic()
+        host.error("resources/subscribe", {"uri": "mcp-workbench://dev/bad/x:y"})
+
+        assert time.monotonic() - since < ENOUGH

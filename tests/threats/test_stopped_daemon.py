@@ -1,0 +1,61 @@
+"""A host does not wait for ever for a shared workbench that was stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from mcp_workbench.daemon import handing
+from tests.daemon.scenes import Shared, nothing_left, opened, shared
+from tests.makers import alive, config_file, entry, eventually, said
+
+SAYS = "gave no sign of life"
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+def test_a_host_goes_on_by_itself_and_only_one_is_left_to_read_its_pipes(
+    tmp_path: Path, *, modern: bool
+) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    bench.up()
+    with bench.host(modern=modern) as host:
+        opened(host)
+        before = said(host.use("a", "stats"))["pid"]
+
+        with nothing_left(bench.pid):
+            os.kill(bench.pid, signal.SIGSTOP)
+            call = host.begin_use("a", "stats")  # left unread
+            answer = host.answer(call)
+
+        assert said(answer["result"])["pid"] != before
+        assert SAYS in host.stderr
+        assert host.stderr.count("\n") == 1
+        assert not alive(bench.pid)
+
+
+def test_a_host_that_leaves_a_stopped_workbench_is_let_go(tmp_path: Path) -> None:
+    bench = Shared(config_file(tmp_path, {"a": entry()}))
+    bench.up()
+    with bench.host() as host:
+        opened(host)
+        os.kill(bench.pid, signal.SIGSTOP)
+        host.close()
+
+        assert host.ended() == 0
+    eventually(lambda: not alive(bench.pid), "it was ended")
+
+
+def test_one_that_is_well_is_left_alone_however_little_it_says(tmp_path: Path) -> None:
+    with shared(config_file(tmp_path, {"a": entry()})) as bench, bench.host() as host:
+        opened(host)
+        before = said(host.use("a", "stats"))["pid"]
+        until = time.monotonic() + 2 * handing.BEAT
+        while time.monotonic() < until:  # a few signs of life are asked for and given
+            time.sleep(0.1)
+
+        assert said(host.use("a", "stats"))["pid"] == before
+        assert host.stderr == ""
