@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from mcp_workbench.bounded import has_few_members, read_members
 from mcp_workbench.core.names import SEPARATOR, ServerAddress
 
 Kind = Literal["prompts", "resources", "templates"]
@@ -41,12 +42,10 @@ def read_offers(kind: Kind, raws: list[msgspec.Raw]) -> dict[str, Offer]:
     found: dict[str, Offer] = {}
     for raw in raws:
         try:
-            key = msgspec.json.decode(
-                msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[KEYS[kind]], type=str
-            )
+            key = msgspec.json.decode(read_members(raw)[KEYS[kind]], type=str)
         except (KeyError, msgspec.DecodeError):
             continue
-        if key and key not in found:
+        if key and key not in found and has_few_members(raw):
             found[key] = Offer(key, msgspec.json.format(bytes(raw), indent=-1))
     return found
 

@@ -9,10 +9,12 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.core.catalogue import Definition, read_object, tool_info_json
+from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.core.shape import arguments_shape, value_shape
 from mcp_workbench.core.signature import (
+    MARK,
     first_sentence,
     name_text,
     one_line,
@@ -21,6 +23,7 @@ from mcp_workbench.core.signature import (
     whole_signature,
 )
 from mcp_workbench.core.spec import Detail
+from mcp_workbench.core.steps import TOO_COMPLEX
 
 Json = dict[str, Any]
 
@@ -33,6 +36,7 @@ HINTS = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open world",
 }
+MOST_READ = 512 << 10  # bytes of a definition that is put in words
 PARAMETER_DEPTH = 4
 MOST_PARAMETERS = 200  # lines about the parameters of one tool
 _AS = {"full": "in full", "signature": "as signatures", "names": "by name"}
@@ -95,6 +99,8 @@ def opened_in_words(opened: OpenedToolbox, detail: Detail) -> str:
 @lru_cache(maxsize=4096)
 def signature_line(tool: Definition) -> Line:
     """One line: the signature, what the tool is for, and a warning where it claims to destroy."""
+    if len(tool.raw) > MOST_READ:
+        return _unread(tool)
     whole = read_object(tool.raw)
     signature = short_signature(tool.name, arguments_shape(whole.get("inputSchema")))
     said = first_sentence(_text(whole.get("description")) or _text(whole.get("title")))
@@ -102,8 +108,14 @@ def signature_line(tool: Definition) -> Line:
     return Line(f"{signature.text}{f' - {said}' if said else ''}{warned}", signature.lossy)
 
 
+def _unread(tool: Definition) -> Line:
+    return Line(f"{name_text(shown_name(tool.name))}({MARK}) - {TOO_COMPLEX}", lossy=True)
+
+
 def full_form(tool: Definition) -> Line:
     """The whole signature and description, a line per documented parameter, and its claims."""
+    if len(tool.raw) > MOST_READ:
+        return _unread(tool)
     whole = read_object(tool.raw)
     schema: Any = whole.get("inputSchema")
     signature = whole_signature(tool.name, arguments_shape(schema))

@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.wire.envelope import NOTHING
+from mcp_workbench.bounded import Inside
+from mcp_workbench.core.steps import TOO_COMPLEX
 from mcp_workbench.wire.headers import decode_value
 from mcp_workbench.wire.http_message import Request
 
 ANNOTATION = "x-mcp-header"
 PREFIX = "mcp-param-"
+MOST_READ = 512 << 10  # bytes of a tool's definition
 
 _MARK = ANNOTATION.encode()
 _DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
-
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 Path = tuple[str, ...]
 
@@ -31,11 +31,14 @@ def differing(request: Request, definition: bytes, arguments: msgspec.Raw) -> st
     """The header that does not say what the arguments say; empty where all do."""
     if _MARK not in definition:
         return ""
+    if len(definition) > MOST_READ:
+        return f"Mcp-Param-* (the tool's schema is {TOO_COMPLEX})"
     schema = msgspec.json.decode(definition, type=_Tool).inputSchema
+    inside = Inside(arguments)
     for path, header, kind in _annotated(schema, ()):
         key = f"{PREFIX}{header}".lower().encode()
         told = request.headers.get(key)
-        value = _value_at(arguments, path)
+        value = inside.at(path)
         carried = value[:1] not in (b"", b"n", b"{", b"[")  # not absent, null, object or list
         if key in request.doubled or (told is not None) != carried:
             return f"Mcp-Param-{header}"
@@ -55,17 +58,6 @@ def _annotated(schema: Any, path: Path) -> Iterator[tuple[Path, str, Any]]:
             if isinstance(header := node.get(ANNOTATION), str):
                 yield (*path, name), header, node.get("type")
             yield from _annotated(node, (*path, name))
-
-
-def _value_at(arguments: msgspec.Raw, path: Path) -> bytes:
-    """The text of an argument; empty where there is none."""
-    value = arguments
-    for name in path:
-        try:
-            value = _members(value).get(name, NOTHING) if value else NOTHING
-        except msgspec.DecodeError:
-            return b""
-    return bytes(value).strip()
 
 
 def _same(kind: Any, value: bytes, told: str | None) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from mcp_workbench.bounded import read_elements
 from mcp_workbench.core.errors import NotFound
 from mcp_workbench.core.splice import changed
 from mcp_workbench.era.translate import read_members
@@ -117,7 +118,7 @@ def within_budget(
         return result
     try:
         members = read_members(result)
-        blocks: Any = msgspec.json.decode(members.get("content", b"[]"), type=list[msgspec.Raw])
+        blocks = read_elements(members.get("content", b"[]"))
         if bytes(members.get("isError", b"")) == b"true":
             return result
         return _Cut(blocks, members.get("structuredContent")).made(result, budget, store, owner)

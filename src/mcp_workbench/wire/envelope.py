@@ -1,9 +1,12 @@
 """JSON-RPC envelopes: the outside of a message is read and written anew, the inside stays as it came."""
 
+import codecs
 import re
 from typing import Any
 
 import msgspec
+
+from mcp_workbench.bounded import read_elements
 
 NOTHING = msgspec.Raw(b"")
 BOM = b"\xef\xbb\xbf"
@@ -16,6 +19,12 @@ INTERNAL_ERROR = -32603
 SERVER_ERROR = -32000  # ours to give a meaning
 
 TOO_DEEP = "nested too deeply"
+MOST_HALVES = 50_000  # escapes of half a character, whole pairs included, among which lone ones are sought
+MOST_BROKEN = 8 << 20  # bytes of a broken message that is looked at from its end
+MOST_SIGNS = 200_000  # quotes and escapes in it
+MOST_BAD = 50_000  # bytes of a mebibyte that are no text
+_QUESTION_MARKS = bytes(range(128)) + b"?" * 128
+_PIECE = 1 << 20  # bytes of a long text that are decoded at a time
 _N = ord("n")
 
 encode = msgspec.json.encode
@@ -67,7 +76,6 @@ class Malformed(Exception):
 read_answer = msgspec.json.Decoder(Answer).decode
 _decode = msgspec.json.Decoder(Envelope).decode
 _read_error = msgspec.json.Decoder(ErrorObject).decode
-_read_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 # The id is salvaged only where it surely belongs to the envelope, at its very start or its very end,
 # and surely is whole: nothing is answered or failed in the name of another request.
@@ -79,11 +87,9 @@ _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
 _ID_LAST = re.compile(rb',\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\}\s*$")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
-# Escapes are consumed one by one, so that the text `\\ud83d` is not taken for a surrogate.
-_ESCAPE = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.",
-    re.DOTALL,
-)
+_HALF = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|[c-fC-F][0-9a-fA-F]{2})"
+).match
 
 
 def decode(line: bytes) -> Envelope:
@@ -108,10 +114,8 @@ def decode(line: bytes) -> Envelope:
 def decode_text(line: bytes) -> Envelope:
     """Read one message of a host, whose UTF-8 is not mended but refused. A mark at its start is fine."""
     if not line.isascii():
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            raise Malformed(PARSE_ERROR, "not UTF-8", salvaged_id(line)) from None
+        if not is_utf8(line):
+            raise Malformed(PARSE_ERROR, "not UTF-8", salvaged_id(line))
         line = line.removeprefix(BOM)
     return decode(line)
 
@@ -143,17 +147,58 @@ def _decode_mended(line: bytes, error: msgspec.DecodeError) -> Envelope:
 
 
 def mend_surrogates(line: bytes) -> bytes:
-    """Replace escapes of half a character, as JavaScript writes them after cutting an emoji."""
-    return _ESCAPE.sub(lambda m: rb"\ufffd" if _is_lone(m[0]) else m[0], line)
+    """Replace escapes of half a character, as JavaScript writes them after cutting an emoji.
+
+    A line with very many such escapes stays as it is: nobody cuts as many.
+    """
+    alike = line.lower()  # the search for one spelling of an escape is quicker than anything else
+    parts: list[bytes] = []
+    looked_at = done = 0  # up to where the line was searched, and copied
+    for _ in range(MOST_HALVES):
+        at = alike.find(b"\\ud", looked_at)
+        if at < 0:
+            return b"".join((*parts, line[done:])) if parts else line
+        half = None if _is_escaped(line[looked_at:at]) else _HALF(line, at)
+        looked_at = half.end() if half else at + 3
+        if half and half[1] is None:
+            parts += (line[done:at], rb"\ufffd")
+            done = looked_at
+    return line
 
 
-def _is_lone(escape: bytes) -> bool:
-    return len(escape) == 6 and escape[2:3] in b"dD" and escape[3:4] in b"89abAB" + b"cdefCDEF"
+def _is_escaped(before: bytes) -> bool:
+    """Does a backslash behind this text belong to the one before it? So in the text `\\\\ud83d`."""
+    return (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
+
+
+def is_utf8(line: bytes) -> bool:
+    """A long one in pieces: as one text it may take four times as much memory."""
+    try:
+        if len(line) <= _PIECE:
+            line.decode()
+            return True
+        read = codecs.getincrementaldecoder("utf-8")().decode
+        for start in range(0, len(line), _PIECE):
+            read(line[start : start + _PIECE], start + _PIECE >= len(line))
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def mend_text(line: bytes) -> bytes:
-    """Make invalid UTF-8 valid, with U+FFFD in the place of bad bytes."""
-    return line.decode("utf-8", "replace").encode()
+    """Make invalid UTF-8 valid, with U+FFFD in the place of bad bytes.
+
+    What follows on a mebibyte with very many of them is no text: all that is not ASCII becomes `?`.
+    """
+    read = codecs.getincrementaldecoder("utf-8")("replace").decode
+    parts: list[bytes] = []
+    for at in range(0, len(line), _PIECE):
+        text = read(line[at : at + _PIECE], at + _PIECE >= len(line))
+        parts.append(text.encode())
+        if text.count("\ufffd") > MOST_BAD:
+            parts.append(line[at + _PIECE :].translate(_QUESTION_MARKS))
+            break
+    return b"".join(parts)
 
 
 def salvaged_id(line: bytes) -> bytes:
@@ -161,7 +206,12 @@ def salvaged_id(line: bytes) -> bytes:
     if found := _ID_FIRST.match(line[:4096]):
         return found[1]
     found = _ID_LAST.search(line[-4096:])
-    return found[1] if found and _closes(line) else b""
+    return found[1] if found and _is_plain(line) and _closes(line) else b""
+
+
+def _is_plain(line: bytes) -> bool:
+    """Has it few enough strings and escapes to be looked at as a whole?"""
+    return len(line) <= MOST_BROKEN and line.count(b'"') + line.count(b"\\") <= MOST_SIGNS
 
 
 def _closes(line: bytes) -> bool:
@@ -182,7 +232,7 @@ def is_batch(line: bytes) -> bool:
 def read_batch(line: bytes) -> list[bytes]:
     """The members of a batch, which one legacy revision allows."""
     try:
-        return [bytes(member) for member in _read_batch(line)]
+        return [bytes(member) for member in read_elements(line)]
     except (msgspec.DecodeError, RecursionError) as error:
         raise Malformed(PARSE_ERROR, f"not JSON: {error}") from None
 
