@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,13 +21,14 @@ from mcp_workbench.timing import deadline
 from mcp_workbench.workbench import Workbench
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.catalogue import Catalogue
+    from mcp_workbench.core.catalogue import Catalogue, Definition
     from mcp_workbench.downstream.connection import Connection
     from mcp_workbench.search.fields import Counted
 
 Said = tuple["Catalogue", str, str]
 
 AT_ONCE = 150  # tools whose words are counted between two messages; more of them in a thread
+BYTES_AT_ONCE = 1 << 20  # of their definitions
 VIEWS = 16  # indexes that are kept: hosts may see different toolboxes
 MOST_CHARACTERS = 20_000  # of a query; a text that long is to be looked into, not for
 AGAIN = 60.0  # seconds until a search may start a server again that did not answer one
@@ -139,8 +141,10 @@ class Finder:
             view = self._view(workbench)
             knowledge = known_tools(workbench, view.knowledge.known)
             news = _news(view, knowledge)
-            if tries == 0 or sum(len(one.catalogue.tools) for one in news) <= AT_ONCE:
+            if _are_few(tool for one in news for tool in one.catalogue.tools.values()):
                 _bring_up_to_date(view, knowledge, news)
+                return view
+            if tries == 0:  # what changes all the time is searched as it was a moment ago
                 return view
             tries -= 1
             made = await asyncio.to_thread(self._made, knowledge)
@@ -164,6 +168,12 @@ class Finder:
         view.index.fill()
         view.knowledge = knowledge
         return view
+
+
+def _are_few(tools: Iterable[Definition]) -> bool:
+    """Can their words be counted between two messages?"""
+    sizes = [len(tool.raw) for tool in islice(tools, AT_ONCE + 1)]
+    return len(sizes) <= AT_ONCE and sum(sizes) <= BYTES_AT_ONCE
 
 
 def _news(view: View, knowledge: Knowledge) -> list[KnownServer]:
