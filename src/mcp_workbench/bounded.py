@@ -1,5 +1,6 @@
 """Objects and lists of others, read in parts: of any size, but not of any number of parts."""
 
+import threading
 from typing import Any
 
 import msgspec
@@ -73,25 +74,32 @@ class _Element(msgspec.Struct, gc=False):
     """An object of a long list, of which nothing is kept."""
 
     def __post_init__(self) -> None:
-        _counter.count += 1
-        if _counter.count > MOST_ELEMENTS:
-            raise TooManyParts(f"a list with more than {MOST_ELEMENTS} elements")
+        _counter.left -= 1
+        if _counter.left < 0:
+            raise _too_many_elements()
 
 
-class _Counter:
-    count = 0
+class _Counter(threading.local):
+    left = 0
 
 
-_counter = _Counter()  # of the list that is read now; nothing else runs meanwhile
+_counter = _Counter()  # of the list that is read now
 _count_elements = msgspec.json.Decoder(list[_Element]).decode
 
 
-def read_elements(json: msgspec.Raw | bytes) -> list[msgspec.Raw]:
+def read_elements(json: msgspec.Raw | bytes, most: int = MOST_ELEMENTS) -> list[msgspec.Raw]:
     """The elements of a list, each as it came. Of a large one, all have to be objects."""
     if len(json) > LARGE:
-        _counter.count = 0
+        _counter.left = most
         _count_elements(json)
-    return _read_elements(json)
+    elements = _read_elements(json)
+    if len(elements) > most:
+        raise _too_many_elements()
+    return elements
+
+
+def _too_many_elements() -> TooManyParts:
+    return TooManyParts("a list with more elements than anybody would send")
 
 
 class Inside:

@@ -9,6 +9,8 @@ from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.splice import changed
 
+LONGEST_NAME = 4096  # characters; the protocol asks for 128
+
 
 class Definition(msgspec.Struct, frozen=True):
     """One tool as its server describes it: the exact JSON, made compact, and its name."""
@@ -103,8 +105,10 @@ def read_definitions(raws: list[msgspec.Raw]) -> tuple[dict[str, Definition], li
                 else "a tool with an empty name was left out"
             )
             continue
-        if not has_few_members(raw):
-            complaints.append(f"the tool {shown_name(name)!r} was left out: it is too large to be read")
+        if len(name) > LONGEST_NAME or not has_few_members(raw):
+            complaints.append(
+                f"the tool {shown_name(name)!r} was left out: it is too large to be read"
+            )
             continue
         tools[name] = Definition(name, msgspec.json.format(bytes(raw), indent=-1))
     return tools, complaints

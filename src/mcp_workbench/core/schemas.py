@@ -128,7 +128,9 @@ def seen(json: str) -> str:
     """JSON with escapes in the place of signs that can't be seen."""
     if json.isprintable():
         return json
-    return json.translate({ord(sign): _escape(sign) for sign in set(json) if not sign.isprintable()})
+    return json.translate(
+        {ord(sign): _escape(sign) for sign in set(json) if not sign.isprintable()}
+    )
 
 
 def _escape(sign: str) -> str:

@@ -7,6 +7,9 @@ import msgspec
 
 from mcp_workbench.bounded import Name, read_elements, read_names
 
+MOST_CHANGED = 10_000  # elements of a list
+
+
 class _Nothing(msgspec.Struct):
     """An object of which nothing is kept."""
 
@@ -77,7 +80,7 @@ def each(json: msgspec.Raw | bytes, act: Callable[[bytes], bytes]) -> bytes:
     json = bytes(json)
     parts: list[bytes] = []
     done = 0
-    for element in read_elements(json):
+    for element in read_elements(json, MOST_CHANGED):
         head = _TO_ELEMENT(json, done)
         assert head is not None  # noqa: S101 - the codec has read it
         old = bytes(element)

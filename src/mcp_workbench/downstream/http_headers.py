@@ -156,13 +156,17 @@ def _asked_for(raw: msgspec.Raw, room: int) -> tuple[str, Wanted]:
     try:
         tool = msgspec.json.decode(raw, type=_Tool if room >= 0 else _ToolName)
     except msgspec.DecodeError:
-        tool = _ToolName()  # odd in another way, which others judge
+        tool = _Tool()  # odd in another way, which others judge
+    if not isinstance(tool, _Tool):
+        raise BadAnnotation(_left_out(tool, f"its schema is {TOO_COMPLEX}"))
     try:
-        if room < 0:
-            raise BadAnnotation(f"its schema is {TOO_COMPLEX}")
-        return tool.name, wanted_headers(tool.inputSchema if isinstance(tool, _Tool) else None)
+        return tool.name, wanted_headers(tool.inputSchema)
     except BadAnnotation as error:
-        raise BadAnnotation(f"the tool {shown_name(tool.name)!r} was left out: {error}") from None
+        raise BadAnnotation(_left_out(tool, str(error))) from None
+
+
+def _left_out(tool: _ToolName, reason: str) -> str:
+    return f"the tool {shown_name(tool.name)!r} was left out: {reason}"
 
 
 def wanted_headers(schema: Any) -> Wanted:

@@ -16,6 +16,7 @@ from mcp_workbench.wire import envelope
 
 LIST_SECONDS = 30.0
 PAGES = 100  # a server that never ends its list is cut here
+MOST_COMPLAINTS = 50
 AT_ONCE = 500  # entries of a page that are read before others have a turn
 
 
@@ -62,6 +63,9 @@ async def list_tools(
         if not cursor or cursor in seen:
             break
         seen.add(cursor)
+    more = len(complaints) - MOST_COMPLAINTS
+    if more > 0:
+        complaints[MOST_COMPLAINTS:] = [f"{more} more tools were left out"]
     return Catalogue(tools), tuple(complaints)
 
 

@@ -8,6 +8,7 @@ from mcp_workbench.core.splice import changed
 encode = msgspec.json.encode
 
 BRACE = ord("{")
+MOST_BLOCKS = 10_000  # of a result that is looked into
 # The member that every modern result has, as most servers write it.
 _MEMBER, _LAST = b'"resultType":"complete",', b',"resultType":"complete"}'
 
@@ -46,7 +47,7 @@ def legacy_result(result: msgspec.Raw) -> msgspec.Raw | bytes:
 def _in_words(found: _Modern) -> dict[str, bytes]:
     """The content with the structured one as text, unless there are words already."""
     try:
-        blocks = read_elements(found.content)
+        blocks = read_elements(found.content, MOST_BLOCKS)
         told = any(msgspec.json.decode(block, type=_Block).type == "text" for block in blocks)
     except msgspec.DecodeError:
         return {}

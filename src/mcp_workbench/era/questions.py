@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
+from mcp_workbench.bounded import Members, TooManyParts, read_elements, read_members
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.era.translate import Members, read_members
 
 ELICIT = "elicitation/create"
 ROOTS = "roots/list"
 CAPABILITY_OF = {ELICIT: "elicitation", "sampling/createMessage": "sampling", ROOTS: "roots"}
 VIEWS = "io.modelcontextprotocol/ui"
+MOST_QUESTIONS = 1000  # at once
 ROUNDS = 10  # questions in a row of one call; more is a loop
 
 # Called once with a result, or with an error; the other one is empty.
@@ -44,7 +45,7 @@ class _Wanted(msgspec.Struct):
 
 
 class _InputRequired(msgspec.Struct):
-    inputRequests: dict[str, _Wanted] = {}  # noqa: N815 - the wire's word
+    inputRequests: msgspec.Raw = msgspec.Raw(b"{}")  # noqa: N815 - the wire's word
     requestState: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
 
 
@@ -96,7 +97,7 @@ def for_legacy_host(question: Question, id: str) -> Question:
 
 
 class _Needed(msgspec.Struct):
-    elicitations: list[Members]
+    elicitations: msgspec.Raw
 
 
 class _NeedsAddress(msgspec.Struct):
@@ -110,7 +111,8 @@ def read_needed(address: ServerAddress, error: msgspec.Raw) -> dict[str, Questio
     """
     found = msgspec.json.decode(error, type=_NeedsAddress).data.elicitations
     questions: dict[str, Question] = {}
-    for number, members in enumerate(found, 1):
+    for number, raw in enumerate(read_elements(found, MOST_QUESTIONS), 1):
+        members = read_members(raw)
         members.pop("elicitationId", None)
         members["mode"] = msgspec.Raw(b'"url"')
         questions[f"q{number}"] = asked_by(address, ELICIT, encode(members))
@@ -145,10 +147,13 @@ def asked_by(address: ServerAddress, method: str, params: msgspec.Raw | bytes) -
 def read_input_required(address: ServerAddress, result: msgspec.Raw) -> InputRequired:
     """The questions in a modern result. Raises msgspec.DecodeError where it has no usable form."""
     found = msgspec.json.decode(result, type=_InputRequired)
-    questions = {
-        key: asked_by(address, wanted.method, wanted.params)
-        for key, wanted in found.inputRequests.items()
-    }
+    members = read_members(found.inputRequests)
+    if len(members) > MOST_QUESTIONS:
+        raise TooManyParts(f"more than {MOST_QUESTIONS} questions")
+    questions: dict[str, Question] = {}
+    for key, raw in members.items():
+        wanted = msgspec.json.decode(raw, type=_Wanted)
+        questions[key] = asked_by(address, wanted.method, wanted.params)
     return InputRequired(questions, found.requestState or None)
 
 

@@ -117,7 +117,10 @@ class Menu:
         detail = wanted or opened.spec.detail
         if detail == "schema":
             return opened_json(opened)
-        from mcp_workbench.surface.detail import in_words, opened_in_words  # most hosts take the contract's
+        from mcp_workbench.surface.detail import (
+            in_words,
+            opened_in_words,
+        )  # most hosts take the contract's
 
         tools = (tool for server in opened.servers for tool in server.tools)
         return opened_in_words(opened, detail, await in_words(tools, detail))

@@ -15,7 +15,6 @@ from mcp_workbench.core.signature import AMPLE, signature_within
 from mcp_workbench.core.splice import changed, checked
 from mcp_workbench.core.steps import TOO_COMPLEX, TooComplex
 
-
 MOST_READ = 512 << 10  # bytes of a definition, and of arguments, that are compared
 UNEXPLAINED = f"Whether the arguments fit the tool's schema is {TOO_COMPLEX}"
 

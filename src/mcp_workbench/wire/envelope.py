@@ -19,7 +19,10 @@ INTERNAL_ERROR = -32603
 SERVER_ERROR = -32000  # ours to give a meaning
 
 TOO_DEEP = "nested too deeply"
-MOST_HALVES = 50_000  # escapes of half a character, whole pairs included, among which lone ones are sought
+MOST_BATCH = 1000  # messages of a batch
+MOST_HALVES = (
+    50_000  # escapes of half a character, whole pairs included, among which lone ones are sought
+)
 MOST_BROKEN = 8 << 20  # bytes of a broken message that is looked at from its end
 MOST_SIGNS = 200_000  # quotes and escapes in it
 MOST_BAD = 50_000  # bytes of a mebibyte that are no text
@@ -232,7 +235,7 @@ def is_batch(line: bytes) -> bool:
 def read_batch(line: bytes) -> list[bytes]:
     """The members of a batch, which one legacy revision allows."""
     try:
-        return [bytes(member) for member in read_elements(line)]
+        return [bytes(member) for member in read_elements(line, MOST_BATCH)]
     except (msgspec.DecodeError, RecursionError) as error:
         raise Malformed(PARSE_ERROR, f"not JSON: {error}") from None
 
