@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,14 +20,14 @@ from mcp_workbench.timing import deadline
 from mcp_workbench.workbench import Workbench
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.catalogue import Catalogue, Definition
+    from mcp_workbench.core.catalogue import Catalogue
     from mcp_workbench.downstream.connection import Connection
     from mcp_workbench.search.fields import Counted
 
 Said = tuple["Catalogue", str, str]
 
 AT_ONCE = 150  # tools whose words are counted between two messages; more of them in a thread
-BYTES_AT_ONCE = 1 << 20  # of their definitions
+BYTES_AT_ONCE = 32 << 10  # of their definitions, where every word may be a new one
 VIEWS = 16  # indexes that are kept: hosts may see different toolboxes
 MOST_CHARACTERS = 20_000  # of a query; a text that long is to be looked into, not for
 AGAIN = 60.0  # seconds until a search may start a server again that did not answer one
@@ -141,12 +140,19 @@ class Finder:
             view = self._view(workbench)
             knowledge = known_tools(workbench, view.knowledge.known)
             news = _news(view, knowledge)
-            if _are_few(tool for one in news for tool in one.catalogue.tools.values()):
+            tools = [tool for one in news for tool in one.catalogue.tools.values()]
+            fresh = [tool for tool in tools if tool.raw not in self._counted]
+            few = len(tools) <= AT_ONCE
+            if few and sum(len(tool.raw) for tool in fresh) <= BYTES_AT_ONCE:
                 _bring_up_to_date(view, knowledge, news)
                 return view
             if tries == 0:  # what changes all the time is searched as it was a moment ago
                 return view
             tries -= 1
+            if few:
+                index = Index(self._words, self._counted)
+                await asyncio.to_thread(index.count_words, fresh)
+                continue
             made = await asyncio.to_thread(self._made, knowledge)
             self._views[tuple(workbench.snapshot.toolboxes)] = made
 
@@ -168,12 +174,6 @@ class Finder:
         view.index.fill()
         view.knowledge = knowledge
         return view
-
-
-def _are_few(tools: Iterable[Definition]) -> bool:
-    """Can their words be counted between two messages?"""
-    sizes = [len(tool.raw) for tool in islice(tools, AT_ONCE + 1)]
-    return len(sizes) <= AT_ONCE and sum(sizes) <= BYTES_AT_ONCE
 
 
 def _news(view: View, knowledge: Knowledge) -> list[KnownServer]:

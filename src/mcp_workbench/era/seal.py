@@ -10,7 +10,7 @@ import msgspec
 
 from mcp_workbench.core.names import ServerAddress
 
-MOST_SORTED = 512 << 10  # bytes of arguments whose keys are put in order
+MOST_SORTED = 128 << 10  # bytes of arguments whose keys are put in order
 LIFETIME = 600.0  # seconds that a question may stay open: people go for coffee
 
 # The server's own state inside; a call that waits at its server; a request that is sent anew.

@@ -25,9 +25,9 @@ MOST_HALVES = (
 )
 MOST_BROKEN = 8 << 20  # bytes of a broken message that is looked at from its end
 MOST_SIGNS = 200_000  # quotes and escapes in it
-MOST_BAD = 50_000  # bytes of a mebibyte that are no text
+MOST_BAD = 8000  # bytes of a piece that are no text
 _QUESTION_MARKS = bytes(range(128)) + b"?" * 128
-_PIECE = 1 << 20  # bytes of a long text that are decoded at a time
+_PIECE = 64 << 10  # bytes of a long text that are decoded at a time
 _N = ord("n")
 
 encode = msgspec.json.encode
@@ -191,7 +191,7 @@ def is_utf8(line: bytes) -> bool:
 def mend_text(line: bytes) -> bytes:
     """Make invalid UTF-8 valid, with U+FFFD in the place of bad bytes.
 
-    What follows on a mebibyte with very many of them is no text: all that is not ASCII becomes `?`.
+    What follows on a piece with very many of them is no text: all that is not ASCII becomes `?`.
     """
     read = codecs.getincrementaldecoder("utf-8")("replace").decode
     parts: list[bytes] = []
