@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Said = tuple["Catalogue", str, str]
 
 AT_ONCE = 150  # tools whose words are counted between two messages; more of them in a thread
+BYTES_AT_ONCE = 32 << 10  # of their definitions, where every word may be a new one
 VIEWS = 16  # indexes that are kept: hosts may see different toolboxes
 MOST_CHARACTERS = 20_000  # of a query; a text that long is to be looked into, not for
 AGAIN = 60.0  # seconds until a search may start a server again that did not answer one
@@ -139,10 +140,19 @@ class Finder:
             view = self._view(workbench)
             knowledge = known_tools(workbench, view.knowledge.known)
             news = _news(view, knowledge)
-            if tries == 0 or sum(len(one.catalogue.tools) for one in news) <= AT_ONCE:
+            tools = [tool for one in news for tool in one.catalogue.tools.values()]
+            fresh = [tool for tool in tools if tool.raw not in self._counted]
+            few = len(tools) <= AT_ONCE
+            if few and sum(len(tool.raw) for tool in fresh) <= BYTES_AT_ONCE:
                 _bring_up_to_date(view, knowledge, news)
                 return view
+            if tries == 0:  # what changes all the time is searched as it was a moment ago
+                return view
             tries -= 1
+            if few:
+                index = Index(self._words, self._counted)
+                await asyncio.to_thread(index.count_words, fresh)
+                continue
             made = await asyncio.to_thread(self._made, knowledge)
             self._views[tuple(workbench.snapshot.toolboxes)] = made
 

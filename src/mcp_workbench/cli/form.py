@@ -44,7 +44,7 @@ def fields(schema: Any) -> list[Field]:
     """The fields of a form, in its order."""
     whole = _object(schema)
     required: Any = whole.get("required")
-    needed = cast("list[Any]", required) if isinstance(required, list) else []
+    needed = {name for name in _list(required) if isinstance(name, str)}
     found = _object(whole.get("properties"))
     return [_field(name, _object(inner), required=name in needed) for name, inner in found.items()]
 

@@ -12,6 +12,7 @@ from mcp_workbench.cli.excerpt import excerpt
 from mcp_workbench.config.load import MOST_BYTES
 from mcp_workbench.config.plain_file import read_plain
 from mcp_workbench.core.errors import Problem
+from mcp_workbench.core.schemas import json_text
 
 _STYLES: dict[str, str] = {"error": "red", "warning": "yellow"}
 _GLYPHS = {
@@ -98,7 +99,8 @@ def plain(text: str) -> str:
     """The text without anything that a terminal would obey: servers and files are not trusted."""
     if text.isprintable():
         return text
-    return "".join(c if c in "\n\t" or c.isprintable() else repr(c)[1:-1] for c in text)
+    unseen = {sign for sign in set(text) if not (sign in "\n\t" or sign.isprintable())}
+    return text.translate({ord(sign): repr(sign)[1:-1] for sign in unseen})
 
 
 def glyph(kind: str) -> str:
@@ -153,6 +155,9 @@ def shows(sign: str, stream: Any) -> bool:
 
 
 def say_json(value: Any, *, pretty: bool = False, err: bool = False) -> None:
-    """Print data: UTF-8 whatever the terminal takes, on one line unless `pretty`."""
-    data = msgspec.json.encode(value)
+    """Print data: UTF-8 whatever the terminal takes, on one line unless `pretty`.
+
+    Signs that can't be seen are escaped, which means the same: a terminal might obey them.
+    """
+    data = json_text(value).encode()
     click.echo(msgspec.json.format(data, indent=2) if pretty else data, err=err)

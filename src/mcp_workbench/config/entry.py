@@ -49,7 +49,7 @@ class EntryReader:
         right = self.findings.members(entry, SERVER, path)
         if right.get("disabled"):
             return None
-        self.findings.all += unset_here
+        self.findings.add(*unset_here)
         target = self.target(entry, right, path)
         if target is None:
             return None
@@ -144,7 +144,7 @@ class EntryReader:
         for inner, text in strings_of(target):
             here = (*path, *inner)
             missing = expand(text, self.environ).missing
-            self.findings.all += [_unset(name, here) for name in missing]
+            self.findings.add(*(_unset(name, here) for name in missing))
             if doubtful(text):
                 message = "a '${' in it is no variable and stays as it is"
                 fix = "write ${NAME} or ${NAME:-default}; $${ is a literal ${"

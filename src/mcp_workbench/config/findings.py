@@ -11,7 +11,9 @@ from mcp_workbench.config.schema import Key
 from mcp_workbench.core.errors import did_you_mean
 
 Object = dict[str, Any]
+Severity = Literal["error", "warning"]
 
+MOST = 1000  # errors that are listed, and warnings; the others are counted
 MILLISECONDS = 3600  # seconds; nobody waits that long, but pasted entries carry milliseconds
 
 
@@ -22,21 +24,43 @@ class Finding(msgspec.Struct, frozen=True):
     code: str
     message: str
     fix: str
-    severity: Literal["error", "warning"] = "error"
+    severity: Severity = "error"
     inside: str = ""  # the part of the value that is meant
 
 
 class Findings:
-    """All findings of one reading, in the order in which they were met."""
+    """The findings of one reading, in the order in which they were met; of very many, the first."""
 
     def __init__(self) -> None:
-        self.all: list[Finding] = []
+        self._kept: list[Finding] = []
+        self._met: dict[Severity, int] = {"error": 0, "warning": 0}
+
+    @property
+    def all(self) -> list[Finding]:
+        """Those that are kept, and how many of each kind are not."""
+        return [*self._kept, *map(self._left_out, [s for s in self._met if self._met[s] > MOST])]
+
+    def _left_out(self, severity: Severity) -> Finding:
+        last = next(one for one in reversed(self._kept) if one.severity == severity)
+        kinds = "errors" if severity == "error" else "warnings"
+        message = f"{self._met[severity] - MOST} more {kinds}, which are not listed"
+        return Finding((), last.code, message, "correct the others first", severity)
+
+    def add(self, *findings: Finding) -> None:
+        for finding in findings:
+            if self._has_room(finding.severity):
+                self._kept.append(finding)
+
+    def _has_room(self, severity: Severity) -> bool:
+        """Count one more; is it one of those that are kept?"""
+        self._met[severity] += 1
+        return self._met[severity] <= MOST
 
     def error(self, path: Path, code: str, message: str, fix: str) -> None:
-        self.all.append(Finding(path, code, message, fix))
+        self.add(Finding(path, code, message, fix))
 
     def warning(self, path: Path, code: str, message: str, fix: str) -> None:
-        self.all.append(Finding(path, code, message, fix, "warning"))
+        self.add(Finding(path, code, message, fix, "warning"))
 
     def is_object(self, value: Any, path: Path, fix: str) -> bool:
         if isinstance(value, dict):
@@ -50,17 +74,25 @@ class Findings:
         for name, item in value.items():
             key = table.get(name)
             if key is None:
-                fix = advice(name, list(table))
-                self.warning((*path, name), "WB-CONF-012", "unknown key, it has no effect", fix)
+                self._unknown((*path, name), name, table)
                 continue
-            wrong = list(key.kind.wrong(item))
-            for inner, message in wrong:
-                fix = _fix(name, key, item[inner[0]] if inner else item, inner)
-                self.error((*path, name, *inner), "WB-CONF-010", message, fix)
+            wrong = False
+            for inner, message in key.kind.wrong(item):
+                wrong = True
+                if self._has_room("error"):
+                    fix = _fix(name, key, item[inner[0]] if inner else item, inner)
+                    here = (*path, name, *inner)
+                    self._kept.append(Finding(here, "WB-CONF-010", message, fix))
             if not wrong:
                 right[name] = item
                 self.doubt_seconds(key, item, (*path, name))
         return right
+
+    def _unknown(self, path: Path, name: str, table: dict[str, Key]) -> None:
+        if self._has_room("warning"):
+            fix = advice(name, list(table))
+            told = "unknown key, it has no effect"
+            self._kept.append(Finding(path, "WB-CONF-012", told, fix, "warning"))
 
     def doubt_seconds(self, key: Key, value: Any, path: Path) -> None:
         if key.kind is SECONDS and value > MILLISECONDS:

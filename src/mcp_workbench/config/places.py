@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from mcp_workbench.config.expand import dotted
-from mcp_workbench.config.findings import Finding
+from mcp_workbench.config.findings import MOST, Finding
 from mcp_workbench.core import jsonc
 from mcp_workbench.core.errors import Problem
+
+MOST_READ = 1 << 20  # characters of a file whose lines are told
 
 
 def placed(findings: list[Finding], text: str) -> list[Problem]:
     """The findings, and the keys that stand twice, with their places, in the order of the file."""
     try:
-        root = jsonc.read(text)
-    except jsonc.SyntaxProblem:  # too deep for the scanner: the paths have to do
+        root = jsonc.read(text) if len(text) <= MOST_READ else None
+    except jsonc.SyntaxProblem:
+        root = None
+    if root is None:  # too deep or too long for the scanner: the paths have to do
         return [_problem(finding) for finding in findings]
     lines = jsonc.Lines(text)
     found = [(_offset(text, root, finding), finding) for finding in findings]
-    found += _doubled(lines, root)
+    found += islice(_doubled(lines, root), MOST)
     found.sort(key=lambda pair: pair[0])
     return [_problem(finding, *lines.place(offset)) for offset, finding in found]
 

@@ -78,7 +78,7 @@ class TokenReader:
         for variable in expand(text, self.environ).missing:
             told = f"variable {variable} is not set and has no default; `serve --http` needs it"
             inside = f"${{{variable}"
-            self.findings.all.append(
+            self.findings.add(
                 Finding(path, "WB-CONF-021", told, remedy(variable), "warning", inside)
             )
         known = expand(text, {})

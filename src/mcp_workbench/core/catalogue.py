@@ -4,8 +4,12 @@ from typing import Any, cast
 
 import msgspec
 
+from mcp_workbench.bounded import has_few_members
+from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.splice import changed
+
+LONGEST_NAME = 4096  # characters; the protocol asks for 128
 
 
 class Definition(msgspec.Struct, frozen=True):
@@ -96,9 +100,14 @@ def read_definitions(raws: list[msgspec.Raw]) -> tuple[dict[str, Definition], li
             continue
         if not name or name in tools:
             complaints.append(
-                f"a second tool named {name!r} was left out"
+                f"a second tool named {shown_name(name)!r} was left out"
                 if name
                 else "a tool with an empty name was left out"
+            )
+            continue
+        if len(name) > LONGEST_NAME or not has_few_members(raw):
+            complaints.append(
+                f"the tool {shown_name(name)!r} was left out: it is too large to be read"
             )
             continue
         tools[name] = Definition(name, msgspec.json.format(bytes(raw), indent=-1))

@@ -1,5 +1,8 @@
 """What can go wrong, each with the contract's own sentence."""
 
+from collections.abc import Iterable
+from heapq import nlargest
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -7,6 +10,10 @@ import msgspec
 from mcp_workbench.core.names import ToolIdentifier
 
 MIGRATION = "mcp-workbench explain migration"
+LONGEST_NAME = 64  # characters of a name that is compared with others; nobody mistypes a longer one
+MOST_NAMES = 4000  # that a mistyped one is compared with
+NEAREST = 40  # of them that are compared closely, which takes time
+LONGEST_SHOWN = 1000  # characters of a name in a sentence of ours
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -112,18 +119,39 @@ class ServerError(WorkbenchError):
         self.error = error  # the whole error object as received
 
 
-def did_you_mean(wrong: str, known: list[str]) -> str:
-    """A hint that names the nearest known name, or nothing."""
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """A hint that names the nearest known name, or nothing. Its work is bounded, whatever the names."""
+    if len(wrong) > LONGEST_NAME:
+        return ""
+    names = [name for name in islice(known, MOST_NAMES) if _is_as_long(name, wrong)]
+    if len(names) > NEAREST:
+        pairs = _pairs(wrong)
+        names = nlargest(NEAREST, names, key=lambda name: len(pairs & _pairs(name)))
     from difflib import get_close_matches  # at start-up nobody has mistyped anything yet
 
-    near = get_close_matches(wrong, known, n=1, cutoff=0.6)
+    near = get_close_matches(wrong, names, n=1, cutoff=0.6)
     return f"Did you mean '{near[0]}'?" if near else ""
+
+
+def _is_as_long(name: str, wrong: str) -> bool:
+    """Could the two be near each other, by their lengths alone?"""
+    shorter, longer = sorted((len(name), len(wrong)))
+    return longer <= LONGEST_NAME and 7 * shorter >= 3 * longer  # as `cutoff` has it
+
+
+def _pairs(name: str) -> set[str]:
+    return {name[at : at + 2] for at in range(len(name) - 1)}
+
+
+def shown_name(name: str) -> str:
+    """A name that somebody sent, as far as it is needed to know it again."""
+    return name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…"
 
 
 def no_toolbox(toolbox: str, known: list[str]) -> NotFound:
     return NotFound(
         "unknown_toolbox",
-        f"Toolbox '{toolbox}' not found",
+        f"Toolbox '{shown_name(toolbox)}' not found",
         hint=did_you_mean(toolbox, known),
     )
 
@@ -131,20 +159,20 @@ def no_toolbox(toolbox: str, known: list[str]) -> NotFound:
 def no_server(server: str, toolbox: str, known: list[str]) -> NotFound:
     return NotFound(
         "unknown_server",
-        f"Server '{server}' not found in toolbox '{toolbox}'",
+        f"Server '{shown_name(server)}' not found in toolbox '{shown_name(toolbox)}'",
         hint=did_you_mean(server, known),
     )
 
 
 def no_server_anywhere(server: str, known: list[str]) -> NotFound:
-    message = f"Server '{server}' not found in any toolbox"
+    message = f"Server '{shown_name(server)}' not found in any toolbox"
     return NotFound("unknown_server", message, hint=did_you_mean(server, known))
 
 
 def no_tool(tool: ToolIdentifier, known: list[str]) -> NotFound:
     return NotFound(
         "unknown_tool",
-        f"Tool '{tool.tool}' not found in server '{tool.server}' (toolbox '{tool.toolbox}')",
+        f"Tool '{shown_name(tool.tool)}' not found in server '{tool.server}' (toolbox '{tool.toolbox}')",
         hint=did_you_mean(tool.tool, known),
     )
 

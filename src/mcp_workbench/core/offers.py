@@ -6,13 +6,17 @@ from typing import Literal
 
 import msgspec
 
+from mcp_workbench.bounded import has_few_members, read_members
 from mcp_workbench.core.names import SEPARATOR, ServerAddress
+from mcp_workbench.core.steps import Steps, TooComplex
 
 Kind = Literal["prompts", "resources", "templates"]
 # The member of an offer that names it.
 KEYS: dict[Kind, str] = {"prompts": "name", "resources": "uri", "templates": "uriTemplate"}
 
 SCHEME = "mcp-workbench://"
+STEPS = 300_000  # for the templates that a URI is compared with: one for each place in it
+CHARACTERS = 8  # of a template that are read in one step
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -41,12 +45,10 @@ def read_offers(kind: Kind, raws: list[msgspec.Raw]) -> dict[str, Offer]:
     found: dict[str, Offer] = {}
     for raw in raws:
         try:
-            key = msgspec.json.decode(
-                msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[KEYS[kind]], type=str
-            )
+            key = msgspec.json.decode(read_members(raw)[KEYS[kind]], type=str)
         except (KeyError, msgspec.DecodeError):
             continue
-        if key and key not in found:
+        if key and key not in found and has_few_members(raw):
             found[key] = Offer(key, msgspec.json.format(bytes(raw), indent=-1))
     return found
 
@@ -105,23 +107,37 @@ def owner_of_uri(uri: str, shelves: Iterable[Shelf]) -> Owned | None:
 
 
 def owner_by_template(uri: str, shelves: Iterable[Shelf]) -> Owned | None:
-    """Whose template this URI may have been made from; the template itself counts as made from it."""
-    for shelf in shelves:
-        if any(uri == template or matches(template, uri) for template in shelf.offers):
-            return Owned(shelf.address, uri)
+    """Whose template this URI may have been made from; the template itself counts as made from it.
+
+    None, too, where so many templates are so long that it would take too many steps to tell.
+    """
+    steps = Steps(STEPS)
+    try:
+        for shelf in shelves:
+            if any(uri == template or matches(template, uri, steps) for template in shelf.offers):
+                return Owned(shelf.address, uri)
+    except TooComplex:
+        return None
     return None
 
 
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
 
 
-def matches(template: str, uri: str) -> bool:
-    """Could the template be expanded to this URI? In time linear in both, whatever they are."""
+def matches(template: str, uri: str, steps: Steps | None = None) -> bool:
+    """Could the template be expanded to this URI? Raises TooComplex where it takes too many steps."""
+    if not uri.startswith(template[: template.find("{")]):
+        return template == uri
+    steps = steps or Steps(STEPS)
+    steps.take(4 + len(template) // CHARACTERS)
     ends = {0}  # where the parts so far may end in the URI
     pieces = _EXPRESSION.split(template)
     if len(pieces) == 1:
         return template == uri
     for number, piece in enumerate(pieces):
+        if not piece and number % 2 == 0:
+            continue
+        steps.take(len(ends) if number % 2 == 0 else 1 + len(uri) - min(ends))
         if number % 2 == 0:
             ends = {end + len(piece) for end in ends if uri.startswith(piece, end)}
         else:

@@ -7,6 +7,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from mcp_workbench.core.steps import Steps, TooComplex
+
 Json = dict[str, Any]
 
 # What a schema says about itself or for readers. No caller's arguments depend on it.
@@ -17,6 +19,10 @@ REMARKS = frozenset(
 _OF_SCHEMAS = ("properties", "patternProperties", "dependentSchemas")  # names of the file's own
 _OF_VALUES = ("enum", "const", "required", "dependentRequired")
 MOST_INLINE = 2000  # parts of a schema that is written out as it is
+MOST_HOPS = 64  # from one reference to the next
+LONGEST_REF = 1000  # characters
+STEPS = 40_000  # for one document
+CHARACTERS = 32  # of a text that is written, in one step
 
 
 class Beyond(Exception):
@@ -29,31 +35,43 @@ def told_by(key: str) -> bool:
 
 
 class Refs:
-    """The references of one document. A remote one is never fetched."""
+    """The references of one document, and the steps for reading it. A remote one is never fetched."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, steps: Steps | None = None) -> None:
         self._root = root
+        self.steps = Steps(STEPS) if steps is None else steps
 
     def followed(self, schema: Any, trail: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
-        """The schema that is meant, with what stands beside its reference; and the way there."""
+        """The schema that is meant, with what stands beside its reference; and the way there.
+
+        Raises Beyond where it leads nowhere, and TooComplex where the way is too long.
+        """
+        last = len(trail) + MOST_HOPS
         while isinstance(schema, dict) and "$ref" in schema:
             own = cast("Json", schema)
             ref: Any = own["$ref"]
             if ref in trail:
                 raise Beyond
+            if len(trail) >= last:
+                raise TooComplex
+            schema = self._at(ref)
             trail = (*trail, str(ref))
-            found = self._at(ref)
-            beside = {key: value for key, value in own.items() if key != "$ref"}
-            schema = {**cast("Json", found), **beside} if isinstance(found, dict) else found
+            if isinstance(schema, dict) and len(own) > 1:
+                self.steps.take(len(own) + len(cast("Json", schema)))
+                beside = {key: value for key, value in own.items() if key != "$ref"}
+                schema = {**cast("Json", schema), **beside}
         return cast("Any", schema), trail
 
     def _at(self, ref: Any) -> Any:
         if not isinstance(ref, str) or not ref.startswith("#"):
             raise Beyond
+        if len(ref) > LONGEST_REF:
+            raise TooComplex
+        self.steps.take(1 + ref.count("/"))
         found: Any = self._root
         for part in unquote(ref[1:]).split("/")[1:] if ref != "#" else ():
             key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and key.isdigit() and int(key) < len(cast("Any", found)):
+            if isinstance(found, list) and _is_index(key, cast("list[Any]", found)):
                 found = cast("list[Any]", found)[int(key)]
             elif isinstance(found, dict) and key in found:
                 found = cast("Json", found)[key]
@@ -64,8 +82,12 @@ class Refs:
         return found
 
 
+def _is_index(key: str, found: list[Any]) -> bool:
+    return key.isascii() and key.isdigit() and int(key) < len(found)
+
+
 def plain(schema: Any, refs: Refs, trail: tuple[str, ...]) -> Any:
-    """A schema without references and remarks. Raises Beyond where that has no end."""
+    """A schema without references and remarks. Raises Beyond or TooComplex where that has no end."""
     return _Plain(refs).schema(schema, trail)
 
 
@@ -79,6 +101,8 @@ class _Plain:
         if self._left < 0:
             raise Beyond
         schema, trail = self._refs.followed(schema, trail)
+        if isinstance(schema, list | dict):
+            self._refs.steps.take(len(cast("Any", schema)))
         if isinstance(schema, list):
             return [self.schema(one, trail) for one in cast("list[Any]", schema)]
         if not isinstance(schema, dict):
@@ -97,13 +121,19 @@ class _Plain:
 
 def json_text(value: Any) -> str:
     """JSON on one line, in signs that can be seen: no text of a server can forge a line."""
-    text = msgspec.json.encode(value).decode()
-    return text if text.isprintable() else "".join(map(_seen, text))
+    return seen(msgspec.json.encode(value).decode())
 
 
-def _seen(sign: str) -> str:
-    if sign.isprintable():
-        return sign
+def seen(json: str) -> str:
+    """JSON with escapes in the place of signs that can't be seen."""
+    if json.isprintable():
+        return json
+    return json.translate(
+        {ord(sign): _escape(sign) for sign in set(json) if not sign.isprintable()}
+    )
+
+
+def _escape(sign: str) -> str:
     return "".join(f"\\u{unit:04x}" for unit in _units(sign))
 
 

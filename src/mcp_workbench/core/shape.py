@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.core.schemas import Beyond, Refs, json_text, plain, told_by
+from mcp_workbench.core.schemas import CHARACTERS, Beyond, Refs, json_text, plain, told_by
+from mcp_workbench.core.steps import TooComplex
 
 Json = dict[str, Any]
 
@@ -90,7 +92,10 @@ ANY, NULL = Base("any"), Base("null")
 
 
 def arguments_shape(schema: Any) -> Fields:
-    """What a tool takes. Whatever its schema says, arguments are an object."""
+    """What a tool takes. Whatever its schema says, arguments are an object.
+
+    What takes too many steps is a gap, as is all that comes behind it.
+    """
     reader = _Reader(schema)
     return reader.arguments(schema)
 
@@ -103,12 +108,13 @@ def value_shape(schema: Any) -> Shape:
 class _Reader:
     def __init__(self, root: Any) -> None:
         self._refs = Refs(root)
+        self._steps = self._refs.steps
         self._left = MOST
 
     def arguments(self, schema: Any) -> Fields:
         try:
             whole = self._refs.followed(schema, ("#",))[0]
-        except Beyond:
+        except (Beyond, TooComplex):
             whole = schema
         if not isinstance(whole, dict):
             return Fields()
@@ -124,9 +130,15 @@ class _Reader:
             followed, trail = self._refs.followed(schema, trail)
             if not isinstance(followed, dict):
                 return ANY
+            self._steps.take(1 + len(cast("Json", followed)))
             return self._told(_told(cast("Json", followed)), (*trail, ""))
-        except Beyond:
+        except (Beyond, TooComplex):
             return Gap()
+
+    def _json(self, value: Any) -> str:
+        text = json_text(value)
+        self._steps.take(len(text) // CHARACTERS)
+        return text
 
     def _told(self, schema: Json, trail: tuple[str, ...]) -> Shape:
         if "const" in schema or "enum" in schema:
@@ -141,11 +153,12 @@ class _Reader:
     def _values(self, schema: Json, trail: tuple[str, ...]) -> Shape:
         listed: Any = [schema["const"]] if "const" in schema else schema["enum"]
         values = cast("list[Any]", listed) if isinstance(listed, list) else []
+        self._steps.take(len(values))
         kinds = _kinds(schema)
         fitting = [v for v in values if not kinds or any(_is(v, kind) for kind in kinds)]
         if not values or any(isinstance(v, list | dict) for v in fitting):
             return self._inline(schema, trail)
-        return _union([NULL if v is None else Value(json_text(v)) for v in fitting or values])
+        return _union([NULL if v is None else Value(self._json(v)) for v in fitting or values])
 
     def _combined(self, schema: Json, combining: list[str], trail: tuple[str, ...]) -> Shape:
         if "properties" in schema:
@@ -164,12 +177,19 @@ class _Reader:
         """A branch of a choice with what holds for all of them; None where they contradict."""
         if not rest:
             return branch
+        self._steps.take(1 + len(rest))
         followed = self._refs.followed(branch, trail)[0]
         if not isinstance(followed, dict):
             return rest if followed is True else None
+        self._steps.take(len(cast("Json", followed)))
         own = _told(cast("Json", followed))
-        clash = [key for key in own if key in rest and own[key] != rest[key]]
+        clash = [key for key in own if key in rest and self._differ(own[key], rest[key])]
         return None if clash else {**rest, **own}
+
+    def _differ(self, one: Any, other: Any) -> bool:
+        if isinstance(one, list | dict):
+            self._json(one)  # takes the steps that a look at all of it needs
+        return one != other
 
     def _untyped(self, schema: Json, trail: tuple[str, ...]) -> Shape:
         if "properties" in schema or isinstance(schema.get("additionalProperties"), dict):
@@ -211,15 +231,13 @@ class _Reader:
         named: Any = schema.get("required")
         needed = cast("list[Any]", named) if isinstance(named, list) else []
         required = dict.fromkeys(name for name in needed if isinstance(name, str))
-        fields = [
-            self._field(name, properties.get(name, True), required=True, trail=trail)
-            for name in required
-        ]
-        fields += [
-            self._field(name, value, required=False, trail=trail)
-            for name, value in properties.items()
-            if name not in required and value is not False
-        ]
+        fields: list[Field] = []
+        try:
+            for name, value in _named(properties, required):
+                self._steps.take(1 + len(name) // CHARACTERS)
+                fields.append(self._field(name, value, required=name in required, trail=trail))
+        except TooComplex:
+            return Fields(tuple(fields), UNTOLD)
         ruled = (*_OBJECT, *_COMBINING)
         if isinstance(schema.get("additionalProperties"), dict) and fields:
             ruled = ("additionalProperties", *ruled)
@@ -230,13 +248,13 @@ class _Reader:
         default, none = "", object()
         try:
             whole: Any = self._refs.followed(schema, trail)[0]
-        except Beyond:
+        except (Beyond, TooComplex):
             whole = schema
         value: Any = cast("Json", whole).get("default", none) if isinstance(whole, dict) else none
         if value is None and not required:
             shape = _without_null(shape)  # leaving it out says the same
         elif value is not none:
-            default = json_text(value)
+            default = self._json(value)
         return Field(name, shape, required, default)
 
     def _rules(
@@ -250,12 +268,12 @@ class _Reader:
             low, high = (json_text(found[key]) if key in found else "" for key in bounds)
             return f"({low}..{high})"
         try:
-            return f"@{json_text(plain(found, self._refs, trail))}"
-        except Beyond:
+            return f"@{self._json(plain(found, self._refs, trail))}"
+        except (Beyond, TooComplex):
             return UNTOLD
 
     def _inline(self, schema: Json, trail: tuple[str, ...]) -> Shape:
-        return Inline(json_text(plain(schema, self._refs, trail)))
+        return Inline(self._json(plain(schema, self._refs, trail)))
 
 
 def _told(schema: Json) -> Json:
@@ -263,10 +281,18 @@ def _told(schema: Json) -> Json:
     return {key: value for key, value in schema.items() if told_by(key)}
 
 
+def _named(properties: Json, required: dict[str, None]) -> Iterator[tuple[str, Any]]:
+    """The members by name, those that must be there first."""
+    yield from ((name, properties.get(name, True)) for name in required)
+    for name, value in properties.items():
+        if name not in required and value is not False:
+            yield name, value
+
+
 def _kinds(schema: Json) -> list[str]:
     kinds: Any = schema.get("type")
     listed = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
-    return [kind for kind in listed if isinstance(kind, str)]
+    return list(dict.fromkeys(kind for kind in listed if isinstance(kind, str)))
 
 
 def _is_number(value: Any) -> bool:

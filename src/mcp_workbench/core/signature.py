@@ -73,14 +73,15 @@ def spelled(shape: Shape) -> Signature:
 def one_line(text: str) -> str:
     """Text of a server that can't break out of its line, nor hide anything in it."""
     if not text.isprintable():
-        text = "".join(sign if sign.isprintable() else " " for sign in text)
+        text = text.translate({ord(sign): " " for sign in set(text) if not sign.isprintable()})
     return " ".join(text.split())
 
 
 def first_sentence(description: str) -> str:
     """What a tool is for, in one sentence."""
-    found = _SENTENCE(description.strip()[: 4 * SENTENCE])
-    text = one_line(found[0] if found else description)
+    start = description.strip()[: 64 * SENTENCE]
+    found = _SENTENCE(start[: 4 * SENTENCE])
+    text = one_line(found[0] if found else start)
     return text if len(text) <= SENTENCE else f"{text[: SENTENCE - 1].rstrip()}{MARK}"
 
 

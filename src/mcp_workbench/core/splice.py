@@ -5,18 +5,16 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from mcp_workbench.bounded import Name, read_elements, read_names
 
-class _Name:
-    """Equal to itself alone, so that a name that stands twice in an object is read twice."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, kind: object, text: str) -> None:
-        self.text = text
+MOST_CHANGED = 10_000  # elements of a list
 
 
-_read_members = msgspec.json.Decoder(dict[_Name, msgspec.Raw], dec_hook=_Name).decode
-_read_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+class _Nothing(msgspec.Struct):
+    """An object of which nothing is kept."""
+
+
+_read_nothing = msgspec.json.Decoder(_Nothing).decode
 # Up to a member's name, past it, and up to its value.
 _TO_VALUE = re.compile(rb'[^"]*("[^"\\]*(?:\\.[^"\\]*)*"\s*:\s*)', re.DOTALL).match
 _TO_ELEMENT = re.compile(rb"\s*[\[,]\s*").match
@@ -26,10 +24,10 @@ def changed(json: msgspec.Raw | bytes, wanted: Mapping[str, bytes | None]) -> by
     """An object with these members: new values in the old places, missing ones in front, None taken out.
 
     With a member goes one comma, and no space: what was put in can be taken out again. The lengths
-    of all values are known, so nothing is read twice.
+    of all values are known, so nothing is read twice. Raises TooManyParts.
     """
     json = bytes(json)
-    members = _read_members(json)
+    members = read_names(json)
     opening = place = done = json.index(b"{") + 1  # `done`: what stands before it is in the parts
     new = _missing(members, wanted)
     parts = [json[:opening], new]
@@ -57,7 +55,7 @@ def changed(json: msgspec.Raw | bytes, wanted: Mapping[str, bytes | None]) -> by
     return b"".join(parts)
 
 
-def _missing(members: dict[_Name, msgspec.Raw], wanted: Mapping[str, bytes | None]) -> bytes:
+def _missing(members: dict[Name, msgspec.Raw], wanted: Mapping[str, bytes | None]) -> bytes:
     names = {name.text for name in members}
     return b",".join(
         [
@@ -68,12 +66,21 @@ def _missing(members: dict[_Name, msgspec.Raw], wanted: Mapping[str, bytes | Non
     )
 
 
+def checked(spliced: bytes, original: msgspec.Raw | bytes) -> bytes:
+    """What was spliced, if it is an object still; else what it was made from."""
+    try:
+        _read_nothing(spliced)
+    except (msgspec.DecodeError, RecursionError):
+        return bytes(original)
+    return spliced
+
+
 def each(json: msgspec.Raw | bytes, act: Callable[[bytes], bytes]) -> bytes:
-    """An array whose elements are what `act` makes of them."""
+    """An array whose elements are what `act` makes of them. Raises TooManyParts."""
     json = bytes(json)
     parts: list[bytes] = []
     done = 0
-    for element in _read_elements(json):
+    for element in read_elements(json, MOST_CHANGED):
         head = _TO_ELEMENT(json, done)
         assert head is not None  # noqa: S101 - the codec has read it
         old = bytes(element)

@@ -260,9 +260,7 @@ class _Cancelled(msgspec.Struct):
 
 
 def _valid_text(line: bytes) -> bytes:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
+    if not envelope.is_utf8(line):
         line = envelope.mend_text(line)
     return line.removeprefix(envelope.BOM)
 

@@ -9,11 +9,16 @@ from typing import Any, cast
 
 import msgspec
 
+from mcp_workbench.bounded import Inside, read_elements, read_members
+from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.spec import Pairs
+from mcp_workbench.core.steps import TOO_COMPLEX
 from mcp_workbench.era.ourselves import OURSELVES
 from mcp_workbench.wire.headers import encode_value
 
 ANNOTATION = "x-mcp-header"
+MOST_READ = 1 << 20  # bytes of annotated tools on one page
+MOST_HEADERS = 100  # that one tool may ask for
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 # Ours to say: framing, and what the protocol ties to the body of a request.
 OURS = frozenset(
@@ -86,29 +91,40 @@ def modern_headers(method: str, params: msgspec.Raw, wanted: dict[str, Wanted]) 
         name = named.uri if key == "uri" else named.name
         lines.append(f"Mcp-Name: {encode_value(name)}\r\n")
         if method == "tools/call" and name in wanted:
-            arguments = msgspec.json.decode(named.arguments)
-            lines += _param_headers(arguments, wanted[name])
+            lines += _param_headers(named.arguments, wanted[name])
     return "".join(lines).encode("ascii")
 
 
-def _param_headers(arguments: Any, wanted: Wanted) -> Iterator[str]:
+def _param_headers(arguments: msgspec.Raw, wanted: Wanted) -> Iterator[str]:
+    inside = Inside(arguments)
     for path, header in wanted.items():
-        value = arguments
-        for key in path:
-            value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
+        value = _scalar(inside.at(path))
         if isinstance(value, bool):
             yield f"Mcp-Param-{header}: {'true' if value else 'false'}\r\n"
         elif isinstance(value, str | int):
             yield f"Mcp-Param-{header}: {encode_value(str(value))}\r\n"
 
 
-class _Tool(msgspec.Struct):
+def _scalar(raw: bytes) -> Any:
+    """A text, a number or a truth value; None for what no header repeats."""
+    if raw[:1] in (b"", b"{", b"["):
+        return None
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:  # a number too large
+        return None
+
+
+class _ToolName(msgspec.Struct):
     name: str = ""
+
+
+class _Tool(_ToolName):
     inputSchema: Any = None  # noqa: N815 - the wire's word
 
 
 class _Tools(msgspec.Struct):
-    tools: list[msgspec.Raw] = []
+    tools: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 def screened(result: bytes) -> tuple[bytes, dict[str, Wanted], list[str]]:
@@ -116,29 +132,47 @@ def screened(result: bytes) -> tuple[bytes, dict[str, Wanted], list[str]]:
     kept: list[msgspec.Raw] = []
     wanted: dict[str, Wanted] = {}
     complaints: list[str] = []
-    tools = msgspec.json.decode(result, type=_Tools).tools
+    tools = read_elements(msgspec.json.decode(result, type=_Tools).tools)
+    room = MOST_READ
     for raw in tools:
         if ANNOTATION.encode() in bytes(raw):
+            room -= len(raw)
             try:
-                tool = msgspec.json.decode(raw, type=_Tool)
-            except msgspec.DecodeError:
-                tool = _Tool()  # odd in another way, which others judge
-            try:
-                wanted[tool.name] = wanted_headers(tool.inputSchema)
+                name, headers = _asked_for(raw, room)
             except BadAnnotation as error:
-                complaints.append(f"the tool {tool.name!r} was left out: {error}")
+                complaints.append(str(error))
                 continue
+            wanted[name] = headers
         kept.append(raw)
     if len(kept) < len(tools):
-        members = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+        members = read_members(result)
         members["tools"] = msgspec.Raw(msgspec.json.encode(kept))
         result = msgspec.json.encode(members)
     return result, wanted, complaints
 
 
+def _asked_for(raw: msgspec.Raw, room: int) -> tuple[str, Wanted]:
+    """The tool's name and the headers that it wants. Raises BadAnnotation with the whole complaint."""
+    try:
+        tool = msgspec.json.decode(raw, type=_Tool if room >= 0 else _ToolName)
+    except msgspec.DecodeError:
+        tool = _Tool()  # odd in another way, which others judge
+    if not isinstance(tool, _Tool):
+        raise BadAnnotation(_left_out(tool, f"its schema is {TOO_COMPLEX}"))
+    try:
+        return tool.name, wanted_headers(tool.inputSchema)
+    except BadAnnotation as error:
+        raise BadAnnotation(_left_out(tool, str(error))) from None
+
+
+def _left_out(tool: _ToolName, reason: str) -> str:
+    return f"the tool {shown_name(tool.name)!r} was left out: {reason}"
+
+
 def wanted_headers(schema: Any) -> Wanted:
     """Which arguments are repeated in which header. Raises BadAnnotation."""
     wanted: Wanted = {}
+    names: set[str] = set()
     for path, node in _annotated(schema):
         header = node[ANNOTATION]
         where = ".".join(path or ()) or "its schema"
@@ -150,8 +184,11 @@ def wanted_headers(schema: Any) -> Wanted:
             raise BadAnnotation(
                 f"{ANNOTATION} of {where!r}, which is no string, integer or boolean"
             )
-        if header.lower() in {known.lower() for known in wanted.values()}:
+        if header.lower() in names:
             raise BadAnnotation(f"{ANNOTATION} {header!r} stands twice")
+        if len(names) == MOST_HEADERS:
+            raise BadAnnotation(f"{ANNOTATION} stands more than {MOST_HEADERS} times")
+        names.add(header.lower())
         wanted[path] = header
     return wanted
 

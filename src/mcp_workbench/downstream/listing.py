@@ -1,11 +1,14 @@
 """Asking a server for all its tools, page by page, and to be told when they change."""
 
 import asyncio
+from collections.abc import Iterator
 from itertools import islice
 
 import msgspec
 
+from mcp_workbench.bounded import read_elements
 from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
+from mcp_workbench.core.errors import shown_name
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.era.declared import Declared
 from mcp_workbench.era.ourselves import OURSELVES
@@ -14,10 +17,17 @@ from mcp_workbench.wire import envelope
 
 LIST_SECONDS = 30.0  # for a whole list, however many pages it has
 PAGES = 100  # a server that never ends its list is cut here
+MOST_COMPLAINTS = 50
+AT_ONCE = 500  # entries of a page that are read before others have a turn
 
 
 class Unlistable(Exception):
     """The server did not say what it offers."""
+
+
+class _RawPage(msgspec.Struct):
+    tools: msgspec.Raw = msgspec.Raw(b"[]")
+    nextCursor: str | None = None  # noqa: N815 - the wire's word
 
 
 class _Page(msgspec.Struct):
@@ -50,12 +60,16 @@ async def _list_tools(
     for _ in range(PAGES):
         params = list_params(cursor, OURSELVES, modern=modern)
         page = await _page(conversation, params, seconds)
-        found, wrong = read_definitions(page.tools)
-        complaints += wrong
-        complaints += [
-            f"a second tool named {name!r} was left out" for name in found if name in tools
-        ]
-        tools = tools | {name: found[name] for name in found if name not in tools}
+        for raws in in_turns(page.tools):
+            found, wrong = read_definitions(raws)
+            complaints += wrong
+            complaints += [
+                f"a second tool named {shown_name(name)!r} was left out"
+                for name in found
+                if name in tools
+            ]
+            tools |= {name: found[name] for name in found if name not in tools}
+            await others_turn(raws)
         cursor = page.nextCursor or ""
         if len(tools) > most:
             complaints.append(
@@ -66,7 +80,21 @@ async def _list_tools(
         if not cursor or cursor in seen:
             break
         seen.add(cursor)
+    more = len(complaints) - MOST_COMPLAINTS
+    if more > 0:
+        complaints[MOST_COMPLAINTS:] = [f"{more} more tools were left out"]
     return Catalogue(tools), tuple(complaints)
+
+
+def in_turns(raws: list[msgspec.Raw]) -> Iterator[list[msgspec.Raw]]:
+    """A page in parts that are read one at a time."""
+    return (raws[start : start + AT_ONCE] for start in range(0, len(raws), AT_ONCE))
+
+
+async def others_turn(raws: list[msgspec.Raw]) -> None:
+    """After a part that was not the last and only one."""
+    if len(raws) == AT_ONCE:
+        await asyncio.sleep(0)
 
 
 def listen(
@@ -109,6 +137,7 @@ async def _page(conversation: Conversation, params: bytes, seconds: float) -> _P
             return _Page()
         raise Unlistable(f"it refused to list its tools: {error.message} ({error.code})")
     try:
-        return msgspec.json.decode(answer.result, type=_Page)
+        page = msgspec.json.decode(answer.result, type=_RawPage)
+        return _Page(read_elements(page.tools), page.nextCursor)
     except msgspec.DecodeError as error:
         raise Unlistable(f"its list of tools has no usable form: {error}") from None

@@ -10,10 +10,18 @@ from typing import Any
 
 import msgspec
 
+from mcp_workbench.bounded import read_elements, read_members
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.offers import Kind, Offer, read_offers
 from mcp_workbench.downstream.conversation import Conversation
-from mcp_workbench.downstream.listing import LIST_SECONDS, PAGES, Unlistable, list_params
+from mcp_workbench.downstream.listing import (
+    LIST_SECONDS,
+    PAGES,
+    Unlistable,
+    in_turns,
+    list_params,
+    others_turn,
+)
 from mcp_workbench.downstream.standing import Heard, Place, Standing
 from mcp_workbench.downstream.waiters import Lost, Waiter
 from mcp_workbench.downstream.wishes import Wishes
@@ -203,8 +211,10 @@ class Offers:
         cursor, seen = "", set[str]()
         for _ in range(PAGES):
             page = await self._page(kind, cursor, seconds)
-            for key, offer in read_offers(kind, page.items).items():
-                offers.setdefault(key, offer)
+            for raws in in_turns(page.items):
+                for key, offer in read_offers(kind, raws).items():
+                    offers.setdefault(key, offer)
+                await others_turn(raws)
             lives.append(max(page.ttl, 0) if self.modern else default)
             public = public and page.scope == "public"
             cursor = page.cursor
@@ -279,8 +289,7 @@ class _PageTail(msgspec.Struct):
 def _read_page(kind: Kind, result: msgspec.Raw) -> _Page:
     try:
         tail = msgspec.json.decode(result, type=_PageTail)
-        members = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
-        items = msgspec.json.decode(members.get(MEMBERS[kind], b"[]"), type=list[msgspec.Raw])
+        items = read_elements(read_members(result).get(MEMBERS[kind], b"[]"))
     except msgspec.DecodeError as error:
         raise Unlistable(f"its list of {kind} has no usable form: {error}") from None
     ttl = tail.ttlMs if isinstance(tail.ttlMs, int) else 0

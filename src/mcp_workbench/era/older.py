@@ -2,14 +2,13 @@
 
 import msgspec
 
+from mcp_workbench.bounded import read_elements, read_members
 from mcp_workbench.core.splice import changed
 
-Members = dict[str, msgspec.Raw]
-
-read_members = msgspec.json.Decoder(Members).decode
 encode = msgspec.json.encode
 
 BRACE = ord("{")
+MOST_BLOCKS = 10_000  # of a result that is looked into
 # The member that every modern result has, as most servers write it.
 _MEMBER, _LAST = b'"resultType":"complete",', b',"resultType":"complete"}'
 
@@ -48,7 +47,7 @@ def legacy_result(result: msgspec.Raw) -> msgspec.Raw | bytes:
 def _in_words(found: _Modern) -> dict[str, bytes]:
     """The content with the structured one as text, unless there are words already."""
     try:
-        blocks = msgspec.json.decode(found.content, type=list[msgspec.Raw])
+        blocks = read_elements(found.content, MOST_BLOCKS)
         told = any(msgspec.json.decode(block, type=_Block).type == "text" for block in blocks)
     except msgspec.DecodeError:
         return {}

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from mcp_workbench.bounded import TooManyParts
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.splice import changed
 from mcp_workbench.era.revision import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
@@ -45,7 +46,11 @@ def with_cache(result: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
     if peek.ttlMs and peek.cacheScope:
         return result
     wanted: dict[str, bytes] = {} if peek.ttlMs else {"ttlMs": b"0"}
-    return changed(result, wanted if peek.cacheScope else {**wanted, "cacheScope": b'"private"'})
+    wanted = wanted if peek.cacheScope else {**wanted, "cacheScope": b'"private"'}
+    try:
+        return changed(result, wanted)
+    except TooManyParts:  # no such result was ever meant to be kept
+        return result
 
 
 class _ErrorPeek(msgspec.Struct):
@@ -74,7 +79,11 @@ def read_error_for(pair: Pair, error: bytes, asked: str, shown: str) -> bytes:
     if not renamed:
         return error
     data = bytes(peek.data) if _is_object(peek.data) else b"{}"
-    return changed(error, {"code": encode(code), "data": changed(data, {"uri": encode(shown)})})
+    try:
+        data = changed(data, {"uri": encode(shown)})
+        return changed(error, {"code": encode(code), "data": data})
+    except TooManyParts:
+        return error
 
 
 def _members_of(data: msgspec.Raw) -> Members:

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mcp_workbench.bounded import Members, read_elements, read_members
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.era.translate import Members, read_members
 
 ELICIT = "elicitation/create"
 SAMPLE = "sampling/createMessage"
@@ -49,7 +49,7 @@ class _Wanted(msgspec.Struct):
 
 
 class _InputRequired(msgspec.Struct):
-    inputRequests: dict[str, _Wanted] = {}  # noqa: N815 - the wire's word
+    inputRequests: msgspec.Raw = msgspec.Raw(b"{}")  # noqa: N815 - the wire's word
     requestState: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
 
 
@@ -101,7 +101,7 @@ def for_legacy_host(question: Question, id: str) -> Question:
 
 
 class _Needed(msgspec.Struct):
-    elicitations: list[Members]
+    elicitations: msgspec.Raw
 
 
 class _NeedsAddress(msgspec.Struct):
@@ -114,10 +114,12 @@ def read_needed(address: ServerAddress, error: msgspec.Raw) -> dict[str, Questio
     Raises msgspec.DecodeError where it has no usable form.
     """
     found = msgspec.json.decode(error, type=_NeedsAddress).data.elicitations
-    if len(found) > MOST_OPEN:
-        raise msgspec.DecodeError(f"{len(found)} at once; {MOST_OPEN} are allowed")
+    elements = read_elements(found)
+    if len(elements) > MOST_OPEN:
+        raise msgspec.DecodeError(f"{len(elements)} at once; {MOST_OPEN} are allowed")
     questions: dict[str, Question] = {}
-    for number, members in enumerate(found, 1):
+    for number, raw in enumerate(elements, 1):
+        members = read_members(raw)
         members.pop("elicitationId", None)
         members["mode"] = msgspec.Raw(b'"url"')
         questions[f"q{number}"] = asked_by(address, ELICIT, encode(members))
@@ -197,13 +199,14 @@ def _read(members: Members, key: str, type: type[Value], default: Value) -> Valu
 def read_input_required(address: ServerAddress, result: msgspec.Raw) -> InputRequired:
     """The questions in a modern result. Raises msgspec.DecodeError where it has no usable form."""
     found = msgspec.json.decode(result, type=_InputRequired)
-    if len(found.inputRequests) > MOST_OPEN:
-        many = len(found.inputRequests)
+    members = read_members(found.inputRequests)
+    if len(members) > MOST_OPEN:
+        many = len(members)
         raise msgspec.DecodeError(f"it asks {many} questions at once; {MOST_OPEN} are allowed")
-    questions = {
-        key: asked_by(address, wanted.method, wanted.params)
-        for key, wanted in found.inputRequests.items()
-    }
+    questions: dict[str, Question] = {}
+    for key, raw in members.items():
+        wanted = msgspec.json.decode(raw, type=_Wanted)
+        questions[key] = asked_by(address, wanted.method, wanted.params)
     return InputRequired(questions, found.requestState or None)
 
 

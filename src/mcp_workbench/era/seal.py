@@ -10,6 +10,7 @@ import msgspec
 
 from mcp_workbench.core.names import ServerAddress
 
+MOST_SORTED = 128 << 10  # bytes of arguments whose keys are put in order
 LIFETIME = 600.0  # seconds that a question may stay open: people go for coffee
 
 # The server's own state inside; a call that waits at its server; a request that is sent anew.
@@ -64,7 +65,10 @@ def _spelled(raw: bytes) -> str:
 
 
 def digest_of(name: str, arguments: msgspec.Raw | bytes) -> str:
-    """What a call asks for, whatever the order of its keys."""
+    """What a call asks for, whatever the order of its keys. Nobody turns those of a very long one."""
+    compact = msgspec.json.format(bytes(arguments), indent=-1)
+    if len(compact) > MOST_SORTED:
+        return hashlib.sha256(encode(name) + compact).hexdigest()
     canonical = msgspec.json.Decoder(float_hook=str).decode(arguments)
     body = encode(name) + msgspec.json.encode(canonical, order="sorted")
     return hashlib.sha256(body).hexdigest()

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from mcp_workbench.bounded import Members, TooManyParts, read_members
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.splice import changed
 from mcp_workbench.era.older import legacy_result
@@ -17,9 +18,6 @@ from mcp_workbench.era.revision import (
     VERSION_KEY,
 )
 
-Members = dict[str, msgspec.Raw]
-
-read_members = msgspec.json.Decoder(Members).decode
 encode = msgspec.json.encode
 
 BRACE = ord("{")
@@ -115,6 +113,15 @@ def result_for(pair: Pair, result: msgspec.Raw, own: Stamps) -> msgspec.Raw | by
         peek = _peek(result)
     except msgspec.DecodeError:
         return result  # of the wrong shape: the host is the judge
+    try:
+        return _translated(pair, result, peek, own)
+    except TooManyParts as error:
+        raise Unanswerable(f"the server's result has {error}") from None
+
+
+def _translated(
+    pair: Pair, result: msgspec.Raw, peek: _ResultPeek, own: Stamps
+) -> msgspec.Raw | bytes:
     if pair.modern_server:
         _require_complete(peek)
         if not pair.modern_host:

@@ -19,7 +19,9 @@ NAMES = (
 WEIGHTS = (3.0, 1.0, 0.5, 0.3, 1.5, 1.0, 0.3, 0.3)
 OF_TOOL = 4  # the first ones are the tool's own, the rest its server's
 DEEPEST = 4  # levels of parameters
+MOST_READ = 512 << 10  # bytes of a definition; of a larger one, the name is searched
 LINES = 3  # of a server's instructions
+MOST_TEXT = 16 << 10  # characters of them
 
 Places = tuple[tuple[int, int], ...]  # in which fields a word stands, and how often
 Counts = dict[str, Places]
@@ -43,6 +45,8 @@ class Counted(msgspec.Struct, frozen=True):
 
 def tool_counts(definition: Definition, words: Words) -> Counted:
     """The tool's own fields."""
+    if len(definition.raw) > MOST_READ:
+        return _counted((definition.name, "", "", ""), words, 0)
     whole = read_object(definition.raw)
     names: list[str] = []
     texts: list[str] = []
@@ -55,7 +59,7 @@ def tool_counts(definition: Definition, words: Words) -> Counted:
 
 def server_counts(about: About, words: Words) -> Counted:
     """The fields that all tools of a server share."""
-    lines = " ".join(about.text.splitlines()[:LINES])
+    lines = " ".join(about.text[:MOST_TEXT].splitlines()[:LINES])
     return _counted((about.server, about.title, lines, about.toolbox), words, OF_TOOL)
 
 

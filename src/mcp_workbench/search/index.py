@@ -200,6 +200,11 @@ class Index:
 
     # Upkeep
 
+    def count_words(self, tools: Iterable[Definition]) -> None:
+        """Count and remember the words of tools that are about to be put here."""
+        for tool in tools:
+            self._counts_of(tool)
+
     def _counts_of(self, definition: Definition) -> Counted:
         counted = self._counted.get(definition.raw)
         if counted is None:

@@ -7,12 +7,13 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from mcp_workbench.core.errors import MIGRATION, InvalidCall
+from mcp_workbench.bounded import Members, TooManyParts, read_members
+from mcp_workbench.core.errors import MIGRATION, InvalidCall, shown_name
 from mcp_workbench.core.spec import Detail
-from mcp_workbench.era.translate import Members, read_members
 
 T = TypeVar("T")
 
+MOST_PROBLEMS = 100  # that are told; the others are counted
 _DETAILS = [msgspec.json.encode(detail) for detail in get_args(Detail)]
 _TEXTS = ("query", "toolbox", "server", "handle", "find")
 Bounds = tuple[int, int]  # the least and the most of a whole number; 0: there is no most
@@ -49,9 +50,12 @@ def wrong_use_tool(raw: msgspec.Raw | bytes) -> InvalidCall:
     """What is wrong with these arguments of `use_tool`."""
     if _kind(raw) != "object":
         return _invalid([_mistyped("", "object", raw)])
-    given = read_members(raw)
-    tool = given.get("tool")
-    parts = read_members(tool) if tool is not None and _kind(tool) == "object" else None
+    try:
+        given = read_members(raw)
+        tool = given.get("tool")
+        parts = read_members(tool) if tool is not None and _kind(tool) == "object" else None
+    except TooManyParts as error:
+        return _invalid([str(error)])
     problems = ["tool: Required"] if tool is None else _wrong_tool(tool, parts)
     arguments = given.get("arguments")
     if arguments is not None and _kind(arguments) != "object":
@@ -66,7 +70,10 @@ def wrong_open_toolbox(raw: msgspec.Raw | bytes, *, detailed: bool) -> InvalidCa
     """What is wrong with these arguments of `open_toolbox`; `detailed`: it takes a `detail`."""
     if _kind(raw) != "object":
         return _invalid([_mistyped("", "object", raw)])
-    given = read_members(raw)
+    try:
+        given = read_members(raw)
+    except TooManyParts as error:
+        return _invalid([str(error)])
     problems = _wrong_name("toolbox_name", given.get("toolbox_name"), "Toolbox")
     return _invalid(problems + (_wrong_detail(given) if detailed else []))
 
@@ -78,7 +85,10 @@ def wrong_reading(raw: msgspec.Raw | bytes, needed: str, numbers: dict[str, Boun
     """
     if _kind(raw) != "object":
         return _invalid([_mistyped("", "object", raw)])
-    told = read_members(raw).items()  # null is as good as nothing
+    try:
+        told = read_members(raw).items()  # null is as good as nothing
+    except TooManyParts as error:
+        return _invalid([str(error)])
     given = {key: value for key, value in told if key == needed or _kind(value) != "null"}
     problems = _wrong_name(needed, given.get(needed), needed.capitalize())
     for key, value in given.items():
@@ -149,8 +159,10 @@ def _kind(value: msgspec.Raw | bytes) -> str:
 
 
 def _unknown(key: str) -> str:
-    return f'Unrecognized key: "{key}"'
+    return f'Unrecognized key: "{shown_name(key)}"'
 
 
 def _invalid(problems: list[str], hint: str = "") -> InvalidCall:
-    return InvalidCall(f"Invalid parameters: {'; '.join(problems)}", hint=hint)
+    more = len(problems) - MOST_PROBLEMS
+    shown = [*problems[:MOST_PROBLEMS], f"and {more} more"] if more > 0 else problems
+    return InvalidCall(f"Invalid parameters: {'; '.join(shown)}", hint=hint)

@@ -8,11 +8,13 @@ from functools import partial
 import msgspec
 
 from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.core.spec import ServerSpec
+from mcp_workbench.core.steps import TooComplex
 from mcp_workbench.surface.host_call import Desk, HostCall
 from mcp_workbench.surface.results import KeptResults, within_budget
-from mcp_workbench.surface.teaching import lesson
+from mcp_workbench.surface.teaching import explained
 from mcp_workbench.workbench import Workbench
 
 Result = msgspec.Raw | bytes
@@ -56,6 +58,14 @@ def validated(workbench: Workbench, call: ToolCall) -> ServerSpec | None:
     return spec if spec is not None and spec.validate else None
 
 
+def _explained(definition: Definition, call: ToolCall) -> str:
+    """What is wrong with the arguments; nothing where only the server can tell."""
+    try:
+        return explained(definition, call)
+    except TooComplex:
+        return ""
+
+
 async def check(
     workbench: Workbench, spec: ServerSpec, host_call: HostCall, begin: Callable[[HostCall], None]
 ) -> None:
@@ -65,7 +75,7 @@ async def check(
         await workbench.prepare(call)
         for connection in workbench.live((spec,)):
             definition = connection.catalogue.tools.get(call.tool.tool)
-            told = "" if definition is None else lesson(definition, call)
+            told = "" if definition is None else _explained(definition, call)
             if told:
                 problems, _, signature = told.partition("\n")
                 raise InvalidCall(f"Invalid parameters: {problems}", hint=signature)

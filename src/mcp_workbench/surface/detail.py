@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from time import perf_counter
 from typing import Any, cast
 
 import msgspec
 
 from mcp_workbench.core.catalogue import Definition, read_object, tool_info_json
+from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.core.shape import arguments_shape, value_shape
 from mcp_workbench.core.signature import (
+    MARK,
     first_sentence,
     name_text,
     one_line,
@@ -21,6 +25,7 @@ from mcp_workbench.core.signature import (
     whole_signature,
 )
 from mcp_workbench.core.spec import Detail
+from mcp_workbench.core.steps import TOO_COMPLEX
 
 Json = dict[str, Any]
 
@@ -33,6 +38,8 @@ HINTS = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open world",
 }
+AT_ONCE = 0.02  # seconds that tools are put in words before others have a turn
+MOST_READ = 512 << 10  # bytes of a definition that is put in words
 PARAMETER_DEPTH = 4
 MOST_PARAMETERS = 200  # lines about the parameters of one tool
 _AS = {"full": "in full", "signature": "as signatures", "names": "by name"}
@@ -47,8 +54,32 @@ class Line(msgspec.Struct, frozen=True):
     lossy: bool
 
 
-def listed(shelves: Iterable[Shelf], detail: Detail) -> tuple[list[str], bool]:
-    """Tools, each server's under its name, and whether any of them was shortened."""
+Lines = dict[Definition, Line]
+
+
+async def in_words(tools: Iterable[Definition], detail: Detail) -> Lines:
+    """The lines of these tools. Everybody else has a turn in between: they may be long to read."""
+    lines: Lines = {}
+    since = perf_counter()
+    for tool in tools if detail in ("full", "signature") else ():
+        lines[tool] = _line(tool, detail)
+        if perf_counter() - since > AT_ONCE:
+            await asyncio.sleep(0)
+            since = perf_counter()
+    return lines
+
+
+def _line(tool: Definition, detail: Detail) -> Line:
+    return full_form(tool) if detail == "full" else signature_line(tool)
+
+
+def listed(
+    shelves: Iterable[Shelf], detail: Detail, known: Lines | None = None
+) -> tuple[list[str], bool]:
+    """Tools, each server's under its name, and whether any of them was shortened.
+
+    `known` are lines that were made before.
+    """
     lines: list[str] = []
     lossy = False
     for address, tools in shelves:
@@ -60,7 +91,7 @@ def listed(shelves: Iterable[Shelf], detail: Detail) -> tuple[list[str], bool]:
             lines += [tool_info_json(tool, address).decode() for tool in tools]
             continue
         for tool in tools:
-            line = full_form(tool) if detail == "full" else signature_line(tool)
+            line = known[tool] if known else _line(tool, detail)
             lines.append(line.text)
             lossy |= line.lossy
     return lines, lossy
@@ -78,13 +109,13 @@ def unsaid(lossy: bool, detail: Detail) -> list[str]:  # noqa: FBT001 - as `list
     return [SHORTENED if detail == "signature" else '… has no short form: detail "schema" has it']
 
 
-def opened_in_words(opened: OpenedToolbox, detail: Detail) -> str:
+def opened_in_words(opened: OpenedToolbox, detail: Detail, known: Lines | None = None) -> str:
     """The answer of `open_toolbox` at a level below the contract's."""
     count = sum(len(server.tools) for server in opened.servers)
     box = opened.spec
     about = f"{box.name}: {one_line(box.description)}".removesuffix(": ").rstrip(".")
     head = f"{about}. {count} {_plural('tool', count)} {_AS[detail]}, {how_to_call(detail)}"
-    lines, lossy = listed(((one.address, one.tools) for one in opened.servers), detail)
+    lines, lossy = listed(((one.address, one.tools) for one in opened.servers), detail, known)
     lines += [f"unavailable: {u.server} ({one_line(u.reason)})" for u in opened.unavailable]
     lines += [f"warning: {one_line(warning)}" for warning in opened.warnings]
     if box.detail != "schema":
@@ -95,6 +126,8 @@ def opened_in_words(opened: OpenedToolbox, detail: Detail) -> str:
 @lru_cache(maxsize=4096)
 def signature_line(tool: Definition) -> Line:
     """One line: the signature, what the tool is for, and a warning where it claims to destroy."""
+    if len(tool.raw) > MOST_READ:
+        return _unread(tool)
     whole = read_object(tool.raw)
     signature = short_signature(tool.name, arguments_shape(whole.get("inputSchema")))
     said = first_sentence(_text(whole.get("description")) or _text(whole.get("title")))
@@ -102,8 +135,14 @@ def signature_line(tool: Definition) -> Line:
     return Line(f"{signature.text}{f' - {said}' if said else ''}{warned}", signature.lossy)
 
 
+def _unread(tool: Definition) -> Line:
+    return Line(f"{name_text(shown_name(tool.name))}({MARK}) - {TOO_COMPLEX}", lossy=True)
+
+
 def full_form(tool: Definition) -> Line:
     """The whole signature and description, a line per documented parameter, and its claims."""
+    if len(tool.raw) > MOST_READ:
+        return _unread(tool)
     whole = read_object(tool.raw)
     schema: Any = whole.get("inputSchema")
     signature = whole_signature(tool.name, arguments_shape(schema))
@@ -129,7 +168,7 @@ def _parameters(schema: Any, path: str, depth: int) -> Iterator[tuple[str, str]]
     for name, value in cast("Json", listed).items() if isinstance(listed, dict) else ():
         if not isinstance(value, dict):
             continue
-        here = f"{path}{name_text(name)}"
+        here = f"{path}{name_text(shown_name(name))}"
         said = one_line(_text(cast("Json", value).get("description")))
         if said:
             yield here, said

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from mcp_workbench.bounded import TooManyParts
 from mcp_workbench.callers import Caller
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
@@ -161,8 +162,13 @@ class HostCall(Caller):
 
     def progressed(self, params: msgspec.Raw) -> None:
         token = self.call.meta.get("progressToken")
-        if token is not None and not self.suspended and self._gets_on(params):
-            self._desk.notify("notifications/progress", with_token(params, token), self.id)
+        if token is None or self.suspended or not self._gets_on(params):
+            return
+        try:
+            notice = with_token(params, token)
+        except TooManyParts:
+            return
+        self._desk.notify("notifications/progress", notice, self.id)
 
     def is_repeatable(self) -> bool:
         return not self.suspended and not self.rounds  # nobody is asked the same twice

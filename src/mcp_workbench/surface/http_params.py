@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.wire.envelope import NOTHING
+from mcp_workbench.bounded import Inside
+from mcp_workbench.core.steps import TOO_COMPLEX
 from mcp_workbench.wire.headers import decode_value
 from mcp_workbench.wire.http_message import Request
 
 ANNOTATION = "x-mcp-header"
 PREFIX = "mcp-param-"
+MOST_READ = 512 << 10  # bytes of a tool's definition
 
 _MARK = ANNOTATION.encode()
 _DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
-
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 Path = tuple[str, ...]
 
@@ -31,12 +31,14 @@ def differing(request: Request, definition: bytes, arguments: msgspec.Raw) -> st
     """The header that does not say what the arguments say; empty where all do."""
     if _MARK not in definition:
         return ""
+    if len(definition) > MOST_READ:
+        return f"Mcp-Param-* (the tool's schema is {TOO_COMPLEX})"
     schema = msgspec.json.decode(definition, type=_Tool).inputSchema
-    known: dict[Path, dict[str, msgspec.Raw]] = {}
+    inside = Inside(arguments)
     for path, header, kind in _annotated(schema, ()):
         key = f"{PREFIX}{header}".lower().encode()
         told = request.headers.get(key)
-        value = _value_at(arguments, path, known)
+        value = inside.at(path)
         carried = value[:1] not in (b"", b"n", b"{", b"[")  # not absent, null, object or list
         if key in request.doubled or (told is not None) != carried:
             return f"Mcp-Param-{header}"
@@ -59,26 +61,6 @@ def _annotated(schema: Any, path: Path) -> Iterator[tuple[Path, str, Any]]:
         if isinstance(properties, dict):
             inner = cast("dict[str, Any]", properties)
             below += [(inner[name], (*path, name)) for name in reversed(inner)]
-
-
-def _value_at(
-    arguments: msgspec.Raw, path: Path, known: dict[Path, dict[str, msgspec.Raw]]
-) -> bytes:
-    """The text of an argument; empty where there is none. No object on the way is read twice."""
-    value = arguments
-    for depth, name in enumerate(path):
-        there = path[:depth]
-        if there not in known:
-            known[there] = _read_members(value)
-        value = known[there].get(name, NOTHING)
-    return bytes(value).strip()
-
-
-def _read_members(value: msgspec.Raw) -> dict[str, msgspec.Raw]:
-    try:
-        return _members(value) if value else {}
-    except msgspec.DecodeError:
-        return {}
 
 
 def _same(kind: Any, value: bytes, told: str | None) -> bool:

@@ -111,15 +111,19 @@ class Menu:
         everything = modern or self.bare
         return list(self._workbench.snapshot.toolboxes) if everything else self._in_order()
 
-    def opened_text(self, opened: OpenedToolbox, wanted: Detail | None) -> str:
+    async def opened_text(self, opened: OpenedToolbox, wanted: Detail | None) -> str:
         if self.dynamic:
             return opened_flat(opened)
         detail = wanted or opened.spec.detail
         if detail == "schema":
             return opened_json(opened)
-        from mcp_workbench.surface.detail import opened_in_words  # most hosts take the contract's
+        from mcp_workbench.surface.detail import (
+            in_words,
+            opened_in_words,
+        )  # most hosts take the contract's
 
-        return opened_in_words(opened, detail)
+        tools = (tool for server in opened.servers for tool in server.tools)
+        return opened_in_words(opened, detail, await in_words(tools, detail))
 
     def static_list(self, *, modern: bool) -> bytes:
         """The list of proxy mode."""

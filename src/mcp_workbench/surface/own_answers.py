@@ -11,6 +11,7 @@ from mcp_workbench.finding import Finder
 from mcp_workbench.search.query import Query
 from mcp_workbench.surface.arguments import read_last, whole_number, wrong_reading
 from mcp_workbench.surface.careful_calls import kept_results
+from mcp_workbench.surface.detail import in_words
 from mcp_workbench.surface.meta_tools import MOST_HITS, NonEmpty
 from mcp_workbench.surface.results import read_result
 from mcp_workbench.surface.search_tools import told
@@ -36,7 +37,9 @@ async def searched(workbench: Workbench, arguments: msgspec.Raw) -> bytes:
     wish = _read(arguments)
     query = Query(wish.query, wish.toolbox or "", wish.server or "", wish.limit or USUAL_HITS)
     found = await Finder.of(workbench).find(workbench, query)
-    return text_result(told(found, wish.detail or "signature", workbench.snapshot))
+    detail = wish.detail or "signature"
+    known = await in_words((one.definition for one in found.tools), detail)
+    return text_result(told(found, detail, workbench.snapshot, known))
 
 
 def read(workbench: Workbench, owner: object, arguments: msgspec.Raw) -> bytes:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import secrets
 import time
 from collections import OrderedDict
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
+from mcp_workbench.bounded import read_elements, read_members
 from mcp_workbench.core.errors import NotFound
 from mcp_workbench.core.splice import changed
-from mcp_workbench.era.translate import read_members
 from mcp_workbench.surface.arguments import read_last, whole_number, wrong_reading
 from mcp_workbench.surface.meta_tools import NonEmpty
 
 MOST_BYTES = 32 << 20  # of all results that are kept, for all hosts together
 LIFETIME = 1800.0  # seconds
 AROUND = 200  # characters before a text that was found
+MOST_COMPARED = 512 << 10  # characters of a text and of data that are compared as values
+MOST_BLOCKS = 10_000  # of a result that is cut
+DEEPEST = 8  # lists in lists, of which the first is told
 KEYS = 12  # of an object that are named
 LONGEST_TOLD = 100  # characters of what a host sent
 _JSON_STARTS = ("{", "[")
@@ -117,7 +120,7 @@ def within_budget(
         return result
     try:
         members = read_members(result)
-        blocks: Any = msgspec.json.decode(members.get("content", b"[]"), type=list[msgspec.Raw])
+        blocks = read_elements(members.get("content", b"[]"), MOST_BLOCKS)
         if bytes(members.get("isError", b"")) == b"true":
             return result
         return _Cut(blocks, members.get("structuredContent")).made(result, budget, store, owner)
@@ -201,20 +204,21 @@ def _shape(text: str) -> str:
     """What the whole is, in a few words."""
     if text.startswith(_JSON_STARTS):
         try:
-            return f"A part of {_json_shape(msgspec.json.decode(text))}"
+            return f"A part of {_json_shape(text.encode())}"
         except (msgspec.DecodeError, RecursionError):
             pass
     lines = text.count("\n") + 1
     return f"A part of {lines} {'line' if lines == 1 else 'lines'}"
 
 
-def _json_shape(value: Any) -> str:
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        first = f", the first {_json_shape(items[0])}" if items else ""
+def _json_shape(json: msgspec.Raw | bytes, depth: int = DEEPEST) -> str:
+    kind = bytes(memoryview(json)[:1])
+    if kind == b"[" and depth:
+        items = read_elements(json)
+        first = f", the first {_json_shape(items[0], depth - 1)}" if items else ""
         return f"a JSON list of {len(items)}{first}"
-    if isinstance(value, dict):
-        names = list(cast("dict[str, Any]", value))
+    if kind == b"{":
+        names = list(read_members(json))
         more = f" (+{len(names) - KEYS})" if len(names) > KEYS else ""
         told = msgspec.json.encode([name[:40] for name in names[:KEYS]]).decode()
         return f"a JSON object with {told}{more}"
@@ -224,9 +228,15 @@ def _json_shape(value: Any) -> str:
 def _same(text: str, data: str) -> bool:
     """Does the text say what the data says? Servers write both for older hosts."""
     try:
+        if len(text) + len(data) > MOST_COMPARED:  # in the order of their members
+            return _compact(text) == _compact(data)
         return msgspec.json.decode(text) == msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):
         return False
+
+
+def _compact(text: str) -> bytes:
+    return msgspec.json.format(text.encode(), indent=-1)
 
 
 def _short(text: str) -> str:

@@ -8,7 +8,7 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.signature import name_text, one_line
 from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.search.query import MOST_NAMED, Found, FoundTool, Siblings
-from mcp_workbench.surface.detail import Shelf, how_to_call, listed, unsaid
+from mcp_workbench.surface.detail import Lines, Shelf, how_to_call, listed, unsaid
 from mcp_workbench.surface.texts import name_list
 
 MOST_SIBLINGS = 20  # names of each server
@@ -17,11 +17,11 @@ _NAMES = 400  # characters of toolbox or server names
 _REASON = 120  # characters; open_toolbox has all of them
 
 
-def told(found: Found, detail: Detail, snapshot: Snapshot) -> str:
+def told(found: Found, detail: Detail, snapshot: Snapshot, known: Lines | None = None) -> str:
     """The answer in words; the same words for the same tools."""
     if not found.tools:
         return "\n".join([_nothing(found, snapshot), *_unread(found)])
-    lines, lossy = listed(_shelves(found.tools), detail)
+    lines, lossy = listed(_shelves(found.tools), detail, known)
     lines += [_twins(one) for one in found.tools if one.twins]
     lines += [_also(one) for one in found.siblings]
     lines += _doubts(found) + _left_out(found)

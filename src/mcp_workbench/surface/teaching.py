@@ -6,20 +6,35 @@ from typing import Any
 
 import msgspec
 
+from mcp_workbench.bounded import TooManyParts, read_members
 from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import Definition, read_object
 from mcp_workbench.core.misfits import misfits
 from mcp_workbench.core.shape import arguments_shape
 from mcp_workbench.core.signature import AMPLE, signature_within
-from mcp_workbench.core.splice import changed
-from mcp_workbench.era.translate import read_members
+from mcp_workbench.core.splice import changed, checked
+from mcp_workbench.core.steps import TOO_COMPLEX, TooComplex
+
+MOST_READ = 512 << 10  # bytes of a definition, and of arguments, that are compared
+UNEXPLAINED = f"Whether the arguments fit the tool's schema is {TOO_COMPLEX}"
 
 
 def lesson(definition: Definition, call: ToolCall) -> str:
     """What is wrong with the call's arguments, and the signature; nothing where they seem right."""
     try:
+        return explained(definition, call)
+    except TooComplex:
+        return UNEXPLAINED
+
+
+def explained(definition: Definition, call: ToolCall) -> str:
+    """The same. Raises TooComplex where nobody but the server can tell."""
+    arguments = call.params["arguments"]
+    if len(definition.raw) > MOST_READ or len(arguments) > MOST_READ:
+        raise TooComplex
+    try:
         schema: Any = read_object(definition.raw).get("inputSchema")
-        wrong = misfits(schema, read_object(call.params["arguments"]))
+        wrong = misfits(schema, read_object(arguments))
         if not wrong:
             return ""
         signature = signature_within(AMPLE, definition.name, arguments_shape(schema))
@@ -40,17 +55,26 @@ def has_failed(result: msgspec.Raw | bytes) -> bool:
 
 
 def taught_result(result: msgspec.Raw | bytes, told: str) -> bytes:
-    """A server's failed result with one more block of text, every other byte as it came."""
-    content = read_members(result).get("content")
-    if content is None:
-        return bytes(result)
+    """A server's failed result with one more block of text, every other byte as it came.
+
+    A result that has no list of blocks is none that anything could be added to.
+    """
     block = msgspec.json.encode({"type": "text", "text": told})
-    before = bytes(content).rstrip()[:-1].rstrip()
-    comma = b"" if before == b"[" else b","
-    return changed(result, {"content": b"".join((before, comma, block, b"]"))})
+    try:
+        content = bytes(read_members(result).get("content", b"")).strip()
+        if not content.startswith(b"["):
+            return bytes(result)
+        before = content[:-1].rstrip()
+        comma = b"" if before == b"[" else b","
+        return checked(changed(result, {"content": b"".join((before, comma, block, b"]"))}), result)
+    except TooManyParts:
+        return bytes(result)
 
 
 def taught_error(error: msgspec.Raw, message: str, told: str) -> msgspec.Raw:
     """A server's error with more words, its code and data as they came."""
     words = msgspec.json.encode(f"{message}\n{told}")
-    return msgspec.Raw(changed(error, {"message": words}))
+    try:
+        return msgspec.Raw(checked(changed(error, {"message": words}), error))
+    except TooManyParts:
+        return error

@@ -75,7 +75,7 @@ class ToolboxDesk:
             return
         if self._menu.opened(name) and not self._session.era.modern:
             self._session.notify(LIST_CHANGED)
-        text = self._menu.opened_text(opened, wish.detail)
+        text = await self._menu.opened_text(opened, wish.detail)
         self._session.reply_own(id, texts.text_result(text, opened.stale))
         await self._beside.opened(name)
 

@@ -1,12 +1,12 @@
 """JSON-RPC envelopes: the outside of a message is read and written anew, the inside stays as it came."""
 
+import codecs
 import re
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import msgspec
 
+from mcp_workbench.bounded import TooManyParts, read_elements
 from mcp_workbench.wire.depth import too_deep
 
 NOTHING = msgspec.Raw(b"")
@@ -21,6 +21,14 @@ SERVER_ERROR = -32000  # ours to give a meaning
 
 TOO_DEEP = "nested too deeply"
 BATCH = 1000  # messages in one
+MOST_HALVES = (
+    50_000  # escapes of half a character, whole pairs included, among which lone ones are sought
+)
+MOST_BROKEN = 8 << 20  # bytes of a broken message that is looked at from its end
+MOST_SIGNS = 200_000  # quotes and escapes in it
+MOST_BAD = 8000  # bytes of a piece that are no text
+_QUESTION_MARKS = bytes(range(128)) + b"?" * 128
+_PIECE = 64 << 10  # bytes of a long text that are decoded at a time
 _N = ord("n")
 
 encode = msgspec.json.encode
@@ -84,11 +92,9 @@ _ID_LAST = re.compile(rb',\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\}\s
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _STRING = re.compile(rb'"[^"]*"')  # where escapes have no sign any more
 
-# Escapes are consumed one by one, so that the text `\\ud83d` is not taken for a surrogate.
-_ESCAPE = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.",
-    re.DOTALL,
-)
+_HALF = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|[c-fC-F][0-9a-fA-F]{2})"
+).match
 
 
 def decode(line: bytes) -> Envelope:
@@ -119,10 +125,8 @@ def _too_deep(line: bytes) -> Malformed:
 def decode_text(line: bytes) -> Envelope:
     """Read one message of a host, whose UTF-8 is not mended but refused. A mark at its start is fine."""
     if not line.isascii():
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            raise Malformed(PARSE_ERROR, "not UTF-8", salvaged_id(line)) from None
+        if not is_utf8(line):
+            raise Malformed(PARSE_ERROR, "not UTF-8", salvaged_id(line))
         line = line.removeprefix(BOM)
     return decode(line)
 
@@ -154,17 +158,58 @@ def _decode_mended(line: bytes, error: msgspec.DecodeError) -> Envelope:
 
 
 def mend_surrogates(line: bytes) -> bytes:
-    """Replace escapes of half a character, as JavaScript writes them after cutting an emoji."""
-    return _ESCAPE.sub(lambda m: rb"\ufffd" if _is_lone(m[0]) else m[0], line)
+    """Replace escapes of half a character, as JavaScript writes them after cutting an emoji.
+
+    A line with very many such escapes stays as it is: nobody cuts as many.
+    """
+    alike = line.lower()  # the search for one spelling of an escape is quicker than anything else
+    parts: list[bytes] = []
+    looked_at = done = 0  # up to where the line was searched, and copied
+    for _ in range(MOST_HALVES):
+        at = alike.find(b"\\ud", looked_at)
+        if at < 0:
+            return b"".join((*parts, line[done:])) if parts else line
+        half = None if _is_escaped(line[looked_at:at]) else _HALF(line, at)
+        looked_at = half.end() if half else at + 3
+        if half and half[1] is None:
+            parts += (line[done:at], rb"\ufffd")
+            done = looked_at
+    return line
 
 
-def _is_lone(escape: bytes) -> bool:
-    return len(escape) == 6 and escape[2:3] in b"dD" and escape[3:4] in b"89abAB" + b"cdefCDEF"
+def _is_escaped(before: bytes) -> bool:
+    """Does a backslash behind this text belong to the one before it? So in the text `\\\\ud83d`."""
+    return (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
+
+
+def is_utf8(line: bytes) -> bool:
+    """A long one in pieces: as one text it may take four times as much memory."""
+    try:
+        if len(line) <= _PIECE:
+            line.decode()
+            return True
+        read = codecs.getincrementaldecoder("utf-8")().decode
+        for start in range(0, len(line), _PIECE):
+            read(line[start : start + _PIECE], start + _PIECE >= len(line))
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def mend_text(line: bytes) -> bytes:
-    """Make invalid UTF-8 valid, with U+FFFD in the place of bad bytes."""
-    return line.decode("utf-8", "replace").encode()
+    """Make invalid UTF-8 valid, with U+FFFD in the place of bad bytes.
+
+    What follows on a piece with very many of them is no text: all that is not ASCII becomes `?`.
+    """
+    read = codecs.getincrementaldecoder("utf-8")("replace").decode
+    parts: list[bytes] = []
+    for at in range(0, len(line), _PIECE):
+        text = read(line[at : at + _PIECE], at + _PIECE >= len(line))
+        parts.append(text.encode())
+        if text.count("\ufffd") > MOST_BAD:
+            parts.append(line[at + _PIECE :].translate(_QUESTION_MARKS))
+            break
+    return b"".join(parts)
 
 
 def salvaged_id(line: bytes) -> bytes:
@@ -172,7 +217,12 @@ def salvaged_id(line: bytes) -> bytes:
     if found := _ID_FIRST.match(line[:4096]):
         return found[1]
     found = _ID_LAST.search(line[-4096:])
-    return found[1] if found and _closes(line) else b""
+    return found[1] if found and _is_plain(line) and _closes(line) else b""
+
+
+def _is_plain(line: bytes) -> bool:
+    """Has it few enough strings and escapes to be looked at as a whole?"""
+    return len(line) <= MOST_BROKEN and line.count(b'"') + line.count(b"\\") <= MOST_SIGNS
 
 
 def _closes(line: bytes) -> bool:
@@ -193,20 +243,12 @@ def is_batch(line: bytes) -> bool:
 def read_batch(line: bytes) -> list[bytes]:
     """The members of a batch, which one legacy revision allows."""
     try:
-        batch = _batch_reader()(line)
-    except msgspec.ValidationError:
+        batch = [bytes(member) for member in read_elements(line, BATCH)]
+    except TooManyParts:
         raise Malformed(INVALID_REQUEST, f"a batch holds from 1 to {BATCH} messages") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise Malformed(PARSE_ERROR, f"not JSON: {error}") from None
-    return [bytes(member) for member in msgspec.structs.astuple(batch) if member]
-
-
-@cache
-def _batch_reader() -> Callable[[bytes], msgspec.Struct]:
-    """Reads so many members and not one more: each would cost many times the bytes that it has."""
-    fields = [(f"member{n}", msgspec.Raw, NOTHING) for n in range(BATCH)]
-    batch = msgspec.defstruct("Batch", fields, array_like=True, forbid_unknown_fields=True)
-    return msgspec.json.Decoder(batch).decode
+    return batch
 
 
 def usable_id(raw: bytes) -> bool:

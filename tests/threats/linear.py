@@ -1,0 +1,48 @@
+"""How the work of a function grows with what it is fed; no time is ever asserted, only ratios."""
+
+from __future__ import annotations
+
+import gc
+import time
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+TIMES = 4  # the largest input is as much larger as the smallest
+SLACK = 2.5  # times as long as in proportion: memory gets slower with size, and machines are busy
+NOISE = 0.01  # seconds of CPU; what takes less is not measured
+RUNS = 2  # of which the quickest counts
+
+
+def cost(work: Callable[[], Any]) -> float:
+    """Seconds of CPU, of this thread alone, without a look at all that other tests have left."""
+    best = float("inf")
+    gc.disable()
+    try:
+        for _ in range(RUNS):
+            start = time.thread_time()
+            work()
+            best = min(best, time.thread_time() - start)
+    finally:
+        gc.enable()
+    return best
+
+
+def assert_linear(work: Callable[[Any], Any], made: Callable[[int], Any], largest: int) -> None:
+    """At a quarter, the half and the whole of `largest`, the work grows as its input does, or less."""
+    sizes = (largest // TIMES, largest // 2, largest)
+    costs = {size: cost(partial(work, made(size))) for size in sizes}
+    for size in sizes[1:]:
+        allowed = SLACK * (size / sizes[0]) * max(costs[sizes[0]], NOISE)
+        assert costs[size] <= allowed, f"CPU seconds by size: {costs}"
+
+
+def peak(work: Callable[[], Any]) -> int:
+    """Bytes that were taken at most, beside what was there before."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

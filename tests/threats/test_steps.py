@@ -1,0 +1,356 @@
+"""Whatever a host or a server sends, no reader computes more than in proportion to it, nor without end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcp_workbench.bounded import TooManyParts, read_elements, read_members
+from mcp_workbench.cli.form import fields
+from mcp_workbench.cli.render import plain
+from mcp_workbench.config.findings import MOST as MOST_FINDINGS
+from mcp_workbench.config.load import load_config
+from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.catalogue import Definition, read_definitions
+from mcp_workbench.core.errors import InvalidCall, did_you_mean
+from mcp_workbench.core.names import ServerAddress, ToolIdentifier
+from mcp_workbench.core.offers import Offer, Shelf, owner_by_template, read_offers
+from mcp_workbench.core.schemas import json_text
+from mcp_workbench.core.shape import arguments_shape
+from mcp_workbench.core.signature import first_sentence, one_line, short_signature, whole_signature
+from mcp_workbench.core.splice import changed, each
+from mcp_workbench.core.steps import TOO_COMPLEX
+from mcp_workbench.downstream.http_headers import modern_headers, screened
+from mcp_workbench.era.older import legacy_result
+from mcp_workbench.era.ourselves import STAMPS
+from mcp_workbench.era.questions import read_input_required, read_needed
+from mcp_workbench.era.seal import digest_of
+from mcp_workbench.era.translate import PAIRS, Unanswerable, result_for
+from mcp_workbench.search.fields import About, server_counts, tool_counts
+from mcp_workbench.search.words import Words
+from mcp_workbench.surface.detail import full_form, signature_line
+from mcp_workbench.surface.meta_tools import read_open_toolbox, read_use_tool
+from mcp_workbench.surface.results import KeptResults, within_budget
+from mcp_workbench.surface.teaching import lesson, taught_result
+from mcp_workbench.wire import envelope
+from tests.makers import raw, written
+from tests.threats import worst
+from tests.threats.linear import assert_linear, peak
+
+SCHEMA = 100 << 10  # bytes
+MESSAGE = 1 << 20  # bytes; a quarter of it is enough to be measured
+SPARE = 4 << 20  # bytes that may be taken for a small message; few parts of one take many
+MESSAGES = list(worst.messages(100))
+AT = ServerAddress("dev", "a")
+
+
+def call(arguments: Any) -> ToolCall:
+    return ToolCall(ToolIdentifier("dev", "a", "edit"), {"arguments": raw(arguments)})
+
+
+# Schemas
+
+
+@pytest.mark.parametrize("schema", worst.SCHEMAS)
+def test_what_is_wrong_with_a_call_is_told_in_proportion(schema: Callable[[int], Any]) -> None:
+    def made(size: int) -> Any:
+        tool = Definition("edit", worst.definition(schema(size)))
+        return tool, [call(one) for one in worst.arguments(size)]
+
+    def work(fed: Any) -> None:
+        tool, calls = fed
+        for one in calls:
+            lesson(tool, one)
+
+    assert_linear(work, made, SCHEMA)
+
+
+@pytest.mark.parametrize("schema", worst.SCHEMAS)
+def test_a_schema_is_put_in_words_in_proportion(schema: Callable[[int], Any]) -> None:
+    def work(fed: Any) -> None:
+        shape = arguments_shape(fed)
+        short_signature("edit", shape)
+        whole_signature("edit", shape)
+
+    assert_linear(work, schema, SCHEMA)
+
+
+@pytest.mark.parametrize("schema", worst.SCHEMAS)
+def test_a_tool_is_listed_and_searched_in_proportion(schema: Callable[[int], Any]) -> None:
+    def work(tool: Definition) -> None:
+        signature_line.__wrapped__(tool)  # without its memory
+        full_form(tool)
+        tool_counts(tool, Words())
+
+    assert_linear(work, lambda size: Definition("edit", worst.definition(schema(size))), SCHEMA)
+
+
+def test_a_definition_beyond_reading_is_said_to_be_so() -> None:
+    tool = Definition("edit", worst.definition(worst.chain(2 << 20)))
+
+    assert TOO_COMPLEX in lesson(tool, call({"a": 5}))
+    assert TOO_COMPLEX in signature_line(tool).text
+    assert TOO_COMPLEX in full_form(tool).text
+    assert list(tool_counts(tool, Words()).counts) == ["edit"]
+
+
+def test_arguments_beyond_reading_are_said_to_be_so() -> None:
+    tool = Definition("edit", worst.definition({"properties": {"a": {"type": "string"}}}))
+
+    assert "Expected string" in lesson(tool, call({"a": 5}))
+    assert TOO_COMPLEX in lesson(tool, call({"a": [5] * 400_000}))
+
+
+# Names
+
+
+def test_a_mistyped_name_is_looked_for_in_proportion() -> None:
+    known = [f"some_tool_{n}" for n in range(50)]
+    assert_linear(
+        lambda wrong: did_you_mean(wrong, known), lambda size: "ab" * (size // 2), MESSAGE
+    )
+    assert_linear(
+        lambda names: did_you_mean("some_tol_name", names),
+        lambda size: [f"some_tool_named_{n}" for n in range(size)],
+        100_000,
+    )
+
+
+def test_the_nearest_of_very_many_names_is_found() -> None:
+    names = [f"get_{word}_{n}" for n in range(900) for word in ("user", "order", "price")]
+
+    assert did_you_mean("get_odrer_407", names) == "Did you mean 'get_order_407'?"
+
+
+TEMPLATES: list[Callable[[int], list[str]]] = [
+    lambda size: ["{x}" * (size // 3)],
+    lambda size: ["{+x}" * (size // 4)],
+    lambda size: ["{+x}a" * (size // 5)],
+    lambda size: [f"a{{x}}{n}" for n in range(size // 8)],
+    lambda size: ["{" * 50 + str(n) for n in range(size // 54)],
+]
+
+
+@pytest.mark.parametrize("made", TEMPLATES)
+def test_a_uri_is_compared_with_templates_in_proportion(made: Callable[[int], list[str]]) -> None:
+    def shelf(size: int) -> Any:
+        offers = {key: Offer(key, b"{}") for key in made(size)}
+        return "a" * size, [Shelf(AT, offers)]
+
+    assert_linear(lambda fed: owner_by_template(*fed), shelf, 400_000)
+
+
+# Messages
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_is_read_or_refused_in_proportion(name: str) -> None:
+    def work(line: bytes) -> None:
+        with suppress(envelope.Malformed):
+            envelope.decode_text(line)
+        with suppress(envelope.Malformed):
+            envelope.decode(envelope.mend_text(line + b"\xff"))
+
+    assert_linear(work, lambda size: worst.messages(size)[name], MESSAGE)
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_takes_four_times_its_size_at_most(name: str) -> None:
+    line = worst.messages(MESSAGE)[name]
+
+    def work() -> None:
+        with suppress(envelope.Malformed):
+            envelope.decode_body(line)
+
+    assert peak(work) <= 4 * len(line) + SPARE
+
+
+def test_bytes_that_are_no_text_are_mended_in_proportion() -> None:
+    assert_linear(envelope.mend_text, lambda size: b"\xff" * size, MESSAGE)
+    line = b"\xff" * MESSAGE
+    assert envelope.is_utf8(envelope.mend_text(line))
+    assert peak(lambda: envelope.mend_text(line)) <= 4 * len(line) + SPARE
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_members_are_read_and_changed_in_proportion(at: int) -> None:
+    def work(json: bytes) -> None:
+        for act in (
+            read_members,
+            lambda one: changed(one, {"content": b"[]", "": None}),
+            lambda one: taught_result(b'{"content":[],' + one[1:], "words"),
+            lambda one: each(b"[" + one + b"]", lambda part: changed(part, {"uri": b"1"})),
+            lambda one: read_offers("prompts", [msgspec.Raw(b'{"name":"x",' + one[1:])]),
+            lambda one: read_definitions([msgspec.Raw(b'{"name":"x",' + one[1:])]),
+        ):
+            with suppress(msgspec.DecodeError):
+                act(json)
+
+    assert_linear(work, lambda size: worst.objects(size)[at], MESSAGE)
+    json = worst.objects(MESSAGE)[at]
+    assert peak(lambda: work(json)) <= 4 * len(json) + SPARE
+
+
+@pytest.mark.parametrize("pair", PAIRS.values())
+@pytest.mark.parametrize("at", [0, 1])
+def test_results_are_translated_in_proportion(pair: Any, at: int) -> None:
+    def work(result: msgspec.Raw) -> None:
+        with suppress(Unanswerable):
+            result_for(pair, result, STAMPS)
+
+    def made(size: int) -> msgspec.Raw:
+        return msgspec.Raw(
+            b'{"resultType":"complete","ttlMs":1,"_meta":{},' + worst.objects(size)[at][1:]
+        )
+
+    assert_linear(work, made, MESSAGE)
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_elements_are_read_in_proportion(at: int) -> None:
+    def work(json: bytes) -> None:
+        for act in (
+            read_elements,
+            envelope.read_batch,
+            lambda one: each(one, lambda part: part),
+            lambda one: within_budget(b'{"content":%b}' % one, 10, KeptResults(), None),
+            lambda one: legacy_result(msgspec.Raw(b'{"content":%b,"structuredContent":[]}' % one)),
+        ):
+            with suppress(msgspec.DecodeError, envelope.Malformed):
+                act(json)
+
+    assert_linear(work, lambda size: worst.lists(size)[at], MESSAGE)
+    json = worst.lists(MESSAGE)[at]
+    assert peak(lambda: work(json)) <= 4 * len(json) + SPARE
+
+
+@pytest.mark.parametrize("text", [worst.objects, worst.lists])
+def test_the_shape_of_a_long_result_is_told_in_proportion(
+    text: Callable[[int], list[bytes]],
+) -> None:
+    def made(size: int) -> list[bytes]:
+        texts = [one.decode() for one in text(size)]
+        return [raw({"content": [{"type": "text", "text": one}], "structuredContent": one}) for one in texts]  # fmt: skip
+
+    def work(results: list[bytes]) -> None:
+        for result in results:
+            assert within_budget(result, 1000, KeptResults(), None) is not result
+
+    assert_linear(work, made, MESSAGE)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_our_own_tools_refuse_unknown_keys_in_proportion(at: int) -> None:
+    def work(arguments: bytes) -> None:
+        for read in (read_use_tool, read_open_toolbox):
+            with pytest.raises(InvalidCall) as refused:
+                read(arguments)
+            assert len(str(refused.value)) < 200_000
+
+    assert_linear(work, lambda size: worst.objects(size)[at], MESSAGE)
+    assert_linear(work, lambda size: worst.objects(size)[at], 90_000)  # all of them can be read
+
+
+def test_questions_are_read_in_proportion() -> None:
+    def work(size: int) -> None:
+        wanted = b",".join(b'"%x":{"method":"m"}' % n for n in range(size // 25))
+        with suppress(msgspec.DecodeError):
+            read_input_required(AT, msgspec.Raw(b'{"inputRequests":{%b}}' % wanted))
+        error = worst.filled(b'{"data":{"elicitations":[', b"{},", b"{}]}}", size)
+        with suppress(msgspec.DecodeError):
+            read_needed(AT, msgspec.Raw(error))
+
+    assert_linear(work, lambda size: size, MESSAGE)
+
+
+def test_a_call_s_digest_is_made_in_proportion() -> None:
+    def made(size: int) -> bytes:
+        return worst.filled(b'{"a":[', b"[],", b"[]]}", size)
+
+    assert_linear(lambda arguments: digest_of("a", arguments), made, MESSAGE)
+    assert peak(lambda: digest_of("a", made(MESSAGE))) <= 4 * MESSAGE + SPARE
+
+
+def test_headers_that_tools_ask_for_are_read_in_proportion() -> None:
+    def page(size: int) -> bytes:
+        asked = {f"a{n}": {"type": "string", "x-mcp-header": f"h{n}"} for n in range(size // 60)}
+        return json.dumps({"tools": [{"name": "t", "inputSchema": {"properties": asked}}]}).encode()
+
+    assert_linear(screened, page, MESSAGE)
+    kept, wanted, complaints = screened(page(MESSAGE))
+    assert (json.loads(kept)["tools"], wanted, len(complaints)) == ([], {}, 1)
+
+    arguments = worst.filled(b'{"name":"t","arguments":{"b":[', b"[],", b"[]]}}", MESSAGE)
+    headers = {"t": {(f"a{n}",): f"h{n}" for n in range(100)}}
+    assert (
+        peak(lambda: modern_headers("tools/call", msgspec.Raw(arguments), headers))
+        <= 4 * MESSAGE + SPARE
+    )
+
+
+# Texts
+
+
+def test_texts_are_made_visible_in_proportion() -> None:
+    def work(text: str) -> None:
+        json_text(text)
+        one_line(text)
+        plain(text)
+        first_sentence(text)
+        server_counts(About("a", text=text), Words())
+
+    for sign in ("\x1b", "\u202e", "\n"):
+        assert_linear(work, lambda size, sign=sign: sign * size, 64 << 10)
+    assert_linear(work, lambda size: "".join(map(chr, range(0xE000, 0xE000 + size % 6000))), 24_000)
+
+
+# Files and forms
+
+
+@pytest.mark.parametrize("where", ["top", "entry", "env"])
+def test_a_file_with_very_many_mistakes_is_told_of_in_proportion(
+    where: str, tmp_path: Path
+) -> None:
+    def made(size: int) -> Path:
+        keys: dict[str, Any] = {f"unknown_key_{n}": [n] for n in range(size)}
+        entry = {"command": "x", **(keys if where == "entry" else {})}
+        entry |= {"env": keys} if where == "env" else {}
+        return written(tmp_path, {"mcpServers": {"a": entry}, **(keys if where == "top" else {})})
+
+    def work(path: Path) -> None:
+        with suppress(Exception):
+            load_config(path)
+
+    assert_linear(work, made, 8000)
+    if where == "env":
+        return
+    warnings = load_config(made(8000)).warnings
+    assert len(warnings) == MOST_FINDINGS + 1
+    assert any(one.message == "7000 more warnings, which are not listed" for one in warnings)
+
+
+def test_a_form_is_read_in_proportion() -> None:
+    def made(size: int) -> Any:
+        names = [f"a{n}" for n in range(size)]
+        return {"properties": {name: {"enum": ["x"]} for name in names}, "required": names}
+
+    assert_linear(fields, made, 20_000)
+
+
+# What is refused is refused plainly
+
+
+def test_too_many_parts_are_told_as_such() -> None:
+    with pytest.raises(TooManyParts, match="more than 20000 members"):
+        read_members(worst.objects(1 << 20)[0])
+    with pytest.raises(TooManyParts, match="more elements"):
+        read_elements(worst.lists(1 << 20)[0])
+    result = msgspec.Raw(b'{"resultType":"complete","ttlMs":1,' + worst.objects(1 << 20)[0][1:])
+    with pytest.raises(Unanswerable, match="an object with more than 20000 members"):
+        result_for(PAIRS[False, True], result, STAMPS)
