@@ -16,9 +16,10 @@ from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand
 from mcp_workbench.era.questions import Question
 from mcp_workbench.interview import interview
 from mcp_workbench.workbench import Workbench
-from tests.makers import PATIENCE, snapshot, tool
+from tests.kit.clock import PATIENCE
+from tests.kit.config import snapshot, tool
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parent / "kit" / "servers"
 ERAS = ["legacy", "modern"]
 
 Json = dict[str, Any]

@@ -25,18 +25,10 @@ from mcp_workbench import (
 from mcp_workbench.core.errors import CallFailed, NotFound, ServerError, ServerUnavailable
 from mcp_workbench.core.spec import Limits, tool_filter
 from mcp_workbench.downstream.upkeep import REFRESH_PAUSE
-from tests.makers import (
-    alive,
-    config_file,
-    entry,
-    pids_in,
-    said,
-    snapshot,
-    spec,
-    tool,
-    unmeasured,
-    until,
-)
+from tests.kit.clock import until
+from tests.kit.config import config_file, entry, snapshot, spec, tool
+from tests.kit.processes import alive, pids_in, unmeasured
+from tests.kit.results import json_text
 
 LIMIT = 20.0
 
@@ -51,7 +43,7 @@ async def test_the_example_of_the_contract_runs(tmp_path: Path) -> None:
     assert isinstance(opened, OpenToolboxResult)
     assert (opened.toolbox, opened.description) == ("dev", "Development toolbox")
     assert (opened.servers_connected, opened.unavailable) == (1, ())
-    assert said(result) == {"name": "echo", "arguments": {"text": "hi"}}
+    assert json_text(result) == {"name": "echo", "arguments": {"text": "hi"}}
 
 
 async def test_a_tool_info_has_the_contract_s_fields() -> None:
@@ -68,7 +60,7 @@ async def test_a_tool_info_has_the_contract_s_fields() -> None:
 
 async def test_nothing_has_to_be_opened_first() -> None:
     async with asyncio.timeout(LIMIT), Workbench(snapshot(spec("a"))) as wb:
-        assert said(await wb.use_tool(tool("a", "echo")))["arguments"] == {}
+        assert json_text(await wb.use_tool(tool("a", "echo")))["arguments"] == {}
 
 
 @pytest.mark.parametrize("field", ["toolbox", "server", "tool"])
@@ -167,7 +159,7 @@ async def test_many_calls_of_many_servers_are_told_apart() -> None:
 
         async def ask(server: str, nonce: int) -> bool:
             result = await wb.use_tool(tool(server, "echo"), {"nonce": [server, nonce]})
-            return said(result)["arguments"] == {"nonce": [server, nonce]}
+            return json_text(result)["arguments"] == {"nonce": [server, nonce]}
 
         async with asyncio.TaskGroup() as group:
             calls = [group.create_task(ask(names[n % 4], n)) for n in range(200)]
@@ -200,7 +192,7 @@ async def test_a_cancelled_caller_does_not_take_the_connection_with_it() -> None
 
         impatient.cancel()
         await asyncio.wait([impatient])
-        stats = said(await wb.use_tool(tool("a", "stats")))
+        stats = json_text(await wb.use_tool(tool("a", "stats")))
 
     assert impatient.cancelled()
     assert len(stats["cancelled"]) == 1
@@ -241,7 +233,7 @@ async def test_a_new_tool_is_found_by_its_first_call() -> None:
     async with asyncio.timeout(LIMIT), Workbench(snapshot(spec("a"))) as wb:
         await wb.use_tool(tool("a", "flip"), {"name": "extra"})
 
-        assert said(await wb.use_tool(tool("a", "extra")))["name"] == "extra"
+        assert json_text(await wb.use_tool(tool("a", "extra")))["name"] == "extra"
 
 
 async def test_listeners_hear_which_server_has_changed() -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from shlex import quote
 
 import pytest
-from cli_scenes import COMMAND, TIMEOUT, environ, toolbox, workbench, write_config
-from tests.makers import alive, entry, eventually, pids_in
+from tests.kit.clock import eventually
+from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
+from tests.kit.config import entry, toolbox, write_config
+from tests.kit.processes import alive, pids_in
 
 if sys.platform == "win32":
     pytest.skip("no shell, no signals as here", allow_module_level=True)
@@ -100,7 +102,7 @@ def test_thousands_of_problems_on_one_line_are_all_told(tmp_path: Path) -> None:
     file = tmp_path / "workbench-config.json"
     file.write_text(file.read_text("utf-8").replace("\n", " "), "utf-8")
 
-    done = workbench("check", cwd=tmp_path)  # within its bounds: the work grows with the file
+    done = run_command("check", cwd=tmp_path)  # within its bounds: the work grows with the file
 
     assert done.status == 2
     assert "10000 errors, 5000 warnings" in done.out
@@ -108,7 +110,7 @@ def test_thousands_of_problems_on_one_line_are_all_told(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_file_can_not_steer_a_terminal(tmp_path: Path) -> None:
-    done = workbench("check", "--config", "a\x1b[2Jb.json", cwd=tmp_path)
+    done = run_command("check", "--config", "a\x1b[2Jb.json", cwd=tmp_path)
 
     assert done.status == 2
     assert "a\\x1b[2Jb.json" in done.out

@@ -10,43 +10,44 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_scenes import COMMAND, TIMEOUT, demo_server, environ, toolbox, workbench, write_config
+from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
+from tests.kit.config import demo_server, toolbox, write_config
 
 
 def test_text_goes_to_stdout_and_nothing_else(tmp_path: Path) -> None:
-    assert workbench("call", "demo/basics/echo", "text=Grüße", cwd=tmp_path) == (0, "Grüße\n", "")
-    assert workbench("call", "demo/basics/add", "a:=2", "b:=3", cwd=tmp_path) == (0, "5\n", "")
+    assert run_command("call", "demo/basics/echo", "text=Grüße", cwd=tmp_path) == (0, "Grüße\n", "")
+    assert run_command("call", "demo/basics/add", "a:=2", "b:=3", cwd=tmp_path) == (0, "5\n", "")
 
 
 def test_a_text_stays_a_text_and_may_hold_anything(tmp_path: Path) -> None:
-    done = workbench("call", "demo/basics/echo", "text=a=b:=1", cwd=tmp_path)
+    done = run_command("call", "demo/basics/echo", "text=a=b:=1", cwd=tmp_path)
     assert done.out == "a=b:=1\n"
 
 
 def test_input_comes_from_the_line_a_file_or_stdin(tmp_path: Path) -> None:
     (tmp_path / "in.json").write_text('{"a": 1, "b": 2}')
     add = ("call", "demo/basics/add", "--input")
-    assert workbench(*add, '{"a": 1, "b": 1}', cwd=tmp_path).out == "2\n"
-    assert workbench(*add, "@in.json", cwd=tmp_path).out == "3\n"
-    assert workbench(*add, "-", "b:=4", cwd=tmp_path, stdin='{"a": 1, "b": 1}').out == "5\n"
+    assert run_command(*add, '{"a": 1, "b": 1}', cwd=tmp_path).out == "2\n"
+    assert run_command(*add, "@in.json", cwd=tmp_path).out == "3\n"
+    assert run_command(*add, "-", "b:=4", cwd=tmp_path, stdin='{"a": 1, "b": 1}').out == "5\n"
 
 
 def test_an_error_of_the_tool_is_status_5(tmp_path: Path) -> None:
-    done = workbench("call", "demo/basics/fail", "reason=no paper", cwd=tmp_path)
+    done = run_command("call", "demo/basics/fail", "reason=no paper", cwd=tmp_path)
     assert done == (5, "no paper\n", "")
 
 
 def test_json_is_the_whole_result(tmp_path: Path) -> None:
-    done = workbench("call", "demo/workshop/word_count", "text=a b", "--json", cwd=tmp_path)
+    done = run_command("call", "demo/workshop/word_count", "text=a b", "--json", cwd=tmp_path)
     assert done.data["structuredContent"] == {"words": 2, "characters": 3, "lines": 1}
 
 
 def test_progress_is_told_on_stderr(tmp_path: Path) -> None:
     slow = ("call", "demo/workshop/slow", "seconds:=1.5", "steps:=3")
-    done = workbench(*slow, cwd=tmp_path)
+    done = run_command(*slow, cwd=tmp_path)
     assert done.out == "finished 3 steps in 1.5 seconds\n"
     assert "3/3 step 3 of 3\n" in done.err
-    assert workbench(*slow, "-q", cwd=tmp_path).err == ""
+    assert run_command(*slow, "-q", cwd=tmp_path).err == ""
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_what_a_person_mistypes_is_told_with_the_remedy(
     argv: list[str], text: str, tmp_path: Path
 ) -> None:
     (tmp_path / "wrong.json").write_text('{\n  "a": }\n')
-    done = workbench("call", *argv, cwd=tmp_path)
+    done = run_command("call", *argv, cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith(f"error: {text}")
 
@@ -102,18 +103,18 @@ def test_what_a_person_mistypes_is_told_with_the_remedy(
     ],
 )
 def test_an_input_that_can_not_be_read_has_its_remedy(given: str, fix: str, tmp_path: Path) -> None:
-    done = workbench("call", "demo/basics/add", "--input", given, "--json", cwd=tmp_path)
+    done = run_command("call", "demo/basics/add", "--input", given, "--json", cwd=tmp_path)
     assert done.status == 2
     assert done.failure["fix"].startswith(fix)
 
 
 def test_no_check_leaves_the_judgement_to_the_server(tmp_path: Path) -> None:
-    done = workbench("call", "--no-check", "demo/basics/add", "a=x", cwd=tmp_path)
+    done = run_command("call", "--no-check", "demo/basics/add", "a=x", cwd=tmp_path)
     assert done == (5, "b is required; a must be a number\n", "")
 
 
 def test_a_failure_as_json_is_one_line_on_stderr(tmp_path: Path) -> None:
-    done = workbench("call", "demo/basics/eco", "--json", cwd=tmp_path)
+    done = run_command("call", "demo/basics/eco", "--json", cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
     assert done.failure == {
         "code": "WB-CLI-004",
@@ -130,7 +131,7 @@ def test_a_failure_as_json_is_one_line_on_stderr(tmp_path: Path) -> None:
 def test_an_unreachable_server_is_status_4(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(gone={"command": "no-such-command-anywhere"}))
     for check in ((), ("--no-check",)):
-        done = workbench("call", "dev/gone/x", *check, cwd=tmp_path)
+        done = run_command("call", "dev/gone/x", *check, cwd=tmp_path)
         assert done.status == 4
         assert "error: Failed to connect to server 'gone' in toolbox 'dev': " in done.err
         assert "WB-CONN-101" in done.err
@@ -146,7 +147,7 @@ def test_what_is_not_text_is_summed_up(tmp_path: Path) -> None:
     ]
     server = {"command": "python3", "args": [str(_scripted(tmp_path, {"content": content}))]}
     write_config(tmp_path, toolbox(odd=server))
-    done = workbench("call", "dev/odd/look", "--no-check", cwd=tmp_path)
+    done = run_command("call", "dev/odd/look", "--no-check", cwd=tmp_path)
     assert done.out.splitlines() == [
         "hello",
         "[image image/png 30 bytes]",
@@ -255,7 +256,7 @@ def test_sounds_and_pictures_get_the_endings_that_programs_know(tmp_path: Path) 
     server = {"command": "python3", "args": [str(_scripted(tmp_path, {"content": content}))]}
     write_config(tmp_path, toolbox(odd=server))
 
-    assert workbench("call", "dev/odd/look", "--save", "out", cwd=tmp_path).status == 0
+    assert run_command("call", "dev/odd/look", "--save", "out", cwd=tmp_path).status == 0
 
     saved = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert saved == [f"look-{n}.{ending}" for n, ending in enumerate(kinds.values(), 1)]
@@ -274,7 +275,7 @@ def test_images_and_resources_are_saved_and_nothing_is_overwritten(tmp_path: Pat
     server = {"command": "python3", "args": [str(_scripted(tmp_path, {"content": content}))]}
     write_config(tmp_path, toolbox(odd=server))
     call = ("call", "dev/odd/look", "--save", "out/deep")
-    done = workbench(*call, cwd=tmp_path)
+    done = run_command(*call, cwd=tmp_path)
     assert done.out.splitlines() == [
         "[image image/png 3 bytes] saved as out/deep/look-1.png",
         "[audio audio/x-unheard-of 2 bytes] saved as out/deep/look-2.bin",
@@ -287,9 +288,9 @@ def test_images_and_resources_are_saved_and_nothing_is_overwritten(tmp_path: Pat
     saved = tmp_path / "out" / "deep"
     assert (saved / "look-1.png").read_bytes() == b"\0\0\0"
     assert (saved / "re_port.txt").read_text() == "abc"
-    again = workbench(*call, "--json", cwd=tmp_path)
+    again = run_command(*call, "--json", cwd=tmp_path)
     assert again.data["content"] == content
     assert "saved out/deep/look-1-2.png\n" in again.err
     assert len(list(saved.iterdir())) == 8
     (tmp_path / "file").write_text("")
-    assert workbench("call", "dev/odd/look", "--save", "file", cwd=tmp_path).status == 2
+    assert run_command("call", "dev/odd/look", "--save", "file", cwd=tmp_path).status == 2

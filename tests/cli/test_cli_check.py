@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli_scenes import demo_server, toolbox, workbench, write_config
-from tests.makers import entry
+from tests.kit.command import run_command
+from tests.kit.config import demo_server, entry, toolbox, write_config
 
 
 def test_a_good_file_is_one_line(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(basics=demo_server()))
-    done = workbench("check", cwd=tmp_path)
+    done = run_command("check", cwd=tmp_path)
     assert done == (0, "✔ workbench-config.json: 1 toolbox, 1 server, proxy mode\n", "")
 
 
 def test_without_a_file_the_demo_is_looked_at(tmp_path: Path) -> None:
-    done = workbench("check", cwd=tmp_path)
+    done = run_command("check", cwd=tmp_path)
     assert done.status == 0
     assert "no configuration file, so the demo: 1 toolbox, 2 servers" in done.out
 
@@ -32,7 +32,7 @@ def test_every_problem_has_its_place_and_its_fix(tmp_path: Path) -> None:
 }
 """
     write_config(tmp_path, config)
-    done = workbench("check", cwd=tmp_path)
+    done = run_command("check", cwd=tmp_path)
     assert done.status == 2
     assert "✘ workbench-config.json: 2 errors, 1 warning" in done.out
     assert (
@@ -49,7 +49,7 @@ def test_every_problem_has_its_place_and_its_fix(tmp_path: Path) -> None:
 def test_a_file_whose_lines_end_with_a_lone_cr_is_shown_where_its_place_is(tmp_path: Path) -> None:
     file = write_config(tmp_path, "")
     file.write_bytes(b'{\r  "mcpServers": {},\r  "toolMode": "dynamix"\r}\r')
-    done = workbench("check", cwd=tmp_path)
+    done = run_command("check", cwd=tmp_path)
     assert done.status == 2
     assert (
         "  --> workbench-config.json:1:25   toolMode\n"
@@ -70,14 +70,14 @@ def test_no_value_of_the_file_is_repeated(tmp_path: Path) -> None:
     write_config(tmp_path, config.replace('hidden2"', "hidden2"), "not-closed.json")
     for file in ("workbench-config.json", "no-quotes.json", "not-closed.json"):
         for form in ((), ("--json",)):
-            done = workbench("check", "--config", file, *form, cwd=tmp_path)
+            done = run_command("check", "--config", file, *form, cwd=tmp_path)
             assert done.status == 2
             assert "hidden" not in done.out + done.err
 
 
 def test_json_is_one_document_with_all_problems(tmp_path: Path) -> None:
     file = write_config(tmp_path, {"toolMode": 1, "toolboxes": {"a b": {"mcpServers": {}}}})
-    done = workbench("check", "--json", cwd=tmp_path)
+    done = run_command("check", "--json", cwd=tmp_path)
     assert (done.status, done.err) == (2, "")
     assert done.data["ok"] is False
     assert done.data["config"] == str(file)
@@ -87,9 +87,9 @@ def test_json_is_one_document_with_all_problems(tmp_path: Path) -> None:
 
 def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
     for done in (
-        workbench("check", "--config", "gone.json", cwd=tmp_path),
-        workbench("--config", "gone.json", "check", cwd=tmp_path),
-        workbench("check", cwd=tmp_path, WORKBENCH_CONFIG="gone.json"),
+        run_command("check", "--config", "gone.json", cwd=tmp_path),
+        run_command("--config", "gone.json", "check", cwd=tmp_path),
+        run_command("check", cwd=tmp_path, WORKBENCH_CONFIG="gone.json"),
     ):
         assert done.status == 2
         assert "no such file" in done.err
@@ -102,7 +102,7 @@ def test_connect_starts_every_server_and_says_what_is_wrong(tmp_path: Path) -> N
         "gone": {"command": "no-such-command-anywhere"},
     }
     write_config(tmp_path, toolbox("dev", **servers))
-    done = workbench("check", "--connect", cwd=tmp_path)
+    done = run_command("check", "--connect", cwd=tmp_path)
     assert done.status == 4
     assert "✔ dev/good  2026-07-28     4 tools" in done.out
     assert "✘ dev/gone  not available" in done.out
@@ -115,11 +115,11 @@ def test_what_a_server_said_lately_is_looked_at_without_starting_it(tmp_path: Pa
     pids = tmp_path / "pids"
     mine = entry(toolFilters=["*", "!slwo"], env={"PIDFILE": str(pids)})
     write_config(tmp_path, toolbox("dev", good=mine))
-    assert "slwo" not in workbench("check", cwd=tmp_path).err  # nothing is known yet
-    workbench("tools", cwd=tmp_path)
+    assert "slwo" not in run_command("check", cwd=tmp_path).err  # nothing is known yet
+    run_command("tools", cwd=tmp_path)
     started = pids.read_text()
 
-    done = workbench("check", cwd=tmp_path)
+    done = run_command("check", cwd=tmp_path)
 
     warning = "toolFilters: '!slwo' matches none of the tools of dev/good (known from the cache)"
     assert done.status == 0
@@ -128,7 +128,7 @@ def test_what_a_server_said_lately_is_looked_at_without_starting_it(tmp_path: Pa
 
 
 def test_connect_as_json(tmp_path: Path) -> None:
-    done = workbench("check", "--connect", "--json", cwd=tmp_path)
+    done = run_command("check", "--connect", "--json", cwd=tmp_path)
     assert (done.status, done.err) == (0, "")
     assert done.data["ok"] is True
     assert [(s["server"], s["tools"]) for s in done.data["servers"]] == [
@@ -140,7 +140,7 @@ def test_connect_as_json(tmp_path: Path) -> None:
 def test_names_too_long_for_hosts_are_warned_about_in_dynamic_mode(tmp_path: Path) -> None:
     config = toolbox("a-long-name-for-a-toolbox", a_server_of_ours=demo_server("workshop"))
     write_config(tmp_path, config | {"toolMode": "dynamic"})
-    done = workbench("check", "--connect", cwd=tmp_path)
+    done = run_command("check", "--connect", cwd=tmp_path)
     assert done.status == 0
     # 25 + 2 + 16 + 2 characters come before the tool's own name
     assert "a_server_of_ours__slow' has 49 characters: Claude Code may refuse it" in done.err
@@ -153,8 +153,8 @@ def test_the_number_of_processes_is_told(tmp_path: Path) -> None:
     mine = toolbox("dev", a=entry(), b=entry(), own=entry(scope="session"), gone={"command": "no"})
     write_config(tmp_path, mine)
 
-    told = workbench("check", "--connect", cwd=tmp_path)
-    data = workbench("check", "--connect", "--json", cwd=tmp_path).data
+    told = run_command("check", "--connect", cwd=tmp_path)
+    data = run_command("check", "--connect", "--json", cwd=tmp_path).data
 
     assert "2 server processes; one for each host: dev/own (scope: session)" in told.out
     counted = {one["server"]: one["processes"] for one in data["servers"]}

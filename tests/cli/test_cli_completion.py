@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_scenes import TIMEOUT, Done, demo_server, environ, toolbox, workbench, write_config
-from terminal_scenes import terminal
+from tests.kit.command import TIMEOUT, Done, environ, run_command
+from tests.kit.config import demo_server, toolbox, write_config
+from tests.kit.terminal import terminal
 
 from mcp_workbench.cli.scripts import ASKED, SCRIPTS
 
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 def offered(*words: str, cwd: Path) -> list[str]:
     """What may stand at the cursor, behind these words."""
-    done: Done = workbench(cwd=cwd, **{ASKED: "\n".join(words)})
+    done: Done = run_command(cwd=cwd, **{ASKED: "\n".join(words)})
     assert (done.status, done.err) == (0, "")
     return [line.split("\t")[1] for line in done.out.splitlines()]
 
@@ -59,15 +60,15 @@ def test_tools_are_those_that_the_server_had_last_time(tmp_path: Path, state_hom
     filtered = demo_server(toolFilters=["!fail"])
     write_config(tmp_path, toolbox("dev", a=demo_server(), b=filtered))
     assert offered("call", "dev/a/", cwd=tmp_path) == []
-    assert workbench("tools", cwd=tmp_path).status == 0
+    assert run_command("tools", cwd=tmp_path).status == 0
     names = [f"dev/a/{name}" for name in ("echo", "add", "now", "fail")]
 
     assert offered("call", "dev/a/", cwd=tmp_path) == names
     assert offered("tools", "dev/a/n", cwd=tmp_path) == ["dev/a/now"]
     assert "dev/b/fail" not in offered("call", "dev/b/", cwd=tmp_path)
-    told = workbench(cwd=tmp_path, **{ASKED: "call\ndev/a/ad"}).out
+    told = run_command(cwd=tmp_path, **{ASKED: "call\ndev/a/ad"}).out
     assert told == "plain\tdev/a/add\tAdds two numbers.\n"
-    off = workbench(cwd=tmp_path, MCP_WORKBENCH_CACHE="off", **{ASKED: "call\ndev/a/"})
+    off = run_command(cwd=tmp_path, MCP_WORKBENCH_CACHE="off", **{ASKED: "call\ndev/a/"})
     assert (off.status, off.out) == (0, "")
     for file in (state_home / "catalogues").glob("*.catalogue"):
         file.write_bytes(b"damaged")
@@ -96,9 +97,9 @@ def test_nothing_is_offered_that_a_shell_would_obey(tmp_path: Path) -> None:
     (tmp_path / "hostile.py").write_text(HOSTILE)
     server = {"command": sys.executable, "args": ["hostile.py"], "era": "legacy"}
     write_config(tmp_path, toolbox("dev", a=server))
-    assert len(workbench("tools", "--json", cwd=tmp_path).data["tools"]) == 5
+    assert len(run_command("tools", "--json", cwd=tmp_path).data["tools"]) == 5
 
-    [line] = workbench(cwd=tmp_path, **{ASKED: "call\ndev/a/"}).out.splitlines()
+    [line] = run_command(cwd=tmp_path, **{ASKED: "call\ndev/a/"}).out.splitlines()
 
     kind, name, text = line.split("\t")
     assert (kind, name) == ("plain", "dev/a/good")
@@ -111,7 +112,7 @@ def test_hosts_and_files(folder: Path) -> None:
     assert offered("uninstall", "goo", cwd=folder) == []  # nothing of ours can be there
     assert offered("import", "goo", cwd=folder) == ["goose"]
     assert offered("install", "cursor", "--toolbox", "d", cwd=folder) == ["dev"]
-    done = workbench(cwd=folder, **{ASKED: "import\nser"})
+    done = run_command(cwd=folder, **{ASKED: "import\nser"})
     assert done.out == "file\tser\t\n"
 
 
@@ -130,10 +131,10 @@ def test_a_line_or_a_file_that_is_wrong_offers_nothing(folder: Path) -> None:
 
 @pytest.mark.parametrize("shell", list(SCRIPTS))
 def test_the_script_is_printed_quickly_and_with_options(shell: str, tmp_path: Path) -> None:
-    assert workbench("completion", shell, cwd=tmp_path).out == SCRIPTS[shell]
-    assert workbench("--json", "completion", shell, cwd=tmp_path).data["script"] == SCRIPTS[shell]
-    assert workbench("completion", cwd=tmp_path, SHELL=f"/bin/{shell}").out == SCRIPTS[shell]
-    wrong = workbench("completion", cwd=tmp_path, SHELL="/bin/tcsh")
+    assert run_command("completion", shell, cwd=tmp_path).out == SCRIPTS[shell]
+    assert run_command("--json", "completion", shell, cwd=tmp_path).data["script"] == SCRIPTS[shell]
+    assert run_command("completion", cwd=tmp_path, SHELL=f"/bin/{shell}").out == SCRIPTS[shell]
+    wrong = run_command("completion", cwd=tmp_path, SHELL="/bin/tcsh")
     assert (wrong.status, wrong.err.splitlines()[0]) == (2, "error: name a shell: bash, zsh, fish")
 
 
@@ -232,7 +233,7 @@ def test_the_tab_key_of_a_real_shell(shell: str, tmp_path: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed here")
     write_config(tmp_path, toolbox("develop", foundations=demo_server()))
-    assert workbench("tools", cwd=tmp_path).status == 0  # from now on its tools are known
+    assert run_command("tools", cwd=tmp_path).status == 0  # from now on its tools are known
     (tmp_path / ".zshrc").write_text("")  # else zsh greets a newcomer
     path = f"{as_command(tmp_path)}{os.pathsep}{os.environ['PATH']}"
     variables = {"PATH": path, "HOME": str(tmp_path), "PS1": "% "}

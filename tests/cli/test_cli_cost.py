@@ -6,15 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_scenes import demo_server, toolbox, workbench, write_config
-from tests.makers import texts
-from tests.rawhost import RawHost
+from tests.kit.command import run_command
+from tests.kit.config import demo_server, toolbox, write_config
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import texts
 
 from mcp_workbench.core.tokens import tokens
 
 
 def test_toolboxes_stand_beside_the_direct_way(tmp_path: Path) -> None:
-    done = workbench("cost", cwd=tmp_path)
+    done = run_command("cost", cwd=tmp_path)
     head, demo, _, every = done.out.splitlines()
     assert done.status == 0
     assert head.split() == [
@@ -29,9 +30,9 @@ def test_toolboxes_stand_beside_the_direct_way(tmp_path: Path) -> None:
 
 def test_the_figures_are_those_of_what_a_host_is_told(tmp_path: Path) -> None:
     path = write_config(tmp_path, toolbox(a=demo_server(), b=demo_server("workshop")))
-    document = workbench("cost", "--json", cwd=tmp_path).data
+    document = run_command("cost", "--json", cwd=tmp_path).data
     (box,) = document["toolboxes"]
-    with RawHost(path) as host:
+    with PipeHost(path) as host:
         opening = host.initialize()
         menu = host.result("tools/list")["tools"]
         levels = {
@@ -55,8 +56,8 @@ def test_the_figures_are_those_of_what_a_host_is_told(tmp_path: Path) -> None:
 
 def test_a_toolbox_without_a_tool_is_searched_in_vain(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(a=demo_server(toolFilters=["none"])))
-    told = workbench("cost", cwd=tmp_path)
-    (box,) = workbench("cost", "--json", cwd=tmp_path).data["toolboxes"]
+    told = run_command("cost", cwd=tmp_path)
+    (box,) = run_command("cost", "--json", cwd=tmp_path).data["toolboxes"]
     assert told.out.splitlines()[1].split()[-1] == "-"
     assert (box["tools"], box["searching"]) == (0, None)
 
@@ -64,13 +65,13 @@ def test_a_toolbox_without_a_tool_is_searched_in_vain(tmp_path: Path) -> None:
 def test_servers_one_by_one_and_as_json(tmp_path: Path) -> None:
     servers = {"a": demo_server(), "b": demo_server("workshop", toolFilters=["slow"])}
     write_config(tmp_path, toolbox(**servers))
-    told = workbench("cost", "dev", cwd=tmp_path)
+    told = run_command("cost", "dev", cwd=tmp_path)
     assert [line.split()[:2] for line in told.out.splitlines()[1:4]] == [
         ["dev", "5"],
         ["a", "4"],
         ["b", "1"],
     ]
-    data = workbench("cost", "--json", cwd=tmp_path).data
+    data = run_command("cost", "--json", cwd=tmp_path).data
     (box,) = data["toolboxes"]
     assert box["direct"] == sum(server["direct"] for server in box["servers"])
     assert data["everyRequest"]["direct"] == box["direct"]
@@ -80,19 +81,19 @@ def test_servers_one_by_one_and_as_json(tmp_path: Path) -> None:
 
 def test_the_workbench_costs_the_same_however_many_tools_there_are(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(a=demo_server()))
-    few = workbench("cost", "--json", cwd=tmp_path).data["everyRequest"]
+    few = run_command("cost", "--json", cwd=tmp_path).data["everyRequest"]
     write_config(tmp_path, toolbox(**{f"s{n}": demo_server() for n in range(6)}))
-    many = workbench("cost", "--json", cwd=tmp_path).data["everyRequest"]
+    many = run_command("cost", "--json", cwd=tmp_path).data["everyRequest"]
     assert many["direct"] == 6 * few["direct"]
     assert abs(many["workbench"] - few["workbench"]) < 10
 
 
 def test_dynamic_mode_lists_what_was_opened(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(a=demo_server()) | {"toolMode": "dynamic"})
-    (box,) = workbench("cost", "--json", cwd=tmp_path).data["toolboxes"]
+    (box,) = run_command("cost", "--json", cwd=tmp_path).data["toolboxes"]
     assert set(box["opening"]) == {"listed"}
     assert box["searching"] is None
-    assert "SEARCHED" not in workbench("cost", cwd=tmp_path).out
+    assert "SEARCHED" not in run_command("cost", cwd=tmp_path).out
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
@@ -100,12 +101,12 @@ def test_a_server_that_is_not_there_is_named_and_not_counted(
     flags: tuple[str, ...], tmp_path: Path
 ) -> None:
     write_config(tmp_path, toolbox(a=demo_server(), gone={"command": "no-such-command"}))
-    done = workbench("cost", *flags, cwd=tmp_path)
+    done = run_command("cost", *flags, cwd=tmp_path)
     assert done.status == 4
     assert "gone" in (done.out if flags else done.err)
-    assert workbench("cost", "dve", cwd=tmp_path).status == 2
+    assert run_command("cost", "dve", cwd=tmp_path).status == 2
 
 
 def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "commands" / "cost.md").read_text("utf-8")
-    assert f"```text\n{workbench('cost', cwd=tmp_path).out}```\n" in page
+    assert f"```text\n{run_command('cost', cwd=tmp_path).out}```\n" in page

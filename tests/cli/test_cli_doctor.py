@@ -10,7 +10,8 @@ from shlex import quote
 from typing import Any
 
 import pytest
-from cli_scenes import Done, demo_server, toolbox, workbench, write_config
+from tests.kit.command import Done, run_command
+from tests.kit.config import demo_server, toolbox, write_config
 
 from mcp_workbench import __version__
 from mcp_workbench.cli.doctor_programs import elsewhere, look_at_programs, missing, told_version
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 def doctor(*argv: str, cwd: Path, **variables: str) -> Done:
     """With a home of its own, so that nobody's state is looked at."""
     home = {"HOME": str(cwd / "home"), "MCP_WORKBENCH_HOME": str(cwd / "state")}
-    return workbench("doctor", *argv, cwd=cwd, **(home | variables))
+    return run_command("doctor", *argv, cwd=cwd, **(home | variables))
 
 
 def lines(done: Done, subject: str) -> list[dict[str, Any]]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_scenes import Done, demo_server, toolbox, workbench, write_config
+from tests.kit.command import Done, run_command
+from tests.kit.config import demo_server, toolbox, write_config
 
 from mcp_workbench.cli.diagnosis import Line
 from mcp_workbench.cli.doctor_state import look_at_state, stale
@@ -36,7 +37,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 def doctor(*argv: str, cwd: Path, **variables: str) -> Done:
     """With a home of its own, so that nobody's state is looked at."""
     home = {"HOME": str(cwd / "home"), "MCP_WORKBENCH_HOME": str(cwd / "state")}
-    return workbench("doctor", *argv, cwd=cwd, **(home | variables))
+    return run_command("doctor", *argv, cwd=cwd, **(home | variables))
 
 
 def lines(done: Done) -> list[dict[str, Any]]:
@@ -111,11 +112,11 @@ def test_all_that_we_keep_is_known_as_ours(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     write_config(tmp_path, toolbox(a=demo_server()))
     write_config(tmp_path, {"mcpServers": {"b": demo_server()}}, "more.json")
-    assert workbench("check", "--connect", cwd=tmp_path, **variables).status == 0
-    assert workbench("import", "more.json", "--yes", cwd=tmp_path, **variables).status == 0
+    assert run_command("check", "--connect", cwd=tmp_path, **variables).status == 0
+    assert run_command("import", "more.json", "--yes", cwd=tmp_path, **variables).status == 0
     if sys.platform == "linux":
-        assert workbench("up", cwd=tmp_path, **variables).status == 0
-        assert workbench("down", cwd=tmp_path, **variables).status == 0
+        assert run_command("up", cwd=tmp_path, **variables).status == 0
+        assert run_command("down", cwd=tmp_path, **variables).status == 0
     state = tmp_path / "state"
     kept = {path for path, _ in own_files(state)}
     assert kept == {path for path in state.rglob("*") if not path.is_dir()}

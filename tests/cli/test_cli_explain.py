@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_scenes import workbench
+from tests.kit.command import run_command
 
 import mcp_workbench
 from mcp_workbench.core.codes import CODES
@@ -15,21 +15,23 @@ SOURCE = Path(mcp_workbench.__file__).parent
 
 
 def test_a_code_is_explained_in_any_spelling(tmp_path: Path) -> None:
-    done = workbench("explain", "wb-conf-021", cwd=tmp_path)
+    done = run_command("explain", "wb-conf-021", cwd=tmp_path)
     assert done.status == 0
     assert done.out.startswith("WB-CONF-021: A variable is not set\n")
     assert "What to do: " in done.out
-    assert workbench("explain", "WB-CONF-021", "--json", cwd=tmp_path).data["code"] == "WB-CONF-021"
+    assert (
+        run_command("explain", "WB-CONF-021", "--json", cwd=tmp_path).data["code"] == "WB-CONF-021"
+    )
 
 
 def test_the_list_has_all_of_them(tmp_path: Path) -> None:
-    done = workbench("explain", cwd=tmp_path)
+    done = run_command("explain", cwd=tmp_path)
     assert [line.split()[0] for line in done.out.splitlines()] == ["migration", *CODES]
 
 
 def test_migration_is_the_document(tmp_path: Path) -> None:
     document = Path(__file__).parents[2] / "docs" / "migration.md"
-    done = workbench("explain", "migration", cwd=tmp_path)
+    done = run_command("explain", "migration", cwd=tmp_path)
     assert done.status == 0
     assert done.out.strip() == document.read_text("utf-8").strip()
 
@@ -43,7 +45,7 @@ def test_migration_is_the_document(tmp_path: Path) -> None:
     ],
 )
 def test_an_unknown_topic_is_told(topic: str, hint: str, tmp_path: Path) -> None:
-    done = workbench("explain", topic, cwd=tmp_path)
+    done = run_command("explain", topic, cwd=tmp_path)
     assert done.status == 2
     assert done.err.startswith(f"error: nothing is known about '{topic}'\n  {hint}\n")
 

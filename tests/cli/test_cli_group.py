@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_scenes import COMMAND, TIMEOUT, environ, workbench, write_config
+from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
+from tests.kit.config import write_config
 
 from mcp_workbench import __version__
 
@@ -22,14 +23,14 @@ HELLO_PARAMS = {
 
 
 def test_help_names_every_command(tmp_path: Path) -> None:
-    done = workbench("--help", cwd=tmp_path)
+    done = run_command("--help", cwd=tmp_path)
     assert done.status == 0
     for command in (
         "serve", "import", "check", "install", "uninstall", "undo", "tools", "call", "tour", "explain",
         "schema", "version",
     ):  # fmt: skip
         assert f"\n  {command} " in done.out
-        own = workbench(command, "--help", cwd=tmp_path)
+        own = run_command(command, "--help", cwd=tmp_path)
         assert own.status == 0
         assert "--config PATH" in own.out
 
@@ -67,13 +68,13 @@ def test_help_names_every_command(tmp_path: Path) -> None:
 def test_wrong_usage_is_status_2_and_says_what_to_do(
     argv: list[str], text: str, tmp_path: Path
 ) -> None:
-    done = workbench(*argv, cwd=tmp_path)
+    done = run_command(*argv, cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith(text)
 
 
 def test_wrong_usage_as_json(tmp_path: Path) -> None:
-    done = workbench("--json", "checc", cwd=tmp_path)
+    done = run_command("--json", "checc", cwd=tmp_path)
     assert done.status == 2
     assert done.failure["code"] == "WB-CLI-001"
     assert done.failure["fix"] == "Did you mean 'check'?"
@@ -81,36 +82,38 @@ def test_wrong_usage_as_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("argv", [["version"], ["--version"], ["-q", "version"]])
 def test_the_version_is_the_package_s(argv: list[str], tmp_path: Path) -> None:
-    assert workbench(*argv, cwd=tmp_path).out == f"mcp-workbench {__version__}\n"
+    assert run_command(*argv, cwd=tmp_path).out == f"mcp-workbench {__version__}\n"
 
 
 def test_schema_and_version_as_json(tmp_path: Path) -> None:
-    assert workbench("schema", cwd=tmp_path).data["type"] == "object"
-    assert workbench("version", "--json", cwd=tmp_path).data == {"version": __version__}
+    assert run_command("schema", cwd=tmp_path).data["type"] == "object"
+    assert run_command("version", "--json", cwd=tmp_path).data == {"version": __version__}
 
 
 @pytest.mark.parametrize("argv", [[], ["serve"], ["serve", "-v"], ["--no-color"]])
 def test_stdin_that_is_no_terminal_is_served(argv: list[str], tmp_path: Path) -> None:
-    done = workbench(*argv, cwd=tmp_path, stdin=json.dumps(HELLO | {"params": HELLO_PARAMS}) + "\n")
+    done = run_command(
+        *argv, cwd=tmp_path, stdin=json.dumps(HELLO | {"params": HELLO_PARAMS}) + "\n"
+    )
     assert done.status == 0
     assert done.data["result"]["serverInfo"]["version"] == __version__
 
 
 def test_serving_is_silent_about_doubts_unless_asked(tmp_path: Path) -> None:
     write_config(tmp_path, {"mcpServers": {"a": {"command": "true", "cmd": "true"}}})
-    quiet = workbench("serve", cwd=tmp_path)
+    quiet = run_command("serve", cwd=tmp_path)
     assert quiet == (0, "", "")
-    told = workbench("serve", "-v", cwd=tmp_path)
+    told = run_command("serve", "-v", cwd=tmp_path)
     assert (told.status, told.out) == (0, "")
     assert "warning: unknown key, it has no effect" in told.err
     assert "'cmd' (Goose's spelling) is 'command' here" in told.err
 
 
 def test_signs_fall_back_to_words_where_the_encoding_has_none(tmp_path: Path) -> None:
-    done = workbench("check", "--connect", cwd=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    done = run_command("check", "--connect", cwd=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert done.status == 0
     assert done.out.startswith("ok no configuration file")
-    tools = workbench("tools", cwd=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    tools = run_command("tools", cwd=tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert "~TOKENS" in tools.out
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_scenes import toolbox, workbench, write_config
+from tests.kit.command import run_command
+from tests.kit.config import toolbox, write_config
 
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals here", allow_module_level=True)
 
-from terminal_scenes import Terminal, terminal
+from tests.kit.terminal import Terminal, terminal
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "kit" / "servers"
 
 Json = dict[str, Any]
 
@@ -169,5 +170,5 @@ def test_without_input_nobody_is_asked(off: dict[str, str], tmp_path: Path) -> N
 
 def test_off_a_terminal_servers_know_that_nobody_can_be_asked(tmp_path: Path) -> None:
     asking(tmp_path, form(name={"type": "string"}))
-    done = workbench("call", "dev/it/fill", cwd=tmp_path)
+    done = run_command("call", "dev/it/fill", cwd=tmp_path)
     assert json.loads(done.out)["code"] == -32601

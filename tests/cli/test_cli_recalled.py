@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cli_scenes import toolbox, workbench, write_config
-from tests.makers import entry, pids_in
+from tests.kit.command import run_command
+from tests.kit.config import entry, toolbox, write_config
+from tests.kit.processes import pids_in
 
 
 def config(folder: Path, *tools: str) -> Path:
@@ -27,8 +28,8 @@ def started(folder: Path) -> int:
 def test_the_second_time_nobody_is_started_and_the_age_is_told(tmp_path: Path) -> None:
     config(tmp_path, "one", "two")
 
-    first = workbench("tools", cwd=tmp_path)
-    second = workbench("tools", cwd=tmp_path)
+    first = run_command("tools", cwd=tmp_path)
+    second = run_command("tools", cwd=tmp_path)
 
     assert (first.status, second.status) == (0, 0)
     assert first.out == second.out
@@ -40,12 +41,12 @@ def test_the_second_time_nobody_is_started_and_the_age_is_told(tmp_path: Path) -
 
 def test_refresh_asks_them_and_tells_what_has_changed(tmp_path: Path) -> None:
     config(tmp_path, "one", "two")
-    workbench("tools", cwd=tmp_path)
+    run_command("tools", cwd=tmp_path)
     config(tmp_path, "two", "three")
 
-    old = workbench("tools", cwd=tmp_path)
-    new = workbench("tools", "--refresh", cwd=tmp_path)
-    later = workbench("tools", cwd=tmp_path)
+    old = run_command("tools", cwd=tmp_path)
+    new = run_command("tools", "--refresh", cwd=tmp_path)
+    later = run_command("tools", cwd=tmp_path)
 
     assert "one()" in old.out
     assert "three()" in new.out
@@ -57,24 +58,24 @@ def test_refresh_asks_them_and_tells_what_has_changed(tmp_path: Path) -> None:
 
 def test_cost_counts_what_is_known_and_starts_nobody_for_it(tmp_path: Path) -> None:
     config(tmp_path, "one", "two")
-    workbench("tools", cwd=tmp_path)
+    run_command("tools", cwd=tmp_path)
 
-    counted = workbench("cost", cwd=tmp_path)
+    counted = run_command("cost", cwd=tmp_path)
 
     assert counted.status == 0
     assert "dev/s: from the cache, asked just now" in counted.err
     assert started(tmp_path) == 1
-    assert workbench("cost", "--refresh", cwd=tmp_path).out == counted.out
+    assert run_command("cost", "--refresh", cwd=tmp_path).out == counted.out
     assert started(tmp_path) == 2
 
 
 def test_json_says_the_same(tmp_path: Path) -> None:
     config(tmp_path, "one")
-    first = workbench("tools", "--json", cwd=tmp_path)
+    first = run_command("tools", "--json", cwd=tmp_path)
     config(tmp_path, "two")
-    workbench("tools", "--refresh", "-q", cwd=tmp_path)
+    run_command("tools", "--refresh", "-q", cwd=tmp_path)
 
-    second = workbench("tools", "--json", cwd=tmp_path)
+    second = run_command("tools", "--json", cwd=tmp_path)
 
     assert (first.data["cached"], first.data["changed"]) == ([], [])
     [cached], [changed] = second.data["cached"], second.data["changed"]
@@ -87,11 +88,11 @@ def test_json_says_the_same(tmp_path: Path) -> None:
 
 def test_check_connect_asks_and_renews(tmp_path: Path) -> None:
     config(tmp_path, "one")
-    workbench("tools", cwd=tmp_path)
+    run_command("tools", cwd=tmp_path)
     config(tmp_path, "two")
 
-    checked = workbench("check", "--connect", cwd=tmp_path)
-    shown = workbench("tools", cwd=tmp_path)
+    checked = run_command("check", "--connect", cwd=tmp_path)
+    shown = run_command("tools", cwd=tmp_path)
 
     assert checked.status == 0
     assert "dev/s: tools changed since" in checked.err
@@ -101,11 +102,11 @@ def test_check_connect_asks_and_renews(tmp_path: Path) -> None:
 
 def test_what_is_a_day_old_is_asked_again(tmp_path: Path, state_home: Path) -> None:
     config(tmp_path, "one")
-    workbench("tools", cwd=tmp_path)
+    run_command("tools", cwd=tmp_path)
     [kept] = (state_home / "catalogues").glob("*.catalogue")
     aged(kept, 25 * 3600)
 
-    again = workbench("tools", cwd=tmp_path)
+    again = run_command("tools", cwd=tmp_path)
 
     assert "from the cache" not in again.err
     assert started(tmp_path) == 2
@@ -115,14 +116,14 @@ def test_of_one_that_can_t_be_reached_the_last_list_is_shown_as_such(
     tmp_path: Path, state_home: Path
 ) -> None:
     config(tmp_path, "one")
-    workbench("tools", cwd=tmp_path)
+    run_command("tools", cwd=tmp_path)
     [kept] = (state_home / "catalogues").glob("*.catalogue")
     aged(kept, 25 * 3600)
     (tmp_path / "tools.json").unlink()  # it can't start without
 
-    told = workbench("tools", cwd=tmp_path)
-    data = workbench("tools", "--json", cwd=tmp_path).data
-    asked = workbench("tools", "--refresh", cwd=tmp_path)
+    told = run_command("tools", cwd=tmp_path)
+    data = run_command("tools", "--json", cwd=tmp_path).data
+    asked = run_command("tools", "--refresh", cwd=tmp_path)
 
     assert (told.status, asked.status) == (4, 4)
     assert "one()" in told.out

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_scenes import demo_server, toolbox, workbench, write_config
+from tests.kit.command import run_command
+from tests.kit.config import demo_server, toolbox, write_config
 
 
 def test_the_best_tools_come_first_as_signatures(tmp_path: Path) -> None:
-    done = workbench("search", "add", "two", "numbers", "--limit", "1", cwd=tmp_path)
+    done = run_command("search", "add", "two", "numbers", "--limit", "1", cwd=tmp_path)
 
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines()[:3] == [
@@ -21,8 +22,8 @@ def test_the_best_tools_come_first_as_signatures(tmp_path: Path) -> None:
 
 
 def test_a_tool_is_described_by_its_name(tmp_path: Path) -> None:
-    full = workbench("search", "demo/basics/add", "--detail", "full", cwd=tmp_path)
-    names = workbench(
+    full = run_command("search", "demo/basics/add", "--detail", "full", cwd=tmp_path)
+    names = run_command(
         "search", "add numbers", "--detail", "names", "--server", "basics", cwd=tmp_path
     )
 
@@ -33,7 +34,7 @@ def test_a_tool_is_described_by_its_name(tmp_path: Path) -> None:
 
 
 def test_nothing_that_fits_is_a_status_of_its_own(tmp_path: Path) -> None:
-    done = workbench("search", "zebra", cwd=tmp_path)
+    done = run_command("search", "zebra", cwd=tmp_path)
 
     assert done.status == 1
     assert done.out == "No tool fits, of 8 tools that are known. None has: zebra. Toolboxes: demo\n"
@@ -42,7 +43,7 @@ def test_nothing_that_fits_is_a_status_of_its_own(tmp_path: Path) -> None:
 def test_the_ranking_is_data_too(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(good=demo_server(), dead={"command": "false"}))
 
-    done = workbench("--json", "search", "add", "zebra", cwd=tmp_path)
+    done = run_command("--json", "search", "add", "zebra", cwd=tmp_path)
 
     assert done.data["tools"][0]["tool"] == "add"
     assert done.data["tools"][0]["score"] > 0
@@ -52,7 +53,7 @@ def test_the_ranking_is_data_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", ["add", "demo/basics/add"])
 def test_whoever_is_called_by_name_scores_as_well_as_any(tmp_path: Path, words: str) -> None:
-    tools = workbench("--json", "search", words, cwd=tmp_path).data["tools"]
+    tools = run_command("--json", "search", words, cwd=tmp_path).data["tools"]
 
     scores = [one["score"] for one in tools]
     assert tools[0]["tool"] == "add"
@@ -61,7 +62,7 @@ def test_whoever_is_called_by_name_scores_as_well_as_any(tmp_path: Path, words: 
 
 
 def test_a_place_that_is_not_there_is_named(tmp_path: Path) -> None:
-    done = workbench("search", "add", "--toolbox", "demp", cwd=tmp_path)
+    done = run_command("search", "add", "--toolbox", "demp", cwd=tmp_path)
 
     assert done.status == 2
     assert "Toolbox 'demp' not found" in done.err

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import cli_scenes
 import pytest
-from cli_scenes import Done, environ
+from tests.kit.command import Done, environ
 from tests.quick_command import Streams
 
 if sys.platform == "win32":

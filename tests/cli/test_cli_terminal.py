@@ -10,7 +10,8 @@ from pathlib import Path
 from shlex import quote
 
 import pytest
-from cli_scenes import COMMAND, TIMEOUT, demo_server, environ, toolbox, workbench, write_config
+from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
+from tests.kit.config import demo_server, toolbox, write_config
 
 from mcp_workbench import __version__
 
@@ -19,7 +20,7 @@ if sys.platform == "win32":
 
 import pty
 
-from terminal_scenes import terminal
+from tests.kit.terminal import terminal
 
 
 def on_terminal(*argv: str, cwd: Path, **variables: str) -> tuple[int, str]:
@@ -71,8 +72,8 @@ def test_colour_is_for_terminals_and_for_those_who_want_it(tmp_path: Path) -> No
     assert red in on_terminal("checc", cwd=tmp_path)[1]
     assert "\x1b" not in on_terminal("checc", "--no-color", cwd=tmp_path)[1]
     assert "\x1b" not in on_terminal("checc", cwd=tmp_path, NO_COLOR="1")[1]
-    assert "\x1b" not in workbench("checc", cwd=tmp_path).err
-    assert red in workbench("checc", cwd=tmp_path, FORCE_COLOR="1").err
+    assert "\x1b" not in run_command("checc", cwd=tmp_path).err
+    assert red in run_command("checc", cwd=tmp_path, FORCE_COLOR="1").err
 
 
 def test_a_slow_call_shows_one_line_and_erases_it(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_a_slow_call_shows_one_line_and_erases_it(tmp_path: Path) -> None:
 def test_a_terminal_never_obeys_a_tool(tmp_path: Path) -> None:
     _, screen = on_terminal("call", "demo/basics/echo", "text=a\x1b[2Jb\nc", cwd=tmp_path)
     assert left(screen) == "a\\x1b[2Jb\nc\n"
-    piped = workbench("call", "demo/basics/echo", "text=a\x1b[2Jb", cwd=tmp_path)
+    piped = run_command("call", "demo/basics/echo", "text=a\x1b[2Jb", cwd=tmp_path)
     assert piped.out == "a\x1b[2Jb\n"
 
 

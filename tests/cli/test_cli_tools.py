@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_scenes import demo_server, toolbox, workbench, write_config
+from tests.kit.command import run_command
+from tests.kit.config import demo_server, toolbox, write_config
 
 
 def test_every_tool_is_a_line_with_its_cost(tmp_path: Path) -> None:
-    done = workbench("tools", cwd=tmp_path)
+    done = run_command("tools", cwd=tmp_path)
     head, *lines = done.out.splitlines()
     assert done.status == 0
     assert head.split() == ["SERVER", "TOOL", "READ-ONLY", "CHARACTERS", "≈TOKENS"]
@@ -19,21 +20,21 @@ def test_every_tool_is_a_line_with_its_cost(tmp_path: Path) -> None:
 
 
 def test_one_server_one_tool_and_whole_definitions(tmp_path: Path) -> None:
-    server = workbench("tools", "demo/workshop", cwd=tmp_path)
+    server = run_command("tools", "demo/workshop", cwd=tmp_path)
     assert "slow(seconds?: num(0..60), steps?: int(1..100))  " in server.out
     assert "echo" not in server.out
-    tool = workbench("tools", "demo/workshop/convert_units", cwd=tmp_path)
+    tool = run_command("tools", "demo/workshop/convert_units", cwd=tmp_path)
     row, *_, signature = tool.out.splitlines()[1:]
     assert row.split("  ")[1].startswith('convert_units(value: num, unit: "m"|"km"|')
     assert row.split("  ")[1].endswith("…")
     units = '"m"|"km"|"ft"|"mi"|"kg"|"lb"|"celsius"|"fahrenheit"|"kelvin"'
     assert signature == f"convert_units(value: num, unit: {units}, to: {units})"
-    whole = workbench("tools", "demo/basics/add", "--schema", cwd=tmp_path)
+    whole = run_command("tools", "demo/basics/add", "--schema", cwd=tmp_path)
     assert whole.data[0]["inputSchema"]["required"] == ["a", "b"]
 
 
 def test_json_carries_the_definition(tmp_path: Path) -> None:
-    done = workbench("--json", "tools", "demo/basics/echo", cwd=tmp_path)
+    done = run_command("--json", "tools", "demo/basics/echo", cwd=tmp_path)
     (tool,) = done.data["tools"]
     assert (tool["toolbox"], tool["server"], tool["tool"]) == ("demo", "basics", "echo")
     assert tool["readOnly"] is True
@@ -53,7 +54,7 @@ def test_json_carries_the_definition(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_name_is_told(which: str, text: str, tmp_path: Path) -> None:
-    done = workbench("tools", "-q", which, cwd=tmp_path)
+    done = run_command("tools", "-q", which, cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
     assert f"error: {text}" in done.err
 
@@ -64,14 +65,14 @@ def test_a_filter_hides_and_a_missing_server_is_named(tmp_path: Path) -> None:
         "gone": {"command": "no-such-command-anywhere"},
     }
     write_config(tmp_path, toolbox("dev", **servers))
-    done = workbench("tools", cwd=tmp_path)
+    done = run_command("tools", cwd=tmp_path)
     assert done.status == 4
     assert "add(a: num, b: num)" in done.out
     assert "echo" not in done.out
     assert "error: server 'gone' in toolbox 'dev' is not available" in done.err
     assert "\n  fix: mcp-workbench doctor dev/gone\n" in done.err
-    assert "\n  fix: mcp-workbench doctor dev/gone\n" in workbench("cost", cwd=tmp_path).err
-    hidden = workbench("tools", "dev/basics/echo", cwd=tmp_path)
+    assert "\n  fix: mcp-workbench doctor dev/gone\n" in run_command("cost", cwd=tmp_path).err
+    hidden = run_command("tools", "dev/basics/echo", cwd=tmp_path)
     assert hidden.status == 2
     assert "Tool 'echo' not found" in hidden.err
     assert "Did you mean" not in hidden.err

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_scenes import TIMEOUT, environ, workbench, write_config
+from tests.kit.command import TIMEOUT, environ, run_command
+from tests.kit.config import write_config
 
 
 def test_the_tour_shows_a_real_session(tmp_path: Path) -> None:
-    done = workbench("tour", cwd=tmp_path)
+    done = run_command("tour", cwd=tmp_path)
     assert (done.status, done.err) == (0, "")
     for told in (
         "Use\n   │ `open_toolbox` to connect to a toolbox",
@@ -32,19 +33,19 @@ def test_the_tour_shows_a_real_session(tmp_path: Path) -> None:
 
 
 def test_what_it_says_to_paste_is_right(tmp_path: Path) -> None:
-    done = workbench("tour", cwd=tmp_path)
+    done = run_command("tour", cwd=tmp_path)
     entry = json.loads(done.out[done.out.rindex('{"mcpServers"') :])["mcpServers"]["workbench"]
     assert Path(entry["command"]).is_absolute()
     assert entry["args"][-3:] == ["serve", "--config", str(tmp_path / "workbench-config.json")]
     start = done.out.index('{"toolboxes"')
     example = done.out[start : done.out.index("\n2. Try it")]
     write_config(tmp_path, example)
-    assert workbench("check", cwd=tmp_path).status == 0
+    assert run_command("check", cwd=tmp_path).status == 0
 
 
 def test_it_shows_the_demo_whatever_is_configured(tmp_path: Path) -> None:
     file = write_config(tmp_path, {"toolboxes": 7})
-    done = workbench("tour", cwd=tmp_path, WORKBENCH_CONFIG=str(file))
+    done = run_command("tour", cwd=tmp_path, WORKBENCH_CONFIG=str(file))
     assert done.status == 0
     assert "demo (2 servers)" in done.out
 

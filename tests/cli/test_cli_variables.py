@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_scenes import demo_server, toolbox, workbench, write_config
+from tests.kit.command import run_command
+from tests.kit.config import demo_server, toolbox, write_config
 
 HELLO = {
     "jsonrpc": "2.0",
@@ -22,18 +23,18 @@ HELLO = {
 
 
 def test_json_and_quiet_by_variable(tmp_path: Path) -> None:
-    done = workbench("check", cwd=tmp_path, MCP_WORKBENCH_JSON="1")
+    done = run_command("check", cwd=tmp_path, MCP_WORKBENCH_JSON="1")
     assert done.data["ok"] is True
-    wrong = workbench("checc", cwd=tmp_path, MCP_WORKBENCH_JSON="true")
+    wrong = run_command("checc", cwd=tmp_path, MCP_WORKBENCH_JSON="true")
     assert wrong.failure["code"] == "WB-CLI-001"
-    assert workbench("tools", cwd=tmp_path, MCP_WORKBENCH_QUIET="yes").err == ""
-    assert workbench("check", cwd=tmp_path, MCP_WORKBENCH_JSON="0").out.startswith("✔")
+    assert run_command("tools", cwd=tmp_path, MCP_WORKBENCH_QUIET="yes").err == ""
+    assert run_command("check", cwd=tmp_path, MCP_WORKBENCH_JSON="0").out.startswith("✔")
 
 
 def test_an_option_of_a_command_by_variable(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(gone={"command": "no-such-command"}))
-    assert workbench("check", cwd=tmp_path).status == 0
-    assert workbench("check", cwd=tmp_path, MCP_WORKBENCH_CHECK_CONNECT="1").status == 4
+    assert run_command("check", cwd=tmp_path).status == 0
+    assert run_command("check", cwd=tmp_path, MCP_WORKBENCH_CHECK_CONNECT="1").status == 4
 
 
 def test_serving_heeds_its_variables_on_every_way_in(tmp_path: Path) -> None:
@@ -41,12 +42,12 @@ def test_serving_heeds_its_variables_on_every_way_in(tmp_path: Path) -> None:
     config["toolboxes"]["ops"] = {"mcpServers": {"b": demo_server()}}
     write_config(tmp_path, config)
     for argv in ([], ["serve"]):
-        told = workbench(
+        told = run_command(
             *argv, cwd=tmp_path, stdin=json.dumps(HELLO) + "\n", MCP_WORKBENCH_SERVE_TOOLBOX="ops"
         )
         assert "ops (1 server)" in told.data["result"]["instructions"]
         assert "dev (1 server)" not in told.data["result"]["instructions"]
-    wrong = workbench("serve", cwd=tmp_path, MCP_WORKBENCH_SERVE_HTTP="bogus")
+    wrong = run_command("serve", cwd=tmp_path, MCP_WORKBENCH_SERVE_HTTP="bogus")
     assert (wrong.status, "is not [HOST:]PORT" in wrong.err) == (2, True)
 
 
@@ -71,7 +72,7 @@ def test_serving_heeds_its_variables_on_every_way_in(tmp_path: Path) -> None:
 def test_help_names_the_variable_of_every_option_and_an_example(
     command: str, tmp_path: Path
 ) -> None:
-    text = workbench(command, "--help", cwd=tmp_path).out
+    text = run_command(command, "--help", cwd=tmp_path).out
     listed = re.split(r"\n  (?=-)", text.split("Options:\n")[1])
     options = [" ".join(option.split()) for option in listed]
     plain = {"--input", "--help"}  # arguments of one call, and this text itself

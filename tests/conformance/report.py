@@ -118,7 +118,7 @@ HEAD = """\
 
 The official suite (npm `@modelcontextprotocol/conformance`) run through the workbench, in all four pairs of eras. Towards
 hosts: the suite plays a host over HTTP, and behind the workbench stands a server over stdio that has everything the suite
-looks for (`tests/fixtures/everything`), once legacy and once modern; the endpoint shows it under its own names
+looks for (`tests/kit/servers/everything`), once legacy and once modern; the endpoint shows it under its own names
 (`"naming": "bare"`). Towards servers: the suite plays a server over HTTP, and a small host (`tests/conformance/host.py`)
 uses all that it is shown of it, over stdio, once legacy and once modern.
 

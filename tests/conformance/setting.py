@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.conformance.suite import ROOT, Era
 
-FIXTURE = ROOT / "tests" / "fixtures" / "everything"
+FIXTURE = ROOT / "tests" / "kit" / "servers" / "everything"
 PATIENCE = 20  # seconds until the port answers
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.errors import ConfigError
-from tests.makers import config_file, entry, said
-from tests.rawhost import RawHost
+from tests.kit.config import config_file, entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import json_text
 
 BARE: dict[str, Any] = {"toolMode": "dynamic", "naming": "bare"}
 ONE: list[dict[str, Any]] = [{"name": "use_tool", "inputSchema": {}, "x-new": 1.50}]
@@ -27,30 +28,29 @@ def offering(folder: Path, name: str, tools: list[dict[str, Any]]) -> dict[str, 
 @pytest.fixture(scope="module", params=[False, True], ids=["legacy host", "modern host"])
 def host(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RawHost]:
+) -> Iterator[PipeHost]:
     folder = tmp_path_factory.mktemp("bare")
     servers = {"a": offering(folder, "a", ONE), "b": offering(folder, "b", TWO)}
-    with RawHost(config_file(folder, servers, **BARE), modern=request.param) as host:
-        if not host.modern:
-            host.initialize()
+    with PipeHost(config_file(folder, servers, **BARE), modern=request.param) as host:
+        host.handshake()
         yield host
 
 
-def test_the_servers_own_definitions_are_shown_from_the_start(host: RawHost) -> None:
+def test_the_servers_own_definitions_are_shown_from_the_start(host: PipeHost) -> None:
     assert host.result("tools/list")["tools"] == ONE + TWO
 
 
-def test_a_call_by_its_own_name_reaches_its_server(host: RawHost) -> None:
-    assert said(host.call("echo", {"text": "hi"}))["arguments"] == {"text": "hi"}
+def test_a_call_by_its_own_name_reaches_its_server(host: PipeHost) -> None:
+    assert json_text(host.call("echo", {"text": "hi"}))["arguments"] == {"text": "hi"}
 
 
-def test_a_tool_may_even_be_called_like_one_of_ours(host: RawHost) -> None:
+def test_a_tool_may_even_be_called_like_one_of_ours(host: PipeHost) -> None:
     answer = host.request("tools/call", {"name": "use_tool", "arguments": {"x": 1}})
 
     assert "Invalid parameters" not in json.dumps(answer)
 
 
-def test_an_unknown_name_is_refused_as_a_server_would(host: RawHost) -> None:
+def test_an_unknown_name_is_refused_as_a_server_would(host: PipeHost) -> None:
     error = host.error("tools/call", {"name": "nobody"})
 
     assert (error["code"], error["message"]) == (-32602, "Unknown tool: nobody")
@@ -58,7 +58,7 @@ def test_an_unknown_name_is_refused_as_a_server_would(host: RawHost) -> None:
 
 def test_two_tools_of_one_name_are_an_error_that_names_both(tmp_path: Path) -> None:
     servers = {"a": offering(tmp_path, "a", TWO), "b": offering(tmp_path, "b", TWO)}
-    with RawHost(config_file(tmp_path, servers, **BARE)) as host:
+    with PipeHost(config_file(tmp_path, servers, **BARE)) as host:
         host.initialize()
         for told in (host.error("tools/list"), host.error("tools/call", {"name": "echo"})):
             assert "dev/a/echo and dev/b/echo" in told["message"]
@@ -68,12 +68,12 @@ def test_two_tools_of_one_name_are_an_error_that_names_both(tmp_path: Path) -> N
 def test_two_prompts_of_one_name_are_an_error_that_names_both(
     tmp_path: Path, *, modern: bool
 ) -> None:
-    fixture = Path(__file__).parents[1] / "fixtures" / "offers_server.py"
+    fixture = Path(__file__).parents[1] / "kit" / "servers" / "offers_server.py"
     servers = {
         name: {"command": sys.executable, "args": [str(fixture), name], "era": "legacy"}
         for name in ("a", "b")
     }
-    with RawHost(config_file(tmp_path, servers, **BARE), modern=modern) as host:
+    with PipeHost(config_file(tmp_path, servers, **BARE), modern=modern) as host:
         if not modern:
             host.initialize()
         ref = {"type": "ref/prompt", "name": "greet"}

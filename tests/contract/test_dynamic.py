@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.makers import entry, pids_in, said, texts, written
-from tests.rawhost import RawHost
+from tests.kit.config import entry, write_config
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import pids_in
+from tests.kit.results import json_text, texts
 
 TOOLS: list[dict[str, Any]] = [
     {
@@ -40,58 +42,58 @@ def config(folder: Path, **more: Any) -> Path:
         "dev": {"description": "Development", "mcpServers": dev},
         "prod": {"mcpServers": {"memory": entry()}},
     }
-    return written(folder, {"toolMode": "dynamic", "toolboxes": boxes})
+    return write_config(folder, {"toolMode": "dynamic", "toolboxes": boxes})
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[RawHost]:
+def host(tmp_path: Path) -> Iterator[PipeHost]:
     """A legacy host that may change what there is."""
-    with RawHost(config(tmp_path)) as host:
+    with PipeHost(config(tmp_path)) as host:
         host.initialize()
         yield host
 
 
 @pytest.fixture(scope="module")
-def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
     """A legacy host for questions that leave no trace; nobody opens a toolbox there."""
-    with RawHost(config(tmp_path_factory.mktemp("asking"))) as host:
+    with PipeHost(config(tmp_path_factory.mktemp("asking"))) as host:
         host.initialize()
         yield host
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
     """A legacy host that has opened `dev`."""
-    with RawHost(config(tmp_path_factory.mktemp("opened"))) as host:
+    with PipeHost(config(tmp_path_factory.mktemp("opened"))) as host:
         host.initialize()
         host.open()
         yield host
 
 
 @pytest.fixture(scope="module")
-def modern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
-    with RawHost(config(tmp_path_factory.mktemp("modern")), modern=True) as host:
+def modern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
+    with PipeHost(config(tmp_path_factory.mktemp("modern")), modern=True) as host:
         yield host
 
 
-def listed(host: RawHost) -> list[str]:
+def listed(host: PipeHost) -> list[str]:
     return [tool["name"] for tool in host.result("tools/list")["tools"]]
 
 
-def test_before_anything_is_opened_a_legacy_host_sees_the_meta_tools(asking: RawHost) -> None:
+def test_before_anything_is_opened_a_legacy_host_sees_the_meta_tools(asking: PipeHost) -> None:
     assert listed(asking) == ["open_toolbox", "use_tool"]
 
 
 def test_nothing_is_started_before_it_is_needed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    with RawHost(config(tmp_path, more=entry(env={"PIDFILE": str(pids)}))) as host:
+    with PipeHost(config(tmp_path, more=entry(env={"PIDFILE": str(pids)}))) as host:
         host.initialize()
         listed(host)
 
         assert pids_in(pids) == []
 
 
-def test_opening_tells_a_legacy_host_once_that_its_list_has_changed(host: RawHost) -> None:
+def test_opening_tells_a_legacy_host_once_that_its_list_has_changed(host: PipeHost) -> None:
     host.open()
 
     host.notice("notifications/tools/list_changed")
@@ -103,7 +105,9 @@ def test_opening_tells_a_legacy_host_once_that_its_list_has_changed(host: RawHos
     assert host.others == []
 
 
-def test_all_registered_names_have_two_separators_and_the_old_form_is_gone(opened: RawHost) -> None:
+def test_all_registered_names_have_two_separators_and_the_old_form_is_gone(
+    opened: PipeHost,
+) -> None:
     flat = [
         "dev__filesystem__read_file",
         "dev__filesystem__store_value",
@@ -116,7 +120,7 @@ def test_all_registered_names_have_two_separators_and_the_old_form_is_gone(opene
     assert listed(opened) == ["open_toolbox", "use_tool", *flat]
 
 
-def test_the_answer_to_opening_has_only_names_and_owners(opened: RawHost) -> None:
+def test_the_answer_to_opening_has_only_names_and_owners(opened: PipeHost) -> None:
     value = opened.open()
 
     assert list(value) == ["toolbox", "description", "servers_connected", "tools", "unavailable"]
@@ -130,7 +134,7 @@ def test_the_answer_to_opening_has_only_names_and_owners(opened: RawHost) -> Non
 
 
 def test_a_definition_is_the_server_s_own_but_for_name_description_and_meta(
-    opened: RawHost,
+    opened: PipeHost,
 ) -> None:
     tools = {tool["name"]: tool for tool in opened.result("tools/list")["tools"]}
 
@@ -148,40 +152,47 @@ def test_a_definition_is_the_server_s_own_but_for_name_description_and_meta(
     assert list(tools["dev__filesystem__read_file"]) == list(TOOLS[0])
 
 
-def test_a_missing_description_becomes_the_tool_s_name(opened: RawHost) -> None:
+def test_a_missing_description_becomes_the_tool_s_name(opened: PipeHost) -> None:
     tools = {tool["name"]: tool for tool in opened.result("tools/list")["tools"]}
 
     assert tools["dev__memory__store_value"]["description"] == "[dev/memory] store_value"
 
 
-def test_a_registered_tool_can_be_called_and_the_server_hears_its_own_name(opened: RawHost) -> None:
+def test_a_registered_tool_can_be_called_and_the_server_hears_its_own_name(
+    opened: PipeHost,
+) -> None:
     for name in ("read_file", "store_value", "my__special__tool"):
-        heard = said(opened.call(f"dev__filesystem__{name}", {"path": "x", "n": 1}))
+        heard = json_text(opened.call(f"dev__filesystem__{name}", {"path": "x", "n": 1}))
         assert heard == {"name": name, "arguments": {"path": "x", "n": 1}}
 
 
 @pytest.mark.parametrize("arguments", [None, {}])
-def test_a_call_without_arguments_has_empty_ones(asking: RawHost, arguments: Any) -> None:
-    assert said(asking.call("prod__memory__echo", arguments)) == {"name": "echo", "arguments": {}}
+def test_a_call_without_arguments_has_empty_ones(asking: PipeHost, arguments: Any) -> None:
+    assert json_text(asking.call("prod__memory__echo", arguments)) == {
+        "name": "echo",
+        "arguments": {},
+    }
 
 
-def test_null_arguments_are_none(asking: RawHost) -> None:
+def test_null_arguments_are_none(asking: PipeHost) -> None:
     result = asking.result("tools/call", {"name": "prod__memory__echo", "arguments": None})
 
-    assert said(result)["arguments"] == {}
+    assert json_text(result)["arguments"] == {}
 
 
-def test_a_flat_name_works_without_opening_and_use_tool_works_too(asking: RawHost) -> None:
+def test_a_flat_name_works_without_opening_and_use_tool_works_too(asking: PipeHost) -> None:
     wish = {"tool": {"toolbox": "prod", "server": "memory", "tool": "echo"}, "arguments": {"a": 1}}
 
-    assert said(asking.call("prod__memory__echo", {"a": 1})) == said(asking.call("use_tool", wish))
+    assert json_text(asking.call("prod__memory__echo", {"a": 1})) == json_text(
+        asking.call("use_tool", wish)
+    )
 
 
-def test_a_modern_host_is_not_offered_use_tool(modern: RawHost) -> None:
+def test_a_modern_host_is_not_offered_use_tool(modern: PipeHost) -> None:
     assert [name for name in listed(modern) if "__" not in name] == ["open_toolbox"]
 
 
-def test_a_modern_host_sees_every_tool_from_the_start(modern: RawHost) -> None:
+def test_a_modern_host_sees_every_tool_from_the_start(modern: PipeHost) -> None:
     names = listed(modern)
 
     assert "open_toolbox" in names
@@ -191,7 +202,7 @@ def test_a_modern_host_sees_every_tool_from_the_start(modern: RawHost) -> None:
     assert names.index("dev__memory__stats") < names.index("prod__memory__echo")
 
 
-def test_a_modern_list_does_not_change_by_opening(modern: RawHost) -> None:
+def test_a_modern_list_does_not_change_by_opening(modern: PipeHost) -> None:
     before = modern.result("tools/list")
     modern.open("prod")
 
@@ -207,7 +218,9 @@ def test_a_toolbox_without_a_single_server_is_left_out_of_the_list(tmp_path: Pat
         "bad": {"mcpServers": {"dead": entry("exit_start")}},
         "good": {"mcpServers": {"alive": entry()}},
     }
-    with RawHost(written(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes}), modern=True) as h:
+    with PipeHost(
+        write_config(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes}), modern=True
+    ) as h:
         names = listed(h)
 
         assert "good__alive__echo" in names
@@ -215,7 +228,7 @@ def test_a_toolbox_without_a_single_server_is_left_out_of_the_list(tmp_path: Pat
 
 
 def test_toolboxes_named_on_the_command_line_are_open_from_the_start(tmp_path: Path) -> None:
-    with RawHost(config(tmp_path), "--toolbox", "prod") as host:
+    with PipeHost(config(tmp_path), "--toolbox", "prod") as host:
         host.initialize()
 
         names = listed(host)
@@ -251,7 +264,7 @@ FORMAT = (
     ],
 )
 def test_a_name_of_another_form_is_told_the_form_and_where_to_read_on(
-    asking: RawHost, name: str
+    asking: PipeHost, name: str
 ) -> None:
     text, hint = refused(asking.call(name, {}))
 
@@ -275,16 +288,16 @@ def test_a_name_of_another_form_is_told_the_form_and_where_to_read_on(
         ),
     ],
 )
-def test_wrong_calls_have_the_contract_s_texts(asking: RawHost, name: str, text: str) -> None:
+def test_wrong_calls_have_the_contract_s_texts(asking: PipeHost, name: str, text: str) -> None:
     assert refused(asking.call(name, {}))[0] == text
 
 
-def test_hints_stand_in_a_second_block_here_too(asking: RawHost) -> None:
+def test_hints_stand_in_a_second_block_here_too(asking: PipeHost) -> None:
     assert refused(asking.call("dve__memory__echo", {}))[1] == "Did you mean 'dev'?"
     assert len(refused(asking.call("dev__filesystem__stats", {}))) == 1
 
 
-def test_a_failed_connection_is_told_with_the_tool_in_front(asking: RawHost) -> None:
+def test_a_failed_connection_is_told_with_the_tool_in_front(asking: PipeHost) -> None:
     [text] = refused(asking.call("dev__dead__echo", {}))
 
     assert text.startswith(
@@ -297,7 +310,7 @@ def test_a_failed_connection_is_told_with_the_tool_in_front(asking: RawHost) -> 
 def test_a_server_s_json_rpc_error_becomes_a_result(
     request: pytest.FixtureRequest, era: str
 ) -> None:
-    host: RawHost = request.getfixturevalue(era)
+    host: PipeHost = request.getfixturevalue(era)
     error = '{"code":-32000,"message":"out of paper","data":1}'
 
     [text] = refused(host.call("prod__memory__error", {"error": error}))
@@ -306,7 +319,7 @@ def test_a_server_s_json_rpc_error_becomes_a_result(
 
 
 @pytest.mark.parametrize("code", [-32021, -32042])
-def test_errors_for_the_host_s_machinery_stay_errors(asking: RawHost, code: int) -> None:
+def test_errors_for_the_host_s_machinery_stay_errors(asking: PipeHost, code: int) -> None:
     error = json.dumps({"code": code, "message": "needs the host", "data": {"a": 1}})
 
     assert asking.error(
@@ -314,7 +327,7 @@ def test_errors_for_the_host_s_machinery_stay_errors(asking: RawHost, code: int)
     ) == json.loads(error)
 
 
-def test_a_server_that_dies_is_told_with_the_tool_in_front(host: RawHost) -> None:
+def test_a_server_that_dies_is_told_with_the_tool_in_front(host: PipeHost) -> None:
     [text] = refused(host.call("prod__memory__die", {"status": 9, "stderr": "disk on fire\n"}))
 
     assert text.startswith("[prod/memory/die] Error: the server exited")
@@ -326,7 +339,7 @@ def test_a_server_that_dies_is_told_with_the_tool_in_front(host: RawHost) -> Non
 
 @pytest.mark.parametrize("modern", [False, True])
 def test_a_call_out_of_time_is_told_with_the_tool_in_front(tmp_path: Path, modern: bool) -> None:
-    with RawHost(config(tmp_path, deaf=entry(timeout=0.2)), modern=modern) as host:
+    with PipeHost(config(tmp_path, deaf=entry(timeout=0.2)), modern=modern) as host:
         if not modern:
             host.initialize()
 
@@ -336,7 +349,7 @@ def test_a_call_out_of_time_is_told_with_the_tool_in_front(tmp_path: Path, moder
 
 
 def test_what_a_refused_call_should_have_been_stands_in_a_second_block(tmp_path: Path) -> None:
-    with RawHost(config(tmp_path, strict=entry(f"tools={strict_tools(tmp_path)}"))) as host:
+    with PipeHost(config(tmp_path, strict=entry(f"tools={strict_tools(tmp_path)}"))) as host:
         host.initialize()
         error = json.dumps({"code": -32602, "message": "bad path"})
 
@@ -377,13 +390,13 @@ def strict_tools(folder: Path) -> Path:
     ],
 )  # fmt: skip
 def test_wrong_calls_of_our_own_tools_have_the_same_texts_as_in_proxy_mode(
-    asking: RawHost, name: str, arguments: Any, told: str
+    asking: PipeHost, name: str, arguments: Any, told: str
 ) -> None:
     assert refused(asking.call(name, arguments))[0] == told
 
 
 @pytest.mark.parametrize("new", ["open_toolbox", "use_tool"])
-def test_the_retired_names_name_the_new_ones_here_too(asking: RawHost, new: str) -> None:
+def test_the_retired_names_name_the_new_ones_here_too(asking: PipeHost, new: str) -> None:
     text, hint = refused(asking.call(f"workbench_{new}", {"toolbox_name": "dev"}))
     _, form = refused(asking.call("use_tool", {"tool_name": "dev__memory__stats"}))
 
@@ -391,7 +404,7 @@ def test_the_retired_names_name_the_new_ones_here_too(asking: RawHost, new: str)
     assert hint == form
 
 
-def test_opening_takes_no_detail_here_and_does_not_look_at_one(host: RawHost) -> None:
+def test_opening_takes_no_detail_here_and_does_not_look_at_one(host: PipeHost) -> None:
     [opening, _] = host.result("tools/list")["tools"]
     assert list(opening["inputSchema"]["properties"]) == ["toolbox_name"]
 
@@ -399,7 +412,7 @@ def test_opening_takes_no_detail_here_and_does_not_look_at_one(host: RawHost) ->
         assert "isError" not in host.call("open_toolbox", {"toolbox_name": "prod", "detail": odd})
 
 
-def test_a_host_that_looks_at_its_list_once_can_follow_what_our_tools_say(host: RawHost) -> None:
+def test_a_host_that_looks_at_its_list_once_can_follow_what_our_tools_say(host: PipeHost) -> None:
     """It is told how names are made, and where their parts go."""
     opening, using = host.result("tools/list")["tools"]
     assert "schema" not in opening["description"] + using["description"]
@@ -415,7 +428,7 @@ def test_a_host_that_looks_at_its_list_once_can_follow_what_our_tools_say(host: 
 # Changes, and what is said about them
 
 
-def test_a_server_s_new_tool_is_announced_once_and_listed(host: RawHost) -> None:
+def test_a_server_s_new_tool_is_announced_once_and_listed(host: PipeHost) -> None:
     host.open("prod")
     host.notice("notifications/tools/list_changed")
 
@@ -423,11 +436,11 @@ def test_a_server_s_new_tool_is_announced_once_and_listed(host: RawHost) -> None
     host.notice("notifications/tools/list_changed")
 
     assert "prod__memory__brand_new" in listed(host)
-    assert said(host.call("prod__memory__brand_new", {}))["name"] == "brand_new"
+    assert json_text(host.call("prod__memory__brand_new", {}))["name"] == "brand_new"
     assert host.others == []  # three announcements of the server were one change
 
 
-def test_an_announcement_without_a_change_is_not_passed_on(host: RawHost) -> None:
+def test_an_announcement_without_a_change_is_not_passed_on(host: PipeHost) -> None:
     host.open("prod")
     host.notice("notifications/tools/list_changed")
     host.call("prod__memory__announce", {})
@@ -440,22 +453,22 @@ def test_an_announcement_without_a_change_is_not_passed_on(host: RawHost) -> Non
     assert host.others == []
 
 
-def test_a_toolbox_that_is_not_shown_announces_nothing(host: RawHost) -> None:
+def test_a_toolbox_that_is_not_shown_announces_nothing(host: PipeHost) -> None:
     host.call("prod__memory__flip", {"name": "brand_new"})
     host.open("dev")
     host.notice("notifications/tools/list_changed")
 
-    assert said(host.call("prod__memory__brand_new", {}))["name"] == "brand_new"
+    assert json_text(host.call("prod__memory__brand_new", {}))["name"] == "brand_new"
     assert host.others == []
 
 
-def test_a_host_is_promised_list_changes_in_both_modes(asking: RawHost, tmp_path: Path) -> None:
-    with RawHost(written(tmp_path, {"mcpServers": {}})) as proxy:
+def test_a_host_is_promised_list_changes_in_both_modes(asking: PipeHost, tmp_path: Path) -> None:
+    with PipeHost(write_config(tmp_path, {"mcpServers": {}})) as proxy:
         assert proxy.initialize()["capabilities"]["tools"] == {"listChanged": True}
     assert asking.initialize()["capabilities"]["tools"] == {"listChanged": True}
 
 
-def test_instructions_show_a_call_by_flat_name(asking: RawHost) -> None:
+def test_instructions_show_a_call_by_flat_name(asking: PipeHost) -> None:
     text: str = asking.initialize()["instructions"]
 
     example = json.loads(text[text.rindex("\n{") :])
@@ -473,7 +486,7 @@ def test_a_host_s_own_server_is_the_one_that_is_listed(tmp_path: Path) -> None:
     file = tmp_path / "pids"
     mine = entry(scope="session", env={"PIDFILE": str(file)})
     boxes = {"dev": {"mcpServers": {"mine": mine}}}
-    with RawHost(written(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes})) as host:
+    with PipeHost(write_config(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes})) as host:
         host.initialize()
         host.result("tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}})
         assert "dev__mine__echo" in listed(host)

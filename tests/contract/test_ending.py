@@ -16,9 +16,11 @@ import pytest
 
 from mcp_workbench.app import DRAIN, FLUSH
 from mcp_workbench.wire.child import FIRM, POLITE
-from tests.makers import PATIENCE, alive, config_file, entry, eventually, pids_in, said, texts
-from tests.processes import PROMISE, children, in_groups, within
-from tests.rawhost import RawHost
+from tests.kit.clock import PATIENCE, eventually, within
+from tests.kit.config import config_file, entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import PROMISE, alive, children, in_groups, pids_in
+from tests.kit.results import json_text, texts
 
 CODE = "mcp-workbench/code"
 STUBBORN = ("no_eof_exit", "ignore_term")
@@ -83,7 +85,7 @@ def ended_by(file: Path) -> str:
     return file.read_text()
 
 
-def told_to_end(host: RawHost, number: signal.Signals) -> dict[str, Any]:
+def told_to_end(host: PipeHost, number: signal.Signals) -> dict[str, Any]:
     """Send the signal; what a call is answered with that came too late."""
     host.signal(number)
     while True:  # one that is quicker than the signal is served
@@ -99,7 +101,7 @@ def told_to_end(host: RawHost, number: signal.Signals) -> dict[str, Any]:
 def test_what_is_under_way_ends_and_what_is_new_is_turned_away(
     tmp_path: Path, gate: Path, modern: bool
 ) -> None:
-    with RawHost(config_file(tmp_path, {"a": entry(), "free": entry()}), modern=modern) as host:
+    with PipeHost(config_file(tmp_path, {"a": entry(), "free": entry()}), modern=modern) as host:
         if not modern:
             host.initialize()
         host.use("free", "echo")
@@ -114,12 +116,12 @@ def test_what_is_under_way_ends_and_what_is_new_is_turned_away(
         assert "begins nothing new" in texts(late)[0]
         assert ("resultType" in late) == modern
         assert listed["data"] == {CODE: "draining"}
-        assert said(host.answer(waiting)["result"]) == "through"
+        assert json_text(host.answer(waiting)["result"]) == "through"
         assert host.ended() == 0  # although its input is still open
 
 
 def test_a_ping_and_a_cancel_are_heard_to_the_end(tmp_path: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": entry(), "free": entry()})) as host:
+    with PipeHost(config_file(tmp_path, {"a": entry(), "free": entry()})) as host:
         host.initialize()
         host.use("free", "echo")
         host.use("a", "echo")
@@ -141,7 +143,7 @@ def test_the_second_ctrl_c_asks_nobody_to_leave(tmp_path: Path, pids: Path) -> N
     """Servers are killed without SIGTERM, which they would get a second after the end of input."""
     files = [tmp_path / f"ended{n}" for n in range(3)]
     servers = {f"s{n}": witnessed(pids, file) for n, file in enumerate(files)}
-    with RawHost(config_file(tmp_path, {**servers, "free": entry()})) as host:
+    with PipeHost(config_file(tmp_path, {**servers, "free": entry()})) as host:
         host.initialize()
         host.open()
         host.begin_use("s0", "hang")
@@ -158,7 +160,7 @@ def test_the_second_ctrl_c_asks_nobody_to_leave(tmp_path: Path, pids: Path) -> N
 @pytest.mark.usefixtures("short_deadlines")
 def test_one_ctrl_c_asks_them(tmp_path: Path, pids: Path) -> None:
     file = tmp_path / "ended"
-    with RawHost(config_file(tmp_path, {"a": witnessed(pids, file)})) as host:
+    with PipeHost(config_file(tmp_path, {"a": witnessed(pids, file)})) as host:
         host.initialize()
         host.open()
 
@@ -182,7 +184,7 @@ def test_at_any_moment_of_starting_and_ending(
     file = config_file(tmp_path, servers)
     chance = random.Random(20260728)
     for _ in range(TIMES):
-        with RawHost(file) as host:
+        with PipeHost(file) as host:
             host.initialize()
             host.begin("open_toolbox", {"toolbox_name": "dev"})
             for number in numbers:
@@ -303,7 +305,7 @@ def test_launchers_that_refuse_to_leave_end_with_what_they_launched(
     stubborn = noted(pids, *STUBBORN)
     launched = ["-c", launch, "sh", stubborn["command"], *stubborn["args"]]
     launcher = {**stubborn, "command": "/bin/sh", "args": launched}
-    with RawHost(config_file(tmp_path, {f"s{n}": launcher for n in range(5)})) as host:
+    with PipeHost(config_file(tmp_path, {f"s{n}": launcher for n in range(5)})) as host:
         host.initialize()
         host.open()
         started = pids_in(pids)
@@ -319,7 +321,7 @@ def test_launchers_that_refuse_to_leave_end_with_what_they_launched(
 @pytest.mark.fault("F4")
 def test_twenty_servers_that_refuse_to_leave_end_together(tmp_path: Path, pids: Path) -> None:
     servers = {f"s{index}": noted(pids, *STUBBORN) for index in range(20)}
-    with RawHost(config_file(tmp_path, servers)) as host:
+    with PipeHost(config_file(tmp_path, servers)) as host:
         host.initialize()
         host.open()
         groups = pids_in(pids)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.makers import config_file, entry, pids_in, said, texts
-from tests.rawhost import ENVELOPE, META, MODERN, RawHost
+from tests.kit.config import config_file, entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import pids_in
+from tests.kit.results import ENVELOPE, META, MODERN, json_text, texts
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 SERVERS: dict[str, Any] = {
@@ -25,26 +27,26 @@ IS_MODERN = {"modern", "dual", "pinned_modern"}
 
 
 @pytest.fixture(scope="module")
-def legacy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
-    with RawHost(config_file(tmp_path_factory.mktemp("legacy"), SERVERS)) as host:
+def legacy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
+    with PipeHost(config_file(tmp_path_factory.mktemp("legacy"), SERVERS)) as host:
         host.initialize()
         yield host
 
 
 @pytest.fixture(scope="module")
-def modern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
-    with RawHost(config_file(tmp_path_factory.mktemp("modern"), SERVERS), modern=True) as host:
+def modern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
+    with PipeHost(config_file(tmp_path_factory.mktemp("modern"), SERVERS), modern=True) as host:
         host.result("tools/list")
         yield host
 
 
 @pytest.fixture(scope="module", params=["legacy", "modern"])
-def host(request: pytest.FixtureRequest) -> RawHost:
+def host(request: pytest.FixtureRequest) -> PipeHost:
     """One of both, for questions that leave no trace."""
     return request.getfixturevalue(request.param)
 
 
-def without_envelope(host: RawHost, method: str, params: dict[str, Any]) -> dict[str, Any]:
+def without_envelope(host: PipeHost, method: str, params: dict[str, Any]) -> dict[str, Any]:
     """What a modern host is told that sends this as it stands."""
     id = f"without envelope {len(host.lines)}"
     host.send({"id": id, "method": method, "params": params})
@@ -58,7 +60,7 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.mark.fault("F40")
 @pytest.mark.parametrize("server", SERVERS)
-def test_every_pair_lists_and_calls(host: RawHost, server: str) -> None:
+def test_every_pair_lists_and_calls(host: PipeHost, server: str) -> None:
     tools = host.open()["tools"]
     result = host.use(server, "echo", {"n": 1}, _meta={"vendor/x": 1})
 
@@ -66,14 +68,14 @@ def test_every_pair_lists_and_calls(host: RawHost, server: str) -> None:
         "echo",
         "hang",
     ]
-    heard = said(result)
+    heard = json_text(result)
     assert (heard["name"], heard["arguments"]) == ("echo", {"n": 1})
     assert heard["_meta"]["vendor/x"] == 1
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_server_sees_the_envelope_of_its_own_era(host: RawHost, server: str) -> None:
-    meta = said(host.use(server, "echo", {}, _meta={"a": 1}))["_meta"]
+def test_a_server_sees_the_envelope_of_its_own_era(host: PipeHost, server: str) -> None:
+    meta = json_text(host.use(server, "echo", {}, _meta={"a": 1}))["_meta"]
 
     if server in IS_MODERN:
         assert meta[META + "protocolVersion"] == MODERN
@@ -84,7 +86,7 @@ def test_a_server_sees_the_envelope_of_its_own_era(host: RawHost, server: str) -
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_a_host_gets_a_result_of_its_own_era(host: RawHost, server: str) -> None:
+def test_a_host_gets_a_result_of_its_own_era(host: PipeHost, server: str) -> None:
     result = host.use(server, "echo")
 
     if host.modern:
@@ -95,7 +97,7 @@ def test_a_host_gets_a_result_of_its_own_era(host: RawHost, server: str) -> None
 
 @pytest.mark.parametrize("server", ["rev3", "modern"])
 @pytest.mark.parametrize("meta", ["null", "[]", '{"x":1}'])
-def test_an_odd_result_reaches_a_host_of_either_era(host: RawHost, server: str, meta: str) -> None:
+def test_an_odd_result_reaches_a_host_of_either_era(host: PipeHost, server: str, meta: str) -> None:
     odd = '{"content":[],"n":12345678901234567890,"f":1.0,"_meta":' + meta + "}"
 
     result = host.use(server, "result", {"result": odd})
@@ -106,7 +108,7 @@ def test_an_odd_result_reaches_a_host_of_either_era(host: RawHost, server: str, 
         assert result["resultType"] == "complete"
 
 
-def test_a_result_of_a_kind_that_we_do_not_carry_is_an_error_that_says_so(host: RawHost) -> None:
+def test_a_result_of_a_kind_that_we_do_not_carry_is_an_error_that_says_so(host: PipeHost) -> None:
     result = host.use("modern", "result", {"result": json.dumps({"resultType": "task"})})
 
     [text] = texts(result)
@@ -118,7 +120,7 @@ def test_a_result_of_a_kind_that_we_do_not_carry_is_an_error_that_says_so(host: 
 @pytest.mark.parametrize(("server", "passes"), [("rev3", True), ("modern", False)])
 @pytest.mark.parametrize("code", [-32020, -32022])
 def test_a_server_s_complaint_about_our_own_request_is_not_taken_for_the_host_s(
-    host: RawHost, server: str, code: int, *, passes: bool
+    host: PipeHost, server: str, code: int, *, passes: bool
 ) -> None:
     """In the modern era these codes speak of the hop; a host would look for its own fault."""
     error = json.dumps({"code": code, "message": "not like this"})
@@ -139,13 +141,13 @@ def test_a_server_s_complaint_about_our_own_request_is_not_taken_for_the_host_s(
 
 def test_where_hosts_are_told_apart_our_own_lists_are_private(tmp_path: Path) -> None:
     file = config_file(tmp_path, {"s": entry()}, http={"token": "${SECRET}"})
-    with RawHost(file, modern=True, env={"SECRET": "x" * 32}) as host:
+    with PipeHost(file, modern=True, env={"SECRET": "x" * 32}) as host:
         scopes = [host.result(method)["cacheScope"] for method in ("tools/list", "server/discover")]
 
     assert scopes == ["private", "private"]
 
 
-def test_our_own_answers_are_of_the_host_s_era(host: RawHost) -> None:
+def test_our_own_answers_are_of_the_host_s_era(host: PipeHost) -> None:
     answers = [
         host.result("tools/list"),
         host.call("open_toolbox", {"toolbox_name": "dev"}),
@@ -169,9 +171,9 @@ def test_our_own_answers_are_of_the_host_s_era(host: RawHost) -> None:
 def test_a_server_that_dies_of_the_probe_costs_one_extra_start(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     server = entry("die_on_probe", era="auto", env={"PIDFILE": str(pids)})
-    with RawHost(config_file(tmp_path, {"s": server})) as host:
+    with PipeHost(config_file(tmp_path, {"s": server})) as host:
         host.initialize()
-        assert said(host.use("s", "echo", {"a": 1}))["arguments"] == {"a": 1}
+        assert json_text(host.use("s", "echo", {"a": 1}))["arguments"] == {"a": 1}
         assert len(pids_in(pids)) == 2
 
         host.use("s", "die")
@@ -183,10 +185,10 @@ def test_a_server_that_dies_of_the_probe_costs_one_extra_start(tmp_path: Path) -
 @pytest.mark.usefixtures("short_deadlines")
 @pytest.mark.parametrize("flag", ["quiet_probe", "late_probe"])
 def test_a_server_that_is_silent_to_the_probe_is_greeted_too(tmp_path: Path, flag: str) -> None:
-    with RawHost(config_file(tmp_path, {"s": entry(flag, era="auto")})) as host:
+    with PipeHost(config_file(tmp_path, {"s": entry(flag, era="auto")})) as host:
         host.initialize()
 
-        seen = said(host.use("s", "stats"))
+        seen = json_text(host.use("s", "stats"))
 
     assert seen["methods"][:2] == ["server/discover", "initialize"]
     assert seen["era"] == ("modern" if flag == "late_probe" else "legacy")
@@ -194,22 +196,22 @@ def test_a_server_that_is_silent_to_the_probe_is_greeted_too(tmp_path: Path, fla
 
 def test_a_modern_server_that_crashed_once_is_met_again_as_modern(tmp_path: Path) -> None:
     server = entry("modern", f"crash_once={tmp_path / 'mark'}", era="auto")
-    with RawHost(config_file(tmp_path, {"s": server})) as host:
+    with PipeHost(config_file(tmp_path, {"s": server})) as host:
         host.initialize()
         host.use("s", "echo")  # may fail: its server has just crashed
 
-        assert said(host.use("s", "echo", {"a": 1}))["arguments"] == {"a": 1}
+        assert json_text(host.use("s", "echo", {"a": 1}))["arguments"] == {"a": 1}
 
 
 def test_a_server_that_has_changed_its_era_is_met_anew(tmp_path: Path) -> None:
     server = entry(f"later_modern={tmp_path / 'mark'}", era="auto")
-    with RawHost(config_file(tmp_path, {"s": server})) as host:
+    with PipeHost(config_file(tmp_path, {"s": server})) as host:
         host.initialize()
-        assert said(host.use("s", "stats"))["era"] == "legacy"
+        assert json_text(host.use("s", "stats"))["era"] == "legacy"
         host.use("s", "die")
         host.use("s", "echo")  # greeted as it was known: this one may fail
 
-        assert said(host.use("s", "stats"))["era"] == "modern"
+        assert json_text(host.use("s", "stats"))["era"] == "modern"
 
 
 # Openings
@@ -217,24 +219,24 @@ def test_a_server_that_has_changed_its_era_is_met_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("revision", LEGACY)
 def test_initialize_takes_every_legacy_revision(config: Path, revision: str) -> None:
-    with RawHost(config) as host:
+    with PipeHost(config) as host:
         result = host.initialize(revision)
 
         assert result["protocolVersion"] == revision
         assert result["serverInfo"] == {"name": "mcp-workbench", "version": "0.11.0"}
-        assert said(host.use("s", "echo"))["arguments"] == {}
+        assert json_text(host.use("s", "echo"))["arguments"] == {}
 
 
 @pytest.mark.parametrize("revision", ["2099-01-01", MODERN, ""])
 def test_any_other_revision_is_answered_with_the_newest_legacy_one(
     config: Path, revision: str
 ) -> None:
-    with RawHost(config) as host:
+    with PipeHost(config) as host:
         assert host.initialize(revision)["protocolVersion"] == "2025-11-25"
 
 
 def test_discover_says_what_we_are_and_fixes_nothing(config: Path) -> None:
-    with RawHost(config) as host:
+    with PipeHost(config) as host:
         found = host.result("server/discover", {"_meta": ENVELOPE})
 
         assert found["supportedVersions"] == [MODERN]
@@ -251,7 +253,7 @@ def test_discover_says_what_we_are_and_fixes_nothing(config: Path) -> None:
 @pytest.mark.parametrize("mode", ["proxy", "dynamic"])
 def test_discover_gives_the_instructions_of_its_mode(tmp_path: Path, mode: str) -> None:
     file = config_file(tmp_path, {"a": entry(), "b": entry()}, toolMode=mode)
-    with RawHost(file, modern=True) as host:
+    with PipeHost(file, modern=True) as host:
         told = host.result("server/discover")["instructions"]
 
     assert "- dev (2 servers): Development toolbox" in told
@@ -267,24 +269,24 @@ def test_discover_gives_the_instructions_of_its_mode(tmp_path: Path, mode: str) 
 
 
 def test_a_toolbox_without_servers_has_none_in_the_instructions(tmp_path: Path) -> None:
-    with RawHost(config_file(tmp_path, {}), modern=True) as host:
+    with PipeHost(config_file(tmp_path, {}), modern=True) as host:
         assert "- dev (0 servers)" in host.result("server/discover")["instructions"]
 
 
-def test_initialize_in_a_modern_conversation_is_told_the_modern_versions(modern: RawHost) -> None:
+def test_initialize_in_a_modern_conversation_is_told_the_modern_versions(modern: PipeHost) -> None:
     error = without_envelope(modern, "initialize", {"protocolVersion": "2025-11-25"})
 
     assert error["code"] == -32022
     assert error["data"] == {"supported": [MODERN], "requested": "2025-11-25"}
 
 
-def test_a_modern_envelope_in_a_legacy_conversation_is_refused(legacy: RawHost) -> None:
+def test_a_modern_envelope_in_a_legacy_conversation_is_refused(legacy: PipeHost) -> None:
     assert legacy.error("tools/list", {"_meta": ENVELOPE})["code"] == -32600
     assert len(legacy.result("tools/list")["tools"]) == 3
 
 
 @pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
-def test_a_modern_request_without_a_required_key_names_it(modern: RawHost, missing: str) -> None:
+def test_a_modern_request_without_a_required_key_names_it(modern: PipeHost, missing: str) -> None:
     meta = {key: value for key, value in ENVELOPE.items() if key != META + missing}
 
     error = without_envelope(modern, "tools/list", {"_meta": meta})
@@ -294,14 +296,14 @@ def test_a_modern_request_without_a_required_key_names_it(modern: RawHost, missi
 
 
 @pytest.fixture(scope="module")
-def unopened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+def unopened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
     """What is refused opens nothing: after all tests it can still be opened."""
-    with RawHost(config_file(tmp_path_factory.mktemp("unopened"), {"s": entry()})) as host:
+    with PipeHost(config_file(tmp_path_factory.mktemp("unopened"), {"s": entry()})) as host:
         yield host
         assert host.initialize()["protocolVersion"] == "2025-11-25"
 
 
-def test_a_request_before_any_opening_is_told_both_ways(unopened: RawHost) -> None:
+def test_a_request_before_any_opening_is_told_both_ways(unopened: PipeHost) -> None:
     error = unopened.error("tools/list")
 
     assert error["code"] == -32602
@@ -318,11 +320,11 @@ def test_a_request_before_any_opening_is_told_both_ways(unopened: RawHost) -> No
         {**ENVELOPE, META + "clientCapabilities": []},
     ],
 )
-def test_an_envelope_of_the_wrong_shape_is_refused(unopened: RawHost, meta: Any) -> None:
+def test_an_envelope_of_the_wrong_shape_is_refused(unopened: PipeHost, meta: Any) -> None:
     assert unopened.error("tools/list", {"_meta": meta})["code"] == -32602
 
 
-def test_a_modern_version_that_we_do_not_serve_is_told_which_we_do(unopened: RawHost) -> None:
+def test_a_modern_version_that_we_do_not_serve_is_told_which_we_do(unopened: PipeHost) -> None:
     error = unopened.error(
         "tools/list", {"_meta": {**ENVELOPE, META + "protocolVersion": "2031-01-01"}}
     )
@@ -332,13 +334,13 @@ def test_a_modern_version_that_we_do_not_serve_is_told_which_we_do(unopened: Raw
 
 
 def test_an_offer_of_the_wrong_shape_is_answered_with_the_newest_revision(config: Path) -> None:
-    with RawHost(config) as host:
+    with PipeHost(config) as host:
         assert host.result("initialize", {"protocolVersion": 5})["protocolVersion"] == "2025-11-25"
 
 
 def test_an_envelope_may_be_spelled_with_any_escapes(config: Path) -> None:
     """PHP, for one, writes every slash as `\\/`."""
-    with RawHost(config) as host:
+    with PipeHost(config) as host:
         line = json.dumps(
             {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}
         )
@@ -347,35 +349,37 @@ def test_an_envelope_may_be_spelled_with_any_escapes(config: Path) -> None:
         assert host.answer(1)["result"]["resultType"] == "complete"
 
 
-def test_ping_is_answered_in_legacy_and_unknown_in_modern(legacy: RawHost, modern: RawHost) -> None:
+def test_ping_is_answered_in_legacy_and_unknown_in_modern(
+    legacy: PipeHost, modern: PipeHost
+) -> None:
     assert legacy.result("ping") == {}
     assert modern.error("ping")["code"] == -32601
 
 
 @pytest.mark.parametrize("method", ["tasks/list", "tasks/get", "roots/list", "no/such"])
-def test_a_method_that_we_do_not_offer_is_not_found(host: RawHost, method: str) -> None:
+def test_a_method_that_we_do_not_offer_is_not_found(host: PipeHost, method: str) -> None:
     assert host.error(method)["code"] == -32601
 
 
-def test_a_cursor_that_we_never_gave_is_refused(host: RawHost) -> None:
+def test_a_cursor_that_we_never_gave_is_refused(host: PipeHost) -> None:
     assert host.error("tools/list", {"cursor": "x"})["code"] == -32602
 
 
-def test_a_server_s_questions_are_refused_and_its_pings_answered(host: RawHost) -> None:
+def test_a_server_s_questions_are_refused_and_its_pings_answered(host: PipeHost) -> None:
     for method in ("ping", "roots/list"):
         host.use("rev3", "ask", {"method": method})
-    pong, refusal = said(host.use("rev3", "stats"))["answers"][-2:]
+    pong, refusal = json_text(host.use("rev3", "stats"))["answers"][-2:]
 
     assert pong == {"jsonrpc": "2.0", "id": "q1", "result": {}}
     assert refusal["error"]["code"] == -32601
     assert refusal["id"] == "q1"
 
 
-def test_a_batch_is_taken_apart_where_the_revision_knows_it(config: Path, legacy: RawHost) -> None:
+def test_a_batch_is_taken_apart_where_the_revision_knows_it(config: Path, legacy: PipeHost) -> None:
     batch = (
         b'[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","id":"b","method":"ping"}]\n'
     )
-    with RawHost(config) as host:
+    with PipeHost(config) as host:
         host.initialize("2025-03-26")
         host.write(batch)
         assert host.answer("a")["result"] == host.answer("b")["result"] == {}

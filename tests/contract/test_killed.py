@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
-from tests.http.scenes import rpc, use
-from tests.http.test_command import serving
-from tests.makers import alive, config_file, entry, eventually, pids_in
-from tests.processes import PROMISE, groups_below, guards, in_groups, within
-from tests.rawhost import RawHost
+from tests.kit.clock import eventually, within
+from tests.kit.command import serving
+from tests.kit.config import config_file, entry
+from tests.kit.http_host import rpc
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import PROMISE, alive, groups_below, guards, in_groups, pids_in
+from tests.kit.results import use_tool
 
 if sys.platform != "linux":
     pytest.skip("promised on Linux alone, and reads /proc", allow_module_level=True)
@@ -69,7 +71,7 @@ def nothing_left(pid: int, pids: Path) -> Generator[None]:
 @pytest.mark.parametrize("round", range(ROUNDS))
 @pytest.mark.fault("F5")
 def test_on_a_pipe(tmp_path: Path, pids: Path, round: int) -> None:
-    with RawHost(config_file(tmp_path, three_kinds(pids))) as host:
+    with PipeHost(config_file(tmp_path, three_kinds(pids))) as host:
         host.initialize()
         host.open()
         host.begin_use("plain", "hang")
@@ -86,7 +88,7 @@ def test_on_a_port(tmp_path: Path, pids: Path) -> None:
     servers = {"fixture": launched(stubborn(pids, "grandchild"))}
     with serving(config_file(tmp_path, servers)) as command:
         session = command.open()
-        command.post(rpc("tools/call", use("stats"), 2), mcp_session_id=session)
+        command.post(rpc("tools/call", use_tool("fixture", "stats"), 2), mcp_session_id=session)
 
         with nothing_left(command.process.pid, pids):
             command.process.kill()
@@ -111,7 +113,7 @@ def test_in_the_middle_of_starting(tmp_path: Path, pids: Path) -> None:
     file = config_file(tmp_path, {f"s{n}": stubborn(pids) for n in range(8)})
     chance = random.Random(20260728)
     for _ in range(2 * ROUNDS):
-        with RawHost(file) as host:
+        with PipeHost(file) as host:
             host.initialize()
             host.statuses = (-signal.SIGKILL,)
             host.begin("open_toolbox", {"toolbox_name": "dev"})
@@ -126,7 +128,7 @@ def test_in_the_middle_of_starting(tmp_path: Path, pids: Path) -> None:
 
 
 def test_a_guard_that_was_killed_first_has_a_successor(tmp_path: Path, pids: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": stubborn(pids, "grandchild")})) as host:
+    with PipeHost(config_file(tmp_path, {"a": stubborn(pids, "grandchild")})) as host:
         host.initialize()
         host.open()
         host.statuses = (-signal.SIGKILL,)
@@ -140,7 +142,7 @@ def test_a_guard_that_was_killed_first_has_a_successor(tmp_path: Path, pids: Pat
 
 
 def test_the_guard_is_gone_with_the_last_server(tmp_path: Path, pids: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": entry(env={"PIDFILE": str(pids)})})) as host:
+    with PipeHost(config_file(tmp_path, {"a": entry(env={"PIDFILE": str(pids)})})) as host:
         host.initialize()
         assert guards(host.process.pid) == []  # nothing was started yet
         host.open()

@@ -6,26 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.makers import config_file, entry, eventually, said, texts
-from tests.rawhost import RawHost
+from tests.kit.clock import eventually
+from tests.kit.config import config_file, entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import json_text, texts
 
 
 @pytest.fixture
-def legacy(tmp_path: Path) -> Iterator[RawHost]:
-    with RawHost(config_file(tmp_path, {"a": entry()})) as host:
+def legacy(tmp_path: Path) -> Iterator[PipeHost]:
+    with PipeHost(config_file(tmp_path, {"a": entry()})) as host:
         host.initialize()
         yield host
 
 
 @pytest.fixture(scope="module")
-def long_lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
-    with RawHost(config_file(tmp_path_factory.mktemp("asking"), {"a": entry()})) as host:
+def long_lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
+    with PipeHost(config_file(tmp_path_factory.mktemp("asking"), {"a": entry()})) as host:
         host.initialize()
         yield host
 
 
 @pytest.fixture
-def asking(long_lived: RawHost) -> RawHost:
+def asking(long_lived: PipeHost) -> PipeHost:
     """The same for all tests; what others have passed over is gone."""
     long_lived.others.clear()
     return long_lived
@@ -35,11 +37,11 @@ def asking(long_lived: RawHost) -> RawHost:
 
 
 def test_a_call_whose_time_is_up_is_cancelled_and_told(tmp_path: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": entry(timeout=0.2)})) as host:
+    with PipeHost(config_file(tmp_path, {"a": entry(timeout=0.2)})) as host:
         host.initialize()
 
         result = host.use("a", "hold", {"key": "k"})
-        seen = said(host.use("a", "stats"))
+        seen = json_text(host.use("a", "stats"))
         host.use("a", "release", {"key": "k"})
 
         assert result["isError"] is True
@@ -50,7 +52,7 @@ def test_a_call_whose_time_is_up_is_cancelled_and_told(tmp_path: Path) -> None:
 
 def test_a_result_beyond_the_cap_fails_its_call_and_the_next_one_works(tmp_path: Path) -> None:
     file = config_file(tmp_path, {"a": entry()}, limits={"messageBytes": 100_000})
-    with RawHost(file) as host:
+    with PipeHost(file) as host:
         host.initialize()
         held = host.begin_use("a", "hold", {"key": "k"})
 
@@ -61,12 +63,12 @@ def test_a_result_beyond_the_cap_fails_its_call_and_the_next_one_works(tmp_path:
         assert "100000 bytes" in texts(result)[0]
         assert "limits.messageBytes" in texts(result)[0]
         assert [m for m in host.others if m["id"] == held]
-        assert said(host.use("a", "big", {"n": 50_000})) == "x" * 50_000
+        assert json_text(host.use("a", "big", {"n": 50_000})) == "x" * 50_000
 
 
 def test_a_request_beyond_the_cap_is_refused_and_the_next_one_works(tmp_path: Path) -> None:
     file = config_file(tmp_path, {"a": entry()}, limits={"messageBytes": 100_000})
-    with RawHost(file) as host:
+    with PipeHost(file) as host:
         host.initialize()
         many = b'{"jsonrpc":"2.0","id":"before","method":"ping"}\n'
         huge = b'{"jsonrpc":"2.0","id":"huge","method":"ping","params":{"x":"%b"}}\n'
@@ -83,7 +85,7 @@ def test_a_request_beyond_the_cap_is_refused_and_the_next_one_works(tmp_path: Pa
 
 def test_too_many_calls_at_once_are_refused_at_once(tmp_path: Path) -> None:
     file = config_file(tmp_path, {"a": entry()}, limits={"callsPerServer": 2})
-    with RawHost(file) as host:
+    with PipeHost(file) as host:
         host.initialize()
         host.use("a", "echo")
         held = [host.begin_use("a", "hold", {"key": key}) for key in "xy"]
@@ -94,19 +96,19 @@ def test_too_many_calls_at_once_are_refused_at_once(tmp_path: Path) -> None:
         assert texts(result)[0].startswith("[dev/a/echo] Error: the server is busy")
         for id in held:
             host.notify("notifications/cancelled", {"requestId": id})
-        assert said(host.use("a", "echo"))["name"] == "echo"
+        assert json_text(host.use("a", "echo"))["name"] == "echo"
 
 
 @pytest.mark.usefixtures("short_deadlines")  # the server never reads again
 @pytest.mark.fault("F51")
 def test_a_server_that_does_not_read_is_busy_and_holds_nobody_else(tmp_path: Path) -> None:
     file = config_file(tmp_path, {"a": entry(), "b": entry()}, limits={"queueBytes": 1_000_000})
-    with RawHost(file) as host:
+    with PipeHost(file) as host:
         host.initialize()
         host.use("a", "stop_reading")
         ids = [host.begin_use("a", "echo", {"text": "x" * 400_000}) for _ in range(8)]
 
-        assert said(host.use("b", "echo"))["name"] == "echo"
+        assert json_text(host.use("b", "echo"))["name"] == "echo"
         answer = host.others[0]
         assert answer["id"] in ids
         assert "limits.queueBytes" in texts(answer["result"])[0]
@@ -114,8 +116,8 @@ def test_a_server_that_does_not_read_is_busy_and_holds_nobody_else(tmp_path: Pat
 
 
 @pytest.mark.fault("F52")
-def test_a_host_that_does_not_read_holds_the_servers_and_loses_nothing(legacy: RawHost) -> None:
-    server = said(legacy.use("a", "stats"))["pid"]
+def test_a_host_that_does_not_read_holds_the_servers_and_loses_nothing(legacy: PipeHost) -> None:
+    server = json_text(legacy.use("a", "stats"))["pid"]
     before = peak_megabytes(legacy.process.pid)
     legacy.stop_reading()
     ids = [legacy.begin_use("a", "big", {"n": 1_000_000}) for _ in range(60)]
@@ -124,7 +126,7 @@ def test_a_host_that_does_not_read_holds_the_servers_and_loses_nothing(legacy: R
     legacy.go_on_reading()
 
     for id in ids:
-        assert len(said(legacy.answer(id)["result"])) == 1_000_000
+        assert len(json_text(legacy.answer(id)["result"])) == 1_000_000
     assert peak_megabytes(legacy.process.pid) - before < 20  # of sixty
 
 
@@ -165,7 +167,7 @@ def peak_megabytes(pid: int) -> float:
     ],
 )
 def test_a_wrong_message_is_answered_and_the_conversation_goes_on(
-    asking: RawHost, line: bytes, code: int
+    asking: PipeHost, line: bytes, code: int
 ) -> None:
     asking.write(line)
     asking.request("ping")
@@ -175,7 +177,7 @@ def test_a_wrong_message_is_answered_and_the_conversation_goes_on(
     assert answer["id"] == (1 if b'"id":1' in line and not line.startswith(b"[") else None)
 
 
-def test_blank_lines_and_crlf_are_fine(asking: RawHost) -> None:
+def test_blank_lines_and_crlf_are_fine(asking: PipeHost) -> None:
     for blank in (b"\n", b"\r\n", b"   \n", b"\n\r\n \n"):
         asking.write(blank)
         asking.wait_until_read()
@@ -186,7 +188,7 @@ def test_blank_lines_and_crlf_are_fine(asking: RawHost) -> None:
     assert asking.others == []
 
 
-def test_an_odd_number_in_a_wrong_call_is_answered_too(asking: RawHost) -> None:
+def test_an_odd_number_in_a_wrong_call_is_answered_too(asking: PipeHost) -> None:
     wish = b'{"tool":"x","arguments":{"n":1e999}}'
     params = b'{"name":"use_tool","arguments":' + wish + b"}"
     asking.write(b'{"jsonrpc":"2.0","id":"x","method":"tools/call","params":' + params + b"}\n")
@@ -195,7 +197,7 @@ def test_an_odd_number_in_a_wrong_call_is_answered_too(asking: RawHost) -> None:
     assert texts(result)[0] == "Invalid parameters: tool: Expected object, received string"
 
 
-def test_answers_and_notices_of_the_host_are_not_answered(asking: RawHost) -> None:
+def test_answers_and_notices_of_the_host_are_not_answered(asking: PipeHost) -> None:
     asking.send({"id": 5, "result": {}})
     asking.notify("notifications/initialized")
     asking.notify("notifications/roots/list_changed")

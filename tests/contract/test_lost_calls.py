@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.makers import alive, config_file, entry, eventually, pids_in, said, texts
-from tests.rawhost import RawHost
+from tests.kit.clock import eventually
+from tests.kit.config import config_file, entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import json_text, texts
 
 
 def server(folder: Path, *flags: str, **annotations: bool) -> dict[str, Any]:
@@ -24,19 +27,19 @@ def server(folder: Path, *flags: str, **annotations: bool) -> dict[str, Any]:
 @pytest.mark.fault("F1")
 @pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
 def test_a_call_that_may_run_twice_is_sent_once_more(tmp_path: Path, hint: str) -> None:
-    with RawHost(config_file(tmp_path, {"a": server(tmp_path, **{hint: True})})) as host:
+    with PipeHost(config_file(tmp_path, {"a": server(tmp_path, **{hint: True})})) as host:
         host.initialize()
 
         result = host.use("a", "die_once", {"file": str(tmp_path / "runs")})
 
-    assert said(result) == 2
+    assert json_text(result) == 2
     assert len(pids_in(tmp_path / "pids")) == 2
 
 
 @pytest.mark.fault("F1")
 @pytest.mark.parametrize("annotations", [{}, {"readOnlyHint": False, "destructiveHint": False}])
 def test_any_other_that_may_have_run_is_not(tmp_path: Path, annotations: dict[str, bool]) -> None:
-    with RawHost(config_file(tmp_path, {"a": server(tmp_path, **annotations)})) as host:
+    with PipeHost(config_file(tmp_path, {"a": server(tmp_path, **annotations)})) as host:
         host.initialize()
 
         result = host.use("a", "die_once", {"file": str(tmp_path / "runs")})
@@ -54,7 +57,7 @@ def test_a_call_is_sent_once_more_and_not_for_ever(tmp_path: Path) -> None:
     harmless = {"name": "die", "inputSchema": {}, "annotations": {"readOnlyHint": True}}
     tools.write_text(json.dumps([harmless]))
     a = entry(f"tools={tools}", env={"PIDFILE": str(tmp_path / "pids")})
-    with RawHost(config_file(tmp_path, {"a": a})) as host:
+    with PipeHost(config_file(tmp_path, {"a": a})) as host:
         host.initialize()
 
         [text] = texts(host.use("a", "die", {"status": 3}))
@@ -66,7 +69,7 @@ def test_a_call_is_sent_once_more_and_not_for_ever(tmp_path: Path) -> None:
 def test_a_call_that_never_left_is_sent_on_a_fresh_connection(tmp_path: Path) -> None:
     """The server does not read: its pipe is full, and what comes after waits with us."""
     a = entry(env={"PIDFILE": str(tmp_path / "pids")})
-    with RawHost(config_file(tmp_path, {"a": a})) as host:
+    with PipeHost(config_file(tmp_path, {"a": a})) as host:
         host.initialize()
         host.use("a", "stop_reading", {})
         large = host.begin_use("a", "echo", {"text": "x" * 3_000_000})
@@ -75,7 +78,7 @@ def test_a_call_that_never_left_is_sent_on_a_fresh_connection(tmp_path: Path) ->
         os.kill(pids_in(tmp_path / "pids")[0], signal.SIGKILL)
 
         [text] = texts(host.answer(large)["result"])
-        answers = [said(host.answer(id)["result"]) for id in waits]
+        answers = [json_text(host.answer(id)["result"]) for id in waits]
 
     assert "may have run" in text, "part of it had left"
     assert [answer["arguments"] for answer in answers] == [{"n": n} for n in range(5)]
@@ -86,7 +89,7 @@ def test_a_call_that_is_sent_once_more_can_be_cancelled(tmp_path: Path) -> None:
     fifo = tmp_path / "gate"
     os.mkfifo(fifo)
     a = server(tmp_path, f"gate={fifo}", readOnlyHint=True)
-    with RawHost(config_file(tmp_path, {"a": a})) as host:
+    with PipeHost(config_file(tmp_path, {"a": a})) as host:
         host.initialize()
         call = host.begin_use("a", "die_once", {"file": str(tmp_path / "runs")})
         fifo.open("w").close()
@@ -95,7 +98,7 @@ def test_a_call_that_is_sent_once_more_can_be_cancelled(tmp_path: Path) -> None:
         host.notify("notifications/cancelled", {"requestId": call})
         fifo.open("w").close()
 
-        assert said(host.use("a", "stats"))["pid"] == pids_in(tmp_path / "pids")[1]
+        assert json_text(host.use("a", "stats"))["pid"] == pids_in(tmp_path / "pids")[1]
         assert (tmp_path / "runs").read_text() == "run\n", "it was not run again"
         host.close()
         assert call not in [message.get("id") for message in host.rest()]
@@ -104,7 +107,7 @@ def test_a_call_that_is_sent_once_more_can_be_cancelled(tmp_path: Path) -> None:
 @pytest.mark.fault("F1")
 def test_a_server_killed_between_two_calls_is_back_at_the_next(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    with RawHost(config_file(tmp_path, {"a": server(tmp_path)})) as host:
+    with PipeHost(config_file(tmp_path, {"a": server(tmp_path)})) as host:
         host.initialize()
         for _ in range(4):
             host.use("a", "stats")
@@ -114,5 +117,5 @@ def test_a_server_killed_between_two_calls_is_back_at_the_next(tmp_path: Path) -
             os.kill(last, signal.SIGKILL)
             eventually(lambda pid=last: not alive(pid), "it is dead")
 
-        assert said(host.use("a", "stats"))["pid"] == pids_in(pids)[-1]
+        assert json_text(host.use("a", "stats"))["pid"] == pids_in(pids)[-1]
     assert len(pids_in(pids)) == 5

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.makers import entry, texts, written
-from tests.rawhost import RawHost
+from tests.kit.config import entry, write_config
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import texts
 
 ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy host", "modern host"])
 PASSWORD = "a-password-in-a-url"
@@ -22,34 +23,29 @@ BOXES: dict[str, Any] = {
 }
 
 
-def host_of(folder: Path, boxes: dict[str, Any], *, modern: bool, mode: str) -> RawHost:
+def host_of(folder: Path, boxes: dict[str, Any], *, modern: bool, mode: str) -> PipeHost:
     toolboxes = {name: {"mcpServers": servers} for name, servers in boxes.items()}
-    return RawHost(written(folder, {"toolMode": mode, "toolboxes": toolboxes}), modern=modern)
+    return PipeHost(write_config(folder, {"toolMode": mode, "toolboxes": toolboxes}), modern=modern)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["legacy host", "modern host"])
 def host(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RawHost]:
+) -> Iterator[PipeHost]:
     folder = tmp_path_factory.mktemp("menu")
     with host_of(folder, BOXES, modern=request.param, mode="proxy") as host:
-        greet(host)
+        host.handshake()
         yield host
 
 
-def greet(host: RawHost) -> None:
-    if not host.modern:
-        host.initialize()
-
-
-def test_the_meta_tools_carry_hints_for_hosts_that_know_them(host: RawHost) -> None:
+def test_the_meta_tools_carry_hints_for_hosts_that_know_them(host: PipeHost) -> None:
     require_hints(host.result("tools/list")["tools"])
 
 
 @ERAS
 def test_they_carry_them_in_dynamic_mode_too(tmp_path: Path, *, modern: bool) -> None:
     with host_of(tmp_path, {"dev": {}}, modern=modern, mode="dynamic") as host:
-        greet(host)
+        host.handshake()
         require_hints(host.result("tools/list")["tools"])
 
 
@@ -66,7 +62,7 @@ def require_hints(listed: list[dict[str, Any]]) -> None:
         assert "annotations" not in tools["use_tool"]
 
 
-def test_the_menu_is_the_same_to_the_byte_each_time(host: RawHost) -> None:
+def test_the_menu_is_the_same_to_the_byte_each_time(host: PipeHost) -> None:
     lists: set[bytes] = set()
     for _ in range(3):
         id = host.ask("tools/list")
@@ -78,7 +74,7 @@ def test_the_menu_is_the_same_to_the_byte_each_time(host: RawHost) -> None:
 
 
 @pytest.mark.parametrize("toolbox", ["empty", "disabled"])
-def test_a_toolbox_without_servers_opens_and_holds_nothing(host: RawHost, toolbox: str) -> None:
+def test_a_toolbox_without_servers_opens_and_holds_nothing(host: PipeHost, toolbox: str) -> None:
     assert host.open(toolbox) == {
         "toolbox": toolbox,
         "description": "",
@@ -87,13 +83,13 @@ def test_a_toolbox_without_servers_opens_and_holds_nothing(host: RawHost, toolbo
     }
 
 
-def test_a_disabled_server_is_not_there(host: RawHost) -> None:
+def test_a_disabled_server_is_not_there(host: PipeHost) -> None:
     assert texts(host.use("off", "echo")) == ["Server 'off' not found in toolbox 'dev'"]
     assert "unavailable" not in host.open()
 
 
 def test_a_server_behind_a_url_is_unavailable_and_its_secrets_stay_in_the_file(
-    host: RawHost,
+    host: PipeHost,
 ) -> None:
     [missing] = host.open("web")["unavailable"]
     wish = {"tool": {"toolbox": "web", "server": "web", "tool": "echo"}}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.makers import PATIENCE, config_file, entry
+from tests.kit.clock import PATIENCE
+from tests.kit.config import config_file, entry
 
 INITIALIZE = (
     json.dumps(

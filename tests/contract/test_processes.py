@@ -11,18 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.makers import (
-    PATIENCE,
-    alive,
-    config_file,
-    entry,
-    eventually,
-    pids_in,
-    said,
-    texts,
-    written,
-)
-from tests.rawhost import RawHost
+from tests.kit.clock import PATIENCE, eventually
+from tests.kit.config import config_file, entry, write_config
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import json_text, texts
 
 SECRET = "a-secret-that-no-server-may-see"
 
@@ -49,7 +42,7 @@ def opened(gate: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
     """One host for all whose servers are told apart by their names."""
     folder = tmp_path_factory.mktemp("asking")
     (folder / "inner").mkdir()
@@ -68,8 +61,8 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
     unset = {"a": entry(env={"TOKEN": "${WB_UNSET_TOKEN}"}), "b": entry()}
     boxes = {"dev": {"mcpServers": servers}, "unset": {"mcpServers": unset}}
     own = {"AWS_SECRET_ACCESS_KEY": SECRET, "LC_TEST": "yes", "PYTHONPATH": "/nowhere", "WB_X": "1"}
-    file = written(folder, {"toolboxes": boxes})
-    with RawHost(file, env={**own, "WB_TOKEN": SECRET}) as host:
+    file = write_config(folder, {"toolboxes": boxes})
+    with PipeHost(file, env={**own, "WB_TOKEN": SECRET}) as host:
         host.initialize()
         yield host
 
@@ -79,7 +72,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
 
 def test_nothing_starts_before_it_is_needed(tmp_path: Path, pids: Path) -> None:
     servers = {"a": noted(pids), "b": noted(pids)}
-    with RawHost(config_file(tmp_path, servers)) as host:
+    with PipeHost(config_file(tmp_path, servers)) as host:
         host.initialize()
         host.result("tools/list")
         assert pids_in(pids) == []
@@ -94,7 +87,7 @@ def test_nothing_starts_before_it_is_needed(tmp_path: Path, pids: Path) -> None:
 def test_all_servers_of_a_toolbox_start_side_by_side(tmp_path: Path, pids: Path) -> None:
     gates = [fifo(tmp_path, f"gate{index}") for index in range(4)]
     servers = {f"s{index}": noted(pids, f"gate={gate}") for index, gate in enumerate(gates)}
-    with RawHost(config_file(tmp_path, servers)) as host:
+    with PipeHost(config_file(tmp_path, servers)) as host:
         host.initialize()
         id = host.begin("open_toolbox", {"toolbox_name": "dev"})
 
@@ -110,7 +103,7 @@ def test_a_slow_starter_holds_nobody_and_is_named(tmp_path: Path) -> None:
     gate = fifo(tmp_path, "gate")
     servers = {"slow": entry(f"gate={gate}"), "quick": entry()}
     file = config_file(tmp_path, servers, limits={"openWait": 0.2})
-    with RawHost(file) as host:
+    with PipeHost(file) as host:
         host.initialize()
         host.use("quick", "echo")
 
@@ -121,9 +114,9 @@ def test_a_slow_starter_holds_nobody_and_is_named(tmp_path: Path) -> None:
         assert "still starting" in missing["reason"]
 
         id = host.begin_use("slow", "echo")
-        assert said(host.use("quick", "echo"))["name"] == "echo"
+        assert json_text(host.use("quick", "echo"))["name"] == "echo"
         opened(gate)
-        assert said(host.answer(id)["result"])["name"] == "echo"
+        assert json_text(host.answer(id)["result"])["name"] == "echo"
         assert host.open()["servers_connected"] == 2
 
 
@@ -131,10 +124,10 @@ def test_a_slow_starter_holds_nobody_and_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flag", ["hang", "hang_list"])
 def test_a_mute_server_holds_nobody_and_is_given_up(tmp_path: Path, pids: Path, flag: str) -> None:
     servers = {"mute": noted(pids, flag, connectTimeout=0.5), "good": entry()}
-    with RawHost(config_file(tmp_path, servers)) as host:
+    with PipeHost(config_file(tmp_path, servers)) as host:
         host.initialize()
         id = host.begin_use("mute", "echo")
-        assert said(host.use("good", "echo"))["name"] == "echo"
+        assert json_text(host.use("good", "echo"))["name"] == "echo"
 
         [text] = texts(host.answer(id)["result"])
 
@@ -145,7 +138,7 @@ def test_a_mute_server_holds_nobody_and_is_given_up(tmp_path: Path, pids: Path, 
 
 @pytest.mark.fault("F17")
 @pytest.mark.parametrize("command", ["true", "false"])
-def test_a_command_that_ends_at_once_is_told_at_once(asking: RawHost, command: str) -> None:
+def test_a_command_that_ends_at_once_is_told_at_once(asking: PipeHost, command: str) -> None:
     [text] = texts(asking.use(command, "echo"))
 
     assert text.startswith(f"Failed to connect to server '{command}' in toolbox 'dev': ")
@@ -153,10 +146,10 @@ def test_a_command_that_ends_at_once_is_told_at_once(asking: RawHost, command: s
 
 
 def test_a_dead_server_is_started_again_by_the_next_call(tmp_path: Path, pids: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": noted(pids), "b": noted(pids)})) as host:
+    with PipeHost(config_file(tmp_path, {"a": noted(pids), "b": noted(pids)})) as host:
         host.initialize()
-        other = said(host.use("b", "stats"))["pid"]
-        first = said(host.use("a", "stats"))["pid"]
+        other = json_text(host.use("b", "stats"))["pid"]
+        first = json_text(host.use("a", "stats"))["pid"]
         held = host.begin_use("a", "hold", {"key": "x"})
 
         host.use("b", "echo")
@@ -166,11 +159,11 @@ def test_a_dead_server_is_started_again_by_the_next_call(tmp_path: Path, pids: P
         assert text.startswith("[dev/a/hold] Error: ")
         assert "SIGKILL" in text
         assert "may have run" in text
-        assert said(host.use("a", "stats"))["pid"] != first
-        assert said(host.use("b", "stats"))["pid"] == other
+        assert json_text(host.use("a", "stats"))["pid"] != first
+        assert json_text(host.use("b", "stats"))["pid"] == other
 
 
-def test_half_an_answer_before_the_end_is_no_answer(asking: RawHost) -> None:
+def test_half_an_answer_before_the_end_is_no_answer(asking: PipeHost) -> None:
     result = asking.use("half", "half")
 
     assert result["isError"] is True
@@ -180,7 +173,7 @@ def test_half_an_answer_before_the_end_is_no_answer(asking: RawHost) -> None:
 def test_a_server_that_dies_while_it_is_listed_again_fails_its_calls_at_once(
     tmp_path: Path,
 ) -> None:
-    with RawHost(config_file(tmp_path, {"a": entry("die_in_list")})) as host:
+    with PipeHost(config_file(tmp_path, {"a": entry("die_in_list")})) as host:
         host.initialize()
         held = host.begin_use("a", "hold", {"key": "x"})
         host.use("a", "announce")
@@ -194,7 +187,7 @@ def test_a_server_that_dies_while_it_is_listed_again_fails_its_calls_at_once(
 def test_a_dead_server_whose_grandchild_holds_the_pipe_is_noticed(
     tmp_path: Path, pids: Path
 ) -> None:
-    with RawHost(config_file(tmp_path, {"a": noted(pids, "grandchild")})) as host:
+    with PipeHost(config_file(tmp_path, {"a": noted(pids, "grandchild")})) as host:
         host.initialize()
         result = host.use("a", "die", {"status": 5})
 
@@ -202,8 +195,8 @@ def test_a_dead_server_whose_grandchild_holds_the_pipe_is_noticed(
         eventually(lambda: not any(map(alive, pids_in(pids))), "the whole group is ended")
 
 
-def test_a_flood_on_stderr_stalls_nothing_and_its_end_is_kept(asking: RawHost) -> None:
-    assert said(asking.use("flood", "echo"))["name"] == "echo"
+def test_a_flood_on_stderr_stalls_nothing_and_its_end_is_kept(asking: PipeHost) -> None:
+    assert json_text(asking.use("flood", "echo"))["name"] == "echo"
 
     [text] = texts(asking.use("flood", "die", {"stderr": "\nfamous last words\n"}))
 
@@ -214,8 +207,8 @@ def test_a_flood_on_stderr_stalls_nothing_and_its_end_is_kept(asking: RawHost) -
 # What they are given
 
 
-def test_a_server_gets_an_allowed_environment_and_nothing_else(asking: RawHost) -> None:
-    seen = said(asking.use("given", "env"))["env"]
+def test_a_server_gets_an_allowed_environment_and_nothing_else(asking: PipeHost) -> None:
+    seen = json_text(asking.use("given", "env"))["env"]
 
     assert (seen["GIVEN"], seen["LITERAL"], seen["LC_TEST"]) == ("1", "${WB_X}", "yes")
     assert seen["PATH"] == os.environ["PATH"]
@@ -223,8 +216,8 @@ def test_a_server_gets_an_allowed_environment_and_nothing_else(asking: RawHost) 
     assert SECRET not in json.dumps(seen)
 
 
-def test_a_server_is_alone_in_its_session_and_has_three_descriptors(asking: RawHost) -> None:
-    a, b = (said(asking.use(name, "env")) for name in "ab")
+def test_a_server_is_alone_in_its_session_and_has_three_descriptors(asking: PipeHost) -> None:
+    a, b = (json_text(asking.use(name, "env")) for name in "ab")
 
     for seen in (a, b):
         assert seen["pid"] == seen["pgid"] == seen["sid"]
@@ -232,15 +225,15 @@ def test_a_server_is_alone_in_its_session_and_has_three_descriptors(asking: RawH
     assert os.getpgid(asking.process.pid) != a["pgid"]
 
 
-def test_a_relative_cwd_counts_from_the_file(asking: RawHost) -> None:
-    inner = Path(said(asking.use("inner", "env"))["cwd"])
+def test_a_relative_cwd_counts_from_the_file(asking: PipeHost) -> None:
+    inner = Path(json_text(asking.use("inner", "env"))["cwd"])
     [text] = texts(asking.use("outer", "echo"))
 
     assert (inner.name, (inner.parent / "workbench-config.json").exists()) == ("inner", True)
     assert str(inner.parent / "missing") in text
 
 
-def test_an_unset_variable_makes_one_server_unavailable(asking: RawHost) -> None:
+def test_an_unset_variable_makes_one_server_unavailable(asking: PipeHost) -> None:
     [missing] = asking.open("unset")["unavailable"]
 
     assert missing["server"] == "a"
@@ -248,7 +241,7 @@ def test_an_unset_variable_makes_one_server_unavailable(asking: RawHost) -> None
     assert "toolboxes.unset.mcpServers.a.env.TOKEN" in missing["reason"]
 
 
-def test_a_secret_in_the_last_words_is_masked(asking: RawHost) -> None:
+def test_a_secret_in_the_last_words_is_masked(asking: PipeHost) -> None:
     [text] = texts(asking.use("masked", "die", {"stderr": f"denied: {SECRET}\n"}))
 
     assert SECRET not in text
@@ -264,7 +257,7 @@ def test_the_end_of_input_ends_everything(
     tmp_path: Path, pids: Path, flags: tuple[str, ...]
 ) -> None:
     servers = {"a": noted(pids, *flags), "b": noted(pids)}
-    with RawHost(config_file(tmp_path, servers)) as host:
+    with PipeHost(config_file(tmp_path, servers)) as host:
         host.initialize()
         host.open()
         started = pids_in(pids)
@@ -281,7 +274,9 @@ def test_the_end_of_input_ends_everything(
 def test_a_signal_ends_everything_even_calls_under_way(
     tmp_path: Path, pids: Path, number: signal.Signals
 ) -> None:
-    with RawHost(config_file(tmp_path, {"a": noted(pids), "b": noted(pids, "grandchild")})) as host:
+    with PipeHost(
+        config_file(tmp_path, {"a": noted(pids), "b": noted(pids, "grandchild")})
+    ) as host:
         host.initialize()
         host.open()
         host.begin_use("a", "hang")
@@ -296,7 +291,7 @@ def test_a_signal_ends_everything_even_calls_under_way(
 
 @pytest.mark.usefixtures("short_deadlines")
 def test_whoever_insists_is_obeyed_and_nothing_is_left(tmp_path: Path, pids: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": noted(pids, "no_eof_exit", "ignore_term")})) as host:
+    with PipeHost(config_file(tmp_path, {"a": noted(pids, "no_eof_exit", "ignore_term")})) as host:
         host.initialize()
         host.open()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
@@ -309,7 +304,7 @@ def test_whoever_insists_is_obeyed_and_nothing_is_left(tmp_path: Path, pids: Pat
 def test_servers_that_obey_the_end_of_their_input_survive_us_by_nothing(
     tmp_path: Path, pids: Path
 ) -> None:
-    with RawHost(config_file(tmp_path, {"a": noted(pids), "b": noted(pids)})) as host:
+    with PipeHost(config_file(tmp_path, {"a": noted(pids), "b": noted(pids)})) as host:
         host.initialize()
         host.open()
         host.statuses = (-signal.SIGKILL,)
@@ -348,7 +343,7 @@ def test_files_may_stand_in_for_pipes(tmp_path: Path) -> None:
 
 
 def test_a_host_that_leaves_while_servers_start_leaves_nothing(tmp_path: Path, pids: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": noted(pids, "hang")})) as host:
+    with PipeHost(config_file(tmp_path, {"a": noted(pids, "hang")})) as host:
         host.initialize()
         host.begin_use("a", "echo")
         eventually(lambda: len(pids_in(pids)) == 1, "the server runs")
@@ -358,12 +353,12 @@ def test_a_host_that_leaves_while_servers_start_leaves_nothing(tmp_path: Path, p
 
 
 def test_requests_under_way_are_answered_before_the_end(tmp_path: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": entry()})) as host:
+    with PipeHost(config_file(tmp_path, {"a": entry()})) as host:
         host.initialize()
         ids = [host.begin_use("a", "big", {"n": 1_000_000}) for _ in range(5)]
         host.close()
 
-        answers = {message["id"]: said(message["result"]) for message in host.rest()}
+        answers = {message["id"]: json_text(message["result"]) for message in host.rest()}
 
         assert answers == dict.fromkeys(ids, "x" * 1_000_000)
 
@@ -371,7 +366,7 @@ def test_requests_under_way_are_answered_before_the_end(tmp_path: Path) -> None:
 def test_answers_that_the_host_reads_late_are_not_lost_at_the_end(
     tmp_path: Path, pids: Path
 ) -> None:
-    with RawHost(config_file(tmp_path, {"a": noted(pids)})) as host:
+    with PipeHost(config_file(tmp_path, {"a": noted(pids)})) as host:
         host.initialize()
         host.use("a", "echo")
         host.stop_reading()
@@ -380,14 +375,14 @@ def test_answers_that_the_host_reads_late_are_not_lost_at_the_end(
         eventually(lambda: not any(map(alive, pids_in(pids))), "only the last answers are left")
         host.go_on_reading()
 
-        answers = {message["id"]: said(message["result"]) for message in host.rest()}
+        answers = {message["id"]: json_text(message["result"]) for message in host.rest()}
 
         assert answers == dict.fromkeys(ids, "x" * 400_000)
 
 
 def test_a_stray_print_in_a_server_s_child_never_reaches_the_host(tmp_path: Path) -> None:
     """Our stdout is not the children's: what they write elsewhere stays elsewhere."""
-    with RawHost(config_file(tmp_path, {"a": entry("garbage")})) as host:
+    with PipeHost(config_file(tmp_path, {"a": entry("garbage")})) as host:
         host.initialize()
         host.use("a", "echo")
         host.close()

@@ -8,14 +8,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.makers import config_file, entry, pids_in, said, texts, written
-from tests.rawhost import RawHost
+from tests.kit.config import config_file, entry, write_config
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import pids_in
+from tests.kit.results import json_text, texts
 
 HINT = "mcp-workbench explain migration"
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
     """One legacy host in front of two good servers and a bad one."""
     servers = {
         "filesystem": entry(toolFilters=["*", "!die"]),
@@ -26,8 +28,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
     nothing = {"mcpServers": {"one": entry("exit_start"), "two": {"command": "no-such-command"}}}
     calm = {"mcpServers": {"a": entry()}}
     boxes = {"dev": dev, "nothing": nothing, "calm": calm}
-    file = written(tmp_path_factory.mktemp("proxy"), {"toolboxes": boxes})
-    with RawHost(file) as host:
+    file = write_config(tmp_path_factory.mktemp("proxy"), {"toolboxes": boxes})
+    with PipeHost(file) as host:
         host.initialize()
         yield host
 
@@ -40,13 +42,13 @@ def refused(result: dict[str, Any]) -> tuple[str, str]:
     return told[0], told[1] if len(told) == 2 else ""
 
 
-def test_the_list_is_the_meta_tools_and_nothing_else(host: RawHost) -> None:
+def test_the_list_is_the_meta_tools_and_nothing_else(host: PipeHost) -> None:
     tools = host.result("tools/list")["tools"]
 
     assert [tool["name"] for tool in tools] == ["open_toolbox", "use_tool", "search_tools"]
 
 
-def test_both_meta_tools_have_schemas_that_mirror_the_checks(host: RawHost) -> None:
+def test_both_meta_tools_have_schemas_that_mirror_the_checks(host: PipeHost) -> None:
     opening, using, _ = (tool["inputSchema"] for tool in host.result("tools/list")["tools"])
     identifier = using["properties"]["tool"]
 
@@ -62,7 +64,7 @@ def test_both_meta_tools_have_schemas_that_mirror_the_checks(host: RawHost) -> N
     assert using["properties"]["arguments"]["type"] == "object"
 
 
-def test_opening_answers_with_one_text_block_of_json(host: RawHost) -> None:
+def test_opening_answers_with_one_text_block_of_json(host: PipeHost) -> None:
     result = host.call("open_toolbox", {"toolbox_name": "dev"})
 
     [block] = result["content"]
@@ -74,7 +76,7 @@ def test_opening_answers_with_one_text_block_of_json(host: RawHost) -> None:
     assert value["servers_connected"] == 2
 
 
-def test_a_tool_info_is_the_server_s_definition_plus_its_owner(host: RawHost) -> None:
+def test_a_tool_info_is_the_server_s_definition_plus_its_owner(host: PipeHost) -> None:
     [text] = texts(host.call("open_toolbox", {"toolbox_name": "dev"}))
 
     # As the server wrote it: unknown members, their order, and how it spells its numbers.
@@ -85,7 +87,7 @@ def test_a_tool_info_is_the_server_s_definition_plus_its_owner(host: RawHost) ->
     ) in text
 
 
-def test_names_are_the_original_ones_and_every_page_is_there(host: RawHost) -> None:
+def test_names_are_the_original_ones_and_every_page_is_there(host: PipeHost) -> None:
     tools = host.open()["tools"]
     of = {
         server: [tool["name"] for tool in tools if tool["source_server"] == server]
@@ -98,7 +100,7 @@ def test_names_are_the_original_ones_and_every_page_is_there(host: RawHost) -> N
     assert len(of["memory"]) > 10
 
 
-def test_a_server_that_can_not_be_reached_does_not_fail_the_toolbox(host: RawHost) -> None:
+def test_a_server_that_can_not_be_reached_does_not_fail_the_toolbox(host: PipeHost) -> None:
     [missing] = host.open()["unavailable"]
 
     assert missing["server"] == "broken"
@@ -107,11 +109,11 @@ def test_a_server_that_can_not_be_reached_does_not_fail_the_toolbox(host: RawHos
     assert "no DATABASE_URL in the environment" in missing["reason"]
 
 
-def test_unavailable_appears_only_where_something_is(host: RawHost) -> None:
+def test_unavailable_appears_only_where_something_is(host: PipeHost) -> None:
     assert list(host.open("calm")) == ["toolbox", "description", "servers_connected", "tools"]
 
 
-def test_if_no_server_can_be_reached_each_reason_is_a_line(host: RawHost) -> None:
+def test_if_no_server_can_be_reached_each_reason_is_a_line(host: PipeHost) -> None:
     text, _ = refused(host.call("open_toolbox", {"toolbox_name": "nothing"}))
 
     one, two = text.split("\n")
@@ -121,16 +123,16 @@ def test_if_no_server_can_be_reached_each_reason_is_a_line(host: RawHost) -> Non
     assert "no-such-command" in two
 
 
-def test_a_toolbox_without_a_description_has_an_empty_one(host: RawHost, tmp_path: Path) -> None:
+def test_a_toolbox_without_a_description_has_an_empty_one(host: PipeHost, tmp_path: Path) -> None:
     assert host.open("calm")["description"] == ""
-    with RawHost(written(tmp_path, {"mcpServers": {}})) as plain:
+    with PipeHost(write_config(tmp_path, {"mcpServers": {}})) as plain:
         plain.initialize()
         assert plain.open("default")["description"] == ""
 
 
 def test_opening_twice_is_idempotent_and_costs_no_second_connection(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    with RawHost(config_file(tmp_path, {"a": entry(env={"PIDFILE": str(pids)})})) as host:
+    with PipeHost(config_file(tmp_path, {"a": entry(env={"PIDFILE": str(pids)})})) as host:
         host.initialize()
         first, second = (host.ask("tools/call", OPEN_DEV) for _ in range(2))
         answers = [host.answer(first), host.answer(second), host.request("tools/call", OPEN_DEV)]
@@ -143,14 +145,14 @@ OPEN_DEV = {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}
 
 
 def test_an_unopened_toolbox_opens_on_use(tmp_path: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": entry()})) as host:
+    with PipeHost(config_file(tmp_path, {"a": entry()})) as host:
         host.initialize()
 
-        assert said(host.use("a", "echo", {"x": 1}))["arguments"] == {"x": 1}
+        assert json_text(host.use("a", "echo", {"x": 1}))["arguments"] == {"x": 1}
 
 
-def test_arguments_are_optional_and_the_server_then_gets_empty_ones(host: RawHost) -> None:
-    assert said(host.use("memory", "echo")) == {"name": "echo", "arguments": {}}
+def test_arguments_are_optional_and_the_server_then_gets_empty_ones(host: PipeHost) -> None:
+    assert json_text(host.use("memory", "echo")) == {"name": "echo", "arguments": {}}
 
 
 # The odd ones: results as they are
@@ -172,21 +174,21 @@ ODD_RESULTS = [
 
 
 @pytest.mark.parametrize("result", ODD_RESULTS)
-def test_a_result_passes_untouched(host: RawHost, result: str) -> None:
+def test_a_result_passes_untouched(host: PipeHost, result: str) -> None:
     id = host.begin_use("memory", "result", {"result": result})
     host.answer(id)
 
     assert host.lines[-1] == b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (id, result.encode())
 
 
-def test_a_tool_s_own_error_result_is_a_result(host: RawHost) -> None:
+def test_a_tool_s_own_error_result_is_a_result(host: PipeHost) -> None:
     assert host.use("memory", "fail") == {
         "content": [{"type": "text", "text": "no such file"}],
         "isError": True,
     }
 
 
-def test_a_server_s_json_rpc_error_passes_with_code_message_and_data(host: RawHost) -> None:
+def test_a_server_s_json_rpc_error_passes_with_code_message_and_data(host: PipeHost) -> None:
     error = '{"code":-31999,"message":"odd","data":{"n":1.0,"x":[null]},"more":1E+2}'
 
     id = host.begin_use("memory", "error", {"error": error})
@@ -219,18 +221,18 @@ def wish(toolbox: str = "dev", server: str = "memory", tool: str = "echo") -> di
         (wish(server="no", tool="no"), "Server 'no' not found in toolbox 'dev'"),
     ],
 )
-def test_what_does_not_exist_is_named(host: RawHost, arguments: Any, text: str) -> None:
+def test_what_does_not_exist_is_named(host: PipeHost, arguments: Any, text: str) -> None:
     assert refused(host.call("use_tool", arguments))[0] == text
 
 
-def test_a_connection_is_asked_for_before_a_tool(host: RawHost) -> None:
+def test_a_connection_is_asked_for_before_a_tool(host: PipeHost) -> None:
     text, _ = refused(host.call("use_tool", wish(server="broken", tool="no")))
 
     assert text.startswith("Failed to connect to server 'broken' in toolbox 'dev': ")
     assert "no DATABASE_URL" in text
 
 
-def test_an_unknown_toolbox_can_not_be_opened(host: RawHost) -> None:
+def test_an_unknown_toolbox_can_not_be_opened(host: PipeHost) -> None:
     text, hint = refused(host.call("open_toolbox", {"toolbox_name": "devv"}))
 
     assert text == "Toolbox 'devv' not found"
@@ -246,13 +248,13 @@ def test_an_unknown_toolbox_can_not_be_opened(host: RawHost) -> None:
     ],
 )
 def test_the_nearest_name_stands_in_a_second_block(
-    host: RawHost, arguments: Any, hint: str
+    host: PipeHost, arguments: Any, hint: str
 ) -> None:
     assert refused(host.call("use_tool", arguments))[1] == hint
 
 
 @pytest.mark.parametrize("name", ["die", "dye"])
-def test_a_filtered_tool_is_not_found_and_no_hint_names_it(host: RawHost, name: str) -> None:
+def test_a_filtered_tool_is_not_found_and_no_hint_names_it(host: PipeHost, name: str) -> None:
     text, hint = refused(host.call("use_tool", wish(server="filesystem", tool=name)))
 
     assert text == f"Tool '{name}' not found in server 'filesystem' (toolbox 'dev')"
@@ -285,19 +287,19 @@ def test_a_filtered_tool_is_not_found_and_no_hint_names_it(host: RawHost, name: 
     ],
 )
 def test_wrong_parameters_are_told_with_their_paths(
-    host: RawHost, arguments: Any, text: str
+    host: PipeHost, arguments: Any, text: str
 ) -> None:
     assert refused(host.call("use_tool", arguments)) == (f"Invalid parameters: {text}", "")
 
 
-def test_parameters_come_before_the_toolbox(host: RawHost) -> None:
+def test_parameters_come_before_the_toolbox(host: PipeHost) -> None:
     text, _ = refused(host.call("use_tool", {**wish(toolbox="nowhere"), "arguments": []}))
 
     assert text.startswith("Invalid parameters: arguments: ")
 
 
 @pytest.mark.parametrize("name", ["open_toolbox", "use_tool"])
-def test_a_call_without_any_arguments_misses_them(host: RawHost, name: str) -> None:
+def test_a_call_without_any_arguments_misses_them(host: PipeHost, name: str) -> None:
     field = {"open_toolbox": "toolbox_name", "use_tool": "tool"}[name]
 
     absent: list[Any] = [None, {}]
@@ -305,7 +307,7 @@ def test_a_call_without_any_arguments_misses_them(host: RawHost, name: str) -> N
         assert refused(host.call(name, arguments)) == (f"Invalid parameters: {field}: Required", "")
 
 
-def test_opening_ignores_unknown_keys_and_wants_a_name(host: RawHost) -> None:
+def test_opening_ignores_unknown_keys_and_wants_a_name(host: PipeHost) -> None:
     opened = host.call("open_toolbox", {"toolbox_name": "dev", "other": "x"})
     empty = host.call("open_toolbox", {"toolbox_name": ""})
 
@@ -324,7 +326,7 @@ def test_opening_ignores_unknown_keys_and_wants_a_name(host: RawHost) -> None:
     ],
 )
 def test_the_retired_inputs_get_the_new_form_as_a_hint(
-    host: RawHost, arguments: Any, text: str
+    host: PipeHost, arguments: Any, text: str
 ) -> None:
     told, hint = refused(host.call("use_tool", arguments))
 
@@ -334,7 +336,7 @@ def test_the_retired_inputs_get_the_new_form_as_a_hint(
 
 
 @pytest.mark.parametrize("new", ["open_toolbox", "use_tool"])
-def test_the_retired_names_name_the_new_ones(host: RawHost, new: str) -> None:
+def test_the_retired_names_name_the_new_ones(host: PipeHost, new: str) -> None:
     text, hint = refused(host.call(f"workbench_{new}", {"toolbox_name": "dev"}))
     _, form = refused(host.call("use_tool", {"tool_name": "dev__memory__echo"}))
 
@@ -343,7 +345,7 @@ def test_the_retired_names_name_the_new_ones(host: RawHost, new: str) -> None:
     assert hint == form
 
 
-def test_a_flat_name_is_no_tool_of_proxy_mode(host: RawHost) -> None:
+def test_a_flat_name_is_no_tool_of_proxy_mode(host: PipeHost) -> None:
     error = host.error("tools/call", {"name": "dev__memory__echo", "arguments": {}})
 
     assert error["code"] == -32602
@@ -354,7 +356,7 @@ def test_a_flat_name_is_no_tool_of_proxy_mode(host: RawHost) -> None:
 
 
 def test_instructions_say_what_there_is_and_what_to_call(tmp_path: Path) -> None:
-    with RawHost(config_file(tmp_path, {"filesystem": entry()})) as host:
+    with PipeHost(config_file(tmp_path, {"filesystem": entry()})) as host:
         text: str = host.initialize()["instructions"]
 
     assert "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools." in text

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.makers import texts, written
-from tests.rawhost import RawHost
+from tests.kit.config import write_config
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import texts
 
 SECRET = "sk-very-secret-0123456789"
 REFUSES = """
@@ -27,20 +28,20 @@ SERVERS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
     """Each server in a toolbox that has no other."""
     boxes = {
         name: {"mcpServers": {"a": {**server, "env": {"TOKEN": "${MY_TOKEN}"}}}}
         for name, server in SERVERS.items()
     }
-    file = written(tmp_path_factory.mktemp("reasons"), {"toolboxes": boxes})
-    with RawHost(file, env={"MY_TOKEN": SECRET}) as host:
+    file = write_config(tmp_path_factory.mktemp("reasons"), {"toolboxes": boxes})
+    with PipeHost(file, env={"MY_TOKEN": SECRET}) as host:
         host.initialize()
         yield host
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_no_reason_tells_a_secret(host: RawHost, name: str) -> None:
+def test_no_reason_tells_a_secret(host: PipeHost, name: str) -> None:
     [reason] = texts(host.call("open_toolbox", {"toolbox_name": name}))
 
     assert SECRET not in reason

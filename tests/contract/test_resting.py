@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from mcp_workbench.downstream.trials import PATIENCE, pause_after
-from tests.makers import alive, config_file, entry, eventually, pids_in, said, texts
-from tests.rawhost import RawHost
+from tests.kit.clock import eventually
+from tests.kit.config import config_file, entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import json_text, texts
 
 IDLE = 0.4  # seconds; short, and every wait for it is bounded elsewhere
 
@@ -29,27 +32,27 @@ def test_an_unused_server_is_stopped_and_the_next_call_starts_it(
     tmp_path: Path, pids: Path
 ) -> None:
     servers = {"a": noted(pids, idleTimeout=IDLE), "b": entry()}
-    with RawHost(config_file(tmp_path, servers)) as host:
+    with PipeHost(config_file(tmp_path, servers)) as host:
         host.initialize()
-        first = said(host.use("a", "stats"))["pid"]
-        other = said(host.use("b", "stats"))["pid"]
+        first = json_text(host.use("a", "stats"))["pid"]
+        other = json_text(host.use("b", "stats"))["pid"]
         eventually(lambda: not alive(first), "it is stopped")
 
-        second = said(host.use("a", "stats"))["pid"]
+        second = json_text(host.use("a", "stats"))["pid"]
 
         assert second != first
-        assert said(host.use("b", "stats"))["pid"] == other, "which has no idleTimeout"
+        assert json_text(host.use("b", "stats"))["pid"] == other, "which has no idleTimeout"
         assert host.stderr == "", "nobody has to know"
 
 
 def test_a_server_with_a_call_under_way_is_used(tmp_path: Path, pids: Path) -> None:
-    with RawHost(config_file(tmp_path, {"a": noted(pids, idleTimeout=IDLE)})) as host:
+    with PipeHost(config_file(tmp_path, {"a": noted(pids, idleTimeout=IDLE)})) as host:
         host.initialize()
         held = host.begin_use("a", "hold", {"key": "x"})
         eventually(lambda: bool(pids_in(pids)), "it is started")
         watcher = {"b": noted(tmp_path / "others", idleTimeout=IDLE)}
         (tmp_path / "beside").mkdir()
-        with RawHost(
+        with PipeHost(
             config_file(tmp_path / "beside", watcher)
         ) as beside:  # an unused one, for the time
             beside.initialize()
@@ -59,7 +62,7 @@ def test_a_server_with_a_call_under_way_is_used(tmp_path: Path, pids: Path) -> N
 
         host.begin_use("a", "release", {"key": "x"})
 
-        assert said(host.answer(held)["result"]) == "released x"
+        assert json_text(host.answer(held)["result"]) == "released x"
         assert len(pids_in(pids)) == 1
 
 
@@ -67,7 +70,7 @@ def test_a_stopped_server_stays_in_the_list_and_is_not_started_for_it(
     tmp_path: Path, pids: Path
 ) -> None:
     file = config_file(tmp_path, {"a": noted(pids, idleTimeout=IDLE)}, toolMode="dynamic")
-    with RawHost(file) as host:
+    with PipeHost(file) as host:
         host.initialize()
         host.open()
         listed = host.result("tools/list")
@@ -85,7 +88,7 @@ def test_a_crashed_server_stays_in_the_list_and_a_change_is_announced_when_it_is
     tools = tmp_path / "tools.json"
     tools.write_text(json.dumps([{"name": "stats", "inputSchema": {}}]))
     file = config_file(tmp_path, {"a": noted(pids, f"tools={tools}")}, toolMode="dynamic")
-    with RawHost(file) as host:
+    with PipeHost(file) as host:
         host.initialize()
         host.open()
         before = host.result("tools/list")["tools"]
@@ -107,7 +110,7 @@ def test_a_crashed_server_stays_in_the_list_and_a_change_is_announced_when_it_is
 def test_a_crash_loop_is_slowed_down_and_says_when_it_is_tried_again(
     tmp_path: Path, pids: Path
 ) -> None:
-    with RawHost(config_file(tmp_path, {"a": noted(pids, "exit_start"), "b": entry()})) as host:
+    with PipeHost(config_file(tmp_path, {"a": noted(pids, "exit_start"), "b": entry()})) as host:
         host.initialize()
         told: list[str] = []
         while not told or "next try" not in told[-1]:
@@ -124,7 +127,7 @@ def test_a_crash_loop_is_slowed_down_and_says_when_it_is_tried_again(
         tries = (time.monotonic() - began) / pause_after(starts, drawn=1.0)
 
         assert len(pids_in(pids)) <= starts + tries
-        assert said(host.use("b", "echo"))["name"] == "echo"
+        assert json_text(host.use("b", "echo"))["name"] == "echo"
         opened = host.open()
         assert "next try in" in opened["unavailable"][0]["reason"]
         lines = [line for line in host.stderr.splitlines() if "dev/a" in line]

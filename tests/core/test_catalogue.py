@@ -15,7 +15,7 @@ from mcp_workbench.core.catalogue import (
     tool_info_json,
 )
 from mcp_workbench.core.names import ServerAddress
-from tests.makers import raw
+from tests.kit.results import raw
 
 HERE = ServerAddress("dev", "odd")
 

@@ -18,7 +18,7 @@ from mcp_workbench.core.spec import (
     ToolboxSpec,
     tool_filter,
 )
-from tests.makers import snapshot, spec
+from tests.kit.config import snapshot, spec
 
 replace = msgspec.structs.replace
 

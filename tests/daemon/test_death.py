@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.scenes import Shared, nothing_left, opened
-from tests.makers import alive, config_file, entry, eventually, pids_in, said, texts, written
-from tests.primitives.scenes import server as offering
-from tests.rawhost import META, Message, RawHost
+from tests.kit.clock import eventually
+from tests.kit.config import config_file, entry, write_config
+from tests.kit.config import offers_entry as offering
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import META, Message, json_text, texts
+from tests.kit.shared import Shared, nothing_left
 
 both = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 STUBBORN = ("no_eof_exit", "ignore_term")
@@ -21,9 +24,9 @@ ROUNDS = max(2, int(os.environ.get("WORKBENCH_TEST_ROUNDS", "2")))
 GONE = "the shared workbench has ended while this was under way; it may have run"
 
 
-def goes_on(host: RawHost, bench: Shared, server: str = "a") -> int:
+def goes_on(host: PipeHost, bench: Shared, server: str = "a") -> int:
     """A new call is served by the joiner itself; the number of the server's process."""
-    pid = said(host.use(server, "stats"))["pid"]
+    pid = json_text(host.use(server, "stats"))["pid"]
     assert host.process.poll() is None
     assert host.stderr.count("has ended; this host goes on by itself") == 1, host.stderr
     assert host.stderr.count("\n") == 1, "it says so once"
@@ -36,9 +39,9 @@ def test_calls_in_flight_may_have_run_and_new_ones_are_served(tmp_path: Path, mo
     bench = Shared(config)
     bench.begin()
     with bench.host(modern=modern) as one, bench.host(modern=not modern) as two:
-        opened(one)
-        opened(two)
-        before = said(one.use("a", "stats"))["pid"]
+        one.handshake()
+        two.handshake()
+        before = json_text(one.use("a", "stats"))["pid"]
         lost = [(host, host.begin_use("a", "hang")) for host in (one, two, one)]
         eventually(lambda: bench.server("a")["callsInFlight"] == 3, "all are under way")
 
@@ -62,7 +65,7 @@ def test_what_a_host_has_set_up_survives(tmp_path: Path) -> None:
         "dev": {"mcpServers": {"a": entry(), "one": offering("one", "legacy")}},
         "ops": {"mcpServers": {"b": entry()}},
     }
-    bench = Shared(written(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes}))
+    bench = Shared(write_config(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes}))
     bench.begin()
     with bench.host() as host:
         host.initialize("2025-06-18")
@@ -111,7 +114,7 @@ def with_hints(
     return entry(f"tools={tools}", *flags, env={"PIDFILE": str(folder / "pids")})
 
 
-def answer_of(host: RawHost) -> Message:
+def answer_of(host: PipeHost) -> Message:
     """The next one, to whichever request."""
     return host.until(lambda message: "method" not in message)
 
@@ -126,7 +129,7 @@ def test_a_call_that_may_run_twice_is_made_again(tmp_path: Path, modern: bool, h
     )
     bench.begin()
     with bench.host(modern=modern) as host:
-        opened(host)
+        host.handshake()
         host.use("a", "stats")
         call = host.begin_use("a", "wait_at", {"gate": str(gate), "reached": str(reached)})
         eventually(reached.exists, "it is under way")
@@ -136,7 +139,7 @@ def test_a_call_that_may_run_twice_is_made_again(tmp_path: Path, modern: bool, h
         eventually(reached.exists, "it is under way again")
         gate.open("w").close()
 
-        assert said(host.answer(call)["result"]) == "through"
+        assert json_text(host.answer(call)["result"]) == "through"
         goes_on(host, bench)
 
 
@@ -148,7 +151,7 @@ def test_any_other_call_is_made_once(tmp_path: Path, modern: bool, hints: dict[s
     bench = Shared(config_file(tmp_path, {"a": with_hints(tmp_path, "wait_at", hints=hints)}))
     bench.begin()
     with bench.host(modern=modern) as host:
-        opened(host)
+        host.handshake()
         call = host.begin_use("a", "wait_at", {"gate": str(gate), "reached": str(reached)})
         eventually(reached.exists, "it is under way")
         reached.unlink()
@@ -170,7 +173,7 @@ def test_a_call_whose_server_was_starting_is_made(tmp_path: Path, modern: bool) 
     bench = Shared(config_file(tmp_path, {"a": a}, toolMode="dynamic"))
     bench.begin()
     with bench.host(modern=modern) as host:
-        opened(host)
+        host.handshake()
         call = host.begin_use("a", "stats")
         opening = host.ask(
             "tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}
@@ -186,7 +189,7 @@ def test_a_call_whose_server_was_starting_is_made(tmp_path: Path, modern: bool) 
 
         first, second = answer_of(host), answer_of(host)
         answers = {answer["id"]: answer["result"] for answer in (first, second)}
-        assert said(answers[call])["pid"]
+        assert json_text(answers[call])["pid"]
         assert '__stats"' in texts(answers[opening])[0]
         goes_on(host, bench)
         assert not [m for m in host.others if "method" not in m], "nothing is answered twice"
@@ -203,7 +206,7 @@ def test_four_hundred_requests_and_each_has_one_answer(
     for round in range(ROUNDS):
         bench.begin()
         with bench.host(modern=modern) as host:
-            opened(host)
+            host.handshake()
             host.use("a", "stats")
             ids = [f"r{round}-{n}" for n in range(400)]
             for id in ids[:200]:
@@ -235,7 +238,7 @@ def note_answer(answers: dict[str, Message], message: Message | None, *, again: 
     answers[message["id"]] = message
 
 
-def ask_echo(host: RawHost, id: str) -> None:
+def ask_echo(host: PipeHost, id: str) -> None:
     wish = {"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}, "arguments": {"text": id}}
     host.ask("tools/call", {"name": "use_tool", "arguments": wish}, id)
 
@@ -318,8 +321,8 @@ def test_down_hands_hosts_back_without_losing_a_call(tmp_path: Path, modern: boo
     bench = Shared(config_file(tmp_path, {"a": entry()}))
     bench.begin()
     with bench.host(modern=modern) as host:
-        opened(host)
-        first = said(host.use("a", "stats"))["pid"]
+        host.handshake()
+        first = json_text(host.use("a", "stats"))["pid"]
         held = host.begin_use("a", "wait_at", {"gate": str(gate), "reached": str(reached)})
         eventually(reached.exists, "it is under way")
         os.kill(bench.pid, signal.SIGTERM)
@@ -328,8 +331,8 @@ def test_down_hands_hosts_back_without_losing_a_call(tmp_path: Path, modern: boo
         later = host.begin_use("a", "stats")  # it waits for the joiner
         gate.open("w").close()
 
-        assert said(host.answer(held)["result"]) == "through"
-        second = said(host.answer(later)["result"])["pid"]
+        assert json_text(host.answer(held)["result"]) == "through"
+        second = json_text(host.answer(later)["result"])["pid"]
         assert second != first
         assert goes_on(host, bench) == second
     eventually(lambda: not alive(bench.pid), "it has ended")

@@ -13,21 +13,15 @@ from typing import Any
 import pytest
 
 from mcp_workbench.daemon.handing import ANSWER
-from tests.daemon.scenes import COMMAND, SHORT, Shared, opened, shared
-from tests.makers import (
-    PATIENCE,
-    alive,
-    config_file,
-    entry,
-    eventually,
-    pids_in,
-    said,
-    unmeasured,
-    written,
-)
-from tests.rawhost import META, RawHost, parsed
+from tests.kit.clock import PATIENCE, eventually
+from tests.kit.command import COMMAND
+from tests.kit.config import config_file, entry, program_entry, write_config
+from tests.kit.pipe_host import PipeHost, parsed
+from tests.kit.processes import alive, pids_in, unmeasured
+from tests.kit.results import META, json_text
+from tests.kit.servers import ASKER
+from tests.kit.shared import SHORT, Shared, shared
 
-ASKER = Path(__file__).parents[1] / "fixtures" / "asker.py"
 both = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 
 
@@ -42,7 +36,7 @@ def test_hosts_of_both_eras_share_one_process(tmp_path: Path) -> None:
             old.initialize()
             third.initialize()
 
-            told = {said(host.use("a", "stats"))["pid"] for host in (old, new, third)}
+            told = {json_text(host.use("a", "stats"))["pid"] for host in (old, new, third)}
 
             assert told == set(pids_in(pids))
             assert len(told) == 1
@@ -59,8 +53,8 @@ def test_answers_are_those_of_a_host_alone(tmp_path: Path, mode: str, modern: bo
     """Byte for byte, but for the fixture's own numbers."""
     config = config_file(tmp_path, {"a": entry("stderr=0")}, toolMode=mode)
 
-    def session(host: RawHost) -> list[bytes]:
-        opened(host)
+    def session(host: PipeHost) -> list[bytes]:
+        host.handshake()
         host.request("tools/list")
         host.request("ping")
         host.call("open_toolbox", {"toolbox_name": "dev"})
@@ -73,7 +67,7 @@ def test_answers_are_those_of_a_host_alone(tmp_path: Path, mode: str, modern: bo
         host.line()
         return host.lines
 
-    with RawHost(config, "--attach", "never", modern=modern) as alone:
+    with PipeHost(config, "--attach", "never", modern=modern) as alone:
         expected = session(alone)
     with shared(config) as bench, bench.host(modern=modern) as joined:
         assert session(joined) == expected
@@ -88,11 +82,11 @@ def test_progress_and_cancels_are_each_hosts_own(tmp_path: Path, modern: bool) -
         bench.host(modern=modern) as one,
         bench.host(modern=modern) as two,
     ):
-        opened(one)
-        opened(two)
+        one.handshake()
+        two.handshake()
         for host, n in ((one, 3), (two, 2)):  # both with id 2 and the same token
             answer = host.use("a", "progress", {"n": n}, _meta={"progressToken": "t"})
-            assert said(answer) == n
+            assert json_text(answer) == n
             assert [m["params"]["progressToken"] for m in host.others] == ["t"] * n
         held = one.begin_use("a", "hold", {"key": "k"})
         kept = two.begin_use("a", "hold", {"key": "other"})
@@ -102,12 +96,12 @@ def test_progress_and_cancels_are_each_hosts_own(tmp_path: Path, modern: bool) -
 
         eventually(lambda: bench.server("a")["callsInFlight"] == 1, "one was taken back")
         one.use("a", "release", {"key": "other"})
-        assert said(two.answer(kept)["result"]) == "released other"
-        assert len(said(one.use("a", "stats"))["cancelled"]) == 1
+        assert json_text(two.answer(kept)["result"]) == "released other"
+        assert len(json_text(one.use("a", "stats"))["cancelled"]) == 1
 
 
 def asker(era: str, **more: Any) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(ASKER)], "era": era, **more}
+    return program_entry(ASKER, era=era, **more)
 
 
 @both
@@ -140,17 +134,17 @@ def test_questions_reach_the_host_whose_call_it_is(
                 question = host.until(lambda m: m.get("method") == "elicitation/create")
                 host.send({"id": question["id"], "result": accept})
                 result = host.answer(call)["result"]
-            assert said(result)["a"]["content"] == {"name": name}
+            assert json_text(result)["a"]["content"] == {"name": name}
         assert bench.server("own")["connections"] == (2 if server == "own" else 0)
 
 
 def test_each_host_has_its_own_level_and_its_own_opened_toolboxes(tmp_path: Path) -> None:
     servers = {"a": entry()}
     boxes = {"dev": {"mcpServers": servers}, "ops": {"mcpServers": {"b": entry()}}}
-    config = written(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes})
+    config = write_config(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes})
     with shared(config) as bench, bench.host() as one, bench.host() as two:
-        opened(one)
-        opened(two)
+        one.handshake()
+        two.handshake()
         one.open("dev")
         two.open("ops")
 
@@ -162,7 +156,7 @@ def test_each_host_has_its_own_level_and_its_own_opened_toolboxes(tmp_path: Path
 def test_toolboxes_are_narrowed_for_one_host(tmp_path: Path) -> None:
     boxes = {name: {"mcpServers": {"a": entry()}} for name in ("dev", "ops")}
     with (
-        shared(written(tmp_path, {"toolboxes": boxes})) as bench,
+        shared(write_config(tmp_path, {"toolboxes": boxes})) as bench,
         bench.host("--toolbox", "ops") as host,
     ):
         host.initialize()
@@ -240,14 +234,14 @@ def test_a_joiner_loads_next_to_nothing(tmp_path: Path) -> None:
 def test_a_host_that_leaves_ends_its_joiner_and_nothing_else(tmp_path: Path, modern: bool) -> None:
     with shared(config_file(tmp_path, {"a": entry()})) as bench:
         with bench.host(modern=modern) as host:
-            opened(host)
-            pid = said(host.use("a", "stats"))["pid"]
+            host.handshake()
+            pid = json_text(host.use("a", "stats"))["pid"]
             host.begin_use("a", "slow", {"seconds": 0.2})
             host.close()  # what is under way still has its moment
 
             answers = host.rest()
 
-            assert said(answers[-1]["result"]) == {"pid": pid}
+            assert json_text(answers[-1]["result"]) == {"pid": pid}
             assert host.ended() == 0
         bench.hosts(0)
         assert alive(pid)
@@ -269,7 +263,7 @@ def test_a_joiner_that_is_told_to_end_does(
             host.signal(number)
             other.use("a", "release", {"key": "k"})
 
-            assert said(host.answer(held)["result"]) == "released k"
+            assert json_text(host.answer(held)["result"]) == "released k"
             assert host.ended() == status
         bench.hosts(1)
 
@@ -294,7 +288,7 @@ def test_a_killed_joiner_takes_its_calls_with_it_and_nothing_else(tmp_path: Path
         with bench.host() as host:
             host.statuses = (-signal.SIGKILL,)
             host.initialize()
-            own = said(host.use("own", "stats"))["pid"]
+            own = json_text(host.use("own", "stats"))["pid"]
             host.begin_use("a", "hang")
             eventually(lambda: bench.server("a")["callsInFlight"] == 1, "it is under way")
 
@@ -303,15 +297,15 @@ def test_a_killed_joiner_takes_its_calls_with_it_and_nothing_else(tmp_path: Path
             assert host.rest() == [], "the host sees the end of our output"
         eventually(lambda: not alive(own), "its own server has ended")
         eventually(lambda: bench.server("a")["callsInFlight"] == 0, "its call was taken back")
-        assert len(said(other.use("a", "stats"))["cancelled"]) == 1
+        assert len(json_text(other.use("a", "stats"))["cancelled"]) == 1
 
 
 def test_a_killed_server_costs_its_own_calls(tmp_path: Path) -> None:
     servers = {"a": entry(), "b": entry()}
     with shared(config_file(tmp_path, servers)) as bench, bench.host() as one, bench.host() as two:
-        opened(one)
-        opened(two)
-        victim = said(one.use("a", "stats"))["pid"]
+        one.handshake()
+        two.handshake()
+        victim = json_text(one.use("a", "stats"))["pid"]
         lost = [host.begin_use("a", "hang") for host in (one, two)]
         kept = two.begin_use("b", "hold", {"key": "k"})
         eventually(lambda: bench.status()["callsInFlight"] == 3, "all are under way")
@@ -321,14 +315,14 @@ def test_a_killed_server_costs_its_own_calls(tmp_path: Path) -> None:
         for host, call in zip((one, two), lost, strict=True):
             assert host.answer(call)["result"]["_meta"]["mcp-workbench/code"] == "server_exited"
         one.use("b", "release", {"key": "k"})
-        assert said(two.answer(kept)["result"]) == "released k"
-        assert said(two.use("a", "stats"))["pid"] != victim
+        assert json_text(two.answer(kept)["result"]) == "released k"
+        assert json_text(two.use("a", "stats"))["pid"] != victim
 
 
 # Who does not join, and is told why
 
 
-def alone(bench: Shared, host: RawHost) -> str:
+def alone(bench: Shared, host: PipeHost) -> str:
     """The host is served, by itself; what its joiner has said."""
     with host:
         host.initialize()
@@ -362,10 +356,10 @@ def test_another_value_of_a_variable_is_a_reason(tmp_path: Path) -> None:
         assert "served by itself" in told
         assert "value" not in told.replace("another value", "")
         with bench.host(SOME_KEY="first-value") as same, bench.host() as unset:
-            opened(same)
-            opened(unset)
+            same.handshake()
+            unset.handshake()
             assert len(bench.status()["hosts"]) == 2
-            env = said(unset.use("a", "env"))["env"]
+            env = json_text(unset.use("a", "env"))["env"]
             assert env["KEY"] == "first-value", "programs not started from a shell have few"
 
 
@@ -446,9 +440,9 @@ def test_files_are_not_handed_over(tmp_path: Path) -> None:
 def test_who_insists_starts_one(tmp_path: Path) -> None:
     bench = Shared(config_file(tmp_path, {"a": entry()}))
     with bench.host("--attach", "always") as one, bench.host("--attach", "always") as two:
-        opened(one)
-        opened(two)
-        pids = {said(host.use("a", "stats"))["pid"] for host in (one, two)}
+        one.handshake()
+        two.handshake()
+        pids = {json_text(host.use("a", "stats"))["pid"] for host in (one, two)}
         status = bench.status()
 
         assert len(pids) == 1

@@ -14,8 +14,10 @@ import pytest
 from mcp_workbench.daemon.log import MOST_BYTES, BoundedLog
 from mcp_workbench.downstream import overheard
 from mcp_workbench.downstream.overheard import LINES, Overheard
-from tests.daemon.scenes import COMMAND, Shared, shared
-from tests.makers import config_file, entry, eventually, spec
+from tests.kit.clock import eventually
+from tests.kit.command import COMMAND
+from tests.kit.config import config_file, entry, spec
+from tests.kit.shared import Shared, shared
 
 
 def talker(says: str, **more: Any) -> dict[str, Any]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-from tests.daemon.scenes import Shared, shared
-from tests.makers import config_file, entry, said
-from tests.rawhost import META, RawHost
+from tests.kit.config import config_file, entry, program_entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import META, json_text
+from tests.kit.servers import ASKER
+from tests.kit.shared import Shared, shared
 
 HOSTS = 10
 SERVERS = 4  # and one that asks
 CALLS = int(os.environ.get("WORKBENCH_TEST_CALLS", "3000"))
 IN_FLIGHT = 8
-ASKER = Path(__file__).parents[1] / "fixtures" / "asker.py"
 CAN: dict[str, Any] = {"elicitation": {"form": {}}}
 
 
@@ -37,7 +37,7 @@ class Player(threading.Thread):
         with self.host as host:
             self._open(host)
             for server in range(SERVERS):
-                self.pids.add(said(host.use(f"s{server}", "stats"))["pid"])
+                self.pids.add(json_text(host.use(f"s{server}", "stats"))["pid"])
             for turn in range(self._count):
                 self._begin(host, turn)
                 while len(self._expected) >= IN_FLIGHT:
@@ -45,14 +45,14 @@ class Player(threading.Thread):
             while self._expected:
                 self._take(host)
 
-    def _open(self, host: RawHost) -> None:
+    def _open(self, host: PipeHost) -> None:
         if host.modern:
             return
         info = {"name": self.name, "version": "1"}
         params = {"protocolVersion": "2025-11-25", "capabilities": CAN, "clientInfo": info}
         host.result("initialize", params)
 
-    def _begin(self, host: RawHost, turn: int) -> None:
+    def _begin(self, host: PipeHost, turn: int) -> None:
         server, nonce = f"s{turn % SERVERS}", f"{self.name}.{turn}"
         if turn % 50 == 7:
             held = host.begin_use(server, "hang")
@@ -67,7 +67,7 @@ class Player(threading.Thread):
         else:
             self._expected[host.begin_use(server, "echo", {"nonce": nonce})] = nonce
 
-    def _take(self, host: RawHost) -> None:
+    def _take(self, host: PipeHost) -> None:
         message = host.receive()
         assert message is not None, host.stderr
         if message.get("method") == "notifications/progress":
@@ -79,7 +79,7 @@ class Player(threading.Thread):
         else:
             self._answered(host, message)
 
-    def _answered(self, host: RawHost, message: Any) -> None:
+    def _answered(self, host: PipeHost, message: Any) -> None:
         expected = self._expected.pop(message["id"], None)
         result = message.get("result", {})
         if "inputRequests" in result:
@@ -92,11 +92,11 @@ class Player(threading.Thread):
         self.answered += 1
         if expected == "asks":
             self.questions += 1
-            right = said(result)["a"]["content"]["name"] == self.name
+            right = json_text(result)["a"]["content"]["name"] == self.name
         elif expected == "progress":
-            right = said(result) == 2
+            right = json_text(result) == 2
         else:
-            right = expected is not None and said(result)["arguments"] == {"nonce": expected}
+            right = expected is not None and json_text(result)["arguments"] == {"nonce": expected}
         if not right:
             self.wrong.append((expected, message))
 
@@ -111,7 +111,7 @@ def test_every_answer_goes_where_it_belongs(tmp_path: Path) -> None:
         | {"era": "modern" if n % 2 else "legacy"}
         for n in range(SERVERS)
     }
-    servers["asker"] = {"command": sys.executable, "args": [str(ASKER)], "era": "modern"}
+    servers["asker"] = program_entry(ASKER, era="modern")
     with shared(config_file(tmp_path, servers)) as bench:
         players = [Player(bench, number, CALLS // HOSTS) for number in range(HOSTS)]
         for player in players:

@@ -23,18 +23,12 @@ from mcp_workbench.daemon.footprint import measured
 from mcp_workbench.daemon.process import IDLE, rested
 from mcp_workbench.daemon.status import ServerLine, Status
 from mcp_workbench.daemon.words import FORMAT, STATUS, packed
-from tests.daemon.scenes import COMMAND, SHORT, Shared, nothing_left, shared
-from tests.makers import (
-    PATIENCE,
-    alive,
-    config_file,
-    entry,
-    eventually,
-    pids_in,
-    said,
-    snapshot,
-    spec,
-)
+from tests.kit.clock import PATIENCE, eventually
+from tests.kit.command import COMMAND
+from tests.kit.config import config_file, entry, snapshot, spec
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import json_text
+from tests.kit.shared import SHORT, Shared, nothing_left, shared
 
 NOBODY = 65534
 
@@ -302,7 +296,7 @@ def test_a_port_is_opened_beside_the_socket_and_shares_the_servers(tmp_path: Pat
         url = bench.status()["url"]
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", url)
         with bench.host(modern=True) as host:
-            joined = said(host.use("a", "stats"))["pid"]
+            joined = json_text(host.use("a", "stats"))["pid"]
         wish = {"tool": {"toolbox": "dev", "server": "a", "tool": "stats"}, "arguments": {}}
         meta = {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -320,7 +314,7 @@ def test_a_port_is_opened_beside_the_socket_and_shares_the_servers(tmp_path: Pat
         }
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            over_http = said(json.loads(answer.read())["result"])["pid"]
+            over_http = json_text(json.loads(answer.read())["result"])["pid"]
 
         assert over_http == joined
 
@@ -405,7 +399,7 @@ def test_status_counts_all_that_a_server_has_started(tmp_path: Path) -> None:
     ):
         for host in (one, two):
             host.initialize()
-            first = said(host.use("a", "stats"))["pid"]
+            first = json_text(host.use("a", "stats"))["pid"]
             host.use("b", "stats")
 
         a, b, never = (bench.server(name) for name in servers)
@@ -450,9 +444,9 @@ def test_a_server_that_rested_comes_back(tmp_path: Path) -> None:
         bench.host() as host,
     ):
         host.initialize()
-        first = said(host.use("a", "stats"))["pid"]
+        first = json_text(host.use("a", "stats"))["pid"]
         eventually(lambda: not alive(first), "it is stopped")
-        assert said(host.use("a", "stats"))["pid"] != first
+        assert json_text(host.use("a", "stats"))["pid"] != first
         assert host.stderr == ""
 
 
@@ -495,7 +489,7 @@ def test_one_that_a_host_has_started_ends_when_none_is_left(tmp_path: Path) -> N
     pid = int(told.split()[1])
     with bench.host() as host:
         host.initialize()
-        server = said(host.use("a", "stats"))["pid"]
+        server = json_text(host.use("a", "stats"))["pid"]
         assert len(bench.status()["hosts"]) == 1
     eventually(lambda: not alive(pid) and not alive(server), "it has ended")
     assert "no host for 0.5 seconds" in bench.log()

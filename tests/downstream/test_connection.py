@@ -17,7 +17,9 @@ from mcp_workbench.downstream.connection import Closed, Connection, Ready
 from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.downstream.waiters import FutureWaiter, Lost
 from mcp_workbench.wire.envelope import Outcome
-from tests.makers import alive, eventually, pids_in, spec, until
+from tests.kit.clock import eventually, until
+from tests.kit.config import spec
+from tests.kit.processes import alive, pids_in
 
 LIMIT = 20.0
 LISTEN = "subscriptions/listen"

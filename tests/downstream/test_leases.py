@@ -20,7 +20,9 @@ from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.leases import MOST
 from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.downstream.trials import OPEN_AFTER, Trials
-from tests.makers import PATIENCE, alive, let_through, pids_in, spec, until
+from tests.kit.clock import PATIENCE, until
+from tests.kit.config import spec
+from tests.kit.processes import alive, let_through, pids_in
 
 
 class Guest:

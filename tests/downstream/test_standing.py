@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.downstream.standing import Heard, Place, Standing
-from tests.makers import raw
+from tests.kit.results import raw
 
 HERE, THERE = Place(ServerAddress("a", "b")), Place(ServerAddress("a", "c"), 1, 7)
 

@@ -13,7 +13,7 @@ from mcp_workbench.downstream.trials import (
     pause_after,
 )
 from mcp_workbench.timing import pause
-from tests.makers import spec
+from tests.kit.config import spec
 
 
 class Clock:

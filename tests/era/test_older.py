@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_workbench.era.older import legacy_definition, legacy_result
-from tests.makers import raw
+from tests.kit.results import raw
 
 TEXT = {"type": "text", "text": "words"}
 

@@ -25,7 +25,7 @@ from mcp_workbench.era.primitives import (
     with_cache,
 )
 from mcp_workbench.era.translate import PAIRS, stamps
-from tests.makers import raw
+from tests.kit.results import raw
 
 OWN = stamps({"name": "w", "version": "1"})
 PREFIX = "io.modelcontextprotocol/"

@@ -21,7 +21,7 @@ from mcp_workbench.era.translate import (
     token_of,
     with_token,
 )
-from tests.makers import raw
+from tests.kit.results import raw
 
 OURS = stamps({"name": "w", "version": "1"})
 PREFIX = "io.modelcontextprotocol/"

@@ -6,19 +6,18 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from mcp_workbench.downstream.trials import pause_after
-from tests.makers import PATIENCE, config_file, entry, eventually, said, texts
-from tests.rawhost import Message, RawHost, parsed
+from tests.kit.clock import PATIENCE, eventually
+from tests.kit.config import config_file, entry
+from tests.kit.pipe_host import PipeHost, parsed
+from tests.kit.results import CODE, Message, json_text, texts
 
 OTHER = "other"
-CODE = "mcp-workbench/code"
-RETRY = "mcp-workbench/retry_after_s"
 PAUSE = 0.02  # seconds between two calls of the neighbour
 AT_ONCE = 0.1  # seconds: what the rows call at once
 LAG = 2.0  # seconds that the neighbour may wait where the row says 0.1: a busy machine is slow
@@ -73,7 +72,7 @@ class Others:
         assert self.worst < most, f"the healthy server waited {self.worst:.2f} s of {most:.2f} s"
 
 
-class Watched(RawHost):
+class Watched(PipeHost):
     """A host that calls its healthy server all the time, beside whatever the test does."""
 
     def __init__(
@@ -94,9 +93,8 @@ class Watched(RawHost):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        if not self.modern:
-            self.initialize()
-        assert said(self.use(OTHER, "echo"))["name"] == "echo"
+        self.handshake()
+        assert json_text(self.use(OTHER, "echo"))["name"] == "echo"
         self._calling.start()
         return self
 
@@ -162,7 +160,7 @@ class Watched(RawHost):
                 self.watch.hung += 1
                 return
             result = message.get("result", {})
-            fine = "isError" not in result and said(result)["arguments"] == {"n": number}
+            fine = "isError" not in result and json_text(result)["arguments"] == {"n": number}
             self.watch.note(time.monotonic() - since, fine=fine, told=message)
             since = time.monotonic()
 
@@ -189,7 +187,7 @@ def failure(result: Message, code: str) -> str:
     return texts(result)[0]
 
 
-def answers(host: RawHost, server: str) -> None:
+def answers(host: PipeHost, server: str) -> None:
     """It still answers; where its deadline is short and the machine busy, not each call is in time."""
     eventually(lambda: "isError" not in host.use(server, "echo"), f"{server} answers")
 
@@ -201,33 +199,7 @@ def tried_in_time(starts: int, told: str, seconds: float) -> None:
     assert sum(pause_after(failures, 1.0) for failures in range(starts)) <= seconds
 
 
-@contextmanager
-def within(seconds: float) -> Generator[None]:
-    """The block takes no longer than the row says, several times over: machines are slow."""
-    since = time.monotonic()
-    yield
-    took = time.monotonic() - since
-    assert took < 5 * seconds + 2, f"{took:.2f} s instead of {seconds:g} s"
-
-
 # Looking at processes from outside
-
-
-def megabytes(pid: int, what: str = "VmRSS") -> float:
-    """Memory of a process: what it has now, or `VmHWM`, the most that it had."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(f"{what}:"):
-            return int(line.split()[1]) / 1024
-    raise AssertionError(what)
-
-
-def forget_peak(pid: int) -> None:
-    """From here on `VmHWM` is the most since now."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - names are enough
 
 
 def children(pid: int) -> list[int]:
@@ -242,11 +214,6 @@ def children(pid: int) -> list[int]:
             if int(stat.rpartition(")")[2].split()[1]) == pid:
                 found.append(int(name))
     return found
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def line_of(text: bytes) -> dict[str, str]:

@@ -12,22 +12,13 @@ from mcp_workbench.core.errors import CallFailed
 from mcp_workbench.core.spec import Limits
 from mcp_workbench.downstream.upkeep import REFRESH_PAUSE
 from mcp_workbench.workbench import Workbench
-from tests.cli.cli_scenes import workbench
-from tests.faults.scene import (
-    AT_ONCE,
-    CODE,
-    LAG,
-    MEGABYTE,
-    answers,
-    cpu_seconds,
-    failure,
-    faulty,
-    forget_peak,
-    line_of,
-    megabytes,
-    within,
-)
-from tests.makers import PATIENCE, config_file, entry, pids_in, said, snapshot, spec, tool
+from tests.faults.scene import AT_ONCE, LAG, MEGABYTE, answers, failure, faulty, line_of
+from tests.kit.clock import PATIENCE, takes_at_most
+from tests.kit.command import run_command
+from tests.kit.config import config_file, entry, snapshot, spec, tool
+from tests.kit.processes import pids_in
+from tests.kit.results import CODE, json_text
+from tests.kit.vitals import cpu_seconds, forget_peak, megabytes
 
 
 def result(text: bytes, id: bytes = b"@ID@") -> bytes:
@@ -42,10 +33,10 @@ def test_text_that_is_no_message_is_skipped_and_shown_by_check_and_doctor(tmp_pa
     noisy = entry("banner", "garbage", env={"TOKEN": "${NOISY_TOKEN}"})
     with faulty(tmp_path, {"bad": noisy}, env={"NOISY_TOKEN": "hush"}) as host:
         for n in range(5):
-            assert said(host.use("bad", "echo", {"n": n}))["arguments"] == {"n": n}
+            assert json_text(host.use("bad", "echo", {"n": n}))["arguments"] == {"n": n}
 
     config_file(tmp_path, {"bad": noisy})
-    done = workbench("check", "--connect", cwd=tmp_path, NOISY_TOKEN="answering")
+    done = run_command("check", "--connect", cwd=tmp_path, NOISY_TOKEN="answering")
     # A banner of two lines, and one line before each of two answers.
     assert done.status == 0
     assert "dev/bad: 4 lines on its stdout held no message; the last one: " in done.err
@@ -53,7 +44,7 @@ def test_text_that_is_no_message_is_skipped_and_shown_by_check_and_doctor(tmp_pa
     assert "answering" not in done.err, "a secret stays one"
     assert "WB-CONN-102" in done.err
 
-    found = workbench("doctor", cwd=tmp_path, NOISY_TOKEN="answering")
+    found = run_command("doctor", cwd=tmp_path, NOISY_TOKEN="answering")
     assert "dev/bad: 4 lines on its stdout held no message" in " ".join(found.out.split())
     assert "answering" not in found.out + found.err
 
@@ -75,7 +66,7 @@ def test_bad_text_reaches_the_host_as_good_text(tmp_path: Path, modern: bool) ->
         host.open()
         for server in servers:
             for line, text in BAD_TEXT:
-                with within(AT_ONCE):
+                with takes_at_most(AT_ONCE):
                     assert host.use(server, "line", line_of(line))["t"] == text
 
 
@@ -86,7 +77,7 @@ def test_a_hundred_megabytes_of_complaints_stall_nothing(tmp_path: Path) -> None
         pid = host.process.pid
         before = megabytes(pid)
         forget_peak(pid)
-        assert said(host.use("bad", "stderr_flood", {"megabytes": 100})) == 100
+        assert json_text(host.use("bad", "stderr_flood", {"megabytes": 100})) == 100
 
         assert megabytes(pid, "VmHWM") - before < 8
         assert host.stderr == "", "none of it is ours to repeat"
@@ -111,7 +102,7 @@ def test_a_line_beyond_the_cap_ends_the_call_and_is_not_kept(tmp_path: Path) -> 
 
             assert "16777216 bytes (limits.messageBytes)" in text
             assert megabytes(pid, "VmHWM") - before < 64
-            assert said(host.use("bad", "echo"))["name"] == "echo"
+            assert json_text(host.use("bad", "echo"))["name"] == "echo"
 
 
 @pytest.mark.fault("F10")
@@ -121,7 +112,7 @@ async def test_a_call_right_after_a_line_beyond_the_cap_is_not_told_its_fault() 
         for _ in range(3):
             with pytest.raises(CallFailed, match=r"limits\.messageBytes"):
                 await bench.use_tool(tool("bad", "nonewline"))
-            assert said(await bench.use_tool(tool("bad", "echo")))["name"] == "echo"
+            assert json_text(await bench.use_tool(tool("bad", "echo")))["name"] == "echo"
 
 
 @pytest.mark.fault("F10")
@@ -146,7 +137,7 @@ def test_a_large_line_passes_untouched_in_linear_time(tmp_path: Path) -> None:
         pid, spent = host.process.pid, list[float]()
         for size in (4 << 20, 15 << 20):
             since = cpu_seconds(pid)
-            assert said(host.use("bad", "big", {"n": size})) == "x" * size
+            assert json_text(host.use("bad", "big", {"n": size})) == "x" * size
             spent.append(cpu_seconds(pid) - since)
 
         # Quadratic would be fourteen times as much and more; the clock ticks in hundredths.
@@ -161,11 +152,11 @@ def test_nesting_without_end_fails_its_call_at_once(tmp_path: Path) -> None:
         host.use("bad", "echo")
         held = host.begin_use("bad", "hold", {"key": "k"})
         for _ in range(5):
-            with within(AT_ONCE):
+            with takes_at_most(AT_ONCE):
                 failure(host.use("bad", "deep", {"n": 100_000}), "protocol_error")
         host.use("bad", "release", {"key": "k"})
 
-        assert said(host.outcome(held)) == "released k"
+        assert json_text(host.outcome(held)) == "released k"
         assert len(pids_in(pids)) == 1, "the connection stays"
 
 
@@ -181,7 +172,7 @@ def test_an_answer_under_another_id_is_nobodys(tmp_path: Path) -> None:
         host.open()
         beside = host.begin_use("bad", "hold", {"key": "k"})
         wrong = [host.begin_use("bad", "line", line_of(result(b"foreign", id))) for id in FOREIGN]
-        with within(0.5):
+        with takes_at_most(0.5):
             for id in (beside, *wrong):
                 failure(host.outcome(id), "timeout")
 
@@ -208,7 +199,7 @@ def test_doubled_answers_and_answers_in_one_array_work(tmp_path: Path) -> None:
         host.use("bad", "echo")
         assert host.use("bad", "line", line_of(double))["t"] == "1"
         assert host.use("bad", "line", line_of(array))["t"] == "3"
-        assert said(host.use("bad", "echo"))["name"] == "echo"
+        assert json_text(host.use("bad", "echo"))["name"] == "echo"
         assert host.others == []
 
 
@@ -256,7 +247,7 @@ def test_an_odd_tool_is_listed_with_the_others(tmp_path: Path, mode: str) -> Non
             shown = [tool for tool in value["tools"] if tool["source_server"] == "bad"]
             assert [tool["name"] for tool in shown][3] == "odd"
             assert (shown[3]["outputSchema"], len(shown)) == ([1], 7)
-        assert said(host.use("bad", "odd"))["name"] == "odd"
+        assert json_text(host.use("bad", "odd"))["name"] == "odd"
 
 
 # Too much at once
@@ -268,10 +259,12 @@ def test_floods_of_notices_hold_nobody_and_cause_no_storm(tmp_path: Path) -> Non
         host.use("bad", "echo")
         pid, since = host.process.pid, time.monotonic()
         before = megabytes(pid)
-        listed = said(host.use("bad", "stats"))["lists"]
-        assert said(host.use("bad", "flood", {"n": 20_000})) == 20_000
-        assert said(host.use("bad", "list_changed", {"n": 2_000})) == 2_000
-        while said(host.use("bad", "stats"))["lists"] < listed + 3:  # it is read again meanwhile
+        listed = json_text(host.use("bad", "stats"))["lists"]
+        assert json_text(host.use("bad", "flood", {"n": 20_000})) == 20_000
+        assert json_text(host.use("bad", "list_changed", {"n": 2_000})) == 2_000
+        while (
+            json_text(host.use("bad", "stats"))["lists"] < listed + 3
+        ):  # it is read again meanwhile
             host.use("bad", "announce")
         done = host.use("bad", "progress", {"n": 5_000}, _meta={"progressToken": "p"})
 
@@ -280,10 +273,10 @@ def test_floods_of_notices_hold_nobody_and_cause_no_storm(tmp_path: Path) -> Non
             for m in host.others
             if m.get("method") == "notifications/progress"
         ]
-        assert said(done) == 5_000
+        assert json_text(done) == 5_000
         assert told == sorted(set(told)), "in order, none twice"
         assert len(told) == 5_000, "nobody was slow, so none was dropped"
-        lists = said(host.use("bad", "stats"))["lists"] - listed
+        lists = json_text(host.use("bad", "stats"))["lists"] - listed
         seconds = time.monotonic() - since
         assert lists <= 1 + seconds / REFRESH_PAUSE, "one for each pause"
         assert megabytes(pid) - before < 64
@@ -306,7 +299,7 @@ def deafness(folder: Path, *, calls: int, size: int, queue: int, deadline: float
         pid = host.process.pid
         before = megabytes(pid)
         ids = [host.begin_use("bad", "echo", {"text": "x" * size}) for _ in range(calls)]
-        with within(AT_ONCE):
+        with takes_at_most(AT_ONCE):
             failure(host.use("bad", "echo"), "overloaded")
         late: list[str] = []
         busy = 0

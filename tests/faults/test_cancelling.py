@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.faults.scene import AT_ONCE, Watched, failure, faulty, within
-from tests.faults.web import at, bad_web
-from tests.http_servers.badhttp import BadHttp, Hung, Request
-from tests.makers import alive, config_file, entry, eventually, pids_in, said
-from tests.rawhost import RawHost
+from tests.faults.scene import AT_ONCE, Watched, failure, faulty
+from tests.kit.clock import eventually, takes_at_most
+from tests.kit.config import config_file, entry, url_entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import json_text
+from tests.kit.servers.bad_http import BadHttp, Hung, Request, bad_http_in_a_thread
 
 HOSTS = pytest.mark.parametrize("modern", [False, True], ids=["legacy host", "modern host"])
 TURNS = 5
@@ -35,11 +37,11 @@ def test_a_cancel_reaches_a_server_on_a_pipe_by_its_own_number(
 
 def cancel_once(host: Watched, server: str, key: str) -> None:
     id = host.begin_use(server, "hold", {"key": key})
-    held, _ = (json.loads(line) for line in said(host.use(server, "last_line")))
+    held, _ = (json.loads(line) for line in json_text(host.use(server, "last_line")))
     assert held["params"]["name"] == "hold"
-    with within(AT_ONCE):
+    with takes_at_most(AT_ONCE):
         host.notify("notifications/cancelled", {"requestId": id})
-        heard, _ = (json.loads(line) for line in said(host.use(server, "last_line")))
+        heard, _ = (json.loads(line) for line in json_text(host.use(server, "last_line")))
     assert heard["method"] == "notifications/cancelled"
     assert heard["params"]["requestId"] == held["id"]
     host.use(server, "release", {"key": key})  # its answer is late
@@ -51,10 +53,10 @@ def test_a_cancel_reaches_a_server_behind_a_url(tmp_path: Path, modern: bool) ->
     async def wait(request: Request, out: Hung) -> None:
         await asyncio.sleep(60)
 
-    with bad_web() as bad:
+    with bad_http_in_a_thread() as bad:
         servers = {
-            "legacy": at(bad.on("/wait", wait)),
-            "modern": at(bad.on("/modern/wait", wait)),
+            "legacy": url_entry(bad.on("/wait", wait)),
+            "modern": url_entry(bad.on("/modern/wait", wait)),
         }
         with faulty(tmp_path, servers, modern=modern) as host:
             host.open()
@@ -70,7 +72,7 @@ def cancel_at(bad: BadHttp, host: Watched, server: str, path: str, turn: int) ->
 
     id = host.begin_use(server, "echo")
     eventually(lambda: len(calls()) == turn, "it is there")
-    with within(AT_ONCE):
+    with takes_at_most(AT_ONCE):
         host.notify("notifications/cancelled", {"requestId": id})
         eventually(lambda: bad.dropped.count(path) == turn, "its answer is not waited for")
     if server == "legacy":
@@ -93,9 +95,12 @@ def test_a_cancelled_call_that_never_left_is_not_sent(tmp_path: Path) -> None:
         host.request("ping")  # all of that is read
         os.kill(asleep, signal.SIGCONT)
 
-        assert said(host.outcome(large)) == "xxx"
-        assert [said(host.outcome(id))["arguments"]["n"] for id in (waits[0], waits[4])] == [0, 4]
-        seen = said(host.use("bad", "stats"))
+        assert json_text(host.outcome(large)) == "xxx"
+        assert [json_text(host.outcome(id))["arguments"]["n"] for id in (waits[0], waits[4])] == [
+            0,
+            4,
+        ]
+        seen = json_text(host.use("bad", "stats"))
         assert seen["cancelled"] == []
         assert seen["methods"].count("tools/call") == 5
 
@@ -107,7 +112,7 @@ def test_a_host_on_a_pipe_that_vanishes_takes_its_calls_and_servers_along(
     tmp_path: Path, modern: bool
 ) -> None:
     pids = tmp_path / "pids"
-    with RawHost(config_file(tmp_path, {"a": entry(env={"PIDFILE": str(pids)})})) as host:
+    with PipeHost(config_file(tmp_path, {"a": entry(env={"PIDFILE": str(pids)})})) as host:
         host.modern = modern
         if not modern:
             host.initialize()
@@ -129,8 +134,8 @@ def test_a_deadline_is_a_cancel_for_the_server(tmp_path: Path, modern: bool) -> 
     with faulty(tmp_path, bad, modern=modern) as host:
         host.open()
         ids = {server: host.begin_use(server, "hold", {"key": "k"}) for server in bad}
-        lines = {server: said(host.use(server, "last_line")) for server in bad}
+        lines = {server: json_text(host.use(server, "last_line")) for server in bad}
         for server in bad:
             failure(host.outcome(ids[server]), "timeout")
             held = json.loads(lines[server][0])
-            assert said(host.use(server, "stats"))["cancelled"] == [held["id"]]
+            assert json_text(host.use(server, "stats"))["cancelled"] == [held["id"]]

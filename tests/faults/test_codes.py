@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.faults.scene import AT_ONCE, CODE, failure, faulty, line_of, within
-from tests.faults.web import at, bad_web
-from tests.makers import entry, said
+from tests.faults.scene import AT_ONCE, failure, faulty, line_of
+from tests.kit.clock import takes_at_most
+from tests.kit.config import entry, url_entry
+from tests.kit.results import CODE, json_text
+from tests.kit.servers.bad_http import bad_http_in_a_thread
 
 
 @pytest.mark.fault("F36")
@@ -16,30 +18,30 @@ def test_a_full_server_is_busy_and_none_of_its_tools_is_unknown(tmp_path: Path) 
         host.use("bad", "echo")
         held = [host.begin_use("bad", "hold", {"key": str(n)}) for n in range(4)]
         for tool in ("echo", "hold", "stats"):
-            with within(AT_ONCE):
+            with takes_at_most(AT_ONCE):
                 told = failure(host.use("bad", tool), "overloaded")
             assert "limits.callsPerServer" in told
         failure(host.use("bad", "nosuchtool"), "unknown_tool")
         for id in held:
             host.notify("notifications/cancelled", {"requestId": id})
-        assert said(host.use("bad", "echo"))["name"] == "echo"
+        assert json_text(host.use("bad", "echo"))["name"] == "echo"
 
 
 @pytest.mark.fault("F36")
 @pytest.mark.parametrize("mode", ["proxy", "dynamic"])
 def test_every_cause_has_its_own_code(tmp_path: Path, mode: str) -> None:
-    with bad_web() as bad:
+    with bad_http_in_a_thread() as bad:
         servers: dict[str, Any] = {
             "fine": entry("floods"),
             "late": entry(timeout=0.5),
             "gone": {"command": "no-such-command-anywhere"},
             "mute": entry("hang", connectTimeout=0.5),
             "unset": entry(env={"TOKEN": "${WB_NOT_SET}"}),
-            "limited": at(bad.url("/s429")),
-            "locked": at(bad.url("/s401")),
-            "page": at(bad.url("/html")),
-            "bomb": at(bad.url("/gzbomb")),
-            "refused": at("http://127.0.0.1:1/mcp"),
+            "limited": url_entry(bad.url("/s429")),
+            "locked": url_entry(bad.url("/s401")),
+            "page": url_entry(bad.url("/html")),
+            "bomb": url_entry(bad.url("/gzbomb")),
+            "refused": url_entry("http://127.0.0.1:1/mcp"),
         }
         expected = {
             ("fine", "nosuchtool"): "unknown_tool",

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.faults.scene import faulty, within
-from tests.faults.web import at, bad_web, street, wish
-from tests.http_servers.badhttp import BadHttp
-from tests.makers import entry, pids_in, said, texts
-from tests.rawhost import ENVELOPE, MODERN
+from tests.faults.scene import faulty
+from tests.faults.web import box_call, served
+from tests.kit.clock import takes_at_most
+from tests.kit.config import entry, url_entry
+from tests.kit.processes import pids_in
+from tests.kit.results import ENVELOPE, MODERN, json_text, texts
+from tests.kit.servers.bad_http import BadHttp, bad_http_in_a_thread
 
 HOSTS = ("legacy", "modern", "dual")
 SERVERS = ("legacy", "modern", "dual")
@@ -19,7 +21,7 @@ def of_all_kinds(bad: BadHttp) -> dict[str, Any]:
     """A server of each era on each road; none says in the file which it is."""
     pipes = {f"pipe-{era}": entry(era, era="auto") for era in SERVERS}
     roads = {"legacy": "/ok", "modern": "/modern/ok", "dual": "/dual/ok"}
-    return pipes | {f"url-{era}": at(bad.url(path)) for era, path in roads.items()}
+    return pipes | {f"url-{era}": url_entry(bad.url(path)) for era, path in roads.items()}
 
 
 @pytest.mark.fault("F40")
@@ -27,7 +29,7 @@ def of_all_kinds(bad: BadHttp) -> dict[str, Any]:
 def test_a_host_on_a_pipe_lists_and_calls_servers_of_every_era(
     tmp_path: Path, host_era: str
 ) -> None:
-    with bad_web() as bad:
+    with bad_http_in_a_thread() as bad:
         servers = of_all_kinds(bad)
         with faulty(tmp_path, servers, modern=host_era != "legacy") as host:
             if host_era == "dual":  # it asks first, and then speaks as it was told
@@ -44,15 +46,15 @@ def test_a_host_on_a_pipe_lists_and_calls_servers_of_every_era(
 @pytest.mark.fault("F40")
 @pytest.mark.parametrize("host_era", HOSTS)
 async def test_a_host_over_http_does_the_same(tmp_path: Path, host_era: str) -> None:
-    with bad_web() as bad:
+    with bad_http_in_a_thread() as bad:
         servers = of_all_kinds(bad)
-        async with street(tmp_path, servers) as road:
+        async with served(tmp_path, servers) as road:
             session = await road.port.open() if host_era == "legacy" else None
             if host_era == "dual":
                 found = await road.port.ask_modern("server/discover", {"_meta": ENVELOPE})
                 assert MODERN in found.result["supportedVersions"]
             for server in servers:
-                params = wish(server, "echo", {"text": server})
+                params = box_call(server, "echo", {"text": server})
                 if session is not None:
                     result = await session.result("tools/call", params)
                 else:
@@ -63,8 +65,8 @@ async def test_a_host_over_http_does_the_same(tmp_path: Path, host_era: str) -> 
 @pytest.mark.fault("F40")
 @pytest.mark.usefixtures("short_deadlines")  # it never answers the question for its era
 def test_a_server_that_is_silent_about_its_era_is_usable_soon(tmp_path: Path) -> None:
-    with faulty(tmp_path, {"silent": entry("quiet_probe", era="auto")}) as host, within(0.8):
-        assert said(host.use("silent", "echo"))["name"] == "echo"
+    with faulty(tmp_path, {"silent": entry("quiet_probe", era="auto")}) as host, takes_at_most(0.8):
+        assert json_text(host.use("silent", "echo"))["name"] == "echo"
 
 
 @pytest.mark.fault("F47")
@@ -74,11 +76,11 @@ def test_a_server_that_the_question_ends_is_started_once_more_and_that_is_rememb
     pids = tmp_path / "pids"
     server = entry("die_on_probe", era="auto", env={"PIDFILE": str(pids)})
     with faulty(tmp_path, {"shy": server}) as host:
-        assert said(host.use("shy", "echo"))["name"] == "echo"
+        assert json_text(host.use("shy", "echo"))["name"] == "echo"
         assert len(pids_in(pids)) == 2
         for starts in (3, 4):
             for _ in range(10):  # it works, so that its end is no failure to start
                 host.use("shy", "stats")
             host.use("shy", "die")
-            assert said(host.use("shy", "echo"))["name"] == "echo"
+            assert json_text(host.use("shy", "echo"))["name"] == "echo"
             assert len(pids_in(pids)) == starts

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.faults.scene import CODE, CODES, Watched, faulty, line_of
+from tests.faults.scene import CODES, Watched, faulty, line_of
 from tests.faults.test_bytes import FOREIGN, ODD, result
-from tests.faults.web import at, bad_web
-from tests.http_servers.badhttp import MODES
-from tests.makers import PATIENCE, entry
+from tests.kit.clock import PATIENCE
+from tests.kit.config import entry, url_entry
+from tests.kit.results import CODE
+from tests.kit.servers.bad_http import MODES, bad_http_in_a_thread
 
 CALLS = 10
 DEADLINE = 1.0  # seconds, for the start as for the call
@@ -179,10 +180,10 @@ def times(flag: str) -> dict[str, Any]:
 def test_no_call_hangs_whatever_a_server_behind_a_url_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], era: str
 ) -> None:
-    with bad_web() as bad:
-        servers = {mode: at(bad.url(f"{era}/{mode}"), timeout=DEADLINE) for mode in MODES}
+    with bad_http_in_a_thread() as bad:
+        servers = {mode: url_entry(bad.url(f"{era}/{mode}"), timeout=DEADLINE) for mode in MODES}
         starts = {
-            f"start-{mode}": at(
+            f"start-{mode}": url_entry(
                 bad.url(f"/start{era}/{mode}"), timeout=DEADLINE, connectTimeout=DEADLINE
             )
             for mode in (

@@ -10,16 +10,19 @@ from typing import Any
 import pytest
 
 from mcp_workbench.wire.http_server import TICK
-from tests.faults.scene import AT_ONCE, LAG, megabytes, within
-from tests.faults.web import Door, Street, opening, street, wish
-from tests.http.scenes import Answer, Peer, Port, Session, rpc
-from tests.makers import PATIENCE, entry, said, until
+from tests.faults.scene import AT_ONCE, LAG
+from tests.faults.web import Door, Served, box_call, served
+from tests.kit.clock import PATIENCE, takes_at_most, until
+from tests.kit.config import entry
+from tests.kit.http_host import Answer, Peer, Port, Session, rpc
+from tests.kit.results import json_text, open_toolbox
+from tests.kit.vitals import megabytes
 
 
 async def call(port: Port, tool: str, arguments: Any = None, server: str = "a") -> Any:
     """What a tool says to a modern host that comes for this one call."""
-    answer = await port.ask_modern("tools/call", wish(server, tool, arguments))
-    return said(answer.result)
+    answer = await port.ask_modern("tools/call", box_call(server, tool, arguments))
+    return json_text(answer.result)
 
 
 async def begun(port: Port, params: dict[str, Any]) -> Peer:
@@ -54,7 +57,7 @@ async def test_hosts_over_http_that_leave_cancel_their_calls_in_the_modern_way_o
 async def vanishing(folder: Path, *, hosts: int, limit: float = 50) -> None:
     """So many hosts of each era leave in the middle of a call. Nothing of them stays behind."""
     servers = {"a": entry(), "b": entry("modern", era="modern")}
-    async with street(folder, servers, limit=limit) as road:
+    async with served(folder, servers, limit=limit) as road:
         for server in servers:
             await call(road.port, "stats", server=server)
         before = road.descriptors()
@@ -68,10 +71,10 @@ async def vanishing(folder: Path, *, hosts: int, limit: float = 50) -> None:
 
 async def vanish_from(port: Port, server: str, hosts: int) -> None:
     """Modern hosts: the end of the connection is a cancel."""
-    peers = [await begun(port, wish(server, "hang")) for _ in range(hosts)]
+    peers = [await begun(port, box_call(server, "hang")) for _ in range(hosts)]
     while await called(port, server) < hosts + 2:
         """They are all on their way; the question is a call as well, and there was one before."""
-    with within(AT_ONCE):
+    with takes_at_most(AT_ONCE):
         for peer in peers:
             peer.close()
         cancelled = await seen(port, "cancelled", server, hosts)
@@ -84,7 +87,9 @@ async def vanish_with_sessions(port: Door, hosts: int) -> None:
     calls, before = await called(port, "a"), len((await call(port, "stats"))["cancelled"])
     for n, session in enumerate(sessions):
         peer = await port.connect()
-        peer.send(session.request(session.ask("tools/call", wish("a", "hold", {"key": str(n)}))))
+        peer.send(
+            session.request(session.ask("tools/call", box_call("a", "hold", {"key": str(n)})))
+        )
     while await called(port, "a") < calls + hosts + 2:
         """They are all on their way."""
     port.leave()
@@ -97,10 +102,10 @@ async def vanish_with_sessions(port: Door, hosts: int) -> None:
 async def test_a_legacy_host_that_only_lost_its_connection_has_cancelled_nothing(
     tmp_path: Path,
 ) -> None:
-    async with street(tmp_path, {"a": entry()}) as road:
+    async with served(tmp_path, {"a": entry()}) as road:
         session = await road.port.open()
         peer = await road.port.connect()
-        peer.send(session.request(session.ask("tools/call", wish("a", "hold", {"key": "k"}))))
+        peer.send(session.request(session.ask("tools/call", box_call("a", "hold", {"key": "k"}))))
         while "tools/call" not in (await call(road.port, "stats"))["methods"][:-1]:
             """It is not there yet."""
         peer.close()
@@ -108,7 +113,7 @@ async def test_a_legacy_host_that_only_lost_its_connection_has_cancelled_nothing
         assert (await call(road.port, "stats"))["cancelled"] == []
 
         told = rpc("notifications/cancelled", {"requestId": 1})
-        with within(AT_ONCE):
+        with takes_at_most(AT_ONCE):
             assert (await session.post(told)).status == 202
             assert len(await seen(road.port, "cancelled", "a", 1)) == 1
 
@@ -120,26 +125,26 @@ async def test_a_legacy_host_that_only_lost_its_connection_has_cancelled_nothing
 async def test_a_change_is_heard_once_by_those_who_see_it_and_by_nobody_else(
     tmp_path: Path,
 ) -> None:
-    async with street(tmp_path, {"a": entry()}, {"a": entry()}, toolMode="dynamic") as road:
+    async with served(tmp_path, {"a": entry()}, {"a": entry()}, toolMode="dynamic") as road:
         hosts: list[tuple[Session, Peer]] = []
         for box in ("box0", "box0", "box1"):
             session = await road.port.open()
             stream = await session.listen()
-            await session.result("tools/call", opening(box))
+            await session.result("tools/call", open_toolbox(box))
             assert (await stream.message())["method"] == "notifications/tools/list_changed"
             await session.result("tools/list")
             hosts.append((session, stream))
 
         for round in range(2):
-            flip = wish("a", "flip", {"name": f"late{round}"})  # announces it three times
-            with within(1):
+            flip = box_call("a", "flip", {"name": f"late{round}"})  # announces it three times
+            with takes_at_most(1):
                 await hosts[0][0].result("tools/call", flip)
                 for session, stream in hosts[:2]:
                     assert (await stream.message())["method"] == "notifications/tools/list_changed"
                     names = [tool["name"] for tool in (await session.result("tools/list"))["tools"]]
                     assert f"box0__a__late{round}" in names
 
-        await hosts[2][0].result("tools/call", wish("a", "flip", {"name": "own"}, "box1"))
+        await hosts[2][0].result("tools/call", box_call("a", "flip", {"name": "own"}, "box1"))
         await hosts[2][1].message()
         names = [tool["name"] for tool in (await hosts[2][0].result("tools/list"))["tools"]]
         assert "box1__a__own" in names, "the first that it heard was its own"
@@ -158,7 +163,7 @@ async def test_a_hundred_hosts_with_equal_ids_and_tokens_get_their_own_answers(
 async def lookalikes(folder: Path, *, hosts: int, calls: int, limit: float = 50) -> None:
     """Every host uses the same ids and tokens; every answer carries what only its host has said."""
     servers = {"a": entry(), "b": entry("modern", era="modern")}
-    async with street(folder, servers, limit=limit) as road:
+    async with served(folder, servers, limit=limit) as road:
 
         async def host(number: int) -> int:
             session = await road.port.open() if number % 2 else None
@@ -167,7 +172,7 @@ async def lookalikes(folder: Path, *, hosts: int, calls: int, limit: float = 50)
                 server, steps = "ab"[turn % 2], (number + turn) % 4
                 nonce = {"nonce": f"{number}/{turn}", "n": steps}
                 tool = "progress" if turn % 3 == 0 else "echo"
-                params = {**wish(server, tool, nonce), "_meta": {"progressToken": "same"}}
+                params = {**box_call(server, tool, nonce), "_meta": {"progressToken": "same"}}
                 peer.send(frame(road, session, params, id=turn + 1))
                 check(await peer.answer(), tool, nonce, id=turn + 1)
             return calls
@@ -177,7 +182,7 @@ async def lookalikes(folder: Path, *, hosts: int, calls: int, limit: float = 50)
         assert sum(task.result() for task in done) == hosts * calls
 
 
-def frame(road: Street, session: Session | None, params: Any, id: int) -> bytes:
+def frame(road: Served, session: Session | None, params: Any, id: int) -> bytes:
     if session is not None:
         return session.request(rpc("tools/call", params, id))
     body, headers = road.port.modern("tools/call", params)
@@ -189,10 +194,10 @@ def check(answer: Answer, tool: str, nonce: Any, id: int) -> None:
     *notices, last = answer.messages if streamed else [answer.json]
     assert last["id"] == id
     if tool == "echo":
-        assert said(last["result"])["arguments"] == nonce
+        assert json_text(last["result"])["arguments"] == nonce
         assert notices == []
         return
-    assert said(last["result"]) == nonce["n"]
+    assert json_text(last["result"]) == nonce["n"]
     assert [n["params"]["progress"] for n in notices] == list(range(nonce["n"]))
     assert all(n["params"]["progressToken"] == "same" for n in notices)
 
@@ -202,10 +207,10 @@ def check(answer: Answer, tool: str, nonce: Any, id: int) -> None:
 
 @pytest.mark.fault("F52")
 async def test_a_host_over_http_that_does_not_read_costs_itself_alone(tmp_path: Path) -> None:
-    async with street(tmp_path, {"a": entry("floods")}, lag=LAG * 2) as road:
+    async with served(tmp_path, {"a": entry("floods")}, lag=LAG * 2) as road:
         await call(road.port, "echo")
         before = megabytes(road.pid)
-        params = {**wish("a", "progress", {"n": 150_000}), "_meta": {"progressToken": "t"}}
+        params = {**box_call("a", "progress", {"n": 150_000}), "_meta": {"progressToken": "t"}}
         stalled = await begun(road.port, params)
         # The same server answers others as soon as it has said all that.
         async with asyncio.timeout(PATIENCE):
@@ -221,8 +226,8 @@ async def test_a_host_over_http_that_does_not_read_costs_itself_alone(tmp_path: 
 async def test_a_host_that_only_pauses_gets_everything(tmp_path: Path) -> None:
     """Whoever is slow for longer than our clock takes for a look is not gone."""
     size = 12_000_000
-    async with street(tmp_path, {"a": entry()}) as road:
+    async with served(tmp_path, {"a": entry()}) as road:
         await call(road.port, "echo")
-        pausing = await begun(road.port, wish("a", "big", {"n": size}))
+        pausing = await begun(road.port, box_call("a", "big", {"n": size}))
         await asyncio.sleep(2 * TICK)  # it is looked at while it does not read: that is the subject
-        assert len((await pausing.answer()).said) == size
+        assert len((await pausing.answer()).json_text) == size

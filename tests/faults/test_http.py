@@ -10,22 +10,21 @@ import pytest
 
 from mcp_workbench.downstream.http_streams import CONNECTS, SOONEST
 from mcp_workbench.downstream.trials import pause_after
-from tests.faults.scene import (
-    AT_ONCE,
-    CODE,
-    LAG,
-    RETRY,
-    Watched,
-    failure,
-    faulty,
-    forget_peak,
-    megabytes,
-    within,
-)
-from tests.faults.web import at, bad_web
-from tests.http_servers.badhttp import MODES, BadHttp, Hung, Request, event, result
+from tests.faults.scene import AT_ONCE, LAG, Watched, failure, faulty
 from tests.http_servers.test_faults_over_http import BROKEN
-from tests.makers import entry, eventually, texts
+from tests.kit.clock import eventually, takes_at_most
+from tests.kit.config import entry, url_entry
+from tests.kit.results import CODE, RETRY, texts
+from tests.kit.servers.bad_http import (
+    MODES,
+    BadHttp,
+    Hung,
+    Request,
+    bad_http_in_a_thread,
+    event,
+    result,
+)
+from tests.kit.vitals import forget_peak, megabytes
 
 ERAS = ("", "/modern")
 
@@ -67,9 +66,10 @@ def tell(host: Watched, server: str, text: str = "hi") -> str:
 @pytest.mark.fault("F24", "F26", "F27", "F30")
 @pytest.mark.parametrize("era", ERAS)
 def test_each_fault_costs_its_call_and_not_the_ten_beside_it(tmp_path: Path, era: str) -> None:
-    with bad_web() as bad:
+    with bad_http_in_a_thread() as bad:
         servers = {
-            named(era, mode): at(bad.on(f"{era}/{mode}/x", among_good(mode))) for mode in BROKEN
+            named(era, mode): url_entry(bad.on(f"{era}/{mode}/x", among_good(mode)))
+            for mode in BROKEN
         }
         with faulty(tmp_path, servers) as host:
             assert "unavailable" not in host.open()
@@ -78,7 +78,7 @@ def test_each_fault_costs_its_call_and_not_the_ten_beside_it(tmp_path: Path, era
                 beside = [host.begin_use(server, "echo", {"text": str(n)}) for n in range(5)]
                 faulted = host.begin_use(server, "echo", {"text": "bad"})
                 beside += [host.begin_use(server, "echo", {"text": str(n)}) for n in range(5, 10)]
-                with within(AT_ONCE):
+                with takes_at_most(AT_ONCE):
                     told = failure(host.outcome(faulted), code)
 
                 assert words in told, mode
@@ -91,12 +91,12 @@ def test_each_fault_costs_its_call_and_not_the_ten_beside_it(tmp_path: Path, era
 @pytest.mark.fault("F25")
 def test_a_call_without_an_answer_ends_at_its_deadline_and_is_taken_back(tmp_path: Path) -> None:
     paths = {named(era, mode): f"{era}/{mode}" for era in ERAS for mode in ("hang", "drip")}
-    with bad_web() as bad:
-        servers = {name: at(bad.url(path), timeout=0.5) for name, path in paths.items()}
+    with bad_http_in_a_thread() as bad:
+        servers = {name: url_entry(bad.url(path), timeout=0.5) for name, path in paths.items()}
         with faulty(tmp_path, servers) as host:
             host.open()
             since = time.monotonic()
-            with within(0.75):
+            with takes_at_most(0.75):
                 ids = {name: host.begin_use(name, "echo") for name in paths}
                 told = {name: failure(host.outcome(id), "timeout") for name, id in ids.items()}
 
@@ -126,14 +126,14 @@ def test_no_server_can_make_us_storm(tmp_path: Path) -> None:
     async def never(request: Request, out: Hung) -> None:
         await out.reply(405)
 
-    with bad_web() as bad:
+    with bad_http_in_a_thread() as bad:
         bad.acts["GET /ends"] = ends_at_once
         bad.acts["GET /never"] = never
         bad.acts["GET /sse_id_end"] = ends_at_once
         servers = {
-            "ends": at(bad.url("/ends")),
-            "never": at(bad.url("/never")),
-            "cut": at(bad.url("/sse_id_end"), timeout=6 * SOONEST),
+            "ends": url_entry(bad.url("/ends")),
+            "never": url_entry(bad.url("/never")),
+            "cut": url_entry(bad.url("/sse_id_end"), timeout=6 * SOONEST),
         }
         with faulty(tmp_path, servers) as host:
             assert tell(host, "ends") == tell(host, "never") == "hi"
@@ -155,10 +155,10 @@ def test_a_forgotten_session_is_opened_again_once(tmp_path: Path) -> None:
     async def never(request: Request, out: Hung) -> None:
         await out.reply(404, b"no such session", "text/plain")
 
-    with bad_web() as bad:
+    with bad_http_in_a_thread() as bad:
         servers = {
-            "forgets": at(bad.url("/session/a")),
-            "hopeless": at(bad.on("/session/b", never)),
+            "forgets": url_entry(bad.url("/session/a")),
+            "hopeless": url_entry(bad.on("/session/b", never)),
         }
         with faulty(tmp_path, servers) as host:
             assert tell(host, "forgets") == "hi"
@@ -177,14 +177,14 @@ def test_a_forgotten_session_is_opened_again_once(tmp_path: Path) -> None:
 @pytest.mark.fault("F26")
 def test_a_server_that_wants_to_be_left_alone_is_left_alone(tmp_path: Path) -> None:
     wanted = {"s429": 7, "s503": 9}
-    with bad_web() as bad:
-        servers = {mode: at(bad.url(f"/{mode}")) for mode in wanted}
+    with bad_http_in_a_thread() as bad:
+        servers = {mode: url_entry(bad.url(f"/{mode}")) for mode in wanted}
         with faulty(tmp_path, servers) as host:
             for mode, seconds in wanted.items():
                 told = failure(host.use(mode, "echo"), "rate_limited")
                 assert f"try again in {seconds} s" in told
                 for _ in range(10):
-                    with within(AT_ONCE):
+                    with takes_at_most(AT_ONCE):
                         assert "try again in" in failure(host.use(mode, "echo"), "rate_limited")
                 assert [call.path for call in bad.calls()].count(f"/{mode}") == 1
 
@@ -196,8 +196,8 @@ def test_a_program_reads_how_long_a_server_wants_to_be_left_alone(
     tmp_path: Path, mode: str, modern: bool
 ) -> None:
     paths = {"call": "/s429", "start": "/start/s429"}
-    with bad_web() as bad:
-        servers = {when: at(bad.url(path)) for when, path in paths.items()}
+    with bad_http_in_a_thread() as bad:
+        servers = {when: url_entry(bad.url(path)) for when, path in paths.items()}
         with faulty(tmp_path, servers, modern=modern, toolMode=mode) as host:
             for when, path in paths.items():
                 # Modern hosts of dynamic mode have no `use_tool`; the names work for every host.
@@ -214,11 +214,11 @@ def test_a_program_reads_how_long_a_server_wants_to_be_left_alone(
 @pytest.mark.fault("F26")
 def test_the_seconds_go_by_and_then_the_server_is_asked_again(tmp_path: Path) -> None:
     came: dict[str, list[float]] = {"legacy": [], "modern": []}
-    with bad_web() as bad:
+    with bad_http_in_a_thread() as bad:
         legacy, modern = (
             faulty(
                 made(tmp_path / kind),
-                {"bad": at(bad.on(f"/start/{kind}", tired_once(bad, came[kind])))},
+                {"bad": url_entry(bad.on(f"/start/{kind}", tired_once(bad, came[kind])))},
                 modern=kind == "modern",
             )
             for kind in came
@@ -257,10 +257,10 @@ def test_a_program_reads_when_a_server_that_keeps_failing_is_tried_next(
 @pytest.mark.fault("F27")
 def test_a_page_in_the_place_of_a_server_is_named_with_its_start(tmp_path: Path) -> None:
     modes = ("html", "s500", "s502")
-    with bad_web() as bad:
-        servers = {mode: at(bad.url(f"/start/{mode}")) for mode in modes}
+    with bad_http_in_a_thread() as bad:
+        servers = {mode: url_entry(bad.url(f"/start/{mode}")) for mode in modes}
         with faulty(tmp_path, servers) as host:
-            with within(1):
+            with takes_at_most(1):
                 reasons = {one["server"]: one["reason"] for one in host.open()["unavailable"]}
             assert reasons.keys() == set(modes)
             assert "text/html" in reasons["html"]
@@ -276,8 +276,8 @@ def test_a_page_in_the_place_of_a_server_is_named_with_its_start(tmp_path: Path)
 def test_what_never_ends_takes_no_memory_and_no_time_of_others(tmp_path: Path) -> None:
     limits = {"messageBytes": 16 << 20}
     modes = ("gzbomb", "endless_sse")
-    with bad_web() as bad:
-        servers = {mode: at(bad.url(f"/{mode}")) for mode in modes}
+    with bad_http_in_a_thread() as bad:
+        servers = {mode: url_entry(bad.url(f"/{mode}")) for mode in modes}
         with faulty(tmp_path, servers, lag=LAG, limits=limits) as host:
             host.open()
             pid = host.process.pid
@@ -291,8 +291,8 @@ def test_what_never_ends_takes_no_memory_and_no_time_of_others(tmp_path: Path) -
 @pytest.mark.fault("F29")
 def test_two_megabytes_pass_as_json_and_as_events(tmp_path: Path) -> None:
     modes = ("bigsse", "bigjson")
-    with bad_web() as bad:
-        servers = {mode: at(bad.url(f"/{mode}")) for mode in modes}
+    with bad_http_in_a_thread() as bad:
+        servers = {mode: url_entry(bad.url(f"/{mode}")) for mode in modes}
         with faulty(tmp_path, servers) as host:
             for mode in modes:
                 assert tell(host, mode) == "x" * (2 << 20)
@@ -300,8 +300,11 @@ def test_two_megabytes_pass_as_json_and_as_events(tmp_path: Path) -> None:
 
 @pytest.mark.fault("F30")
 def test_a_redirect_is_followed_at_home_and_nowhere_else(tmp_path: Path) -> None:
-    with bad_web() as bad:
-        servers = {"same": at(bad.url("/redir_same")), "cross": at(bad.url("/redir_cross"))}
+    with bad_http_in_a_thread() as bad:
+        servers = {
+            "same": url_entry(bad.url("/redir_same")),
+            "cross": url_entry(bad.url("/redir_cross")),
+        }
         with faulty(tmp_path, servers) as host:
             assert tell(host, "same") == "hi"
             told = failure(host.use("cross", "echo"), "protocol_error")
@@ -314,21 +317,21 @@ def test_a_body_of_many_lines_reaches_a_host_on_a_pipe_in_one(tmp_path: Path) ->
     async def deep(request: Request, out: Hung) -> None:
         await out.events(event(result(request, b"[" * 100_000 + b"]" * 100_000)))
 
-    with bad_web() as bad:
-        servers = {named(era, "pretty"): at(bad.url(f"{era}/pretty")) for era in ERAS}
-        servers |= {named(era, "deep"): at(bad.on(f"{era}/deep", deep)) for era in ERAS}
+    with bad_http_in_a_thread() as bad:
+        servers = {named(era, "pretty"): url_entry(bad.url(f"{era}/pretty")) for era in ERAS}
+        servers |= {named(era, "deep"): url_entry(bad.on(f"{era}/deep", deep)) for era in ERAS}
         with faulty(tmp_path, servers) as host:  # which takes one message from each line
             for era in ERAS:
                 assert tell(host, named(era, "pretty"), "a\\nb") == "a\nb"
                 assert json.loads(host.lines[-1])["result"]["content"][0]["text"] == "a\nb"
-                with within(AT_ONCE):
+                with takes_at_most(AT_ONCE):
                     failure(host.use(named(era, "deep"), "echo"), "protocol_error")
 
 
 @pytest.mark.fault("F24")
 def test_a_server_that_goes_away_and_comes_back_is_called_again(tmp_path: Path) -> None:
-    with bad_web() as bad:
-        server = at(bad.on("/flaky/x", MODES["rst"]))
+    with bad_http_in_a_thread() as bad:
+        server = url_entry(bad.on("/flaky/x", MODES["rst"]))
         with faulty(tmp_path, {"bad": server}) as host:
             for _ in range(3):
                 assert host.use("bad", "echo")["_meta"][CODE] == "server_exited"

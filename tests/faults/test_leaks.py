@@ -11,22 +11,15 @@ import pytest
 
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.workbench import Workbench
-from tests.faults.scene import children, descriptors, faulty, megabytes
-from tests.faults.web import street, wish
-from tests.http_servers.badhttp import bad_http
-from tests.http_servers.scenes import behind, bench
-from tests.makers import (
-    PATIENCE,
-    alive,
-    entry,
-    eventually,
-    pids_in,
-    said,
-    snapshot,
-    spec,
-    tool,
-    until,
-)
+from tests.faults.scene import children, faulty
+from tests.faults.web import box_call, served
+from tests.http_servers.scenes import bench
+from tests.kit.clock import PATIENCE, eventually, until
+from tests.kit.config import entry, snapshot, spec, tool, url_spec
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import json_text
+from tests.kit.servers.bad_http import bad_http
+from tests.kit.vitals import descriptors, megabytes
 
 REFRESHES = 300
 WORK = 11  # calls after which the end of a server is no failure to start
@@ -88,7 +81,7 @@ async def disorder(folder: Path, *, rounds: int, caplog: pytest.LogCaptureFixtur
             await until(lambda gone=live[:8]: all(one.over for one in gone))
             for one in live[8:]:
                 answer = await workbench.use_tool(tool(one.spec.address.server, "echo"))
-                assert said(answer)["name"] == "echo"
+                assert json_text(answer)["name"] == "echo"
         assert not any(map(alive, pids_in(pids)))
     assert len(asyncio.all_tasks()) == before
     assert "cancel scope" not in caplog.text
@@ -122,13 +115,13 @@ class FutureCall:
 async def test_hundreds_of_refreshes_open_no_session() -> None:
     async with (
         bad_http() as bad,
-        bench(behind(bad.url("/session/ok")), spec("pipe")) as workbench,
+        bench(url_spec(bad.url("/session/ok")), spec("pipe")) as workbench,
     ):
         await workbench.open("dev")
         for connection in workbench.all_live:
             for _ in range(REFRESHES):
                 await connection.refresh()
-        seen = said(await workbench.use_tool(tool("pipe", "stats")))
+        seen = json_text(await workbench.use_tool(tool("pipe", "stats")))
 
         assert (seen["lists"], seen["methods"].count("initialize")) == (REFRESHES + 1, 1)
         assert len(bad.calls("tools/list")) == REFRESHES + 1
@@ -146,21 +139,21 @@ async def growth(
     folder: Path, *, sessions: int, calls: int, most: float, limit: float = 50
 ) -> None:
     """Memory after so many legacy sessions and modern calls, against as many before it."""
-    async with street(folder, {"a": entry()}, limit=limit) as road:
+    async with served(folder, {"a": entry()}, limit=limit) as road:
         port = road.port
 
         async def live() -> None:
             for _ in range(sessions):
                 session = await port.open()
-                await session.post(session.ask("tools/call", wish("a", "echo")))
+                await session.post(session.ask("tools/call", box_call("a", "echo")))
                 await session.post(b"", method="DELETE")
                 port.leave()
             peer = await port.connect()
             for number in range(calls):
                 peer.send(
-                    port.request(*port.modern("tools/call", wish("a", "echo", {"n": number})))
+                    port.request(*port.modern("tools/call", box_call("a", "echo", {"n": number})))
                 )
-                assert (await peer.answer()).said["arguments"] == {"n": number}
+                assert (await peer.answer()).json_text["arguments"] == {"n": number}
             port.leave()
 
         await live()  # warm

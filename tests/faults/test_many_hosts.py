@@ -12,10 +12,14 @@ import pytest
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot
-from tests.faults.scene import AT_ONCE, failure, tried_in_time, within
-from tests.faults.web import bad_web, opening, street, wish
-from tests.http.scenes import port
-from tests.makers import alive, entry, pids_in, said, snapshot, spec, until
+from tests.faults.scene import AT_ONCE, failure, tried_in_time
+from tests.faults.web import box_call, served
+from tests.kit.clock import takes_at_most, until
+from tests.kit.config import entry, snapshot, spec
+from tests.kit.http_host import port
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import json_text, open_toolbox
+from tests.kit.servers.bad_http import bad_http_in_a_thread
 
 FAILED = "connect_failed"
 
@@ -24,17 +28,17 @@ FAILED = "connect_failed"
 async def test_however_many_hosts_open_it_a_server_is_one_process(tmp_path: Path) -> None:
     files = [tmp_path / f"pids{n}" for n in range(6)]
     boxes = [{"a": entry(env={"PIDFILE": str(file)})} for file in files]
-    async with street(tmp_path, *boxes, options=("--verbose",)) as road:
+    async with served(tmp_path, *boxes, options=("--verbose",)) as road:
 
         async def host(number: int) -> None:
             session = await road.port.open() if number % 2 else None
             for turn in range(6):
-                params = opening(f"box{(number + turn) % 6}")
+                params = open_toolbox(f"box{(number + turn) % 6}")
                 if session is not None:
                     opened = await session.result("tools/call", params)
                 else:
                     opened = (await road.port.ask_modern("tools/call", params)).result
-                assert said(opened)["servers_connected"] == 1
+                assert json_text(opened)["servers_connected"] == 1
 
         async with asyncio.TaskGroup() as group:
             for number in range(50):
@@ -53,7 +57,7 @@ async def test_the_number_of_processes_is_shown_server_by_server(tmp_path: Path)
         return spec(name, env={"PIDFILE": str(tmp_path / name)}, **more)
 
     both = snapshot(own("shared"), own("own", scope="session"))
-    with bad_web() as bad:
+    with bad_http_in_a_thread() as bad:
         dev = both.toolboxes["dev"]
         url = ServerSpec(ServerAddress("dev", "url"), HttpEndpoint(bad.url("/ok")))
         dev = msgspec.structs.replace(dev, servers={**dev.servers, "url": url})
@@ -61,7 +65,7 @@ async def test_the_number_of_processes_is_shown_server_by_server(tmp_path: Path)
             bench = opened.front.workbench
             sessions = [await opened.open() for _ in range(3)]
             for session in sessions:
-                await session.result("tools/call", opening("dev"))
+                await session.result("tools/call", open_toolbox("dev"))
 
             counted = {one.address.server: one.processes for one in bench.health()}
             assert counted == {"shared": 1, "own": 3, "url": 0}
@@ -80,11 +84,11 @@ async def test_hosts_with_servers_of_their_own_share_the_tries_of_one_that_keeps
 ) -> None:
     pids = tmp_path / "pids"
     bad = entry("exit_start", scope="session", env={"PIDFILE": str(pids)})
-    async with street(tmp_path, {"bad": bad}) as road:
+    async with served(tmp_path, {"bad": bad}) as road:
 
         async def told() -> str:
             """What a host is told that comes for this one call."""
-            params = wish("bad", "echo")
+            params = box_call("bad", "echo")
             if modern:
                 return failure((await road.port.ask_modern("tools/call", params)).result, FAILED)
             return failure(await (await road.port.open()).result("tools/call", params), FAILED)
@@ -94,7 +98,7 @@ async def test_hosts_with_servers_of_their_own_share_the_tries_of_one_that_keeps
             """Its first tries are free, or soon."""
         text = ""
         for _ in range(20):
-            with within(AT_ONCE):
+            with takes_at_most(AT_ONCE):
                 text = await told()
             assert "(exit status 3); it failed" in text
             assert "next try in" in text

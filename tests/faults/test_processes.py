@@ -13,8 +13,11 @@ import pytest
 
 from mcp_workbench.core.errors import CallFailed
 from mcp_workbench.workbench import Workbench
-from tests.faults.scene import AT_ONCE, OTHER, failure, faulty, tried_in_time, within
-from tests.makers import PATIENCE, alive, entry, eventually, pids_in, said, snapshot, spec, tool
+from tests.faults.scene import AT_ONCE, OTHER, failure, faulty, tried_in_time
+from tests.kit.clock import PATIENCE, eventually, takes_at_most
+from tests.kit.config import entry, snapshot, spec, tool
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import json_text
 
 
 @pytest.fixture
@@ -49,13 +52,13 @@ def test_a_server_killed_under_load_loses_its_calls_at_once_and_is_back_at_once(
         host.open()
         lost = [host.begin_use("bad", "hold", {"key": str(n)}) for n in range(20)]
         host.use("bad", "stats")  # it has read them all
-        with within(AT_ONCE):
+        with takes_at_most(AT_ONCE):
             os.kill(pids_in(pids)[0], signal.SIGKILL)
             told = [failure(host.answer(id)["result"], "server_exited") for id in lost]
 
         assert all("SIGKILL" in text and text.endswith("may have run") for text in told)
-        with within(1):
-            assert said(host.use("bad", "stats"))["pid"] == pids_in(pids)[1]
+        with takes_at_most(1):
+            assert json_text(host.use("bad", "stats"))["pid"] == pids_in(pids)[1]
 
 
 @pytest.mark.fault("F1", "F11")
@@ -64,11 +67,11 @@ def test_an_end_in_the_middle_of_an_answer_is_an_end(tmp_path: Path) -> None:
     with faulty(tmp_path, {tool: entry() for tool in words}) as host:
         host.open()
         for tool in words:
-            with within(AT_ONCE):
+            with takes_at_most(AT_ONCE):
                 text = failure(host.use(tool, tool), "server_exited")
             assert words[tool] in text
             assert text.endswith("may have run")
-            assert said(host.use(tool, "echo"))["name"] == "echo"
+            assert json_text(host.use(tool, "echo"))["name"] == "echo"
 
 
 @pytest.mark.fault("F2")
@@ -82,7 +85,7 @@ def test_a_server_is_gone_whether_its_pipe_outlives_it_or_not(tmp_path: Path) ->
         for tool, flags in ends.items():
             host.use(tool, "stats")
             group = pids_in(files[tool])
-            with within(1):
+            with takes_at_most(1):
                 failure(host.use(tool, tool), "server_exited")
 
             assert len(group) == 1 + len(flags)
@@ -95,13 +98,13 @@ def test_a_call_without_an_answer_ends_at_its_deadline_and_its_server_stays(
 ) -> None:
     with faulty(tmp_path, {"bad": noted(pids, timeout=1)}) as host:
         host.use("bad", "echo")
-        number = said(host.use("bad", "stats"))["methods"].count("tools/call")
+        number = json_text(host.use("bad", "stats"))["methods"].count("tools/call")
         since = time.monotonic()
-        with within(1.25):
+        with takes_at_most(1.25):
             text = failure(host.use("bad", "hang"), "timeout")
         took = time.monotonic() - since
 
-        seen = said(host.use("bad", "stats"))
+        seen = json_text(host.use("bad", "stats"))
         assert text == "[dev/bad/hang] Error: timed out after 1 s"
         assert took >= 1
         assert len(seen["cancelled"]) == 1, "and with its own number"
@@ -141,7 +144,7 @@ def test_a_slow_start_holds_nobody_is_named_and_goes_on_without_its_opener(
     slow = noted(pids, f"gate={fifo}")
     with faulty(tmp_path, {"slow": slow}, limits={"openWait": 1.2}) as host:
         leaver = host.begin("open_toolbox", {"toolbox_name": "dev"})
-        with within(1):
+        with takes_at_most(1):
             assert len(host.result("tools/list")["tools"]) == 3
         host.notify("notifications/cancelled", {"requestId": leaver})
 
@@ -153,8 +156,8 @@ def test_a_slow_start_holds_nobody_is_named_and_goes_on_without_its_opener(
 
         waiting = host.begin_use("slow", "echo")
         opened(fifo)
-        with within(1):
-            assert said(host.answer(waiting)["result"])["name"] == "echo"
+        with takes_at_most(1):
+            assert json_text(host.answer(waiting)["result"])["name"] == "echo"
         assert host.open()["servers_connected"] == 2
         assert len(pids_in(pids)) == 1
 
@@ -182,7 +185,7 @@ def test_servers_that_fail_to_start_are_named_and_the_others_are_listed(tmp_path
         "listless": "no tools today",
     }
     with faulty(tmp_path, servers) as host:
-        with within(1):
+        with takes_at_most(1):
             value = host.open()
         reasons = {one["server"]: one["reason"] for one in value["unavailable"]}
 
@@ -198,11 +201,11 @@ def test_servers_that_fail_to_start_are_named_and_the_others_are_listed(tmp_path
 def test_a_server_that_never_lists_its_tools_is_named_and_holds_nobody(tmp_path: Path) -> None:
     bad = entry("hang_list", connectTimeout=0.8)
     with faulty(tmp_path, {"bad": bad}, limits={"openWait": 0.3}) as host:
-        with within(0.3):
+        with takes_at_most(0.3):
             value = host.open()
         assert [one["server"] for one in value["unavailable"]] == ["bad"]
         assert {tool["source_server"] for tool in value["tools"]} == {OTHER}
-        with within(0.8):
+        with takes_at_most(0.8):
             text = failure(host.use("bad", "echo"), "connect_failed")
         assert "0.8 s (connectTimeout)" in text
 
@@ -214,11 +217,11 @@ def test_a_list_that_is_not_read_again_leaves_the_last_good_one(tmp_path: Path) 
         host.open()
         before = host.result("tools/list")["tools"]
         host.use("bad", "flip", {"name": "late"})  # announces a change
-        eventually(lambda: said(host.use("bad", "stats"))["lists"] == 2, "it is asked again")
+        eventually(lambda: json_text(host.use("bad", "stats"))["lists"] == 2, "it is asked again")
 
-        with within(1):
+        with takes_at_most(1):
             assert host.result("tools/list")["tools"] == before
-            assert said(host.use("bad", "echo"))["name"] == "echo"
+            assert json_text(host.use("bad", "echo"))["name"] == "echo"
 
 
 @pytest.mark.fault("F19")
@@ -238,7 +241,7 @@ def test_a_server_that_is_back_is_listed_before_it_is_called(tmp_path: Path, pid
         eventually(lambda: len(pids_in(pids)) == 2, "it is started again")
         assert host.result("tools/list")["tools"] == before, "the last good list meanwhile"
         opened(fifo)
-        assert said(host.answer(waiting)["result"])["name"] == "new"
+        assert json_text(host.answer(waiting)["result"])["name"] == "new"
         host.notice("notifications/tools/list_changed")
         after = [tool["name"] for tool in host.result("tools/list")["tools"]]
         assert "dev__bad__new" in after
@@ -259,7 +262,7 @@ def test_a_crash_loop_is_slowed_down_named_and_over_as_soon_as_it_is(
         while "next try in" not in told:
             told = failure(host.use("bad", "echo"), "connect_failed")
         for _ in range(50):
-            with within(AT_ONCE):
+            with takes_at_most(AT_ONCE):
                 told = failure(host.use("bad", "echo"), "connect_failed")
             assert "next try in" in told
         tried_in_time(len(pids_in(pids)), told, time.monotonic() - since)

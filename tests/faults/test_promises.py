@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from mcp_workbench.downstream.upkeep import GATHER, REFRESH_PAUSE
-from tests.faults.scene import OTHER, faulty, within
-from tests.faults.web import opening, street, wish
-from tests.http.scenes import Peer, Port
-from tests.makers import entry, eventually, pids_in, said
+from tests.faults.scene import OTHER, faulty
+from tests.faults.web import box_call, served
+from tests.kit.clock import eventually, takes_at_most
+from tests.kit.config import entry
+from tests.kit.http_host import Peer, Port
+from tests.kit.processes import pids_in
+from tests.kit.results import json_text, open_toolbox
 
 CHANGED = "notifications/tools/list_changed"
 
@@ -36,12 +39,12 @@ def test_of_ten_servers_three_are_bad_and_the_others_are_there_in_time(
     }
     with faulty(tmp_path, servers, modern=modern, limits={"openWait": 0.6}) as host:
         asked = host.begin("open_toolbox", {"toolbox_name": "dev"})
-        with within(1):
+        with takes_at_most(1):
             assert host.result("tools/list")["tools"]
-        with within(0.6):
+        with takes_at_most(0.6):
             value = json.loads(host.outcome(asked)["content"][0]["text"])
         while value["servers_connected"] < 7:  # a busy machine needs longer to start them
-            with within(0.6):
+            with takes_at_most(0.6):
                 value = host.open()
         reasons = {one["server"]: one["reason"] for one in value["unavailable"]}
 
@@ -53,8 +56,8 @@ def test_of_ten_servers_three_are_bad_and_the_others_are_there_in_time(
         assert reasons["silent"].startswith("still starting (")
         assert "command not found" in reasons["missing"]
         gate.open("w").close()
-        with within(1):
-            assert said(host.use("slow", "echo"))["name"] == "echo"
+        with takes_at_most(1):
+            assert json_text(host.use("slow", "echo"))["name"] == "echo"
 
 
 @pytest.mark.fault("F55")
@@ -80,11 +83,11 @@ def test_a_file_that_is_written_fifty_times_a_second_costs_no_call_and_no_connec
                 beside.rename(file)
             else:
                 file.write_text('{"toolboxes": {"dev": {"mcpServers": {"a": {"command": 5}}}}}')
-            assert said(host.use("a", "echo"))["name"] == "echo"
+            assert json_text(host.use("a", "echo"))["name"] == "echo"
             time.sleep(0.02)
         file.write_text('{"toolboxes": ')
         eventually(lambda: "warnings" in host.open(), "what is there in the end is told")
-        assert said(host.use("a", "echo"))["name"] == "echo"
+        assert json_text(host.use("a", "echo"))["name"] == "echo"
 
         beside.write_text(with_toolbox("last"))
         beside.rename(file)
@@ -98,17 +101,17 @@ async def test_modern_hosts_that_listen_hear_of_a_change_once_and_others_of_none
     tmp_path: Path,
 ) -> None:
     boxes = ({"a": entry()}, {"a": entry()})
-    async with street(tmp_path, *boxes, toolMode="dynamic") as road:
+    async with served(tmp_path, *boxes, toolMode="dynamic") as road:
         for box in ("box0", "box1"):
-            await road.port.ask_modern("tools/call", opening(box))
+            await road.port.ask_modern("tools/call", open_toolbox(box))
         everything = [await listening(road.port, "/mcp") for _ in range(2)]
         one = await listening(road.port, "/mcp/box0")
         other = await listening(road.port, "/mcp/box1")
 
-        await road.port.ask_modern("tools/call", wish("a", "flip", {"name": "new"}, "box0"))
+        await road.port.ask_modern("tools/call", box_call("a", "flip", {"name": "new"}, "box0"))
         for peer in (*everything, one):
             assert (await peer.message())["method"] == CHANGED
-        await road.port.ask_modern("tools/call", wish("a", "flip", {"name": "own"}, "box1"))
+        await road.port.ask_modern("tools/call", box_call("a", "flip", {"name": "own"}, "box1"))
         for peer in (*everything, other):
             assert (await peer.message())["method"] == CHANGED, "the first that `other` heard"
         listed = (await road.port.ask_modern("tools/list")).result["tools"]

@@ -13,21 +13,11 @@ from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.spec import Limits
 from mcp_workbench.downstream import listing
 from mcp_workbench.workbench import Workbench
-from tests.faults.scene import OTHER, Watched, faulty, within
-from tests.makers import (
-    PATIENCE,
-    alive,
-    entry,
-    eventually,
-    let_through,
-    pids_in,
-    said,
-    snapshot,
-    spec,
-    texts,
-    tool,
-    until,
-)
+from tests.faults.scene import OTHER, Watched, faulty
+from tests.kit.clock import PATIENCE, eventually, takes_at_most, until
+from tests.kit.config import entry, snapshot, spec, tool
+from tests.kit.processes import alive, let_through, pids_in
+from tests.kit.results import json_text, texts
 
 STALE = "mcp-workbench/stale"
 WAIT = {"openWait": 0.4}
@@ -90,7 +80,7 @@ def test_a_server_that_is_back_and_has_not_listed_shows_its_last_list_as_such(
         bad.shut()
         bad.killed()
 
-        with within(0.4):
+        with takes_at_most(0.4):
             value, [mark] = opened(host)
         [missing] = value["unavailable"]
         assert names(value) == ["stats"], "the last good list"
@@ -106,7 +96,7 @@ def test_a_server_that_is_back_and_has_not_listed_shows_its_last_list_as_such(
         assert "unavailable: bad (still starting" in brief
 
         bad.open()
-        assert said(host.use("bad", "new"))["name"] == "new"
+        assert json_text(host.use("bad", "new"))["name"] == "new"
         fresh, mark = opened(host)
         assert (names(fresh), mark, "unavailable" in fresh) == (["stats", "new"], None, False)
 
@@ -125,7 +115,7 @@ def test_the_last_list_may_be_that_of_another_process(tmp_path: Path) -> None:
         assert value["unavailable"][0]["server"] == "bad"
         waiting = host.begin_use("bad", "stats")
         bad.open()
-        assert "lists" in said(host.answer(waiting)["result"]), (
+        assert "lists" in json_text(host.answer(waiting)["result"]), (
             "it is called as soon as it is there"
         )
 
@@ -147,7 +137,7 @@ def test_in_dynamic_mode_the_list_itself_says_whose_tools_are_old(
         waiting = host.begin("dev__bad__stats", {})
         eventually(lambda: len(pids_in(bad.pids)) == 2, "it is started again")
 
-        with within(0.1):
+        with takes_at_most(0.1):
             listed = host.result("tools/list")
         [mark] = listed["_meta"][STALE]
         assert listed["tools"] == fresh["tools"]
@@ -155,7 +145,7 @@ def test_in_dynamic_mode_the_list_itself_says_whose_tools_are_old(
         assert mark["reason"].startswith("still starting")
 
         bad.open()
-        assert "lists" in said(host.answer(waiting)["result"])
+        assert "lists" in json_text(host.answer(waiting)["result"])
         assert STALE not in host.result("tools/list").get("_meta", {})
 
 
@@ -165,14 +155,14 @@ def test_a_change_that_was_announced_and_can_not_be_read_is_told(tmp_path: Path)
         before = names(opened(host)[0])
         host.use("bad", "flip", {"name": "late"})
 
-        with within(0.1):
+        with takes_at_most(0.1):
             value, [mark] = opened(host)
         [warning] = value["warnings"]
         assert names(value) == before
         assert (value["servers_connected"], "unavailable" in value) == (2, False)
         assert warning.startswith("dev/bad: its tools are listed as they were")
         assert warning.endswith(mark["reason"])
-        assert said(host.use("bad", "echo"))["name"] == "echo"
+        assert json_text(host.use("bad", "echo"))["name"] == "echo"
 
 
 @pytest.mark.fault("F18")
@@ -190,7 +180,7 @@ async def test_a_list_that_was_not_read_is_asked_for_again_when_somebody_looks(
         lists = 0
         while lists < 4:  # once at its start, once for the announcement
             opened = await workbench.open_toolbox("dev")
-            lists = said(await workbench.use_tool(tool("bad", "stats")))["lists"]
+            lists = json_text(await workbench.use_tool(tool("bad", "stats")))["lists"]
             await asyncio.sleep(0.05)
 
         assert [one.server for one in opened.stale] == ["bad"]

@@ -3,7 +3,6 @@
 import ast
 import math
 import os
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -17,12 +16,14 @@ from mcp_workbench.core.spec import ServerSpec, StdioCommand
 from mcp_workbench.downstream import trials
 from mcp_workbench.downstream.trials import Trials
 from mcp_workbench.timing import pause
-from tests.faults.scene import failure, faulty, within
-from tests.makers import alive, entry, eventually, pids_in, said, texts
-from tests.rawhost import META
+from tests.faults.scene import failure, faulty
+from tests.kit.clock import eventually, takes_at_most
+from tests.kit.config import entry, program_entry
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import META, json_text, texts
+from tests.kit.servers import ASKER
 
 SOURCE = Path(mcp_workbench.__file__).parent
-ASKER = Path(__file__).parents[1] / "fixtures" / "asker.py"
 
 # Loaded by Python itself before anything of ours.
 JUMPS = """
@@ -73,11 +74,11 @@ def test_a_clock_that_jumps_an_hour_to_and_fro_moves_no_deadline(tmp_path: Path)
         for server, tool, code in (("bad", "hang", "timeout"), ("mute", "echo", "connect_failed")):
             host.use("bad", "echo")
             since = time.monotonic()
-            with within(0.75):
+            with takes_at_most(0.75):
                 failure(host.use(server, tool), code)
             assert time.monotonic() - since >= 0.5
         eventually(lambda: not alive(pids_in(pids)[0]), "whoever is idle is stopped")
-        assert said(host.use("idle", "stats"))["pid"] == pids_in(pids)[1]
+        assert json_text(host.use("idle", "stats"))["pid"] == pids_in(pids)[1]
 
         told = ""
         while "next try in" not in told:
@@ -92,7 +93,7 @@ def test_a_clock_that_jumps_an_hour_to_and_fro_moves_no_deadline(tmp_path: Path)
 def test_a_question_stays_open_whatever_the_clock_says(tmp_path: Path, era: str) -> None:
     """A legacy server's call is held with us, a modern one's state travels: both are sealed."""
     jumped = tmp_path / "jumped"
-    servers = {"asker": {"command": sys.executable, "args": [str(ASKER)], "era": era}}
+    servers = {"asker": program_entry(ASKER, era=era)}
     env = meddling(tmp_path, JUMPS, JUMPED=str(jumped))
     can: Any = {META + "clientCapabilities": {"elicitation": {}}}
     with faulty(tmp_path, servers, modern=True, env=env) as host:
@@ -178,6 +179,6 @@ def test_stray_prints_in_our_process_never_reach_the_host(tmp_path: Path) -> Non
         chatter.touch()
         done = Path(f"{chatter}.done")
         while not done.exists():
-            assert said(host.use("a", "echo"))["name"] == "echo"
+            assert json_text(host.use("a", "echo"))["name"] == "echo"
         assert "a stray line 199" in host.stderr
         assert not [line for line in host.lines if b"stray" in line]

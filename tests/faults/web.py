@@ -7,48 +7,18 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, cast
 
 from tests.faults.scene import OTHER, PAUSE, Others
-from tests.http.scenes import Answer, Peer, Port
-from tests.http_servers.badhttp import BadHttp, bad_http
-from tests.makers import PATIENCE, entry, written
-from tests.rawhost import Message
-
-
-@contextmanager
-def bad_web() -> Generator[BadHttp]:
-    """The misbehaving servers, in a thread: the test and its host may wait as they like."""
-    ready, leave = threading.Event(), threading.Event()
-    found: list[BadHttp] = []
-
-    async def serve() -> None:
-        async with bad_http() as bad:
-            found.append(bad)
-            ready.set()
-            await asyncio.to_thread(leave.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-    thread.start()
-    assert ready.wait(PATIENCE)
-    try:
-        yield found[0]
-    finally:
-        leave.set()
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-
-
-def at(url: str, **more: Any) -> dict[str, Any]:
-    """A server entry for a URL."""
-    return {"url": url, "connectTimeout": 15, **more}
-
+from tests.kit.clock import PATIENCE
+from tests.kit.config import entry, write_config
+from tests.kit.http_host import Answer, Peer, Port
+from tests.kit.results import Message
 
 # Loaded by Python itself before anything of ours. A process with an open port is closed to its own
 # user, so it counts its descriptors itself: whoever opens the FIFO reads how many there are.
@@ -74,7 +44,7 @@ def counting(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "COUNTER": str(folder / "counter" / "fifo")}
 
 
-class Street:
+class Served:
     """A running `serve --http`, its process and its port."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: Door, counter: str) -> None:
@@ -96,14 +66,14 @@ class Street:
 
 
 @asynccontextmanager
-async def street(
+async def served(
     folder: Path,
     *boxes: dict[str, Any],
     lag: float = PATIENCE,
     limit: float = 2.5 * PATIENCE,
     options: tuple[str, ...] = (),
     **more: Any,
-) -> AsyncGenerator[Street]:
+) -> AsyncGenerator[Served]:
     """The real command on a port, with a toolbox of each of these servers, and a healthy one beside.
 
     The toolboxes are `box0`, `box1` and so on; a host of its own calls the healthy server in `dev`.
@@ -111,7 +81,7 @@ async def street(
     """
     whole = {f"box{n}": {"mcpServers": servers} for n, servers in enumerate(boxes)}
     whole["dev"] = {"mcpServers": {OTHER: entry()}}
-    file = written(folder, {"toolboxes": whole, **more})
+    file = write_config(folder, {"toolboxes": whole, **more})
     argv = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(file), "--http", "0"]
     env = counting(folder)
     process = subprocess.Popen(  # noqa: ASYNC220 - starting it takes no time
@@ -120,7 +90,7 @@ async def street(
     assert process.stderr is not None
     try:
         port = await asyncio.to_thread(told_port, process.stderr)
-        opened = Street(process, Door(port), env["COUNTER"])
+        opened = Served(process, Door(port), env["COUNTER"])
         listening = asyncio.ensure_future(asyncio.to_thread(process.stderr.read))
         try:
             async with asyncio.timeout(limit), others(opened.port, lag):
@@ -193,7 +163,7 @@ async def _call_other(port: Port, peer: Peer, watch: Others, leaving: asyncio.Ev
     while not leaving.is_set():
         number += 1
         since = time.monotonic()
-        params = wish(OTHER, "echo", {"n": number}, box="dev")
+        params = box_call(OTHER, "echo", {"n": number}, box="dev")
         peer.send(port.request(*port.modern("tools/call", params)))
         try:
             async with asyncio.timeout(PATIENCE):
@@ -201,18 +171,16 @@ async def _call_other(port: Port, peer: Peer, watch: Others, leaving: asyncio.Ev
         except TimeoutError:
             watch.hung += 1
             return
-        fine = answer.status == 200 and answer.said["arguments"] == {"n": number}
+        fine = answer.status == 200 and answer.json_text["arguments"] == {"n": number}
         watch.note(time.monotonic() - since, fine=fine, told=answer)
         since = time.monotonic()
         await asyncio.sleep(PAUSE)
         watch.woken(since)
 
 
-def wish(server: str, tool: str, arguments: Message | None = None, box: str = "box0") -> Message:
+def box_call(
+    server: str, tool: str, arguments: Message | None = None, box: str = "box0"
+) -> Message:
     """Parameters of a call by `use_tool`."""
     named = {"toolbox": box, "server": server, "tool": tool}
     return {"name": "use_tool", "arguments": {"tool": named, "arguments": arguments or {}}}
-
-
-def opening(box: str = "box0") -> Message:
-    return {"name": "open_toolbox", "arguments": {"toolbox_name": box}}

@@ -6,8 +6,9 @@ import http.client
 import json
 from typing import Any, Protocol
 
-from tests.makers import PATIENCE
-from tests.rawhost import ENVELOPE, MODERN, Message, RawHost
+from tests.kit.clock import PATIENCE
+from tests.kit.pipe_host import PipeHost as RawHost
+from tests.kit.results import ENVELOPE, MODERN, Message
 
 LEGACY = "2025-11-25"
 OPENING: Message = {

@@ -12,9 +12,9 @@ from tests.fidelity.corpus import Case
 from tests.fidelity.hosts import Host, PipeHost, WebHost
 from tests.fidelity.recorded import Recorded, serving_web
 from tests.fidelity.writing import PLACES, Way
-from tests.http.test_command import serving
-from tests.makers import config_file
-from tests.rawhost import RawHost
+from tests.kit.command import serving
+from tests.kit.config import config_file
+from tests.kit.pipe_host import PipeHost as RawHost
 
 ROOT = Path(__file__).parents[2]
 ERAS = ("legacy", "modern")

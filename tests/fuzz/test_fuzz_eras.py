@@ -30,7 +30,7 @@ from mcp_workbench.era.translate import (
 )
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.material import keys, mutated, objects, strict_json, values
-from tests.makers import raw
+from tests.kit.results import raw
 
 pairs = st.sampled_from(list(PAIRS.values()))
 valid_texts = st.text(max_size=6)

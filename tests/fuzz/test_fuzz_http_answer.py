@@ -17,7 +17,7 @@ from mcp_workbench.wire.http_answer import HIGH, Broken, Oversized
 from mcp_workbench.wire.http_wire import Wire
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, in_chunks, mutated
-from tests.makers import PATIENCE
+from tests.kit.clock import PATIENCE
 
 LIMIT = 100_000
 

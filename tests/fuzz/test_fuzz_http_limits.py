@@ -25,7 +25,7 @@ from tests.fuzz.test_fuzz_http_answer import Keeper
 from tests.fuzz.test_fuzz_http_answer import Transport as FarTransport
 from tests.fuzz.test_fuzz_http_requests import BODY, Port
 from tests.fuzz.test_fuzz_http_requests import Transport as NearTransport
-from tests.makers import PATIENCE
+from tests.kit.clock import PATIENCE
 
 RUNNER = asyncio.Runner()
 LIMIT = 100_000

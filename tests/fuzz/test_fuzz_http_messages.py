@@ -21,7 +21,7 @@ from mcp_workbench.wire.pending import NEVER
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, ids, in_chunks, mutated, objects, strict_json, values, writers
 from tests.fuzz.test_fuzz_conversation import Told, Waiting, no_fault_of_ours
-from tests.makers import PATIENCE
+from tests.kit.clock import PATIENCE
 
 LIMIT = 20_000
 RUNNER = asyncio.Runner()

@@ -21,7 +21,8 @@ from mcp_workbench.workbench import Workbench
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, ids, in_chunks, mutated, objects, strict_json, values, writers
 from tests.fuzz.test_fuzz_conversation import no_fault_of_ours
-from tests.makers import PATIENCE, snapshot
+from tests.kit.clock import PATIENCE
+from tests.kit.config import snapshot
 
 LIMIT = 20_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mcp_workbench import __version__
 from tests.hosts.samples import demo
-from tests.hosts.scenes import Person, newcomer
+from tests.kit.command import Person, newcomer
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "first-five-minutes.md"
 TOKEN = "3f9c0e5d-made-up"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.samples import FILES, SECRETS, demo, write_home
-from tests.hosts.scenes import Person, newcomer
+from tests.kit.command import Person, newcomer
 
 CURSOR = FILES["cursor"][0]
 

@@ -12,7 +12,7 @@ import pytest
 from mcp_workbench import __version__
 from mcp_workbench.hosts.table import HOSTS
 from tests.hosts.samples import FILES, demo, tree, write_home
-from tests.hosts.scenes import Done, Person, newcomer
+from tests.kit.command import Done, Person, newcomer
 
 CURSOR, CODEX, DESKTOP = (FILES[host][0] for host in ("cursor", "codex", "claude-desktop"))
 

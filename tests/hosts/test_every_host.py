@@ -11,7 +11,7 @@ import pytest
 from mcp_workbench.core import jsonc
 from mcp_workbench.hosts.table import HOSTS
 from tests.hosts.samples import FILES, SECRETS, tree, write_home
-from tests.hosts.scenes import Done, Person, newcomer
+from tests.kit.command import Done, Person, newcomer
 
 WRITTEN = [host.id for host in HOSTS.values() if not host.import_only]
 VARIABLES = {"POSTGRES_URL", "GITHUB_PERSONAL_ACCESS_TOKEN", "X_FIGMA_TOKEN", "LINEAR_API_KEY"}

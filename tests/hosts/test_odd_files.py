@@ -11,7 +11,7 @@ import pytest
 
 from mcp_workbench.config.plain_file import NotPlain, TooLarge, read_plain
 from tests.hosts.samples import FILES, demo, write_home
-from tests.hosts.scenes import Person, newcomer
+from tests.kit.command import Person, newcomer
 
 if sys.platform == "win32":
     pytest.skip("there are no such files here", allow_module_level=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.samples import FILES, tree, write_home
-from tests.hosts.scenes import TIMEOUT, Person, newcomer
+from tests.kit.command import TIMEOUT, Person, newcomer
 
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals here", allow_module_level=True)

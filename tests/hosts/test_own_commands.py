@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.samples import FILES, demo, tree, write_home
-from tests.hosts.scenes import Person, newcomer
+from tests.kit.command import Person, newcomer
 
 CODEX = FILES["codex"][0]
 # Commands that misbehave in the ways that commands do.

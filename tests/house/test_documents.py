@@ -23,6 +23,7 @@ from mcp_workbench import __version__
 from mcp_workbench.config.embedded import demo_snapshot
 from mcp_workbench.core.spec import StdioCommand
 from tests import quick_command
+from tests.kit.command import COMMAND
 from tests.quick_command import Streams
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +32,6 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "AGENTS.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-COMMAND = [sys.executable, "-m", "mcp_workbench"]
 
 
 def read(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.makers import unmeasured
+from tests.kit.processes import unmeasured
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "mcp_workbench"

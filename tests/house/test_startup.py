@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.makers import unmeasured
+from tests.kit.processes import unmeasured
 
 TELL = """
 import sys

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,68 +16,14 @@ from mcp_workbench.config.load import load_config
 from mcp_workbench.config.port import VARIABLE, port_wish
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import HttpWish, Snapshot
-from tests.http.scenes import BOTH, rpc, use
-from tests.makers import PATIENCE, alive, config_file, entry, eventually, pids_in
+from tests.kit.clock import eventually
+from tests.kit.command import COMMAND, serving, stopped
+from tests.kit.config import config_file, entry
+from tests.kit.http_host import ACCEPT, rpc
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import use_tool
 
-COMMAND = [sys.executable, "-m", "mcp_workbench"]
 TOKEN = "0123456789abcdef0123456789abcdef"
-
-
-class Command:
-    """A running command, and requests to it."""
-
-    def __init__(self, process: subprocess.Popen[str], line: str, remark: str) -> None:
-        self.process = process
-        self.line = line
-        self.remark = remark
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", line)
-        assert found, line
-        self.url = found[0]
-
-    def post(self, body: bytes, **headers: str) -> tuple[int, dict[str, str], Any]:
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
-        told |= {"content-type": "application/json", "accept": BOTH}
-        request = urllib.request.Request(self.url, body, told)
-        try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-                data = answer.read()
-                return answer.status, dict(answer.headers), json.loads(data or b"null")
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, dict(error.headers), json.loads(error.read())
-
-    def open(self) -> str:
-        params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
-        _, headers, _ = self.post(rpc("initialize", params, 1))
-        return headers["Mcp-Session-Id"]
-
-
-@contextmanager
-def serving(
-    config: Path, address: str = "0", env: dict[str, str] | None = None, *more: str
-) -> Generator[Command]:
-    argv = [*COMMAND, "serve", "--config", str(config), "--http", address, *more]
-    process = subprocess.Popen(
-        argv,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **(env or {})},
-    )
-    assert process.stderr is not None
-    try:
-        line = process.stderr.readline()
-        remark = "" if env and VARIABLE in env else process.stderr.readline()
-        yield Command(process, line, remark)
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def stopped(command: Command, number: signal.Signals) -> tuple[int, str, str]:
-    command.process.send_signal(number)
-    out, err = command.process.communicate(timeout=PATIENCE)
-    return command.process.returncode, out, err
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -94,7 +34,9 @@ def test_a_signal_ends_the_port_its_sessions_and_its_servers(
     fixture = entry(env={"PIDFILE": str(pids)})
     with serving(config_file(tmp_path, {"fixture": fixture})) as command:
         session = command.open()
-        _, _, answer = command.post(rpc("tools/call", use("stats"), 2), mcp_session_id=session)
+        _, _, answer = command.post(
+            rpc("tools/call", use_tool("fixture", "stats"), 2), mcp_session_id=session
+        )
         assert "result" in answer
         assert len(pids_in(pids)) == 1
 
@@ -131,7 +73,7 @@ def test_the_token_reaches_nobody_behind_the_port(tmp_path: Path) -> None:
         _, headers, _ = command.post(rpc("initialize", params, 1), authorization=bearer)
         told = {"authorization": bearer, "mcp_session_id": headers["Mcp-Session-Id"]}
         for tool in ("env", "echo"):
-            _, _, answer = command.post(rpc("tools/call", use(tool), 2), **told)
+            _, _, answer = command.post(rpc("tools/call", use_tool("fixture", tool), 2), **told)
             assert "result" in answer
             assert TOKEN not in json.dumps(answer)
             assert TOKEN[::-1] not in json.dumps(answer)
@@ -141,11 +83,11 @@ def test_what_is_under_way_for_too_long_is_cut_off(tmp_path: Path) -> None:
     config = config_file(tmp_path, {"fixture": entry()}, limits={"drain": 0.5})
     with serving(config) as command:
         session = command.open()
-        command.post(rpc("tools/call", use("stats"), 2), mcp_session_id=session)
-        body = rpc("tools/call", use("hold", {"key": "k"}), 3)
+        command.post(rpc("tools/call", use_tool("fixture", "stats"), 2), mcp_session_id=session)
+        body = rpc("tools/call", use_tool("fixture", "hold", {"key": "k"}), 3)
         head = (
             f"POST /mcp HTTP/1.1\r\nHost: {command.url[7:-4]}\r\nContent-Type: application/json\r\n"
-            f"Accept: {BOTH}\r\nMcp-Session-Id: {session}\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Accept: {ACCEPT}\r\nMcp-Session-Id: {session}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         port = int(command.url[7:-4].rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port)) as held:

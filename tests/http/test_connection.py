@@ -15,8 +15,8 @@ from mcp_workbench.wire import http_connection, http_response
 from mcp_workbench.wire.http_message import Reply, Request
 from mcp_workbench.wire.http_response import Response
 from mcp_workbench.wire.http_server import HttpServer, listening
-from tests.http.scenes import Peer
-from tests.makers import PATIENCE, until
+from tests.kit.clock import PATIENCE, until
+from tests.kit.http_host import Peer
 
 LIMIT = 100_000
 

@@ -6,8 +6,8 @@ import pytest
 
 from mcp_workbench.core.spec import HttpWish, Limits
 from mcp_workbench.surface.http_access import is_loopback, names_of
-from tests.http.scenes import BOTH, port, rpc
-from tests.makers import snapshot, spec
+from tests.kit.config import snapshot, spec
+from tests.kit.http_host import ACCEPT, port, rpc
 
 TOKEN = "a-token-of-thirty-two-characters"
 ROUTES = ["/mcp", "/mcp/dev", "/healthz", "/readyz", "/nothing"]
@@ -113,7 +113,7 @@ async def test_other_paths_lead_nowhere(path: str) -> None:
 @pytest.mark.parametrize(
     ("accept", "status"),
     [
-        (BOTH, 400),  # let in: there is no session
+        (ACCEPT, 400),  # let in: there is no session
         ("text/event-stream,application/json;q=0.9", 400),
         ("*/*", 400),
         ("application/*, text/*;q=0.1", 400),

@@ -16,16 +16,18 @@ from typing import Any
 
 import pytest
 
-from tests.http.scenes import BOTH, rpc, use
-from tests.http.test_command import Command, serving
-from tests.makers import PATIENCE, alive, config_file, entry, eventually, pids_in
-from tests.rawhost import ENVELOPE, MODERN
+from tests.kit.clock import PATIENCE, eventually
+from tests.kit.command import HttpCommand, serving
+from tests.kit.config import config_file, entry
+from tests.kit.http_host import ACCEPT, rpc
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import ENVELOPE, MODERN, use_tool
 
 CODE = "mcp-workbench/code"
 LONG = PATIENCE * 3  # seconds of draining; a test that waited for its end would have failed before
 
 
-def health(command: Command, path: str) -> tuple[int, bytes]:
+def health(command: HttpCommand, path: str) -> tuple[int, bytes]:
     """What a new connection is told."""
     try:
         url = command.url.replace("/mcp", path)
@@ -37,7 +39,7 @@ def health(command: Command, path: str) -> tuple[int, bytes]:
 
 
 def modern_call(tool: str, arguments: dict[str, Any]) -> tuple[bytes, dict[str, str]]:
-    params = {**use(tool, arguments), "_meta": ENVELOPE}
+    params = {**use_tool("fixture", tool, arguments), "_meta": ENVELOPE}
     told = {"mcp_protocol_version": MODERN, "mcp_method": "tools/call", "mcp_name": "use_tool"}
     return rpc("tools/call", params, 9), told
 
@@ -75,7 +77,7 @@ def test_the_port_says_that_it_ends_while_what_is_under_way_goes_on(
             body, told = modern_call("wait_at", arguments)
         else:
             body, told = (
-                rpc("tools/call", use("wait_at", arguments), 3),
+                rpc("tools/call", use_tool("fixture", "wait_at", arguments), 3),
                 {"mcp_session_id": session},
             )
         with under_way(lambda: command.post(body, **told), reached) as waiting:
@@ -106,7 +108,11 @@ def test_an_answer_of_the_host_still_reaches_what_is_under_way(tmp_path: Path) -
     reached = tmp_path / "reached"
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    body = rpc("tools/call", use("wait_at", {"gate": str(gate), "reached": str(reached)}), 3)
+    body = rpc(
+        "tools/call",
+        use_tool("fixture", "wait_at", {"gate": str(gate), "reached": str(reached)}),
+        3,
+    )
     with serving(config) as command:
         session = command.open()
         call = lambda: command.post(body, mcp_session_id=session)  # noqa: E731
@@ -151,7 +157,7 @@ def test_the_last_answer_leaves_whole_also_to_a_slow_reader(tmp_path: Path, gate
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # it does not fit on the way
         slow.connect(("127.0.0.1", int(name.rpartition(":")[2])))
         body, told = modern_call("wait_at", arguments)
-        headers = {"Host": name, "Content-Type": "application/json", "Accept": BOTH}
+        headers = {"Host": name, "Content-Type": "application/json", "Accept": ACCEPT}
         headers |= {key.replace("_", "-"): value for key, value in told.items()}
         headers["Content-Length"] = str(len(body))
         lines = ["POST /mcp HTTP/1.1", *(f"{key}: {value}" for key, value in headers.items())]
@@ -170,7 +176,7 @@ def test_the_last_answer_leaves_whole_also_to_a_slow_reader(tmp_path: Path, gate
         assert command.process.wait(PATIENCE) == 0
 
 
-def closed(command: Command) -> bool:
+def closed(command: HttpCommand) -> bool:
     """Does nobody listen any more?"""
     try:
         health(command, "/readyz")

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.http.scenes import Port, events_of, port, rpc, use
-from tests.makers import snapshot, spec, until
-from tests.rawhost import ENVELOPE, META, MODERN, Message
+from tests.kit.clock import until
+from tests.kit.config import snapshot, spec
+from tests.kit.http_host import Port, events_of, port, rpc
+from tests.kit.results import ENVELOPE, META, MODERN, Message, use_tool
 
 VERSION = META + "protocolVersion"
 CAPABILITIES = META + "clientCapabilities"
@@ -44,10 +45,10 @@ async def test_a_request_alone_is_answered_as_plain_json() -> None:
 async def test_a_call_reaches_its_server_and_a_session_id_is_ignored() -> None:
     async with port() as opened:
         answer = await opened.ask_modern(
-            "tools/call", use("echo", {"text": "hello"}), mcp_session_id="nonsense"
+            "tools/call", use_tool("fixture", "echo", {"text": "hello"}), mcp_session_id="nonsense"
         )
 
-        assert answer.said["arguments"] == {"text": "hello"}
+        assert answer.json_text["arguments"] == {"text": "hello"}
 
 
 @pytest.mark.parametrize(
@@ -147,15 +148,15 @@ async def test_a_notification_is_accepted_and_dropped() -> None:
 async def test_one_toolbox_has_an_endpoint_that_shows_only_itself() -> None:
     other = spec("other", toolbox="ops")
     async with port(snapshot(spec("fixture"), other)) as opened:
-        body, headers = opened.modern("tools/call", use("stats"))
-        assert (await opened.ask(body, headers, path="/mcp/dev")).said["pid"]
+        body, headers = opened.modern("tools/call", use_tool("fixture", "stats"))
+        assert (await opened.ask(body, headers, path="/mcp/dev")).json_text["pid"]
         result = (await opened.ask(body, headers, path="/mcp/ops")).result
         assert result["content"][0]["text"] == "Toolbox 'dev' not found"
 
 
 async def test_progress_turns_the_answer_into_a_stream() -> None:
     async with port() as opened:
-        params = {**use("progress", {"n": 3}), "_meta": {"progressToken": "p"}}
+        params = {**use_tool("fixture", "progress", {"n": 3}), "_meta": {"progressToken": "p"}}
         answer = await opened.ask_modern("tools/call", params)
 
         assert answer.status == 200
@@ -181,7 +182,7 @@ async def test_a_call_that_takes_long_becomes_a_stream_that_shows_life() -> None
         assert peer.headers["content-type"] == "text/event-stream"
         opened.front.tick(now + 30)
 
-        await opened.ask_modern("tools/call", use("release", {"key": "k"}))
+        await opened.ask_modern("tools/call", use_tool("fixture", "release", {"key": "k"}))
 
         rest = b"".join([part async for part in peer.chunks()])
         assert rest.startswith(b":\n\n")
@@ -191,7 +192,7 @@ async def test_a_call_that_takes_long_becomes_a_stream_that_shows_life() -> None
 
 async def test_closing_the_response_cancels_the_call_at_its_server() -> None:
     async with port() as opened:
-        await opened.ask_modern("tools/call", use("stats"))
+        await opened.ask_modern("tools/call", use_tool("fixture", "stats"))
         peer = await opened.connect()
         peer.send(opened.modern_use("hold", {"key": "k"}))
         await until(lambda: opened.front.busy)
@@ -199,14 +200,14 @@ async def test_closing_the_response_cancels_the_call_at_its_server() -> None:
         peer.close()
         await until(lambda: not opened.front.busy)
 
-        stats = (await opened.ask_modern("tools/call", use("stats"))).said
+        stats = (await opened.ask_modern("tools/call", use_tool("fixture", "stats"))).json_text
         assert len(stats["cancelled"]) == 1
 
 
 async def test_two_requests_on_one_connection_are_two_conversations() -> None:
     async with port() as opened:
         peer = await opened.connect()
-        body, headers = opened.modern("tools/call", use("stats"))
+        body, headers = opened.modern("tools/call", use_tool("fixture", "stats"))
         peer.send(opened.request(body, headers) * 2)
 
         assert [(await peer.answer()).json["id"] for _ in "ab"] == [1, 1]
@@ -214,35 +215,37 @@ async def test_two_requests_on_one_connection_are_two_conversations() -> None:
 
 async def test_sixty_four_at_once_each_get_their_own_answer() -> None:
     async with port() as opened:
-        await opened.ask_modern("tools/call", use("stats"))
+        await opened.ask_modern("tools/call", use_tool("fixture", "stats"))
         peers = [await opened.connect() for _ in range(64)]
         for number, peer in enumerate(peers):
             peer.send(opened.modern_use("echo", {"text": str(number)}))
 
         answers = await asyncio.gather(*(peer.answer() for peer in peers))
 
-        assert [a.said["arguments"]["text"] for a in answers] == [str(n) for n in range(64)]
+        assert [a.json_text["arguments"]["text"] for a in answers] == [str(n) for n in range(64)]
         await until(lambda: not opened.front.busy)
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 async def test_a_pretty_printed_body_reaches_a_server_on_a_pipe_as_one_line(end: bytes) -> None:
     async with port() as opened:
-        params = use("echo", {"text": "a\nb\rc", "list": [1, {"x": 12345678901234567890}]})
+        params = use_tool(
+            "fixture", "echo", {"text": "a\nb\rc", "list": [1, {"x": 12345678901234567890}]}
+        )
         body, headers = opened.modern("tools/call", {**params, "_meta": {"x": {"y": 1}}})
         pretty = json.dumps(json.loads(body), indent=2).encode().replace(b"\n", end)
 
         answer = await opened.ask(pretty, headers)
 
-        assert answer.said["arguments"] == params["arguments"]["arguments"]
-        assert (await opened.ask_modern("tools/call", use("stats"))).said["methods"].count(
-            "tools/call"
-        ) == 2
+        assert answer.json_text["arguments"] == params["arguments"]["arguments"]
+        assert (await opened.ask_modern("tools/call", use_tool("fixture", "stats"))).json_text[
+            "methods"
+        ].count("tools/call") == 2
 
 
 async def test_a_line_break_inside_a_string_is_not_json() -> None:
     async with port() as opened:
-        body, headers = opened.modern("tools/call", use("echo", {"text": "a@b"}))
+        body, headers = opened.modern("tools/call", use_tool("fixture", "echo", {"text": "a@b"}))
         answer = await opened.ask(body.replace(b"@", b"\n"), headers)
 
         assert (answer.status, answer.error["code"]) == (400, -32700)

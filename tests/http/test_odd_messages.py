@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.http.scenes import port, use
-from tests.rawhost import ENVELOPE, MODERN
+from tests.kit.http_host import port
+from tests.kit.results import ENVELOPE, MODERN, use_tool
 
 META = json.dumps(ENVELOPE)
-ARGUMENTS = json.dumps(use("echo", {"text": "x"})["arguments"])
+ARGUMENTS = json.dumps(use_tool("fixture", "echo", {"text": "x"})["arguments"])
 USE = f'"name":"use_tool","arguments":{ARGUMENTS},"_meta":{META}'
 
 
@@ -78,8 +78,8 @@ async def test_an_odd_message_is_refused_or_arrives_as_it_was_checked(
 
         assert answer.status == status
         if status == 200:
-            assert answer.said["name"] == "echo"
-            assert set(answer.said["arguments"]) == {"text"}
+            assert answer.json_text["name"] == "echo"
+            assert set(answer.json_text["arguments"]) == {"text"}
         else:
             assert answer.error["code"] in (-32700, -32600, -32602, -32020)
         assert b"\n" not in answer.body.rstrip(b"\n")

@@ -11,8 +11,8 @@ from mcp.shared.inbound import encode_header_value, validate_mcp_param_headers
 
 from mcp_workbench.surface.http_params import differing
 from mcp_workbench.wire.http_message import Request
-from tests.http.scenes import port
-from tests.makers import snapshot, spec
+from tests.kit.config import snapshot, spec
+from tests.kit.http_host import port
 
 SCHEMA = {
     "type": "object",
@@ -96,4 +96,4 @@ async def test_a_flat_tool_with_annotations_is_checked_and_others_are_not(tmp_pa
 
         assert (missing.status, missing.error["code"]) == (400, -32020)
         assert (wrong.status, wrong.error["code"]) == (400, -32020)
-        assert right.said["arguments"] == {"region": "north"}
+        assert right.json_text["arguments"] == {"region": "north"}

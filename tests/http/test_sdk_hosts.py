@@ -12,9 +12,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
 from mcp_workbench.core.spec import Snapshot
-from tests.http.scenes import LEGACY, Port, port
-from tests.makers import PATIENCE, snapshot, spec
-from tests.rawhost import MODERN
+from tests.kit.clock import PATIENCE
+from tests.kit.config import snapshot, spec
+from tests.kit.http_host import Port, port
+from tests.kit.results import LEGACY, MODERN
 
 MODES = ["legacy", "auto", MODERN]
 modes = pytest.mark.parametrize("mode", MODES)

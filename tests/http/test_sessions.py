@@ -9,8 +9,10 @@ from mcp_workbench.core.spec import HttpWish
 from mcp_workbench.surface import http_session, http_sessions
 from mcp_workbench.surface.http_access import Access
 from mcp_workbench.surface.http_principals import Principals
-from tests.http.scenes import Answer, Session, events_of, port, rpc, use
-from tests.makers import snapshot, spec, until
+from tests.kit.clock import until
+from tests.kit.config import snapshot, spec
+from tests.kit.http_host import Answer, Session, events_of, port, rpc
+from tests.kit.results import use_tool
 
 PROGRESS = {"_meta": {"progressToken": "p"}}
 
@@ -22,7 +24,7 @@ async def test_a_session_is_opened_used_and_ended() -> None:
         assert len(session.id) >= 22  # 128 bits in base64
         assert session.id.isascii()
         assert session.id.isprintable()
-        assert (await session.use("echo", {"text": "x"})).said["arguments"] == {"text": "x"}
+        assert (await session.use("echo", {"text": "x"})).json_text["arguments"] == {"text": "x"}
         assert (await session.post(b"", method="DELETE")).status == 200
         for method in ("POST", "GET", "DELETE"):
             assert (await session.post(session.ask("ping"), method=method)).status == 404
@@ -95,7 +97,7 @@ async def test_an_id_that_is_in_use_is_refused_where_it_came_from() -> None:
         await session.use("release", {"key": "k"})
 
         assert (again.status, again.error["code"]) == (400, -32600)
-        assert (await first.answer()).said == "released k"
+        assert (await first.answer()).json_text == "released k"
 
 
 @pytest.mark.fault("F39")
@@ -170,7 +172,7 @@ async def test_a_lost_connection_is_no_cancel_and_the_result_waits() -> None:
         session = await opened.open()
         last = await hold(session)
         await session.use("release", {"key": "k"})
-        assert (await session.use("stats")).said["cancelled"] == []
+        assert (await session.use("stats")).json_text["cancelled"] == []
 
         resumed = await session.listen(last)
         message = await resumed.message()
@@ -281,7 +283,7 @@ async def test_a_cancelled_request_is_not_answered_and_its_post_ends() -> None:
 
         assert told.status == 202
         assert (answer.status, answer.messages) == (200, [])
-        assert len((await session.use("stats")).said["cancelled"]) == 1
+        assert len((await session.use("stats")).json_text["cancelled"]) == 1
 
 
 async def test_ending_a_session_cancels_its_calls_and_ends_its_streams() -> None:
@@ -298,7 +300,7 @@ async def test_ending_a_session_cancels_its_calls_and_ends_its_streams() -> None
         assert (await waiting.answer()).status == 404
         assert (await streaming.answer()).status == 404
         assert await listening.reader.readline() == b"0\r\n"
-        assert len((await other.use("stats")).said["cancelled"]) == 2
+        assert len((await other.use("stats")).json_text["cancelled"]) == 2
 
 
 # Bounds
@@ -372,7 +374,7 @@ async def test_a_batch_is_answered_as_one_where_the_revision_has_them() -> None:
         batch = [
             json.loads(rpc("ping", id=1)),
             json.loads(rpc("notifications/roots/list_changed")),
-            json.loads(rpc("tools/call", use("echo", {"text": "x"}), "two")),
+            json.loads(rpc("tools/call", use_tool("fixture", "echo", {"text": "x"}), "two")),
             json.loads(rpc("nonsense", id=3)),
         ]
         answer = await session.post(json.dumps(batch, indent=1).encode())
@@ -388,7 +390,9 @@ async def test_a_batch_with_progress_is_a_stream_with_every_answer() -> None:
         session = await opened.open("2025-03-26")
         batch = [
             json.loads(rpc("ping", id=1)),
-            json.loads(rpc("tools/call", {**use("progress", {"n": 2}), **PROGRESS}, 2)),
+            json.loads(
+                rpc("tools/call", {**use_tool("fixture", "progress", {"n": 2}), **PROGRESS}, 2)
+            ),
         ]
         answer = await session.post(json.dumps(batch).encode())
 
@@ -430,5 +434,5 @@ async def test_sixty_four_at_once_in_one_session() -> None:
 
         answers = await asyncio.gather(*calls)
 
-        assert [a.said["arguments"]["text"] for a in answers] == [str(n) for n in range(64)]
+        assert [a.json_text["arguments"]["text"] for a in answers] == [str(n) for n in range(64)]
         assert not opened.front.busy

@@ -18,11 +18,13 @@ from mcp_workbench.config.port import VARIABLE
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import HttpEndpoint, HttpWish, NamedToken, ServerSpec
 from mcp_workbench.wire.guard import SCRIPT
-from tests.http.scenes import Port, port, rpc, use
-from tests.http.test_command import Command, serving, stopped
-from tests.http_servers.badhttp import bad_http
-from tests.makers import PATIENCE, config_file, entry, pids_in, snapshot, spec, written
-from tests.rawhost import Message
+from tests.kit.clock import PATIENCE
+from tests.kit.command import HttpCommand, serving, stopped
+from tests.kit.config import config_file, entry, snapshot, spec, write_config
+from tests.kit.http_host import Port, port, rpc
+from tests.kit.processes import pids_in
+from tests.kit.results import Message, use_tool
+from tests.kit.servers.bad_http import bad_http
 
 ROUTES = ["/mcp", "/mcp/dev", "/mcp/nothing", "/healthz", "/readyz", "/", "/metrics", "/mcp/../mcp"]
 VERBS = ["GET", "POST", "DELETE", "OPTIONS", "PUT", "HEAD"]
@@ -151,7 +153,7 @@ async def test_an_argument_can_not_become_a_header_of_its_own() -> None:
         bad.tools = [{"name": "echo", "inputSchema": schema}]
         target = HttpEndpoint(bad.url("/modern/ok"))
         async with port(snapshot(ServerSpec(ServerAddress("dev", "fixture"), target))) as opened:
-            params = use("echo", {"text": evil})
+            params = use_tool("fixture", "echo", {"text": evil})
             body, told = opened.modern("tools/call", params)
             await opened.ask(body, told)
         [call] = bad.calls()
@@ -199,7 +201,7 @@ async def test_what_a_server_says_can_not_become_a_header_or_a_line(
         target = HttpEndpoint(bad.url("/start/evil"))
         evil = ServerSpec(ServerAddress("dev", "fixture"), target, era="legacy")
         async with port(snapshot(evil)) as opened:
-            await opened.ask(*opened.modern("tools/call", use("echo")))
+            await opened.ask(*opened.modern("tools/call", use_tool("fixture", "echo")))
 
         assert bad.seen
         for request in bad.seen:
@@ -217,7 +219,7 @@ async def test_a_redirect_to_another_port_brings_nobody_there(era: str) -> None:
 
         target = HttpEndpoint(bad.on(f"/{era}/away", lead_away), (("Authorization", TOKEN),))
         async with port(snapshot(ServerSpec(ServerAddress("dev", "fixture"), target))) as opened:
-            told = await opened.ask(*opened.modern("tools/call", use("echo")))
+            told = await opened.ask(*opened.modern("tools/call", use_tool("fixture", "echo")))
 
         assert canary.url("") in told.result["content"][0]["text"]
         assert TOKEN not in told.body.decode()
@@ -290,7 +292,7 @@ async def test_a_shared_server_is_started_once_for_however_many_hosts(
     shared = snapshot(spec("fixture", env={"PIDFILE": str(pids)}), mode=mode)
     async with port(shared) as opened, asyncio.TaskGroup() as hosts:
         for _ in range(16):
-            hosts.create_task(opened.ask_modern("tools/call", use("stats")))
+            hosts.create_task(opened.ask_modern("tools/call", use_tool("fixture", "stats")))
             hosts.create_task(opened.ask_modern("tools/list"))
             hosts.create_task((await opened.open()).use("stats"))
 
@@ -304,14 +306,14 @@ def forms(secret: str) -> list[str]:
     return [secret, base64.b64encode(secret.encode()).decode().rstrip("=")]
 
 
-def provoke(command: Command, bearer: str) -> None:
+def provoke(command: HttpCommand, bearer: str) -> None:
     """Whatever a log might be written for."""
     params: Message = {"protocolVersion": "2025-11-25", "capabilities": {}}
     right = {"authorization": f"Bearer {bearer}"}
     _, headers, _ = command.post(rpc("initialize", params, 1), **right)
     told = {**right, "mcp_session_id": headers["Mcp-Session-Id"]}
     for tool in ("stats", "die", "stats", "nothing"):
-        command.post(rpc("tools/call", use(tool), 2), **told)
+        command.post(rpc("tools/call", use_tool("fixture", tool), 2), **told)
     broken = {"toolbox": "dev", "server": "broken", "tool": "x"}
     wish: Message = {"name": "use_tool", "arguments": {"tool": broken, "arguments": {}}}
     command.post(rpc("tools/call", wish, 3), **told)
@@ -354,7 +356,7 @@ def test_what_a_token_opens_is_told_as_far_as_it_is_served(tmp_path: Path) -> No
         "b": {"token": "${B}", "toolboxes": ["ops"]},
     }
     boxes = {name: {"mcpServers": {"fixture": entry()}} for name in ("dev", "ops")}
-    config = written(tmp_path, {"toolboxes": boxes, "http": {"tokens": tokens}})
+    config = write_config(tmp_path, {"toolboxes": boxes, "http": {"tokens": tokens}})
     with serving(config, "0", {"A": TOKEN, "B": TOKEN[::-1]}, "--toolbox", "dev") as command:
         told = command.remark
         right = {"authorization": f"Bearer {TOKEN[::-1]}"}
@@ -374,7 +376,7 @@ def test_no_server_finds_a_token_in_its_environment(tmp_path: Path) -> None:
         right = {"authorization": f"Bearer {TOKEN}"}
         _, headers, _ = command.post(rpc("initialize", params, 1), **right)
         told = {**right, "mcp_session_id": headers["Mcp-Session-Id"]}
-        _, _, answer = command.post(rpc("tools/call", use("env"), 2), **told)
+        _, _, answer = command.post(rpc("tools/call", use_tool("fixture", "env"), 2), **told)
 
     found = msgspec.json.encode(answer).decode()
     assert "PATH" in found

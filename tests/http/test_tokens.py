@@ -23,10 +23,11 @@ from mcp_workbench.core.spec import (
 )
 from mcp_workbench.surface import http_principals, http_sessions
 from mcp_workbench.surface.http_principals import Principals
-from tests.http.scenes import Answer, Port, port, rpc, use
-from tests.makers import pids_in, snapshot, spec
-from tests.primitives.scenes import FIXTURE
-from tests.rawhost import META, Message
+from tests.kit.config import snapshot, spec
+from tests.kit.http_host import Answer, Port, port, rpc
+from tests.kit.processes import pids_in
+from tests.kit.results import META, Message, use_tool
+from tests.kit.servers import ASKER, OFFERS
 
 ERAS = ("legacy", "modern")
 eras = pytest.mark.parametrize("era", ERAS)
@@ -41,7 +42,6 @@ WISH = HttpWish(
         NamedToken("spare", SPARE, ("dev",)),
     )
 )
-ASKER = str(Path(__file__).parents[1] / "fixtures" / "asker.py")
 CAN: Message = {META + "clientCapabilities": {"elicitation": {}}}
 
 
@@ -56,7 +56,7 @@ def two_boxes(mode: str = "proxy", era: Era = "legacy") -> Snapshot:
     specs = [
         ServerSpec(
             ServerAddress(box, name),
-            StdioCommand(sys.executable, ("-E", "-S", str(FIXTURE), f"{name}-notes", *words)),
+            StdioCommand(sys.executable, ("-E", "-S", str(OFFERS), f"{name}-notes", *words)),
             era=era,
         )
         for box, name in boxes.items()
@@ -263,7 +263,7 @@ async def test_a_wish_for_logs_is_for_one_s_own_toolboxes_alone() -> None:
             tool = {"toolbox": box, "server": server, "tool": "stats"}
             wish = {"tool": tool, "arguments": {}}
             answer = await boss.ask("tools/call", {"name": "use_tool", "arguments": wish})
-            asked[box] = [one for one in answer.said if one["method"] == "logging/setLevel"]
+            asked[box] = [one for one in answer.json_text if one["method"] == "logging/setLevel"]
 
     assert [one["params"]["level"] for one in asked["dev"]] == ["debug"]
     assert asked["ops"] == []
@@ -347,8 +347,8 @@ async def test_a_server_of_one_s_own_is_not_shared_between_tokens(tmp_path: Path
         seen: dict[str, set[int]] = {}
         for token in (CI, SPARE, CI, SPARE):
             who = await guest(opened, "modern", token)
-            answer = await who.ask("tools/call", use("stats"))
-            seen.setdefault(token, set()).add(answer.said["pid"])
+            answer = await who.ask("tools/call", use_tool("fixture", "stats"))
+            seen.setdefault(token, set()).add(answer.json_text["pid"])
 
     assert seen[CI].isdisjoint(seen[SPARE])
     assert len(pids_in(pids)) == 2

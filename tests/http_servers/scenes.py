@@ -5,23 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import HttpEndpoint, Limits, ServerSpec
+from mcp_workbench.core.spec import Limits, ServerSpec
 from mcp_workbench.workbench import Workbench
-from tests.makers import PATIENCE, snapshot, tool
+from tests.kit.clock import PATIENCE
+from tests.kit.config import snapshot, tool
 
 TOKEN = "hush-hush-token"
-
-
-def behind(url: str, server: str = "s", **wishes: Any) -> ServerSpec:
-    """A server at this URL."""
-    headers = wishes.pop("headers", (("X-Token", "${TOKEN}"),))
-    target = HttpEndpoint(url, headers, wishes.pop("transport", "http"))
-    wishes.setdefault("connect_timeout", 10.0)
-    return ServerSpec(ServerAddress("dev", server), target, **wishes)
 
 
 @asynccontextmanager

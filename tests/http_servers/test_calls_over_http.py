@@ -10,9 +10,11 @@ import pytest
 
 from mcp_workbench.core.names import ServerAddress
 from tests.downstream.test_connection import call, ready
-from tests.http_servers.badhttp import Hung, Request, bad_http, event, result
-from tests.http_servers.scenes import TOKEN, behind, bench, echo, trouble
-from tests.makers import open_fds, tool, until
+from tests.http_servers.scenes import TOKEN, bench, echo, trouble
+from tests.kit.clock import until
+from tests.kit.config import tool, url_spec
+from tests.kit.servers.bad_http import Hung, Request, bad_http, event, result
+from tests.kit.vitals import open_fds
 
 GOOD = ["ok", "sse", "pretty", "goodgzip", "gzsse", "redir_same", "until_close", "interim", "twice"]
 
@@ -20,14 +22,14 @@ GOOD = ["ok", "sse", "pretty", "goodgzip", "gzsse", "redir_same", "until_close",
 @pytest.mark.parametrize("mode", GOOD)
 @pytest.mark.parametrize("era", ["", "/modern"])
 async def test_an_answer_of_any_form_arrives(era: str, mode: str) -> None:
-    async with bad_http() as bad, bench(behind(bad.url(f"{era}/{mode}"))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url(f"{era}/{mode}"))) as workbench:
         assert await echo(workbench, "one") == "one"
         assert await echo(workbench, "two") == "two"
 
 
 async def test_a_legacy_server_gets_what_its_era_asks_for() -> None:
     async with bad_http() as bad:
-        async with bench(behind(bad.url("/session"))) as workbench:
+        async with bench(url_spec(bad.url("/session"))) as workbench:
             assert await echo(workbench) == "hi"
         seen = {request.method or request.verb: request.headers for request in bad.seen}
 
@@ -61,7 +63,7 @@ async def test_a_modern_server_gets_headers_that_repeat_the_body() -> None:
                 "gone": {"type": "string", "x-mcp-header": "Gone"},
             }}},
         ]  # fmt: skip
-        async with bench(behind(bad.url("/modern/ok"))) as workbench:
+        async with bench(url_spec(bad.url("/modern/ok"))) as workbench:
             arguments: dict[str, Any] = {"region": " ü", "n": 7, "yes": True, "gone": None}
             await workbench.use_tool(tool("s", "grüße"), arguments)
         [call] = bad.calls()
@@ -87,7 +89,7 @@ async def test_headers_that_a_tool_wants_only_now_are_learned_and_the_call_sent_
         error = b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32020,"message":"Header mismatch"}}'
         await out.reply(400, error % request.body["id"])
 
-    async with bad_http() as bad, bench(behind(bad.on("/modern/late", act))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.on("/modern/late", act))) as workbench:
         with pytest.raises(Exception, match="Header mismatch"):
             await echo(workbench)
         bad.tools = [{"name": "echo", "inputSchema": schema}]
@@ -108,7 +110,7 @@ async def test_a_server_that_is_silent_about_the_modern_question_is_greeted_the_
 
     async with bad_http() as bad:
         bad.acts["/start/quiet"] = act
-        async with bench(behind(bad.url("/start/quiet"))) as workbench:
+        async with bench(url_spec(bad.url("/start/quiet"))) as workbench:
             assert await echo(workbench) == "hi"
             await until(lambda: "/start/quiet" in bad.dropped)  # the question was taken back
 
@@ -124,7 +126,7 @@ async def test_a_connection_that_its_server_gave_up_costs_no_listing_and_no_call
 
     async with bad_http() as bad:
         bad.acts["/start/modern/brief"] = act
-        async with bench(behind(bad.url("/start/modern/brief"))) as workbench:
+        async with bench(url_spec(bad.url("/start/modern/brief"))) as workbench:
             await workbench.open("dev")
             assert len(bad.calls("tools/list")) == 2
             assert (await trouble(workbench)).may_have_run
@@ -144,14 +146,14 @@ async def test_a_tool_that_asks_for_headers_wrongly_is_left_out(property: Any) -
     odd = {"name": "odd", "inputSchema": {"type": "object", "properties": {"p": property}}}
     async with bad_http() as bad:
         bad.tools = [odd, *bad.tools]
-        async with bench(behind(bad.url("/modern/ok"))) as workbench:
+        async with bench(url_spec(bad.url("/modern/ok"))) as workbench:
             report = await workbench.survey(ServerAddress("dev", "s"))
             assert [one.name for one in report.tools] == ["echo"]
             assert "x-mcp-header" in report.complaints[0]
 
 
 async def test_sixty_four_calls_at_once_are_not_mixed_up_and_share_connections() -> None:
-    async with bad_http() as bad, bench(behind(bad.url("/sse"))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url("/sse"))) as workbench:
         texts = [f"text {n}" for n in range(64)]
         for _ in range(2):
             assert await asyncio.gather(*(echo(workbench, text) for text in texts)) == texts
@@ -179,7 +181,7 @@ async def test_odd_results_arrive_byte_for_byte(payload: bytes, form: str) -> No
         else:
             await out.events(event(result(request, payload)))
 
-    async with bad_http() as bad, ready(behind(bad.on("/odd", act), headers=())) as connection:
+    async with bad_http() as bad, ready(url_spec(bad.on("/odd", act), headers=())) as connection:
         answer = await call(connection, "echo")
         assert bytes(answer.result) == payload
 
@@ -193,20 +195,20 @@ async def test_half_a_character_is_mended_wherever_the_id_stands(form: str) -> N
         else:
             await out.events(event(answer))
 
-    async with bad_http() as bad, ready(behind(bad.on("/half", act), headers=())) as connection:
+    async with bad_http() as bad, ready(url_spec(bad.on("/half", act), headers=())) as connection:
         answer = await call(connection, "echo")
         assert bytes(answer.result) == MENDED[1]
 
 
 async def test_a_large_argument_travels_whole() -> None:
-    async with bad_http() as bad, bench(behind(bad.url("/ok"))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url("/ok"))) as workbench:
         text = "x" * 3_000_000
         assert await echo(workbench, text) == text
 
 
 @pytest.mark.parametrize("era", ["", "/modern"])
 async def test_a_cancelled_call_is_cancelled_at_the_server(era: str) -> None:
-    async with bad_http() as bad, bench(behind(bad.url(f"{era}/hang"))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url(f"{era}/hang"))) as workbench:
         waiting = asyncio.ensure_future(echo(workbench))
         await until(lambda: bool(bad.calls()))
         waiting.cancel()
@@ -218,7 +220,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(era: str) -> None:
 
 
 async def test_a_call_past_its_deadline_is_taken_back() -> None:
-    async with bad_http() as bad, bench(behind(bad.url("/drip"), timeout=0.5)) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url("/drip"), timeout=0.5)) as workbench:
         with pytest.raises(Exception, match=r"timed out after 0.5 s"):
             await echo(workbench)
         await until(lambda: bool(bad.dropped))
@@ -237,7 +239,7 @@ async def test_notices_of_a_server_are_heard_on_its_own_stream() -> None:
 
     async with bad_http() as bad:
         bad.acts["GET /ok"] = stream
-        async with bench(behind(bad.url("/ok"))) as workbench:
+        async with bench(url_spec(bad.url("/ok"))) as workbench:
             await echo(workbench)
             await until(lambda: bool(bad.gets))
             bad.tools = [{"name": "other", "inputSchema": {}}]
@@ -255,7 +257,7 @@ async def test_what_a_server_asks_on_a_stream_is_answered_by_a_post() -> None:
         await out.more(event(result(request)))
         await out.raw(b"0\r\n\r\n")
 
-    async with bad_http() as bad, bench(behind(bad.on("/ask", act))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.on("/ask", act))) as workbench:
         waiting = asyncio.ensure_future(echo(workbench, "done"))
         await until(lambda: any(r.body.get("id") == "p1" for r in bad.seen))
         answered.set()
@@ -278,7 +280,7 @@ async def test_an_answer_that_breaks_off_is_resumed_where_ids_were_given() -> No
 
     async with bad_http() as bad:
         bad.acts["GET /resume"] = resume
-        async with bench(behind(bad.on("/resume", act))) as workbench:
+        async with bench(url_spec(bad.on("/resume", act))) as workbench:
             began = asyncio.get_running_loop().time()
             assert await echo(workbench, "late") == "late"
             took = asyncio.get_running_loop().time() - began
@@ -325,7 +327,7 @@ async def old_transport(transport: Any, path: str) -> list[str]:
 
     async with bad_http() as bad:
         bad.acts = {"/start/old": both, "/start/post?id=1": post}
-        spec = behind(bad.url("/start/old"), transport=transport)
+        spec = url_spec(bad.url("/start/old"), transport=transport)
         async with bench(spec) as workbench:
             assert await echo(workbench, "old") == "old"
             report = await workbench.survey(ServerAddress("dev", "s"))
@@ -335,12 +337,12 @@ async def old_transport(transport: Any, path: str) -> list[str]:
 
 async def test_nothing_is_left_behind() -> None:
     async with bad_http() as bad:
-        async with bench(behind(bad.url("/ok"))) as workbench:
+        async with bench(url_spec(bad.url("/ok"))) as workbench:
             await echo(workbench)  # with its first connection, libuv opens a descriptor for itself
         await until(lambda: bad.open == 0)
         fds, tasks = open_fds(), len(asyncio.all_tasks())
         for mode in ("session", "modern/sse", "rst", "hang"):
-            async with bench(behind(bad.url(f"/{mode}"), timeout=0.2)) as workbench:
+            async with bench(url_spec(bad.url(f"/{mode}"), timeout=0.2)) as workbench:
                 calls = [asyncio.ensure_future(echo(workbench)) for _ in range(8)]
                 await asyncio.wait(calls)
                 for one in calls:

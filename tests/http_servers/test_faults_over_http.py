@@ -12,9 +12,10 @@ import pytest
 from mcp_workbench.core.spec import Limits
 from mcp_workbench.downstream.http_streams import CONNECTS, MINUTE, SOONEST, Pace
 from mcp_workbench.downstream.listening import LONGEST, SHORTEST
-from tests.http_servers.badhttp import MODES, Hung, Request, bad_http, event, result
-from tests.http_servers.scenes import TOKEN, behind, bench, echo, reason, trouble
-from tests.makers import until
+from tests.http_servers.scenes import TOKEN, bench, echo, reason, trouble
+from tests.kit.clock import until
+from tests.kit.config import url_spec
+from tests.kit.servers.bad_http import MODES, Hung, Request, bad_http, event, result
 
 BROKEN = {
     "rst": ("server_exited", "reset before the answer", True),
@@ -61,7 +62,7 @@ async def test_a_fault_costs_its_call_alone(era: str, mode: str) -> None:
         await release.wait()
         await out.reply(200, result(request))
 
-    async with bad_http() as bad, bench(behind(bad.on(f"{era}/fault", act))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.on(f"{era}/fault", act))) as workbench:
         beside = asyncio.ensure_future(echo(workbench, "fine"))
         await going.wait()
         error = await trouble(workbench, "bad")
@@ -84,7 +85,7 @@ async def test_nesting_without_end_is_told_at_once(form: str) -> None:
         else:
             await out.events(event(answer))
 
-    async with bad_http() as bad, bench(behind(bad.on("/deep", act))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.on("/deep", act))) as workbench:
         assert (await trouble(workbench)).code == "protocol_error"
         bad.acts["/deep"] = bad.good
         assert await echo(workbench) == "hi"
@@ -92,7 +93,7 @@ async def test_nesting_without_end_is_told_at_once(form: str) -> None:
 
 @pytest.mark.fault("F27")
 async def test_a_page_is_shown_without_secrets_and_without_control_characters() -> None:
-    async with bad_http() as bad, bench(behind(bad.url("/html"))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url("/html"))) as workbench:
         told = (await trouble(workbench)).message
 
     assert "<title>Sign in</title>" in told
@@ -102,7 +103,7 @@ async def test_a_page_is_shown_without_secrets_and_without_control_characters() 
 
 
 async def test_an_error_of_the_server_passes_whatever_its_status_and_id() -> None:
-    async with bad_http() as bad, bench(behind(bad.url("/nullid_error"))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url("/nullid_error"))) as workbench:
         error = await trouble(workbench)
 
     assert (error.code, error.message) == ("server_error", "no")
@@ -122,7 +123,7 @@ async def test_an_error_of_the_server_passes_whatever_its_status_and_id() -> Non
     ],
 )
 async def test_a_server_that_can_not_be_met_says_why(mode: str, words: str) -> None:
-    async with bad_http() as bad, bench(behind(bad.url(f"/start/{mode}"))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url(f"/start/{mode}"))) as workbench:
         assert words in await reason(workbench)
         asked = [request.method for request in bad.seen]
 
@@ -132,7 +133,7 @@ async def test_a_server_that_can_not_be_met_says_why(mode: str, words: str) -> N
 
 async def test_credentials_that_are_refused_are_told_apart() -> None:
     async with bad_http() as bad:
-        spec = behind(bad.url("/start/s401"), headers=(("Authorization", "Bearer ${TOKEN}"),))
+        spec = url_spec(bad.url("/start/s401"), headers=(("Authorization", "Bearer ${TOKEN}"),))
         async with bench(spec) as workbench:
             told = await reason(workbench)
 
@@ -141,7 +142,7 @@ async def test_credentials_that_are_refused_are_told_apart() -> None:
 
 
 async def test_a_server_that_wants_to_be_left_alone_is_left_alone() -> None:
-    async with bad_http() as bad, bench(behind(bad.url("/s429"))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url("/s429"))) as workbench:
         for _ in range(5):
             assert (await trouble(workbench)).code == "rate_limited"
         assert len(bad.calls()) == 1
@@ -152,8 +153,8 @@ async def test_nobody_there_and_no_such_host_are_told() -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     specs = (
-        behind(f"http://127.0.0.1:{port}/mcp", "refused"),
-        behind("http://no-such-host.invalid/mcp", "unknown"),
+        url_spec(f"http://127.0.0.1:{port}/mcp", "refused"),
+        url_spec("http://no-such-host.invalid/mcp", "unknown"),
     )
     async with bench(*specs) as workbench:
         assert await reason(workbench, "refused") == "nobody listens there"
@@ -168,14 +169,14 @@ async def test_a_server_that_speaks_no_tls_is_told() -> None:
 
     server = await asyncio.start_server(plain, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with bench(behind(f"https://127.0.0.1:{port}/mcp")) as workbench:
+    async with bench(url_spec(f"https://127.0.0.1:{port}/mcp")) as workbench:
         assert "TLS handshake failed" in await reason(workbench)
     server.close()
 
 
 async def test_a_server_that_is_away_for_a_while_is_called_again() -> None:
     async with bad_http() as bad:
-        async with bench(behind(bad.url("/rst"))) as workbench:
+        async with bench(url_spec(bad.url("/rst"))) as workbench:
             assert (await trouble(workbench)).code == "server_exited"
             bad.acts["/rst"] = bad.good
             assert await echo(workbench) == "hi"
@@ -186,7 +187,7 @@ async def test_a_server_that_is_away_for_a_while_is_called_again() -> None:
 
 
 async def test_a_forgotten_session_is_opened_anew_and_nobody_notices() -> None:
-    async with bad_http() as bad, bench(behind(bad.url("/session"))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url("/session"))) as workbench:
         await echo(workbench)
         bad.sessions = {"x", "y"}  # as after a restart
         answers = await asyncio.gather(*(echo(workbench, str(n)) for n in range(5)))
@@ -200,7 +201,7 @@ async def test_a_session_that_is_forgotten_again_and_again_is_lost() -> None:
     async def never(request: Request, out: Hung) -> None:
         await out.reply(404, b"no such session", "text/plain")
 
-    async with bad_http() as bad, bench(behind(bad.on("/session/s404", never))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.on("/session/s404", never))) as workbench:
         error = await trouble(workbench)
 
         assert error.code == "session_lost"
@@ -220,7 +221,7 @@ def rss() -> int:
 
 @pytest.mark.parametrize("mode", ["gzbomb", "endless_sse", "bigsse", "bigjson"])
 async def test_what_is_too_large_ends_the_call_and_takes_no_memory(mode: str) -> None:
-    async with bad_http() as bad, bench(behind(bad.url(f"/{mode}")), limits=SMALL) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url(f"/{mode}")), limits=SMALL) as workbench:
         before = rss()
         error = await trouble(workbench)
 
@@ -231,7 +232,7 @@ async def test_what_is_too_large_ends_the_call_and_takes_no_memory(mode: str) ->
 
 @pytest.mark.fault("F28")
 async def test_a_decompression_bomb_is_stopped_below_the_usual_limit_too() -> None:
-    async with bad_http() as bad, bench(behind(bad.url("/gzbomb"))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url("/gzbomb"))) as workbench:
         before = rss()
         assert (await trouble(workbench)).code == "too_large"
         assert rss() - before < 64 << 20
@@ -239,7 +240,7 @@ async def test_a_decompression_bomb_is_stopped_below_the_usual_limit_too() -> No
 
 @pytest.mark.parametrize("mode", ["bigsse", "bigjson"])
 async def test_two_megabytes_pass_in_either_form(mode: str) -> None:
-    async with bad_http() as bad, bench(behind(bad.url(f"/{mode}"))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url(f"/{mode}"))) as workbench:
         assert len(await echo(workbench)) == 2 << 20
 
 
@@ -256,7 +257,7 @@ async def test_a_host_that_does_not_read_holds_the_server_and_not_our_memory() -
         await out.more(event(result(request)))
         await out.raw(b"0\r\n\r\n")
 
-    async with bad_http() as bad, bench(behind(bad.on("/flood", act))) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.on("/flood", act))) as workbench:
         await workbench.open("dev")
         workbench.hold(True)
         waiting = asyncio.ensure_future(echo(workbench))
@@ -284,7 +285,7 @@ async def test_a_stream_that_ends_at_once_is_not_opened_in_a_storm() -> None:
 
     async with bad_http() as bad:
         bad.acts["GET /ok"] = stream
-        async with bench(behind(bad.url("/ok"))) as workbench:
+        async with bench(url_spec(bad.url("/ok"))) as workbench:
             await echo(workbench)
             await until(lambda: len(opened) == 3)
 
@@ -296,7 +297,7 @@ async def test_a_stream_that_ends_at_once_is_not_opened_in_a_storm() -> None:
 @pytest.mark.fault("F22")
 async def test_a_stream_that_is_refused_is_not_opened_again() -> None:
     async with bad_http() as bad:
-        async with bench(behind(bad.url("/ok"))) as workbench:
+        async with bench(url_spec(bad.url("/ok"))) as workbench:
             await echo(workbench)
             await until(lambda: bool(bad.gets))
             await asyncio.sleep(SHORTEST * 2)
@@ -309,7 +310,7 @@ async def test_an_answer_that_is_never_finished_is_resumed_slowly_until_its_dead
 
     async with bad_http() as bad:
         bad.acts["GET /sse_id_end"] = resume
-        async with bench(behind(bad.url("/sse_id_end"), timeout=1.0)) as workbench:
+        async with bench(url_spec(bad.url("/sse_id_end"), timeout=1.0)) as workbench:
             assert (await trouble(workbench)).code == "timeout"
             assert len(bad.gets) <= CONNECTS
 
@@ -378,11 +379,11 @@ async def test_an_address_elsewhere_is_not_posted_to(first: bytes, words: str) -
 
     async with bad_http() as bad:
         bad.acts["/start/old"] = stream
-        async with bench(behind(bad.url("/start/old"), transport="sse")) as workbench:
+        async with bench(url_spec(bad.url("/start/old"), transport="sse")) as workbench:
             assert words in await reason(workbench)
         assert {request.verb for request in bad.seen} == {"GET"}
 
 
 async def test_a_url_without_a_stream_of_events_says_so() -> None:
-    async with bad_http() as bad, bench(behind(bad.url("/ok"), transport="sse")) as workbench:
+    async with bad_http() as bad, bench(url_spec(bad.url("/ok"), transport="sse")) as workbench:
         assert "HTTP 405" in await reason(workbench)

@@ -7,17 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ServerAddress
-from tests.http_servers.scenes import behind, bench
-from tests.makers import tool
+from tests.http_servers.scenes import bench
+from tests.kit.config import tool, url_spec
+from tests.kit.servers import SDK
 
-SCRIPT = Path(__file__).parent / "workshop_http.py"
+SCRIPT = SDK / "workshop_http.py"
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 FORMS: list[tuple[str, dict[str, str], str]] = [
     ("sessions", {}, MODERN),
@@ -58,7 +58,7 @@ def urls() -> Iterator[dict[str, str]]:
 async def test_it_is_met_listed_and_called(
     urls: dict[str, str], kind: str, wishes: Any, revision: str
 ) -> None:
-    async with bench(behind(urls[kind], **wishes)) as workbench:
+    async with bench(url_spec(urls[kind], **wishes)) as workbench:
         report = await workbench.survey(ServerAddress("dev", "s"))
         assert report.reason == ""
         assert (report.revision, report.server_name) == (revision, "workshop")
@@ -81,7 +81,7 @@ async def test_it_is_met_listed_and_called(
 @pytest.mark.parametrize(("kind", "wishes"), [(k, w) for k, w, _ in FORMS if k != "json"])
 async def test_progress_arrives_in_order(urls: dict[str, str], kind: str, wishes: Any) -> None:
     heard: list[float] = []
-    async with bench(behind(urls[kind], **wishes)) as workbench:
+    async with bench(url_spec(urls[kind], **wishes)) as workbench:
         await workbench.use_tool(
             tool("s", "count"), {"steps": 20}, on_progress=lambda n: heard.append(n["progress"])
         )
@@ -99,7 +99,7 @@ async def test_a_cancel_reaches_it(
 ) -> None:
     key = f"{kind}{wishes}{id(wishes)}{asyncio.get_running_loop()!r}"
     begun = asyncio.Event()
-    async with bench(behind(urls[kind], **wishes)) as workbench:
+    async with bench(url_spec(urls[kind], **wishes)) as workbench:
         waiting = asyncio.ensure_future(
             workbench.use_tool(tool("s", "wait"), {"key": key}, on_progress=lambda _: begun.set())
         )
@@ -118,7 +118,7 @@ async def test_a_cancel_reaches_it(
 )
 async def test_changes_are_heard(urls: dict[str, str], kind: str, wishes: Any) -> None:
     changes: list[ServerAddress] = []
-    async with bench(behind(urls[kind], **wishes)) as workbench:
+    async with bench(url_spec(urls[kind], **wishes)) as workbench:
         await workbench.open("dev")
         workbench.on_change(changes.append)
         name, numbers = "", count()

@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from mcp_workbench.wire.addresses import BadAddress, proxy_for, read_address
-from tests.http_servers.badhttp import bad_http
-from tests.http_servers.certificates import files
-from tests.http_servers.scenes import behind, bench, echo, reason
-from tests.makers import until
+from tests.http_servers.scenes import bench, echo, reason
+from tests.kit.certificates import files
+from tests.kit.clock import until
+from tests.kit.config import url_spec
+from tests.kit.servers.bad_http import bad_http
 
 
 def server_tls() -> ssl.SSLContext:
@@ -27,7 +28,7 @@ def secured(url: str) -> str:
 
 
 async def test_an_untrusted_certificate_is_told_with_the_remedy() -> None:
-    async with bad_http(server_tls()) as bad, bench(behind(secured(bad.url("/ok")))) as workbench:
+    async with bad_http(server_tls()) as bad, bench(url_spec(secured(bad.url("/ok")))) as workbench:
         told = await reason(workbench)
 
     assert "its certificate is not trusted" in told
@@ -37,21 +38,21 @@ async def test_an_untrusted_certificate_is_told_with_the_remedy() -> None:
 @pytest.mark.parametrize("name", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
 async def test_an_authority_of_the_environment_is_trusted(name: str) -> None:
     async with bad_http(server_tls()) as bad:
-        spec = behind(secured(bad.url("/sse")))
+        spec = url_spec(secured(bad.url("/sse")))
         async with bench(spec, limits=None, **{name: files()[0]}) as workbench:
             answers = await asyncio.gather(*(echo(workbench, str(n)) for n in range(8)))
             assert answers == list("01234567")
 
 
 async def test_a_bundle_that_is_none_is_told() -> None:
-    async with bench(behind("https://127.0.0.1:1/mcp"), SSL_CERT_FILE="/no/such") as workbench:
+    async with bench(url_spec("https://127.0.0.1:1/mcp"), SSL_CERT_FILE="/no/such") as workbench:
         assert "SSL_CERT_FILE names no file with certificates" in await reason(workbench)
 
 
 async def test_a_proxy_carries_plain_requests() -> None:
     async with bad_http() as proxy:
         login = f"http://me:secret@127.0.0.1:{proxy.port}"
-        async with bench(behind("http://server.test/sse"), http_proxy=login) as workbench:
+        async with bench(url_spec("http://server.test/sse"), http_proxy=login) as workbench:
             assert await echo(workbench) == "hi"
         [call] = proxy.calls()
 
@@ -97,7 +98,7 @@ async def test_a_proxy_opens_a_tunnel_for_encrypted_requests() -> None:
         bad_http(server_tls()) as bad,
         tunnels(b"200 Connection established", bad.port) as (port, heads),
         bench(
-            behind("https://server.test/sse"),
+            url_spec("https://server.test/sse"),
             HTTPS_PROXY=f"127.0.0.1:{port}",
             SSL_CERT_FILE=files()[0],
         ) as workbench,
@@ -109,7 +110,7 @@ async def test_a_proxy_opens_a_tunnel_for_encrypted_requests() -> None:
 async def test_a_proxy_that_refuses_is_named_without_its_password() -> None:
     async with tunnels(b"407 Proxy Authentication Required", 0) as (port, _):
         login = f"http://me:hush@127.0.0.1:{port}"
-        async with bench(behind("https://server.test/mcp"), https_proxy=login) as workbench:
+        async with bench(url_spec("https://server.test/mcp"), https_proxy=login) as workbench:
             told = await reason(workbench)
 
     assert f"the proxy http://127.0.0.1:{port} refused the way with 407" in told

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.makers import unmeasured
+from tests.kit.processes import unmeasured
 
 SCRIPT = """
 import asyncio, sys

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from mcp_workbench.downstream.listening import SHORTEST
-from tests.http.scenes import Session, port
-from tests.http_servers.badhttp import BadHttp, Hung, Request, bad_http, event
-from tests.http_servers.scenes import behind, bench
-from tests.makers import snapshot, until
+from tests.http_servers.scenes import bench
+from tests.kit.clock import until
+from tests.kit.config import snapshot, url_spec
+from tests.kit.http_host import Session, port
+from tests.kit.servers.bad_http import BadHttp, Hung, Request, bad_http, event
 
 NOTE = "note://one"
 
@@ -121,7 +122,7 @@ async def prompts(session: Session) -> list[str]:
 async def test_a_new_session_is_told_what_hosts_want_and_its_lists_are_read_anew() -> None:
     async with bad_http() as bad:
         server = Forgetful(bad)
-        async with port(snapshot(behind(server.url, era="legacy", headers=()))) as opened:
+        async with port(snapshot(url_spec(server.url, era="legacy", headers=()))) as opened:
             session = await opened.open()
             await wish(session)
             assert server.wished("session-1") == WISHES
@@ -140,7 +141,7 @@ async def test_a_new_session_is_told_what_hosts_want_and_its_lists_are_read_anew
 async def test_a_stream_that_is_refused_with_404_opens_a_session_without_any_call() -> None:
     async with bad_http() as bad:
         server = Forgetful(bad)
-        async with port(snapshot(behind(server.url, era="legacy", headers=()))) as opened:
+        async with port(snapshot(url_spec(server.url, era="legacy", headers=()))) as opened:
             session = await opened.open()
             await wish(session)
             await until(lambda: server.streams == 1)
@@ -159,7 +160,7 @@ async def test_where_there_never_was_a_stream_its_absence_costs_no_session() -> 
             await out.reply(404)
 
         bad.acts["GET /session"] = none
-        async with bench(behind(bad.url("/session"), era="legacy")) as workbench:
+        async with bench(url_spec(bad.url("/session"), era="legacy")) as workbench:
             await workbench.open_toolbox("dev")
             await until(lambda: bool(bad.gets))
             for _ in range(3):
@@ -225,7 +226,7 @@ def told(message: Json) -> bytes:
 async def test_a_modern_server_is_listened_to_again_and_not_believed_meanwhile(way: str) -> None:
     async with bad_http() as bad:
         server = Listened(bad, way)
-        async with bench(behind(server.url, era="modern")) as workbench:
+        async with bench(url_spec(server.url, era="modern")) as workbench:
             await workbench.open_toolbox("dev")
             await until(lambda: len(server.since) == 1)
             [connection] = workbench.all_live

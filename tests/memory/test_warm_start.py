@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.makers import PATIENCE, entry, eventually, pids_in, said, written
-from tests.rawhost import RawHost
+from tests.kit.clock import PATIENCE, eventually
+from tests.kit.config import entry, write_config
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import pids_in
+from tests.kit.results import json_text
 
 MANY = 5
 SECRET = "canary-5d1e77aa90"
@@ -38,7 +41,9 @@ class Shop:
         env = {"PIDFILE": str(self._pids), "API_TOKEN": "${CANARY:-none}"}
         servers = {n: entry(f"tools={self._folder / n}.json", env=env) for n in self.names}
         dev = {"mcpServers": servers}
-        return written(self._folder, {"toolMode": "dynamic", "toolboxes": {"dev": dev}, **more})
+        return write_config(
+            self._folder, {"toolMode": "dynamic", "toolboxes": {"dev": dev}, **more}
+        )
 
     @property
     def started(self) -> int:
@@ -50,14 +55,14 @@ def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path)
 
 
-def listed(host: RawHost) -> list[str]:
+def listed(host: PipeHost) -> list[str]:
     names = [tool["name"] for tool in host.result("tools/list")["tools"]]
     return [name for name in names if name not in ("open_toolbox", "use_tool")]
 
 
 def met(config: Path, **env: str) -> str:
     """Let a host see all servers once; what we said on stderr until we ended."""
-    with RawHost(config, "--toolbox", "dev", env=env) as host:
+    with PipeHost(config, "--toolbox", "dev", env=env) as host:
         host.initialize()
         listed(host)
     return host.stderr
@@ -83,7 +88,7 @@ def test_a_warm_start_answers_the_first_list_and_starts_nobody(
     met(config)
     assert shop.started == MANY
 
-    with RawHost(config, "--toolbox", "dev", modern=modern) as host:
+    with PipeHost(config, "--toolbox", "dev", modern=modern) as host:
         if modern:
             host.result("server/discover")
         else:
@@ -103,7 +108,7 @@ def test_definitions_come_back_as_their_server_wrote_them(tmp_path: Path) -> Non
 
     lists: list[bytes] = []
     for _ in range(2):
-        with RawHost(config) as host:
+        with PipeHost(config) as host:
             host.initialize()
             host.result("tools/list")
             lists.append(host.lines[-1])
@@ -114,7 +119,7 @@ def test_definitions_come_back_as_their_server_wrote_them(tmp_path: Path) -> Non
 
 
 def test_proxy_mode_reads_and_writes_nothing_at_its_start(shop: Shop, state_home: Path) -> None:
-    with RawHost(shop.config(toolMode="proxy")) as host:
+    with PipeHost(shop.config(toolMode="proxy")) as host:
         host.initialize()
         host.result("tools/list")
 
@@ -126,7 +131,7 @@ def test_a_call_starts_its_server_and_is_told_by_it_alone(shop: Shop) -> None:
     met(config)
     shop.stock("s3", [{"name": "other", "inputSchema": {}}])
 
-    with RawHost(config, "--toolbox", "dev") as host:
+    with PipeHost(config, "--toolbox", "dev") as host:
         host.initialize()
         assert "dev__s3__tool_of_s3" in listed(host)
         error = host.call("dev__s3__tool_of_s3", {})
@@ -137,7 +142,7 @@ def test_a_call_starts_its_server_and_is_told_by_it_alone(shop: Shop) -> None:
         names = listed(host)
         assert "dev__s3__other" in names
         assert "dev__s3__tool_of_s3" not in names
-        assert said(host.call("dev__s3__other", {"n": 1}))["arguments"] == {"n": 1}
+        assert json_text(host.call("dev__s3__other", {"n": 1}))["arguments"] == {"n": 1}
     assert shop.started == MANY + 1
     assert "dev/s3: tools changed since " in host.stderr
     assert "added other; removed tool_of_s3" in host.stderr
@@ -147,7 +152,7 @@ def test_a_change_is_told_once_and_what_is_the_same_is_not_told(shop: Shop) -> N
     config = shop.config(toolMode="proxy")
 
     def opened() -> str:
-        with RawHost(config) as host:
+        with PipeHost(config) as host:
             host.initialize()
             host.open()
         return host.stderr
@@ -165,7 +170,7 @@ def test_only_servers_that_are_not_known_are_started(tmp_path: Path) -> None:
     met(Shop(tmp_path, 2).config())
     more = Shop(tmp_path, 3)
 
-    with RawHost(more.config(), "--toolbox", "dev") as host:
+    with PipeHost(more.config(), "--toolbox", "dev") as host:
         host.initialize()
         assert len(listed(host)) == 3
 
@@ -175,11 +180,11 @@ def test_only_servers_that_are_not_known_are_started(tmp_path: Path) -> None:
 def test_a_server_without_a_value_for_its_variable_is_not_shown(tmp_path: Path) -> None:
     env = {"TOKEN": "${NEEDED}", "PIDFILE": str(tmp_path / "pids")}
     boxes = {"dev": {"mcpServers": {"a": entry(env=env), "b": entry()}}}
-    config = written(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes})
+    config = write_config(tmp_path, {"toolMode": "dynamic", "toolboxes": boxes})
     met(config, NEEDED="value-of-it")
     assert len(pids_in(tmp_path / "pids")) == 1
 
-    with RawHost(config, "--toolbox", "dev") as host:
+    with PipeHost(config, "--toolbox", "dev") as host:
         host.initialize()
         names = listed(host)
 
@@ -232,12 +237,12 @@ def test_a_state_folder_that_can_t_be_written_costs_one_warning_and_no_call(
 ) -> None:
     shop = Shop(tmp_path, 3)
     (tmp_path / "file").touch()
-    with RawHost(
+    with PipeHost(
         shop.config(), "--toolbox", "dev", env={"MCP_WORKBENCH_HOME": str(tmp_path / "file")}
     ) as host:
         host.initialize()
         assert len(listed(host)) == 3
-        assert said(host.call("dev__s0__tool_of_s0", {}))["name"] == "tool_of_s0"
+        assert json_text(host.call("dev__s0__tool_of_s0", {}))["name"] == "tool_of_s0"
 
     assert host.stderr.count("can't be kept for the next start") == 1
 
@@ -308,7 +313,7 @@ def test_a_full_disk_costs_one_warning_and_leaves_no_half_file(
 
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0
-    assert said(next(a for a in answers if a["id"] == 1)["result"])["name"] == "tool_of_s0"
+    assert json_text(next(a for a in answers if a["id"] == 1)["result"])["name"] == "tool_of_s0"
     assert done.stderr.decode().count("can't be kept for the next start: File too large") == 1
     assert [path.name for path in (state_home / "catalogues").iterdir()] == ["key"]
 
@@ -320,8 +325,8 @@ def test_two_at_once_write_what_either_can_read(tmp_path: Path, state_home: Path
     shop = Shop(tmp_path)
     config = shop.config()
     with (
-        RawHost(config, "--toolbox", "dev") as one,
-        RawHost(config, "--toolbox", "dev") as two,
+        PipeHost(config, "--toolbox", "dev") as one,
+        PipeHost(config, "--toolbox", "dev") as two,
     ):
         for host in (one, two):
             host.initialize()
@@ -394,11 +399,11 @@ def test_no_reader_ever_sees_half_a_file_even_if_writers_are_killed(state_home: 
 
 
 def test_a_list_that_changes_while_we_serve_is_kept_too(tmp_path: Path, state_home: Path) -> None:
-    config = written(
+    config = write_config(
         tmp_path,
         {"toolMode": "dynamic", "toolboxes": {"dev": {"mcpServers": {"a": entry()}}}},
     )
-    with RawHost(config, "--toolbox", "dev") as host:
+    with PipeHost(config, "--toolbox", "dev") as host:
         host.initialize()
         listed(host)
         host.call("dev__a__flip", {"name": "flipped"})

@@ -7,18 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.primitives.scenes import (
-    ERAS,
-    LEGACY,
-    MODERN,
-    begin,
-    bench,
-    names,
-    seen,
-    server,
-    use,
-)
-from tests.rawhost import META, Message, RawHost
+from tests.kit.config import offers_entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import META, Message
+from tests.primitives.scenes import ERAS, LEGACY, MODERN, begin, bench, names, seen, use
 
 pairs = pytest.mark.parametrize(("host_era", "server_era"), [(h, s) for h in ERAS for s in ERAS])
 SHARED = "note://shared"
@@ -28,12 +20,12 @@ RESOURCES = "notifications/resources/list_changed"
 UPDATED = "notifications/resources/updated"
 
 
-def scene(folder: Path, host_era: str, server_era: str, **more: Any) -> RawHost:
-    servers = {"one": server("one", server_era), "two": server("two", server_era)}
-    return RawHost(bench(folder, {"dev": servers}, **more), modern=host_era == MODERN)
+def scene(folder: Path, host_era: str, server_era: str, **more: Any) -> PipeHost:
+    servers = {"one": offers_entry("one", server_era), "two": offers_entry("two", server_era)}
+    return PipeHost(bench(folder, {"dev": servers}, **more), modern=host_era == MODERN)
 
 
-def listen(host: RawHost, **wanted: Any) -> tuple[Any, Message]:
+def listen(host: PipeHost, **wanted: Any) -> tuple[Any, Message]:
     """Begin to listen; the id, and what is honoured."""
     id = host.ask("subscriptions/listen", {"notifications": wanted})
     first = host.until(lambda message: message.get("id") == id or "method" in message)
@@ -42,7 +34,7 @@ def listen(host: RawHost, **wanted: Any) -> tuple[Any, Message]:
     return id, first["params"]["notifications"]
 
 
-def watch(host: RawHost, *uris: str, **kinds: bool) -> Message:
+def watch(host: PipeHost, *uris: str, **kinds: bool) -> Message:
     """Hear of changes in the way of the host's era; the `_meta` that notices then have."""
     if not host.modern:
         for uri in uris:
@@ -194,8 +186,11 @@ def test_listening_ends_with_a_result_when_the_host_leaves(tmp_path: Path) -> No
 
 
 def test_opening_a_toolbox_tells_of_lists_that_the_host_has_looked_at(tmp_path: Path) -> None:
-    boxes = {"full": {"s": server("s", LEGACY)}, "bare": {"p": server("p", LEGACY, "bare")}}
-    with RawHost(bench(tmp_path, boxes)) as host:
+    boxes = {
+        "full": {"s": offers_entry("s", LEGACY)},
+        "bare": {"p": offers_entry("p", LEGACY, "bare")},
+    }
+    with PipeHost(bench(tmp_path, boxes)) as host:
         begin(host)
         assert host.result("prompts/list") == {"prompts": []}
         host.open("bare")

@@ -9,22 +9,23 @@ from typing import Any
 import pytest
 
 from mcp_workbench.downstream.listening import SHORTEST
-from tests.makers import eventually
-from tests.primitives.scenes import ERAS, MODERN, begin, bench, names, seen, server, use
+from tests.kit.clock import eventually
+from tests.kit.config import offers_entry
+from tests.kit.pipe_host import PipeHost
+from tests.primitives.scenes import ERAS, MODERN, begin, bench, names, seen, use
 from tests.primitives.test_changes import PROMPTS, SHARED, UPDATED, watch
-from tests.rawhost import RawHost
 
 LISTEN = "subscriptions/listen"
 pairs = pytest.mark.parametrize("host_era", ERAS)
 ways = pytest.mark.parametrize("by", ["result", "error", "cancelled"])
 
 
-def scene(folder: Path, host_era: str, *flags: str, **more: Any) -> RawHost:
-    boxes = {"dev": {"one": server("one", MODERN, *flags)}}
-    return RawHost(bench(folder, boxes, **more), modern=host_era == MODERN)
+def scene(folder: Path, host_era: str, *flags: str, **more: Any) -> PipeHost:
+    boxes = {"dev": {"one": offers_entry("one", MODERN, *flags)}}
+    return PipeHost(bench(folder, boxes, **more), modern=host_era == MODERN)
 
 
-def listens(host: RawHost) -> list[Any]:
+def listens(host: PipeHost) -> list[Any]:
     return [params["notifications"] for params in seen(host, "dev", "one", LISTEN)]
 
 

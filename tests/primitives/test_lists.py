@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.primitives.scenes import ERAS, LEGACY, MODERN, begin, bench, names, seen, server
-from tests.rawhost import META, Message, RawHost
+from tests.kit.config import offers_entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import META, Message
+from tests.primitives.scenes import ERAS, LEGACY, MODERN, begin, bench, names, seen
 
 SHARED = "note://shared"
 OTHER = "mcp-workbench://dev/two/note://shared"
@@ -18,17 +20,17 @@ OTHER = "mcp-workbench://dev/two/note://shared"
 @pytest.fixture(scope="module", params=[(h, s) for h in ERAS for s in ERAS], ids="-".join)
 def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RawHost]:
+) -> Iterator[PipeHost]:
     """A host of one era, and behind the workbench two servers of one era that offer the same."""
     host_era, server_era = request.param
-    servers = {"one": server("one", server_era), "two": server("two", server_era)}
-    bare = {"plain": server("plain", server_era, "bare")}
+    servers = {"one": offers_entry("one", server_era), "two": offers_entry("two", server_era)}
+    bare = {"plain": offers_entry("plain", server_era, "bare")}
     config = bench(tmp_path_factory.mktemp("pair"), {"dev": servers, "bare": bare})
-    with RawHost(config, modern=host_era == MODERN) as host:
+    with PipeHost(config, modern=host_era == MODERN) as host:
         yield begin(host, "dev")
 
 
-def test_prompts_are_named_like_tools(pair: RawHost) -> None:
+def test_prompts_are_named_like_tools(pair: PipeHost) -> None:
     found = pair.result("prompts/list")
 
     assert names(found, "prompts") == [
@@ -46,7 +48,7 @@ def test_prompts_are_named_like_tools(pair: RawHost) -> None:
 
 
 @pytest.mark.parametrize("name", ["greet", "bare__name"])
-def test_a_prompt_comes_from_its_server_as_it_is(pair: RawHost, name: str) -> None:
+def test_a_prompt_comes_from_its_server_as_it_is(pair: PipeHost, name: str) -> None:
     got = pair.result("prompts/get", {"name": f"dev__two__{name}", "arguments": {"who": "you"}})
 
     assert got["messages"][0]["content"]["text"] == f'two: {name} {{"who": "you"}}'
@@ -54,7 +56,7 @@ def test_a_prompt_comes_from_its_server_as_it_is(pair: RawHost, name: str) -> No
     assert ("resultType" in got) == pair.modern
 
 
-def test_progress_of_a_prompt_reaches_the_host(pair: RawHost) -> None:
+def test_progress_of_a_prompt_reaches_the_host(pair: PipeHost) -> None:
     pair.result("prompts/get", {"name": "dev__one__greet", "_meta": {"progressToken": "mine"}})
 
     assert pair.notice("notifications/progress")["params"] == {
@@ -64,11 +66,11 @@ def test_progress_of_a_prompt_reaches_the_host(pair: RawHost) -> None:
 
 
 @pytest.mark.parametrize("name", ["greet", "dev__none__greet", "dev__one__", "dev__one__none", 7])
-def test_an_unknown_prompt_is_an_error_in_every_era(pair: RawHost, name: object) -> None:
+def test_an_unknown_prompt_is_an_error_in_every_era(pair: PipeHost, name: object) -> None:
     assert pair.error("prompts/get", {"name": name})["code"] == -32602
 
 
-def test_resources_keep_their_uris_while_these_are_unique(pair: RawHost) -> None:
+def test_resources_keep_their_uris_while_these_are_unique(pair: PipeHost) -> None:
     found = pair.result("resources/list")
 
     assert names(found, "resources", "uri") == [
@@ -94,13 +96,15 @@ def test_resources_keep_their_uris_while_these_are_unique(pair: RawHost) -> None
         ("ui://two/view", "two", "ui://two/view"),
     ],
 )
-def test_a_resource_is_read_where_it_belongs(pair: RawHost, uri: str, owner: str, own: str) -> None:
+def test_a_resource_is_read_where_it_belongs(
+    pair: PipeHost, uri: str, owner: str, own: str
+) -> None:
     (content,) = pair.result("resources/read", {"uri": uri})["contents"]
 
     assert content == {"uri": uri, "text": f"{owner} has {own}", "x-odd": [1, None]}
 
 
-def test_templates_collide_as_resources_do(pair: RawHost) -> None:
+def test_templates_collide_as_resources_do(pair: PipeHost) -> None:
     found = pair.result("resources/templates/list")
 
     assert names(found, "resourceTemplates", "uriTemplate") == [
@@ -115,7 +119,7 @@ def test_templates_collide_as_resources_do(pair: RawHost) -> None:
     "uri", ["note://nowhere", "mcp-workbench://dev/none/x:y", "mcp-workbench://dev/one/note://no"]
 )
 def test_a_resource_that_is_not_there_has_the_code_of_the_host_s_era(
-    pair: RawHost, uri: str
+    pair: PipeHost, uri: str
 ) -> None:
     error = pair.error("resources/read", {"uri": uri})
 
@@ -123,7 +127,7 @@ def test_a_resource_that_is_not_there_has_the_code_of_the_host_s_era(
     assert error["data"]["uri"] == uri
 
 
-def test_lists_say_how_long_they_may_be_kept_where_the_era_wants_to_know(pair: RawHost) -> None:
+def test_lists_say_how_long_they_may_be_kept_where_the_era_wants_to_know(pair: PipeHost) -> None:
     for method in ("prompts/list", "resources/list", "resources/templates/list"):
         found = pair.result(method)
         fields = {"ttlMs", "cacheScope", "resultType"} & found.keys()
@@ -132,12 +136,12 @@ def test_lists_say_how_long_they_may_be_kept_where_the_era_wants_to_know(pair: R
     assert ("ttlMs" in read, "cacheScope" in read) == (pair.modern, pair.modern)
 
 
-def test_there_is_one_page(pair: RawHost) -> None:
+def test_there_is_one_page(pair: PipeHost) -> None:
     assert pair.error("prompts/list", {"cursor": "1"})["code"] == -32602
     assert "nextCursor" not in pair.result("resources/list", {"cursor": None})
 
 
-def test_completion_asks_the_owner_by_its_own_name(pair: RawHost) -> None:
+def test_completion_asks_the_owner_by_its_own_name(pair: PipeHost) -> None:
     argument = {"name": "who", "value": "a"}
 
     def completed(**ref: str) -> list[str]:
@@ -154,7 +158,7 @@ def test_completion_asks_the_owner_by_its_own_name(pair: RawHost) -> None:
     assert addressed[:2] == ["two", '{"type": "ref/resource", "uri": "file:///{path}"}']
 
 
-def test_a_server_that_completes_nothing_completes_with_nothing(pair: RawHost) -> None:
+def test_a_server_that_completes_nothing_completes_with_nothing(pair: PipeHost) -> None:
     ref = {"type": "ref/prompt", "name": "bare__plain__x"}
 
     done = pair.result("completion/complete", {"ref": ref, "argument": {"name": "a", "value": ""}})
@@ -162,14 +166,14 @@ def test_a_server_that_completes_nothing_completes_with_nothing(pair: RawHost) -
     assert done["completion"] == {"values": []}
 
 
-def test_a_wrong_reference_is_refused(pair: RawHost) -> None:
+def test_a_wrong_reference_is_refused(pair: PipeHost) -> None:
     refs: list[Any] = [{}, {"type": "ref/tool"}, [], {"type": "ref/prompt", "name": "x"}]
     for ref in refs:
         params: Message = {"ref": ref, "argument": {"name": "a", "value": ""}}
         assert pair.error("completion/complete", params)["code"] == -32602
 
 
-def test_a_list_is_read_from_its_server_once(pair: RawHost) -> None:
+def test_a_list_is_read_from_its_server_once(pair: PipeHost) -> None:
     for _ in range(3):
         pair.result("prompts/list")
         pair.result("resources/list")
@@ -178,7 +182,7 @@ def test_a_list_is_read_from_its_server_once(pair: RawHost) -> None:
     assert len(seen(pair, "dev", "one", "resources/list")) == 2
 
 
-def test_a_server_that_declares_nothing_is_not_asked(pair: RawHost) -> None:
+def test_a_server_that_declares_nothing_is_not_asked(pair: PipeHost) -> None:
     pair.result("prompts/list")
 
     assert seen(pair, "bare", "plain", "prompts/list") == []
@@ -186,8 +190,8 @@ def test_a_server_that_declares_nothing_is_not_asked(pair: RawHost) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_only_opened_toolboxes_are_seen_by_a_legacy_host(tmp_path: Path, era: str) -> None:
-    boxes = {name: {"s": server(name, LEGACY)} for name in ("a", "b")}
-    with RawHost(bench(tmp_path, boxes), modern=era == MODERN) as host:
+    boxes = {name: {"s": offers_entry(name, LEGACY)} for name in ("a", "b")}
+    with PipeHost(bench(tmp_path, boxes), modern=era == MODERN) as host:
         begin(host)
         before = names(host.result("prompts/list"), "prompts")
         host.open("b")
@@ -199,7 +203,7 @@ def test_only_opened_toolboxes_are_seen_by_a_legacy_host(tmp_path: Path, era: st
 
 
 def test_what_was_not_opened_can_still_be_asked_for_by_its_full_name(tmp_path: Path) -> None:
-    with RawHost(bench(tmp_path, {"a": {"s": server("s", LEGACY)}})) as host:
+    with PipeHost(bench(tmp_path, {"a": {"s": offers_entry("s", LEGACY)}})) as host:
         begin(host)
         got = host.result("prompts/get", {"name": "a__s__greet"})
         read = host.result("resources/read", {"uri": "mcp-workbench://a/s/wild:x"})
@@ -211,8 +215,8 @@ def test_what_was_not_opened_can_still_be_asked_for_by_its_full_name(tmp_path: P
 
 
 def test_names_with_separators_are_told_apart_in_proxy_mode(tmp_path: Path) -> None:
-    boxes = {"a": {"b__bare": server("one", LEGACY), "b": server("two", LEGACY)}}
-    with RawHost(bench(tmp_path, boxes)) as host:
+    boxes = {"a": {"b__bare": offers_entry("one", LEGACY), "b": offers_entry("two", LEGACY)}}
+    with PipeHost(bench(tmp_path, boxes)) as host:
         begin(host, "a")
         outer = host.result("prompts/get", {"name": "a__b__bare__name"})
         inner = host.result("prompts/get", {"name": "a__b__bare__greet"})
@@ -223,8 +227,8 @@ def test_names_with_separators_are_told_apart_in_proxy_mode(tmp_path: Path) -> N
 
 def test_a_dead_server_costs_itself_alone(tmp_path: Path) -> None:
     dead: Any = {"command": "no-such-command-here", "args": []}
-    boxes = {"dev": {"dead": dead, "one": server("one", MODERN)}}
-    with RawHost(bench(tmp_path, boxes), modern=True) as host:
+    boxes = {"dev": {"dead": dead, "one": offers_entry("one", MODERN)}}
+    with PipeHost(bench(tmp_path, boxes), modern=True) as host:
         found = host.result("prompts/list")
         error = host.error("prompts/get", {"name": "dev__dead__x"})
 
@@ -235,8 +239,8 @@ def test_a_dead_server_costs_itself_alone(tmp_path: Path) -> None:
 
 
 def test_a_server_without_templates_has_none(tmp_path: Path) -> None:
-    boxes = {"dev": {"one": server("one", LEGACY, "no_templates", "quiet")}}
-    with RawHost(bench(tmp_path, boxes)) as host:
+    boxes = {"dev": {"one": offers_entry("one", LEGACY, "no_templates", "quiet")}}
+    with PipeHost(bench(tmp_path, boxes)) as host:
         begin(host, "dev")
 
         assert host.result("resources/templates/list") == {"resourceTemplates": []}
@@ -252,8 +256,8 @@ def test_a_server_learns_that_the_host_shows_views_and_no_other_extension(
 ) -> None:
     views = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
     capabilities = {"extensions": {**views, "example.com/other": {}}, "experimental": {}}
-    config = bench(tmp_path, {"dev": {"one": server("one", server_era)}})
-    with RawHost(config, modern=host_era == MODERN) as host:
+    config = bench(tmp_path, {"dev": {"one": offers_entry("one", server_era)}})
+    with PipeHost(config, modern=host_era == MODERN) as host:
         if host_era == LEGACY:
             info = {"name": "h", "version": "1"}
             opening = {
@@ -279,8 +283,8 @@ def test_a_server_learns_that_the_host_shows_views_and_no_other_extension(
 def test_a_legacy_host_is_spared_what_it_can_t_read_of_a_modern_server(
     tmp_path: Path, host_era: str, server_era: str
 ) -> None:
-    config = bench(tmp_path, {"dev": {"one": server("one", server_era)}}, mode="dynamic")
-    with RawHost(config, modern=host_era == MODERN) as host:
+    config = bench(tmp_path, {"dev": {"one": offers_entry("one", server_era)}}, mode="dynamic")
+    with PipeHost(config, modern=host_era == MODERN) as host:
         begin(host, "dev")
         tools = {tool["name"]: tool for tool in host.result("tools/list")["tools"]}
         result = host.call("dev__one__numbers")
@@ -292,8 +296,8 @@ def test_a_legacy_host_is_spared_what_it_can_t_read_of_a_modern_server(
 
 
 def test_a_view_is_found_before_anything_else_was_asked(tmp_path: Path) -> None:
-    boxes = {"dev": {name: server(name, LEGACY) for name in ("one", "two")}}
-    with RawHost(bench(tmp_path, boxes), modern=True) as host:
+    boxes = {"dev": {name: offers_entry(name, LEGACY) for name in ("one", "two")}}
+    with PipeHost(bench(tmp_path, boxes), modern=True) as host:
         (content,) = host.result("resources/read", {"uri": "ui://two/view"})["contents"]
 
     assert content["text"] == "two has ui://two/view"

@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
-from tests.primitives.scenes import ERAS, LEGACY, MODERN, begin, bench, seen, server
-from tests.rawhost import META, Message, RawHost
+from tests.kit.config import offers_entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import META, Message
+from tests.primitives.scenes import ERAS, LEGACY, MODERN, begin, bench, seen
 
 pairs = pytest.mark.parametrize(("host_era", "server_era"), [(h, s) for h in ERAS for s in ERAS])
 
 
-def scene(folder: Path, host_era: str, server_era: str) -> RawHost:
-    boxes = {"dev": {"one": server("one", server_era)}}
-    return RawHost(bench(folder, boxes), modern=host_era == MODERN)
+def scene(folder: Path, host_era: str, server_era: str) -> PipeHost:
+    boxes = {"dev": {"one": offers_entry("one", server_era)}}
+    return PipeHost(bench(folder, boxes), modern=host_era == MODERN)
 
 
-def let_log(host: RawHost, level: str) -> list[Message]:
+def let_log(host: PipeHost, level: str) -> list[Message]:
     """Have the server say something at three levels; what the host heard."""
     more: dict[str, Any] = {}
     if host.modern and level:

@@ -8,10 +8,11 @@ import pytest
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Scope, ServerSpec, Snapshot, StdioCommand
-from tests.http.scenes import Peer, Port, Session, port
-from tests.makers import snapshot
-from tests.primitives.scenes import ERAS, FIXTURE, LEGACY, MODERN
-from tests.rawhost import META, Message
+from tests.kit.config import snapshot
+from tests.kit.http_host import Peer, Port, Session, port
+from tests.kit.results import META, Message
+from tests.kit.servers import OFFERS
+from tests.primitives.scenes import ERAS, LEGACY, MODERN
 
 SHARED = "note://shared"
 UPDATED = "notifications/resources/updated"
@@ -19,7 +20,7 @@ servers = pytest.mark.parametrize("server_era", ERAS)
 
 
 def shared(server_era: str, scope: Scope = "shared") -> Snapshot:
-    words = ("-E", "-S", str(FIXTURE), "fixture", *(["modern"] if server_era == MODERN else []))
+    words = ("-E", "-S", str(OFFERS), "fixture", *(["modern"] if server_era == MODERN else []))
     address = ServerAddress("dev", "fixture")
     era = "modern" if server_era == MODERN else "legacy"
     command = StdioCommand(sys.executable, words)
@@ -75,7 +76,7 @@ async def test_a_server_is_left_in_peace_when_the_last_listener_has_gone(server_
         asking = await opened.open()
 
         async def count(method: str) -> int:
-            said: list[Message] = (await asking.use("stats")).said
+            said: list[Message] = (await asking.use("stats")).json_text
             return len([one for one in said if one["method"] == method])
 
         ends = "resources/unsubscribe" if server_era == LEGACY else "notifications/cancelled"

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.primitives.scenes import ERAS, LEGACY, MODERN, begin, bench, seen, server
-from tests.rawhost import RawHost
+from tests.kit.config import offers_entry
+from tests.kit.pipe_host import PipeHost
+from tests.primitives.scenes import ERAS, LEGACY, MODERN, begin, bench, seen
 
 pairs = pytest.mark.parametrize(("host_era", "server_era"), [(h, s) for h in ERAS for s in ERAS])
 
 
-def scene(folder: Path, host_era: str, server_era: str, **more: Any) -> RawHost:
-    config = bench(folder, {"dev": {"one": {**server("one", server_era), **more}}})
-    return RawHost(config, modern=host_era == MODERN)
+def scene(folder: Path, host_era: str, server_era: str, **more: Any) -> PipeHost:
+    config = bench(folder, {"dev": {"one": {**offers_entry("one", server_era), **more}}})
+    return PipeHost(config, modern=host_era == MODERN)
 
 
 @pairs

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.makers import config_file, texts
-from tests.rawhost import META, Message, RawHost
+from tests.kit.config import config_file, program_entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import META, Message, texts
+from tests.kit.servers import ADDRESSES
 
-SERVER = str(Path(__file__).parents[1] / "fixtures" / "addresses.py")
 URL: Message = {META + "clientCapabilities": {"elicitation": {"form": {}, "url": {}}}}
 FORM: Message = {META + "clientCapabilities": {"elicitation": {}}}
 VISIT = "https://login.example/visit"
 
 
-def scene(folder: Path, era: str, *, modern: bool) -> RawHost:
-    entry = {"command": sys.executable, "args": [SERVER], "era": era}
-    return RawHost(config_file(folder, {"s": entry}), modern=modern)
+def scene(folder: Path, era: str, *, modern: bool) -> PipeHost:
+    entry = program_entry(ADDRESSES, era=era)
+    return PipeHost(config_file(folder, {"s": entry}), modern=modern)
 
 
 def use(tool: str, **more: Any) -> Message:
@@ -28,7 +28,7 @@ def use(tool: str, **more: Any) -> Message:
     return {"name": "use_tool", "arguments": wish, **more}
 
 
-def open_legacy(host: RawHost, **capabilities: Any) -> None:
+def open_legacy(host: PipeHost, **capabilities: Any) -> None:
     params: Message = {"protocolVersion": "2025-11-25", "capabilities": capabilities}
     host.result("initialize", {**params, "clientInfo": {"name": "x", "version": "1"}})
 

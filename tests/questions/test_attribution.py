@@ -7,11 +7,12 @@ import json
 from typing import Any
 
 from mcp_workbench.core.spec import Scope
-from tests.http.scenes import LEGACY, Peer, Port, Session, port, rpc
-from tests.http_servers.badhttp import BadHttp, Hung, Request, bad_http, event, result
-from tests.http_servers.scenes import behind
-from tests.makers import config_file, snapshot, texts, until
-from tests.rawhost import META, Message, RawHost
+from tests.kit.clock import until
+from tests.kit.config import config_file, snapshot, url_spec
+from tests.kit.http_host import Peer, Port, Session, port, rpc
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import LEGACY, META, Message, texts
+from tests.kit.servers.bad_http import BadHttp, Hung, Request, bad_http, event, result
 
 ABLE: Message = {"elicitation": {}}
 CAN: Message = {META + "clientCapabilities": ABLE}
@@ -59,7 +60,7 @@ def use(text: str) -> Message:
 
 
 def bench(asker: Asker, scope: Scope = "session") -> Any:
-    return snapshot(behind(asker.url, era="legacy", scope=scope, headers=()))
+    return snapshot(url_spec(asker.url, era="legacy", scope=scope, headers=()))
 
 
 async def legacy_session(opened: Port) -> Session:
@@ -100,7 +101,7 @@ async def test_a_modern_host_is_asked_in_the_call_that_the_question_came_with(
     async with bad_http() as bad:
         asker = Asker(bad)
         entry = {"url": asker.url, "era": "legacy"}
-        with RawHost(config_file(tmp_path, {"s": entry}), modern=True) as host:
+        with PipeHost(config_file(tmp_path, {"s": entry}), modern=True) as host:
             oldest = host.ask("tools/call", {**use("wait"), "_meta": CAN})
             await until(lambda: len(bad.calls()) == 1)
             asked = await asyncio.to_thread(host.result, "tools/call", {**use("b"), "_meta": CAN})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,20 @@ import pytest
 
 from mcp_workbench.era.questions import ROUNDS
 from mcp_workbench.surface.holding import MOST_OF_ONE
-from tests.makers import config_file, eventually, texts
-from tests.rawhost import META, Message, RawHost
+from tests.kit.clock import eventually
+from tests.kit.config import config_file, program_entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import META, Message, texts
+from tests.kit.servers import ASKER
 
-ASKER = str(Path(__file__).parents[1] / "fixtures" / "asker.py")
 CAN: Message = {META + "clientCapabilities": {"elicitation": {}, "roots": {}}}
 ADA: Message = {"action": "accept", "content": {"name": "Ada"}}
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Generator[RawHost]:
-    servers = {"legacy": {"command": sys.executable, "args": [ASKER], "era": "legacy"}}
-    with RawHost(config_file(tmp_path, servers), modern=True) as host:
+def host(tmp_path: Path) -> Generator[PipeHost]:
+    servers = {"legacy": program_entry(ASKER, era="legacy")}
+    with PipeHost(config_file(tmp_path, servers), modern=True) as host:
         yield host
 
 
@@ -41,7 +42,7 @@ def answers(result: Message, *values: Message) -> Message:
     }
 
 
-def test_no_key_is_used_twice_in_one_call(host: RawHost) -> None:
+def test_no_key_is_used_twice_in_one_call(host: PipeHost) -> None:
     first = host.result("tools/call", wish("twice"))
     second = host.result("tools/call", wish("twice", **answers(first, ADA)))
     last = host.result("tools/call", wish("twice", **answers(second, ADA)))
@@ -51,7 +52,7 @@ def test_no_key_is_used_twice_in_one_call(host: RawHost) -> None:
 
 
 def test_a_question_that_comes_while_the_host_is_away_is_put_when_it_is_back(
-    host: RawHost,
+    host: PipeHost,
 ) -> None:
     first = host.result("tools/call", wish("slow"))
     host.result("tools/call", wish("name"))  # another call in between, which is held too
@@ -65,7 +66,7 @@ def test_a_question_that_comes_while_the_host_is_away_is_put_when_it_is_back(
 
 
 def test_a_server_that_does_not_wait_for_its_answer_gets_one_and_so_does_the_host(
-    host: RawHost,
+    host: PipeHost,
 ) -> None:
     id = host.ask("tools/call", wish("hasty"))
     result = host.answer(id)["result"]
@@ -79,7 +80,7 @@ def test_a_server_that_does_not_wait_for_its_answer_gets_one_and_so_does_the_hos
     assert [message for message in host.others if message.get("id") == id] == []
 
 
-def test_a_server_that_never_stops_asking_is_stopped(host: RawHost) -> None:
+def test_a_server_that_never_stops_asking_is_stopped(host: PipeHost) -> None:
     more: Message = {}
     for _ in range(ROUNDS):
         asked = host.result("tools/call", wish("endless", **more))
@@ -90,7 +91,7 @@ def test_a_server_that_never_stops_asking_is_stopped(host: RawHost) -> None:
     assert "never stops asking" in texts(last)[0]
 
 
-def test_a_call_that_goes_on_is_under_way_like_any_other(host: RawHost) -> None:
+def test_a_call_that_goes_on_is_under_way_like_any_other(host: PipeHost) -> None:
     """So its id is taken, and it can be taken back."""
     first = host.result("tools/call", wish("slow"))
     host.ask("tools/call", wish("slow", **answers(first, ADA)), id=77)
@@ -103,7 +104,7 @@ def test_a_call_that_goes_on_is_under_way_like_any_other(host: RawHost) -> None:
     assert "elicitation" in texts(host.answer(77)["result"])[0]
 
 
-def test_a_host_that_leaves_ever_more_questions_open_loses_the_oldest(host: RawHost) -> None:
+def test_a_host_that_leaves_ever_more_questions_open_loses_the_oldest(host: PipeHost) -> None:
     asked = [host.result("tools/call", wish("name")) for _ in range(MOST_OF_ONE + 1)]
 
     gone = host.request("tools/call", wish("name", **answers(asked[0], ADA)))["error"]

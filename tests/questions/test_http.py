@@ -14,13 +14,15 @@ from mcp.client.client import Client
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Scope, ServerSpec, Snapshot, StdioCommand
 from mcp_workbench.downstream.leases import MOST, MOST_OF_ONE
-from tests.http.scenes import Port, port
-from tests.http.scenes import use as use_fixture
-from tests.makers import PATIENCE, alive, pids_in, snapshot, spec, until
+from tests.kit.clock import PATIENCE, until
+from tests.kit.config import snapshot, spec
+from tests.kit.http_host import Port, port
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import META, Message
+from tests.kit.results import use_tool as use_fixture
+from tests.kit.servers import ASKER
 from tests.questions.test_pairs import HOSTS, Person, use
-from tests.rawhost import META, Message
 
-ASKER = str(Path(__file__).parents[1] / "fixtures" / "asker.py")
 CAN: dict[str, Any] = {META + "clientCapabilities": {"elicitation": {}}}
 
 
@@ -112,8 +114,10 @@ async def test_ever_new_declarations_start_no_ever_new_servers(tmp_path: Path) -
     async with port(snapshot(own)) as opened:
         for number in range(MOST_OF_ONE + 6):
             can: Message = {META + "clientCapabilities": {"elicitation": {f"x{number}": {}}}}
-            answer = await opened.ask_modern("tools/call", {**use_fixture("stats"), "_meta": can})
-            assert answer.said["pid"] == pids_in(pids)[-1]
+            answer = await opened.ask_modern(
+                "tools/call", {**use_fixture("fixture", "stats"), "_meta": can}
+            )
+            assert answer.json_text["pid"] == pids_in(pids)[-1]
             await until(lambda: sum(map(alive, pids_in(pids))) <= MOST_OF_ONE)
 
     assert len(pids_in(pids)) == MOST_OF_ONE + 6  # each was served
@@ -126,7 +130,7 @@ async def test_servers_that_are_busy_are_left_to_whoever_uses_them(tmp_path: Pat
 
         def params(number: int, tool: str) -> Message:
             can: Message = {META + "clientCapabilities": {"elicitation": {f"x{number}": {}}}}
-            return {**use_fixture(tool), "_meta": can}
+            return {**use_fixture("fixture", tool), "_meta": can}
 
         for number in range(MOST_OF_ONE):
             peer = await opened.connect()
@@ -144,7 +148,7 @@ async def test_a_busy_server_is_no_reason_to_leave_the_others_out(tmp_path: Path
     async with port(snapshot(own, spec("other"))) as opened:
         for number in range(MOST):
             peer = await opened.connect()
-            call = {**use_fixture("hang"), "_meta": CAN}
+            call = {**use_fixture("fixture", "hang"), "_meta": CAN}
             peer.send(opened.request(*opened.modern("tools/call", call)))
             await until(lambda number=number: len(pids_in(pids)) == number + 1)
         wish = {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}, "_meta": CAN}

@@ -12,20 +12,22 @@ import pytest
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand
-from tests.http.scenes import Port, port, rpc
-from tests.makers import config_file, eventually, snapshot, texts
-from tests.rawhost import META, Message, RawHost
+from tests.kit.clock import eventually
+from tests.kit.config import config_file, program_entry, snapshot
+from tests.kit.http_host import Port, port, rpc
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import META, Message, texts
+from tests.kit.servers import ASKER
 
-ASKER = str(Path(__file__).parents[1] / "fixtures" / "asker.py")
 ABLE: Message = {"elicitation": {}, "sampling": {}, "roots": {}}
 CAN: Message = {META + "clientCapabilities": ABLE}
 ADA: Message = {"action": "accept", "content": {"name": "Ada"}}
 WORK: Message = {"roots": [{"uri": "file:///work"}]}
 
 
-def scene(folder: Path, *flags: str, modern: bool = True, **more: Any) -> RawHost:
-    entry = {"command": sys.executable, "args": [ASKER, *flags], "era": "legacy"}
-    return RawHost(config_file(folder, {"s": entry}, **more), modern=modern)
+def scene(folder: Path, *flags: str, modern: bool = True, **more: Any) -> PipeHost:
+    entry = program_entry(ASKER, *flags, era="legacy")
+    return PipeHost(config_file(folder, {"s": entry}, **more), modern=modern)
 
 
 def use(tool: str) -> Message:
@@ -50,7 +52,7 @@ def back(params: Message, result: Message, answers: Message) -> Message:
 ANSWERS: Message = {"roots/list": WORK, "elicitation/create": ADA}
 
 
-def heard(host: RawHost, count: int) -> list[Message]:
+def heard(host: PipeHost, count: int) -> list[Message]:
     """What the server was told outside of calls, once it was told so much."""
     found: list[Message] = []
 
@@ -179,7 +181,7 @@ def test_a_legacy_host_is_asked_directly(tmp_path: Path) -> None:
         assert heard_by_legacy(host) == [{"a": WORK}]
 
 
-def heard_by_legacy(host: RawHost) -> list[Message]:
+def heard_by_legacy(host: PipeHost) -> list[Message]:
     return json.loads(texts(host.use("s", "told", {}))[0])
 
 

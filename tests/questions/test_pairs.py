@@ -14,7 +14,9 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-ASKER = Path(__file__).parents[1] / "fixtures" / "asker.py"
+from tests.kit.config import program_entry
+from tests.kit.servers import ASKER
+
 HOSTS = ["legacy", "2026-07-28"]
 SERVERS = ["legacy", "modern"]
 PATIENCE = 20.0
@@ -44,9 +46,7 @@ class Person:
 async def host(
     folder: Path, mode: str, person: Person | None, tools: str = "proxy"
 ) -> AsyncGenerator[Client]:
-    servers = {
-        era: {"command": sys.executable, "args": [str(ASKER)], "era": era} for era in SERVERS
-    }
+    servers = {era: program_entry(ASKER, era=era) for era in SERVERS}
     config = folder / "workbench-config.json"
     config.write_text(
         json.dumps({"toolMode": tools, "toolboxes": {"lab": {"mcpServers": servers}}})

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.makers import config_file, texts
-from tests.rawhost import META, RawHost
+from tests.kit.config import config_file, program_entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import META, texts
+from tests.kit.servers import ASKER
 
-ASKER = str(Path(__file__).parents[1] / "fixtures" / "asker.py")
 CAN: dict[str, Any] = {
     META + "clientCapabilities": {"elicitation": {}, "sampling": {}, "roots": {}}
 }
@@ -21,17 +22,14 @@ ADA = {"action": "accept", "content": {"name": "Ada"}}
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Generator[RawHost]:
+def host(tmp_path_factory: pytest.TempPathFactory) -> Generator[PipeHost]:
     """A modern host before the asker in both eras; each test has questions of its own."""
-    servers = {
-        era: {"command": sys.executable, "args": [ASKER], "era": era}
-        for era in ("legacy", "modern")
-    }
-    with RawHost(config_file(tmp_path_factory.mktemp("states"), servers), modern=True) as host:
+    servers = {era: program_entry(ASKER, era=era) for era in ("legacy", "modern")}
+    with PipeHost(config_file(tmp_path_factory.mktemp("states"), servers), modern=True) as host:
         yield host
 
 
-def asked(host: RawHost, server: str) -> tuple[str, str]:
+def asked(host: PipeHost, server: str) -> tuple[str, str]:
     """Call the tool that asks for a name: the key of its question, and the state."""
     result = host.use(server, "name", {}, _meta=CAN)
     assert result["resultType"] == "input_required"
@@ -39,7 +37,7 @@ def asked(host: RawHost, server: str) -> tuple[str, str]:
     return key, result["requestState"]
 
 
-def come_back(host: RawHost, server: str, key: str, state: Any, tool: str = "name") -> Any:
+def come_back(host: PipeHost, server: str, key: str, state: Any, tool: str = "name") -> Any:
     wish = {"tool": {"toolbox": "dev", "server": server, "tool": tool}, "arguments": {}}
     more: dict[str, Any] = {"inputResponses": {key: ADA}, "requestState": state, "_meta": CAN}
     return host.request("tools/call", {"name": "use_tool", "arguments": wish, **more})
@@ -49,7 +47,7 @@ both = pytest.mark.parametrize("server", ["legacy", "modern"])
 
 
 @both
-def test_the_host_comes_back_with_the_answer(host: RawHost, server: str) -> None:
+def test_the_host_comes_back_with_the_answer(host: PipeHost, server: str) -> None:
     key, state = asked(host, server)
 
     result = come_back(host, server, key, state)["result"]
@@ -71,7 +69,7 @@ FORGERIES: list[Callable[[str], Any]] = [
 
 @both
 @pytest.mark.parametrize("change", FORGERIES)
-def test_a_forged_state_is_refused(host: RawHost, server: str, change: Any) -> None:
+def test_a_forged_state_is_refused(host: PipeHost, server: str, change: Any) -> None:
     key, state = asked(host, server)
 
     error = come_back(host, server, key, change(state))["error"]
@@ -80,7 +78,7 @@ def test_a_forged_state_is_refused(host: RawHost, server: str, change: Any) -> N
 
 
 @both
-def test_a_state_is_good_for_its_own_call_only(host: RawHost, server: str) -> None:
+def test_a_state_is_good_for_its_own_call_only(host: PipeHost, server: str) -> None:
     key, state = asked(host, server)
     other = {"legacy": "modern", "modern": "legacy"}[server]
 
@@ -91,7 +89,7 @@ def test_a_state_is_good_for_its_own_call_only(host: RawHost, server: str) -> No
         assert answer["error"]["code"] == -32602
 
 
-def test_a_held_call_goes_on_once(host: RawHost) -> None:
+def test_a_held_call_goes_on_once(host: PipeHost) -> None:
     key, state = asked(host, "legacy")
     come_back(host, "legacy", key, state)
 
@@ -101,7 +99,7 @@ def test_a_held_call_goes_on_once(host: RawHost) -> None:
     assert error["message"] == "The suspended call is gone; it may have run"
 
 
-def test_an_answer_that_is_missing_is_asked_for_again(host: RawHost) -> None:
+def test_an_answer_that_is_missing_is_asked_for_again(host: PipeHost) -> None:
     _, state = asked(host, "legacy")
 
     again = come_back(host, "legacy", "another", state)["result"]
@@ -126,7 +124,7 @@ def test_a_call_that_ends_while_its_host_is_asked_is_answered_when_the_host_come
         "utf-8",
     )
     servers = {"legacy": {"command": sys.executable, "args": [str(impatient)], "era": "legacy"}}
-    with RawHost(config_file(tmp_path, servers), modern=True) as host:
+    with PipeHost(config_file(tmp_path, servers), modern=True) as host:
         key, state = asked(host, "legacy")
         host.use("legacy", "can", {}, _meta=CAN)
 
@@ -136,8 +134,8 @@ def test_a_call_that_ends_while_its_host_is_asked_is_answered_when_the_host_come
 
 
 def test_a_legacy_host_that_cancels_is_not_left_with_the_question(tmp_path: Path) -> None:
-    servers = {"modern": {"command": sys.executable, "args": [ASKER], "era": "modern"}}
-    with RawHost(config_file(tmp_path, servers)) as host:
+    servers = {"modern": program_entry(ASKER, era="modern")}
+    with PipeHost(config_file(tmp_path, servers)) as host:
         params: dict[str, Any] = {
             "protocolVersion": "2025-11-25",
             "capabilities": {"elicitation": {}},

@@ -11,51 +11,54 @@ from typing import Any
 
 import pytest
 
-from tests.makers import PATIENCE, alive, entry, eventually, pids_in, said, texts, written
-from tests.primitives.scenes import names, server, use
-from tests.rawhost import META, Message, RawHost
+from tests.kit.clock import PATIENCE, eventually
+from tests.kit.config import entry, offers_entry, program_entry, write_config
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import alive, pids_in
+from tests.kit.results import META, Message, json_text, texts
+from tests.kit.servers import ASKER
+from tests.primitives.scenes import names, use
 
 TOOLS = "notifications/tools/list_changed"
 PROMPTS = "notifications/prompts/list_changed"
 RESOURCES = "notifications/resources/list_changed"
 TAKEN = "the configuration was reloaded"
-ASKER = Path(__file__).parents[1] / "fixtures" / "asker.py"
 
 
 def config(folder: Path, boxes: dict[str, dict[str, Any]], **more: Any) -> Path:
     """Written anew, as a whole."""
     toolboxes = {name: {"mcpServers": servers} for name, servers in boxes.items()}
-    return written(folder, {"toolboxes": toolboxes, **more})
+    return write_config(folder, {"toolboxes": toolboxes, **more})
 
 
-def hosting(path: Path, *options: str, modern: bool = False) -> RawHost:
+def hosting(path: Path, *options: str, modern: bool = False) -> PipeHost:
     """A host whose command says what it reloads."""
-    return RawHost(path, "--verbose", *options, modern=modern)
+    return PipeHost(path, "--verbose", *options, modern=modern)
 
 
-def reload(host: RawHost) -> None:
+def reload(host: PipeHost) -> None:
     """Ask for the file to be read, and wait until it has been taken."""
     before = host.stderr.count(TAKEN)
     host.signal(signal.SIGHUP)
     eventually(lambda: host.stderr.count(TAKEN) > before, "the reload")
 
 
-def tools(host: RawHost) -> list[str]:
+def tools(host: PipeHost) -> list[str]:
     return names(host.result("tools/list"), "tools")
 
 
-def toolboxes_in(host: RawHost) -> str:
+def toolboxes_in(host: PipeHost) -> str:
     (one,) = [t for t in host.result("tools/list")["tools"] if t["name"] == "open_toolbox"]
     return one["description"].partition("Toolboxes: ")[2]
 
 
-def notices(host: RawHost) -> list[str]:
+def notices(host: PipeHost) -> list[str]:
     """Everything that the host was told unasked so far."""
     host.result("ping") if not host.modern else host.result("server/discover")
     return [message["method"] for message in host.others if "method" in message]
 
 
-def listen(host: RawHost, **kinds: Any) -> Message:
+def listen(host: PipeHost, **kinds: Any) -> Message:
     """Hear of changes as a modern host; the `_meta` that notices then have."""
     id = host.ask("subscriptions/listen", {"notifications": kinds})
     first = host.receive()
@@ -94,7 +97,7 @@ def test_a_host_that_sees_no_difference_is_not_told(tmp_path: Path) -> None:
         host.open()
         host.result("prompts/list")
 
-        written(
+        write_config(
             tmp_path,
             {"toolboxes": {"dev": {"description": "new", "mcpServers": {"b": entry("paged")}}}},
         )
@@ -122,7 +125,7 @@ def test_a_broken_file_changes_nothing_and_is_told_where_people_look(tmp_path: P
     path = config(tmp_path, {"dev": {"a": entry()}})
     with hosting(path) as host:
         host.initialize()
-        before = said(host.use("a", "stats"))["pid"]
+        before = json_text(host.use("a", "stats"))["pid"]
 
         path.write_text('{\n  "toolboxes": {"dev": {"mcpServers": {"a": {"cmd": "x"}}}}\n}')
         eventually(lambda: "warnings" in host.open(), "the broken file is told")
@@ -133,7 +136,7 @@ def test_a_broken_file_changes_nothing_and_is_told_where_people_look(tmp_path: P
         assert "(fix: " in told
         missing = texts(host.call("open_toolbox", {"toolbox_name": "new"}))
         assert (missing[0], missing[-1]) == ("Toolbox 'new' not found", told)
-        assert said(host.use("a", "stats"))["pid"] == before
+        assert json_text(host.use("a", "stats"))["pid"] == before
         for _ in range(3):  # nothing has changed in it
             os.utime(path)
             host.signal(signal.SIGHUP)
@@ -145,7 +148,7 @@ def test_a_broken_file_changes_nothing_and_is_told_where_people_look(tmp_path: P
         config(tmp_path, {"dev": {"a": entry()}})
         eventually(lambda: "warnings" not in host.open(), "the good file is taken")
         eventually(lambda: "in order again" in host.stderr, "and that is told")
-        assert said(host.use("a", "stats"))["pid"] == before
+        assert json_text(host.use("a", "stats"))["pid"] == before
 
 
 @pytest.mark.fault("F55")
@@ -299,7 +302,7 @@ def test_a_changed_server_is_announced_only_where_its_tools_are_others(tmp_path:
         write(SAME="tools")
         reload(host)
         eventually(lambda: len(pids_in(tmp_path / "a.pids")) == 2, "its successor is met")
-        assert said(host.call("dev__a__env", {}))["env"]["SAME"] == "tools"
+        assert json_text(host.call("dev__a__env", {}))["env"]["SAME"] == "tools"
         assert notices(host) == []
 
         write("no_tools")
@@ -359,13 +362,13 @@ def test_a_bare_name_leads_to_whoever_has_it_now(tmp_path: Path) -> None:
 
     with hosting(write("a")) as host:
         host.initialize()
-        assert said(host.call("stats", {}))["pid"] == pids_in(tmp_path / "a.pids")[0]
+        assert json_text(host.call("stats", {}))["pid"] == pids_in(tmp_path / "a.pids")[0]
 
         write("b")
         reload(host)
         host.notice(TOOLS)
 
-        assert said(host.call("stats", {}))["pid"] == pids_in(tmp_path / "b.pids")[0]
+        assert json_text(host.call("stats", {}))["pid"] == pids_in(tmp_path / "b.pids")[0]
 
 
 def test_a_toolbox_that_was_not_opened_is_nobody_s_business(tmp_path: Path) -> None:
@@ -379,7 +382,7 @@ def test_a_toolbox_that_was_not_opened_is_nobody_s_business(tmp_path: Path) -> N
         config(tmp_path, {"dev": {"a": entry()}, "ops": ops}, toolMode="dynamic")
         reload(host)
 
-        assert said(host.use("a", "echo"))
+        assert json_text(host.use("a", "echo"))
         assert notices(host) == []
         assert pids_in(tmp_path / "c.pids") == []
 
@@ -402,7 +405,7 @@ def test_a_modern_host_that_listens_hears_of_a_server_that_was_removed(tmp_path:
 
 @pytest.mark.parametrize("modern", [False, True])
 def test_prompts_and_resources_that_come_and_go_are_told(tmp_path: Path, modern: bool) -> None:
-    one, two = server("one", "legacy"), server("two", "legacy")
+    one, two = offers_entry("one", "legacy"), offers_entry("two", "legacy")
     with hosting(config(tmp_path, {"dev": {"one": one}}), modern=modern) as host:
         if not modern:
             host.initialize()
@@ -425,7 +428,7 @@ def test_prompts_and_resources_that_come_and_go_are_told(tmp_path: Path, modern:
         assert "dev__two__greet" not in names(host.result("prompts/list"), "prompts")
 
         # The same prompts, resources with other URIs.
-        config(tmp_path, {"dev": {"one": server("other", "legacy")}})
+        config(tmp_path, {"dev": {"one": offers_entry("other", "legacy")}})
         reload(host)
         host.notice(RESOURCES)
         assert "note://other/own" in names(host.result("resources/list"), "resources", "uri")
@@ -435,7 +438,7 @@ def test_prompts_and_resources_that_come_and_go_are_told(tmp_path: Path, modern:
 @pytest.mark.parametrize("modern", [False, True])
 def test_subscriptions_and_levels_go_over_to_the_successor(tmp_path: Path, modern: bool) -> None:
     def write(**env: str) -> Path:
-        return config(tmp_path, {"dev": {"one": {**server("one", "legacy"), "env": env}}})
+        return config(tmp_path, {"dev": {"one": {**offers_entry("one", "legacy"), "env": env}}})
 
     with hosting(write(), modern=modern) as host:
         if modern:
@@ -465,7 +468,7 @@ def test_subscriptions_and_levels_go_over_to_the_successor(tmp_path: Path, moder
 
 def test_a_question_that_is_open_is_answered_where_it_was_asked(tmp_path: Path) -> None:
     def write(**env: str) -> Path:
-        asker = {"command": sys.executable, "args": [str(ASKER)], "era": "legacy", "env": env}
+        asker = program_entry(ASKER, era="legacy", env=env)
         return config(tmp_path, {"dev": {"a": asker}})
 
     with hosting(write()) as host:

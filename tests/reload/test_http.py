@@ -14,24 +14,14 @@ import pytest
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Limits, ServerSpec, Snapshot, StdioCommand, ToolMode
 from mcp_workbench.downstream.pool import TICK
-from tests.http.scenes import LEGACY, Port, Session, port, rpc, use
-from tests.makers import (
-    PATIENCE,
-    alive,
-    config_file,
-    entry,
-    eventually,
-    let_through,
-    pids_in,
-    snapshot,
-    spec,
-    until,
-    written,
-)
-from tests.rawhost import Message
+from tests.kit.clock import PATIENCE, eventually, until
+from tests.kit.config import config_file, entry, snapshot, spec, write_config
+from tests.kit.http_host import Port, Session, port, rpc
+from tests.kit.processes import alive, let_through, pids_in
+from tests.kit.results import LEGACY, Message, use_tool
+from tests.kit.servers import ASKER
 from tests.soak.reloads import OnHttp, opened
 
-ASKER = Path(__file__).parents[1] / "fixtures" / "asker.py"
 TOOLS = "notifications/tools/list_changed"
 
 
@@ -112,10 +102,12 @@ async def test_a_call_through_an_endpoint_that_vanishes_is_answered(
         await at.ask_modern("tools/call", params | {"arguments": {"tool": slow | {"tool": "echo"}}})
 
         at.front.workbench.reload(one())
-        assert (await at.ask_modern("tools/call", use("echo"))).said  # by the server that stays
+        assert (
+            await at.ask_modern("tools/call", use_tool("fixture", "echo"))
+        ).json_text  # by the server that stays
 
         await until(lambda: let_through(gate))
-        assert (await peer.answer()).said == {"pid": pids_in(tmp_path / "pids")[0]}
+        assert (await peer.answer()).json_text == {"pid": pids_in(tmp_path / "pids")[0]}
         await until(lambda: not any(map(alive, pids_in(tmp_path / "pids"))))
 
 
@@ -157,20 +149,20 @@ async def test_each_host_s_own_server_is_replaced_for_each() -> None:
 
     async with port(own()) as at:
         hosts = [await at.open(), await at.open()]
-        before = [(await host.use("stats")).said["pid"] for host in hosts]
+        before = [(await host.use("stats")).json_text["pid"] for host in hosts]
 
         at.front.workbench.reload(own(NOW="1"))
 
-        after = [(await host.use("stats")).said["pid"] for host in hosts]
+        after = [(await host.use("stats")).json_text["pid"] for host in hosts]
         assert len({*before, *after}) == 4
-        modern = await at.ask_modern("tools/call", use("env"))
-        assert modern.said["env"]["NOW"] == "1"
+        modern = await at.ask_modern("tools/call", use_tool("fixture", "env"))
+        assert modern.json_text["env"]["NOW"] == "1"
         await until(lambda: not any(map(alive, before)))
 
 
 async def test_whoever_is_being_asked_is_not_hurried() -> None:
     def asker(**env: str) -> Snapshot:
-        command = StdioCommand(sys.executable, (str(ASKER),), tuple(env.items()))
+        command = StdioCommand(sys.executable, (ASKER,), tuple(env.items()))
         address = ServerAddress("dev", "fixture")
         server = ServerSpec(address, command, era="legacy", scope="session")
         return snapshot(server, limits=Limits(drain=0.0))
@@ -213,7 +205,7 @@ def test_the_command_follows_its_file_and_tells_strangers_little(tmp_path: Path)
         assert str(tmp_path) not in told
         assert "WB" in log.read_text() or ":1:16" in log.read_text()
 
-        written(tmp_path, {"toolboxes": {"dev": {"mcpServers": {"x": entry()}}}})
+        write_config(tmp_path, {"toolboxes": {"dev": {"mcpServers": {"x": entry()}}}})
         process.send_signal(signal.SIGHUP)
         eventually(lambda: "warnings" not in opened(host), "the good one is taken")
         assert opened(host)["tools"][0]["source_server"] == "x"

@@ -12,7 +12,10 @@ from mcp_workbench import Workbench, WorkbenchError
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reload import ReloadPlan
 from mcp_workbench.core.spec import Limits, ServerSpec, tool_filter
-from tests.makers import PATIENCE, alive, let_through, pids_in, said, snapshot, spec, tool, until
+from tests.kit.clock import PATIENCE, until
+from tests.kit.config import snapshot, spec, tool
+from tests.kit.processes import alive, let_through, pids_in
+from tests.kit.results import json_text
 
 replace = msgspec.structs.replace
 A, B = ServerAddress("dev", "a"), ServerAddress("dev", "b")
@@ -40,7 +43,7 @@ def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def pid_of(wb: Workbench, server: str) -> int:
-    return said(await wb.use_tool(tool(server, "stats")))["pid"]
+    return json_text(await wb.use_tool(tool(server, "stats")))["pid"]
 
 
 @pytest.mark.fault("F56")
@@ -87,7 +90,7 @@ async def test_calls_under_way_finish_where_they_began(tmp_path: Path, gate: Pat
         assert await pid_of(wb, "a") != first
         assert alive(first)
         await until(lambda: let_through(gate))
-        assert said(await slow)["pid"] == first
+        assert json_text(await slow)["pid"] == first
         await until(lambda: not alive(first))
 
 
@@ -112,7 +115,7 @@ async def test_calls_of_a_removed_server_finish_and_new_ones_are_told(
         await pid_of(wb, "b")
         assert alive(first)
         await until(lambda: let_through(gate))
-        assert said(await slow)["pid"] == first
+        assert json_text(await slow)["pid"] == first
         await until(lambda: not alive(first))
 
 
@@ -160,7 +163,7 @@ async def test_whoever_waits_for_a_server_that_never_starts_gets_its_successor(
 
         wb.reload(snapshot(counted(tmp_path, "a")))
 
-        stuck, well = pids_in(tmp_path / "a")[0], said(await call)["pid"]
+        stuck, well = pids_in(tmp_path / "a")[0], json_text(await call)["pid"]
         opened = await opening
         assert (opened.servers_connected, opened.unavailable) == (1, ())
         assert pids_in(tmp_path / "a") == [stuck, well]
@@ -228,7 +231,7 @@ async def test_a_variable_with_another_value_is_a_change(tmp_path: Path) -> None
         environ["WORD"] = "two"
         assert wb.reload(snapshot(a, b)).plan.changed == (A,)
 
-        assert said(await wb.use_tool(tool("a", "env")))["env"]["SAID"] == "two"
+        assert json_text(await wb.use_tool(tool("a", "env")))["env"]["SAID"] == "two"
         assert await pid_of(wb, "a") != first
         assert await pid_of(wb, "b") == other
 
@@ -242,7 +245,7 @@ async def test_a_server_that_has_died_and_changed_is_begun_as_it_is_now(tmp_path
 
         wb.reload(snapshot(counted(tmp_path, "a", env={"NOW": "1"})))
 
-        assert said(await wb.use_tool(tool("a", "env")))["env"]["NOW"] == "1"
+        assert json_text(await wb.use_tool(tool("a", "env")))["env"]["NOW"] == "1"
 
 
 async def test_a_configuration_may_be_exchanged_before_anything_is_open() -> None:
@@ -281,6 +284,6 @@ async def test_fifty_reloads_in_a_row_leave_one_process(tmp_path: Path) -> None:
         for number in range(50):
             wb.reload(snapshot(counted(tmp_path, "a", env={"N": str(number)})))
             if number % 10 == 0:
-                assert said(await wb.use_tool(tool("a", "env")))["env"]["N"] == str(number)
+                assert json_text(await wb.use_tool(tool("a", "env")))["env"]["N"] == str(number)
         last = await pid_of(wb, "a")
         await until(lambda: [pid for pid in pids_in(tmp_path / "a") if alive(pid)] == [last])

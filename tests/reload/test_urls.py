@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.http_servers.badhttp import Hung, Request, bad_http, result
-from tests.http_servers.scenes import TOKEN, behind, bench, echo
-from tests.makers import snapshot
+from tests.http_servers.scenes import TOKEN, bench, echo
+from tests.kit.config import snapshot, url_spec
+from tests.kit.servers.bad_http import Hung, Request, bad_http, result
 
 
 @pytest.mark.parametrize("era", ["", "/modern"])
@@ -19,7 +19,7 @@ async def test_a_call_to_a_url_finishes_where_it_began(era: str) -> None:
         await out.reply(200, result(request))
 
     async with bad_http() as bad:
-        first, second = behind(bad.on(f"{era}/slow", act)), behind(bad.url(f"{era}/ok"))
+        first, second = url_spec(bad.on(f"{era}/slow", act)), url_spec(bad.url(f"{era}/ok"))
         async with bench(first) as workbench, asyncio.TaskGroup() as group:
             slow = group.create_task(echo(workbench, "slow"))
             await asked.wait()
@@ -35,13 +35,13 @@ async def test_a_call_to_a_url_finishes_where_it_began(era: str) -> None:
 async def test_another_header_is_another_connection_and_another_filter_is_none() -> None:
     async with bad_http() as bad:
         url = bad.url("/session")
-        async with bench(behind(url)) as workbench:
+        async with bench(url_spec(url)) as workbench:
             await echo(workbench)
-            workbench.reload(snapshot(behind(url, timeout=5.0)))
+            workbench.reload(snapshot(url_spec(url, timeout=5.0)))
             await echo(workbench)
             assert len(bad.calls("initialize")) == 1
 
-            workbench.reload(snapshot(behind(url, headers=(("X-Token", "another-token"),))))
+            workbench.reload(snapshot(url_spec(url, headers=(("X-Token", "another-token"),))))
             await echo(workbench)
 
         tokens = [request.headers["x-token"] for request in bad.calls()]

@@ -14,7 +14,7 @@ from mcp_workbench.config import watch
 from mcp_workbench.config.watch import FileWatch, Found
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
-from tests.makers import PATIENCE
+from tests.kit.clock import PATIENCE
 
 writing = threading.Lock()  # while somebody writes in several steps, nobody looks
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import pytest
-from hosting import PRELOADED, SERVERS
 from tests.forked import forking
+from tests.kit.sdk_host import PRELOADED, SERVERS
 
 
 @pytest.fixture(scope="session")

@@ -9,38 +9,37 @@ from typing import Any
 
 import anyio
 import pytest
-from hosting import (
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+from tests.kit.clock import PATIENCE
+from tests.kit.processes import marked
+from tests.kit.results import MODERN, Json
+from tests.kit.sdk_host import (
     ERA,
-    LEGACY,
-    MODERN,
+    LEGACY_MODE,
     NEW,
     OLD,
-    PATIENCE,
-    Json,
     both_eras,
     by_flat_name,
     by_identifier,
-    entry,
     forked,
     plain,
-    running,
+    sdk_entry,
+    sdk_host,
     text,
-    workbench,
 )
-from mcp.client.client import Client
-from mcp.shared.exceptions import MCPError
 
 from mcp_workbench.wire.child import FIRM, POLITE
 
 both = pytest.mark.parametrize("server", [OLD, NEW])
-hosts = pytest.mark.parametrize("mode", [LEGACY, MODERN])
+hosts = pytest.mark.parametrize("mode", [LEGACY_MODE, MODERN])
 
 # Hosts of both SDKs close our input, wait 2 s, send SIGTERM, wait 2 s more, and kill us: then nobody
 # is left to end our servers. Half a second is kept for a busy machine.
 SIGTERM_AFTER = 2.0
 FORCE = 3.5
 
-STUBBORN = {"stubborn": entry("stubborn.py", era="legacy")}
+STUBBORN = {"stubborn": sdk_entry("stubborn.py", era="legacy")}
 
 
 class Ear:
@@ -70,7 +69,7 @@ async def test_a_legacy_host_hears_of_a_tool_that_its_server_has_learned(
 ) -> None:
     ear = Ear()
     servers = {server: both_eras()[server]}
-    bench = workbench(tmp_path, servers, mode=LEGACY, tools="dynamic", heard=ear.hear)
+    bench = sdk_host(tmp_path, servers, mode=LEGACY_MODE, tools="dynamic", heard=ear.hear)
     async with bench as host:
         await open_lab(host)
         await ear.next()
@@ -87,7 +86,7 @@ async def test_a_legacy_host_hears_of_a_tool_that_its_server_has_learned(
 async def test_a_tool_announced_by_its_server_can_be_called_at_once(
     tmp_path: Path, mode: str
 ) -> None:
-    async with workbench(tmp_path, {OLD: both_eras()[OLD]}, mode=mode) as host:
+    async with sdk_host(tmp_path, {OLD: both_eras()[OLD]}, mode=mode) as host:
         await open_lab(host)
         await host.call_tool(*by_identifier(OLD, "learn", {"name": "dance"}))
 
@@ -100,7 +99,7 @@ async def test_a_tool_that_nobody_announced_is_found_a_moment_later(
     tmp_path: Path, mode: str
 ) -> None:
     """A list older than FRESH is read again before a tool is called unknown."""
-    async with workbench(tmp_path, {NEW: both_eras()[NEW]}, mode=mode) as host:
+    async with sdk_host(tmp_path, {NEW: both_eras()[NEW]}, mode=mode) as host:
         await open_lab(host)
         await host.call_tool(*by_identifier(NEW, "learn", {"name": "dance"}))
 
@@ -117,7 +116,7 @@ async def test_a_call_that_kills_its_server_is_answered_and_the_next_one_works(
     tmp_path: Path, mode: str, server: str
 ) -> None:
     logged = f"mcp-workbench: lab/{server}: the server exited (exit status 3)\n"
-    async with workbench(tmp_path, both_eras(), mode=mode, logged=logged) as host:
+    async with sdk_host(tmp_path, both_eras(), mode=mode, logged=logged) as host:
         await open_lab(host)
 
         answer = await host.call_tool(*by_identifier(server, "crash"))
@@ -134,7 +133,7 @@ async def test_an_entry_pinned_to_an_era_does_not_speak_for_another_with_the_sam
     tmp_path: Path,
 ) -> None:
     servers = {OLD: forked("workshop.py", era="legacy"), NEW: forked("workshop.py")}
-    async with workbench(tmp_path, servers, mode=MODERN) as host:
+    async with sdk_host(tmp_path, servers, mode=MODERN) as host:
         for server in (OLD, NEW):
             about = await host.call_tool(*by_identifier(server, "about_the_call"))
             assert (about.structured_content or {})["era"] == ERA[server]
@@ -159,7 +158,7 @@ def test_the_most_that_servers_get_ends_before_a_host_uses_force() -> None:
 @hosts
 async def test_a_host_may_leave_in_the_middle_of_a_call(tmp_path: Path, mode: str) -> None:
     async with anyio.create_task_group() as calls:
-        async with workbench(tmp_path, both_eras(), mode=mode) as host:
+        async with sdk_host(tmp_path, both_eras(), mode=mode) as host:
             begun = anyio.Event()
             calls.start_soon(abandon, host, by_identifier(NEW, "wait", {"key": "never"}), begun)
             with anyio.fail_after(PATIENCE):
@@ -173,19 +172,19 @@ async def test_a_host_may_leave_in_the_middle_of_a_call(tmp_path: Path, mode: st
 @hosts
 async def test_servers_live_as_long_as_the_host_and_no_longer(tmp_path: Path, mode: str) -> None:
     mark = f"{tmp_path} {mode}"
-    async with workbench(tmp_path, both_eras(entry), mode=mode, mark=mark) as host:
-        assert len(running(mark)) == 1  # nothing has been asked for yet
+    async with sdk_host(tmp_path, both_eras(sdk_entry), mode=mode, mark=mark) as host:
+        assert len(marked(mark)) == 1  # nothing has been asked for yet
         await open_lab(host)
-        assert len(running(mark)) == 3
+        assert len(marked(mark)) == 3
 
-    assert running(mark) == {}
+    assert marked(mark) == {}
 
 
 @pytest.mark.usefixtures("short_deadlines")
 async def test_a_server_that_refuses_to_leave_is_gone_before_the_host_uses_force(
     tmp_path: Path,
 ) -> None:
-    async with workbench(tmp_path, STUBBORN, mode=LEGACY) as host:
+    async with sdk_host(tmp_path, STUBBORN, mode=LEGACY_MODE) as host:
         assert await open_lab(host) == ["stay"]
         since = time.monotonic()
 
@@ -197,7 +196,7 @@ async def test_a_server_that_refuses_to_leave_is_gone_even_if_a_call_was_under_w
     tmp_path: Path,
 ) -> None:
     async with anyio.create_task_group() as calls:
-        async with workbench(tmp_path, STUBBORN, mode=LEGACY) as host:
+        async with sdk_host(tmp_path, STUBBORN, mode=LEGACY_MODE) as host:
             begun = anyio.Event()
             calls.start_soon(abandon, host, by_identifier("stubborn", "stay"), begun)
             with anyio.fail_after(PATIENCE):

@@ -8,9 +8,11 @@ from typing import Any
 
 import anyio
 import pytest
-from hosting import (
+from mcp.client.client import Client
+from mcp_types import CallToolResult
+from tests.kit.sdk_host import (
     ERA,
-    LEGACY,
+    LEGACY_MODE,
     MODES,
     NEW,
     OLD,
@@ -18,11 +20,9 @@ from hosting import (
     by_flat_name,
     by_identifier,
     plain,
+    sdk_host,
     text,
-    workbench,
 )
-from mcp.client.client import Client
-from mcp_types import CallToolResult
 
 META_TOOLS = ["open_toolbox", "use_tool"]
 
@@ -53,7 +53,7 @@ async def host(
     """One that has opened its toolbox. The first test of the module looks at how that went."""
     host = Host()
     folder = tmp_path_factory.mktemp("bench")
-    bench = workbench(folder, both_eras(), mode=request.param, tools="dynamic", heard=host.hear)
+    bench = sdk_host(folder, both_eras(), mode=request.param, tools="dynamic", heard=host.hear)
     async with bench as host.client:
         yield host
 
@@ -73,7 +73,7 @@ async def test_a_legacy_host_sees_tools_once_opened_and_a_modern_one_from_the_st
         "toolbox_name": "lab",
         "source_server": "new",
     }
-    if host.client.mode == LEGACY:
+    if host.client.mode == LEGACY_MODE:
         assert before == META_TOOLS
         assert after == META_TOOLS + flat
         assert host.heard == ["notifications/tools/list_changed"]

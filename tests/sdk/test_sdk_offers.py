@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import anyio
 import pytest
-from hosting import LEGACY, MODERN, NEW, OLD, PATIENCE, by_identifier, forked, workbench
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated
@@ -21,6 +20,9 @@ from mcp_types import (
     TextContent,
     TextResourceContents,
 )
+from tests.kit.clock import PATIENCE
+from tests.kit.results import MODERN
+from tests.kit.sdk_host import LEGACY_MODE, NEW, OLD, by_identifier, forked, sdk_host
 
 # Subscribing and setting a level are deprecated: that is what legacy hosts do all the same.
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
@@ -76,7 +78,7 @@ async def library(
     me = host or Host()
     era = {"era": "legacy"} if server == OLD else {}
     servers = {server: forked("library.py", **era)}
-    async with workbench(
+    async with sdk_host(
         folder,
         servers,
         mode=mode,
@@ -99,7 +101,7 @@ class Met(NamedTuple):
 
 
 @pytest.fixture(
-    scope="module", params=[(m, s) for m in (LEGACY, MODERN) for s in (OLD, NEW)], ids="-".join
+    scope="module", params=[(m, s) for m in (LEGACY_MODE, MODERN) for s in (OLD, NEW)], ids="-".join
 )
 async def met(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -146,7 +148,7 @@ async def test_a_missing_resource_has_the_code_of_the_host_s_era(met: Met) -> No
     with pytest.raises(MCPError) as caught:
         await met.client.read_resource("book://two")
 
-    assert caught.value.error.code == (-32002 if met.mode == LEGACY else -32602)
+    assert caught.value.error.code == (-32002 if met.mode == LEGACY_MODE else -32602)
     assert caught.value.error.data == {"uri": "book://two"}
 
 
@@ -162,7 +164,7 @@ async def test_a_prompt_may_ask_the_person_before_the_host(met: Met) -> None:
 @both
 async def test_a_legacy_host_hears_of_changes(tmp_path: Path, server: str) -> None:
     me = Host()
-    async with library(tmp_path, LEGACY, server, me) as host:
+    async with library(tmp_path, LEGACY_MODE, server, me) as host:
         await host.list_prompts()
         await host.subscribe_resource(BOOK)  # pyright: ignore[reportDeprecated]
 
@@ -192,7 +194,7 @@ async def test_a_modern_host_hears_of_changes_where_it_listens(tmp_path: Path, s
 
 
 async def test_the_log_reaches_a_host_that_wants_it(met: Met) -> None:
-    if met.mode == LEGACY:
+    if met.mode == LEGACY_MODE:
         await met.client.set_logging_level("info")  # pyright: ignore[reportDeprecated]
 
     await met.client.read_resource("page://log")

@@ -8,25 +8,23 @@ from typing import Any, NamedTuple
 
 import anyio
 import pytest
-from hosting import (
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult
+from tests.kit.results import LEGACY, MODERN, Json
+from tests.kit.sdk_host import (
     ERA,
-    LEGACY,
-    MODERN,
+    LEGACY_MODE,
     MODES,
     NEW,
-    NEWEST_LEGACY,
     OLD,
-    Json,
     both_eras,
     by_identifier,
     directly,
     plain,
+    sdk_host,
     text,
-    workbench,
 )
-from mcp.client.client import Client
-from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult
 
 CALLS: list[tuple[str, Json]] = [
     ("echo", {"text": "Grüße 🙂 \u2028 \ufeff \\ud83d"}),
@@ -50,14 +48,14 @@ async def host(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncGenerator[Client]:
     folder = tmp_path_factory.mktemp("bench")
-    async with workbench(folder, both_eras(), mode=request.param) as host:
+    async with sdk_host(folder, both_eras(), mode=request.param) as host:
         yield host
 
 
 @pytest.fixture(scope="session")
 async def direct(tmp_path_factory: pytest.TempPathFactory) -> Direct:
     """What a legacy host gets from the server itself, with nothing between them."""
-    async with directly(tmp_path_factory.mktemp("direct"), mode=LEGACY) as host:
+    async with directly(tmp_path_factory.mktemp("direct"), mode=LEGACY_MODE) as host:
         results = [plain(await host.call_tool(tool, arguments)) for tool, arguments in CALLS]
         return Direct(await every_definition(host), results)
 
@@ -67,7 +65,7 @@ async def call(host: Client, server: str, tool: str, **arguments: Any) -> CallTo
 
 
 async def test_the_host_gets_the_era_that_it_asks_for(host: Client) -> None:
-    wished = NEWEST_LEGACY if host.mode == LEGACY else MODERN
+    wished = LEGACY if host.mode == LEGACY_MODE else MODERN
 
     assert host.protocol_version == wished
     if host.mode != MODERN:  # a pinned host asks nothing before its first request

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.makers import PATIENCE, texts
-from tests.rawhost import ENVELOPE, RawHost
-from tests.search.test_hosts import ERAS, Place, greet, told
+from tests.kit.clock import PATIENCE
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import ENVELOPE, texts
+from tests.search.test_hosts import ERAS, Place, told
 
 NINES = "9" * 5000
 DEEP = "[" * 2000 + "]" * 2000
@@ -26,17 +27,17 @@ NO_WORD = "The query has no word to look for: common words and signs do not coun
 @pytest.fixture(scope="module", params=[False, True], ids=["legacy", "modern"])
 def host(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[RawHost]:
+) -> Iterator[PipeHost]:
     """One for all: whatever it asks leaves no trace."""
     place = Place(tmp_path_factory.mktemp("place"))
     box = {"resultBudget": 100, "mcpServers": {"a": place.server()}}
     with place.host(modern=request.param, dev=box) as host:
-        greet(host)
+        host.handshake()
         host.open()
         yield host
 
 
-def answered(host: RawHost, tool: str, arguments: str) -> dict[str, Any]:
+def answered(host: PipeHost, tool: str, arguments: str) -> dict[str, Any]:
     """The answer to a call whose arguments are these bytes."""
     meta = f',"_meta":{json.dumps(ENVELOPE)}' if host.modern else ""
     params = f'{{"name":"{tool}","arguments":{arguments}{meta}}}'
@@ -84,7 +85,7 @@ def answered(host: RawHost, tool: str, arguments: str) -> dict[str, Any]:
     ids=lambda value: value[:40],
 )
 def test_wrong_arguments_are_told_what_is_wrong(
-    host: RawHost, tool: str, arguments: str, problem: str
+    host: PipeHost, tool: str, arguments: str, problem: str
 ) -> None:
     result = answered(host, tool, arguments)["result"]
 
@@ -92,7 +93,7 @@ def test_wrong_arguments_are_told_what_is_wrong(
     assert texts(result) == [f"Invalid parameters: {problem}"]
 
 
-def test_what_is_nested_too_deeply_is_refused(host: RawHost) -> None:
+def test_what_is_nested_too_deeply_is_refused(host: PipeHost) -> None:
     answer = answered(host, "search_tools", f'{{"query":"note","x":{DEEP}}}')
 
     assert answer["error"]["message"] == "nested too deeply"
@@ -106,13 +107,13 @@ def test_what_is_nested_too_deeply_is_refused(host: RawHost) -> None:
         {"strange": 10**40},
     ],
 )
-def test_what_says_nothing_is_no_problem(host: RawHost, arguments: dict[str, Any]) -> None:
+def test_what_says_nothing_is_no_problem(host: PipeHost, arguments: dict[str, Any]) -> None:
     plain = told_of(host, query="note")
 
     assert told_of(host, query="note", **arguments) == plain
 
 
-def told_of(host: RawHost, **arguments: Any) -> str:
+def told_of(host: PipeHost, **arguments: Any) -> str:
     result = host.call("search_tools", arguments)
     assert "isError" not in result, result
     [text] = texts(result)
@@ -122,7 +123,7 @@ def told_of(host: RawHost, **arguments: Any) -> str:
 @pytest.mark.parametrize(
     "query", ["  \n", "the of and", "please", "?!…", "😀🎉", "\x00", "x" * 20_000]
 )
-def test_a_query_without_a_word_says_so(host: RawHost, query: str) -> None:
+def test_a_query_without_a_word_says_so(host: PipeHost, query: str) -> None:
     assert told_of(host, query=query) == f"{NO_WORD} Toolboxes: dev"
 
 
@@ -136,14 +137,14 @@ def test_a_query_without_a_word_says_so(host: RawHost, query: str) -> None:
     ],
 )
 def test_words_of_other_scripts_are_looked_for_like_any(
-    host: RawHost, query: str, words: str
+    host: PipeHost, query: str, words: str
 ) -> None:
     text = told_of(host, query=query)
 
     assert text == f"No tool fits, of 6 tools that are known. None has: {words}. Toolboxes: dev"
 
 
-def test_the_longest_query_holds_nobody_up(host: RawHost) -> None:
+def test_the_longest_query_holds_nobody_up(host: PipeHost) -> None:
     """Thousands of words that nobody has met: all but some hundreds are left unread."""
     query = " ".join("".join(letters) for letters in product("bcdfghjk", repeat=4))[:20_000]
     since = time.monotonic()
@@ -161,7 +162,7 @@ def test_named_tools_are_shown_once_each_and_those_beyond_twenty_are_named(tmp_p
     place.tools.write_text(json.dumps(tools))
     names = [f"dev/a/{tool['name']}" for tool in tools]
     with place.host(dev={"mcpServers": {"a": place.server()}}) as host:
-        greet(host)
+        host.handshake()
         host.open()
         twice = told(host, "search_tools", query="dev/a/tool_01 dev/a/tool_02 dev/a/tool_01")
         many = told(host, "search_tools", query=", ".join(names))
@@ -172,7 +173,7 @@ def test_named_tools_are_shown_once_each_and_those_beyond_twenty_are_named(tmp_p
     assert note == f"not shown, 20 at a time: {', '.join(names[20:])}"
 
 
-def test_reading_beyond_the_end_says_where_the_end_is(host: RawHost) -> None:
+def test_reading_beyond_the_end_says_where_the_end_is(host: PipeHost) -> None:
     _, notice = texts(host.use("a", "big", {"n": 500}))
     handle = json.loads(notice.partition("read_result ")[2])["handle"]
 
@@ -186,7 +187,7 @@ def test_reading_beyond_the_end_says_where_the_end_is(host: RawHost) -> None:
     assert len(read(find="y" * 100_000)[0]) < 200
 
 
-def test_a_handle_is_not_told_back_at_length(host: RawHost) -> None:
+def test_a_handle_is_not_told_back_at_length(host: PipeHost) -> None:
     result = host.call("read_result", {"handle": "x" * 100_000})
 
     assert result["isError"] is True
@@ -200,8 +201,8 @@ def test_two_hosts_of_one_configuration_do_not_read_each_other(
     place = Place(tmp_path)
     box = {"resultBudget": 100, "mcpServers": {"a": place.server()}}
     with place.host(modern=modern, dev=box) as one, place.host(modern=modern, dev=box) as other:
-        greet(one)
-        greet(other)
+        one.handshake()
+        other.handshake()
         _, notice = texts(one.use("a", "big", {"n": 500}))
         handle = json.loads(notice.partition("read_result ")[2])["handle"]
         mine = one.call("read_result", {"handle": handle})

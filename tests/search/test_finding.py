@@ -15,7 +15,7 @@ from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolFilter
 from mcp_workbench.finding import AT_ONCE, MOST_CHARACTERS, Finder, known_tools
 from mcp_workbench.search.query import Found, Query
 from mcp_workbench.workbench import Workbench
-from tests.makers import snapshot, spec
+from tests.kit.config import snapshot, spec
 from tests.search.test_index import tool
 
 
@@ -29,15 +29,15 @@ class Knowing(Workbench):
 
     def __init__(self, shown: Snapshot, **servers: list[Definition]) -> None:
         super().__init__(shown)
-        self.said: dict[str, Known] = {}
+        self.json_text: dict[str, Known] = {}
         for server, tools in servers.items():
             self.says(server, *tools)
 
     def says(self, server: str, *tools: Definition) -> None:
-        self.said[server] = Known(Catalogue({one.name: one for one in tools}), modern=False)
+        self.json_text[server] = Known(Catalogue({one.name: one for one in tools}), modern=False)
 
     def remembered(self, spec: ServerSpec) -> Known | None:
-        return self.said.get(spec.address.server)
+        return self.json_text.get(spec.address.server)
 
     async def found(self, words: str, toolbox: str = "") -> list[str]:
         return [str(one.tool) for one in (await self.asked(words, toolbox)).tools]
@@ -71,14 +71,14 @@ async def test_every_change_is_seen_by_the_next_search() -> None:
         assert await bench.found("zebra") == ["dev/b/paint"]
         bench.says("b", WRITE)
         assert await bench.found("zebra") == []
-        plain = bench.said["b"]  # of which only the words beside the tools change
-        bench.said["b"] = msgspec.structs.replace(plain, instructions="About zebras.")
+        plain = bench.json_text["b"]  # of which only the words beside the tools change
+        bench.json_text["b"] = msgspec.structs.replace(plain, instructions="About zebras.")
         assert await bench.found("zebra") == ["dev/b/write_file"]
-        bench.said["b"] = plain
+        bench.json_text["b"] = plain
         assert await bench.found("zebra") == []
-        bench.said["b"] = msgspec.structs.replace(plain, server_name="zebra")
+        bench.json_text["b"] = msgspec.structs.replace(plain, server_name="zebra")
         assert await bench.found("zebra") == ["dev/b/write_file"]
-        del bench.said["b"]
+        del bench.json_text["b"]
         assert await bench.found("zebra") == []
         assert await bench.found("file") == ["dev/a/read_file"]
 

@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.makers import entry, eventually, pids_in, texts, written
-from tests.rawhost import RawHost
+from tests.kit.clock import eventually
+from tests.kit.config import entry, write_config
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import pids_in
+from tests.kit.results import texts
 
 ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy host", "modern host"])
 KINDS = pytest.mark.parametrize("server_era", ["legacy", "modern"])
@@ -47,8 +50,10 @@ class Place:
         env = {"PIDFILE": str(self.pids)}
         return entry(f"tools={self.tools}", *flags, env=env, **more)
 
-    def host(self, *, modern: bool = False, mode: str = "proxy", **boxes: Any) -> RawHost:
-        return RawHost(written(self.folder, {"toolMode": mode, "toolboxes": boxes}), modern=modern)
+    def host(self, *, modern: bool = False, mode: str = "proxy", **boxes: Any) -> PipeHost:
+        return PipeHost(
+            write_config(self.folder, {"toolMode": mode, "toolboxes": boxes}), modern=modern
+        )
 
 
 @pytest.fixture
@@ -56,7 +61,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def notes(place: Place, *, modern: bool = False) -> RawHost:
+def notes(place: Place, *, modern: bool = False) -> PipeHost:
     """A modern or legacy host of one toolbox `dev` with one server `a`."""
     box = {"description": "Notes", "mcpServers": {"a": place.server(toolFilters=["!secret_*"])}}
     return place.host(modern=modern, dev=box)
@@ -65,28 +70,23 @@ def notes(place: Place, *, modern: bool = False) -> RawHost:
 @pytest.fixture(scope="module", params=[False, True], ids=["legacy", "modern"])
 def either(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[RawHost]:
+) -> Iterator[PipeHost]:
     """One for all that ask, and leave no trace."""
     place = Place(tmp_path_factory.mktemp("place"))
     with notes(place, modern=request.param) as host:
-        greet(host)
+        host.handshake()
         yield host
 
 
 @pytest.fixture(scope="module")
-def legacy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawHost]:
+def legacy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
     """The same of one era."""
     with notes(Place(tmp_path_factory.mktemp("place"))) as host:
-        greet(host)
+        host.handshake()
         yield host
 
 
-def greet(host: RawHost) -> None:
-    if not host.modern:
-        host.initialize()
-
-
-def told(host: RawHost, tool: str, **arguments: Any) -> str:
+def told(host: PipeHost, tool: str, **arguments: Any) -> str:
     result = host.call(tool, arguments)
     assert "isError" not in result, result
     assert "structuredContent" not in result
@@ -106,7 +106,7 @@ def test_nothing_is_started_for_a_search_and_what_is_known_is_found(
         "ops": {"mcpServers": {"b": place.server()}},
     }
     with place.host(modern=modern, **boxes) as host:
-        greet(host)
+        host.handshake()
         before = told(host, "search_tools", query="repeat a note")
         started = pids_in(place.pids)
         host.open("dev")
@@ -139,7 +139,7 @@ def test_a_toolbox_that_allows_it_is_learnt_by_the_first_search(place: Place) ->
         "ops": {"mcpServers": {"b": place.server()}},
     }  # fmt: skip
     with place.host(**boxes) as host:
-        greet(host)
+        host.handshake()
         first = told(host, "search_tools", query="dev/a/echo")
         again = told(host, "search_tools", query="dev/a/echo")
 
@@ -159,7 +159,7 @@ def test_a_server_that_is_slow_is_learnt_in_the_background(place: Place) -> None
     os.mkfifo(gate)
     servers = {"a": place.server(), "slow": place.server(f"gate={gate}")}
     with place.host(dev={"discover": "eager", "mcpServers": servers}) as host:
-        greet(host)
+        host.handshake()
         host.use("a", "echo")  # however long it takes: then the search waits for the slow one alone
         first = told(host, "search_tools", query="repeat a note")
         gate.open("w").close()  # the server may go on
@@ -178,12 +178,12 @@ def test_a_server_that_is_slow_is_learnt_in_the_background(place: Place) -> None
 def test_what_was_known_when_we_last_ran_is_found_without_starting_anything(place: Place) -> None:
     box = {"mcpServers": {"a": place.server()}}
     with place.host(dev=box) as host:
-        greet(host)
+        host.handshake()
         host.open()
         before = told(host, "search_tools", query="repeat a note")
     started = len(pids_in(place.pids))
     with place.host(dev=box) as host:
-        greet(host)
+        host.handshake()
         after = told(host, "search_tools", query="repeat a note")
 
     assert after == before
@@ -192,7 +192,7 @@ def test_what_was_known_when_we_last_ran_is_found_without_starting_anything(plac
 
 
 @pytest.mark.parametrize("query", ["secret note", "dev/a/secret_plan", "secret_plan"])
-def test_a_hidden_tool_is_never_found(either: RawHost, query: str) -> None:
+def test_a_hidden_tool_is_never_found(either: PipeHost, query: str) -> None:
     either.open()
 
     answer = told(either, "search_tools", query=query, limit=20)
@@ -210,7 +210,7 @@ def test_a_new_tool_is_found_as_soon_as_its_server_has_told_of_it(
     place: Place, *, modern: bool
 ) -> None:
     with place.host(modern=modern, dev={"mcpServers": {"a": entry()}}) as host:
-        greet(host)
+        host.handshake()
         host.open()
         before = told(host, "search_tools", query="zebra stripes")
         host.use("a", "flip", {"name": "zebra_stripes"})
@@ -236,7 +236,7 @@ def test_a_new_tool_is_found_as_soon_as_its_server_has_told_of_it(
     ],
 )  # fmt: skip
 def test_a_wrong_search_is_told_what_is_wrong(
-    legacy: RawHost, arguments: dict[str, Any], text: str
+    legacy: PipeHost, arguments: dict[str, Any], text: str
 ) -> None:
     result = legacy.call("search_tools", arguments)
 
@@ -246,7 +246,7 @@ def test_a_wrong_search_is_told_what_is_wrong(
 
 def test_the_menu_is_the_same_before_and_after_a_search(place: Place) -> None:
     with notes(place) as host:
-        greet(host)
+        host.handshake()
         before = host.result("tools/list")
         host.open()
         told(host, "search_tools", query="note")
@@ -263,7 +263,7 @@ def test_the_menu_is_the_same_before_and_after_a_search(place: Place) -> None:
 def test_dynamic_mode_has_none_of_it(place: Place) -> None:
     box = {"detail": "names", "resultBudget": 10, "mcpServers": {"a": place.server()}}
     with place.host(mode="dynamic", dev=box) as host:
-        greet(host)
+        host.handshake()
         menu = host.result("tools/list")["tools"]
         result = host.call("search_tools", {"query": "x"})
         opened = host.open()
@@ -279,7 +279,7 @@ def test_dynamic_mode_has_none_of_it(place: Place) -> None:
 # Levels
 
 
-def test_a_toolbox_is_opened_in_the_detail_that_is_asked_for(either: RawHost) -> None:
+def test_a_toolbox_is_opened_in_the_detail_that_is_asked_for(either: PipeHost) -> None:
     whole = told(either, "open_toolbox", toolbox_name="dev")
     schema = told(either, "open_toolbox", toolbox_name="dev", detail="schema")
     signatures = told(either, "open_toolbox", toolbox_name="dev", detail="signature")
@@ -299,7 +299,7 @@ def test_a_toolbox_is_opened_in_the_detail_that_is_asked_for(either: RawHost) ->
 def test_a_toolbox_may_have_a_level_of_its_own_and_says_how_to_get_the_rest(place: Place) -> None:
     servers = {"a": place.server(), "dead": {"command": "false"}}
     with place.host(dev={"detail": "names", "mcpServers": servers}) as host:
-        greet(host)
+        host.handshake()
         own = told(host, "open_toolbox", toolbox_name="dev")
         schema = told(host, "open_toolbox", toolbox_name="dev", detail="schema")
 
@@ -323,7 +323,7 @@ def test_a_refused_call_learns_what_the_tool_takes(
     servers = {"a": place.server(*flags, era=server_era)}
     lesson = "path: Expected string, received number\nfail(path: string)"
     with place.host(modern=modern, dev={"mcpServers": servers}) as host:
-        greet(host)
+        host.handshake()
         wrong = host.use("a", "fail", {"path": 5})
         right = host.use("a", "fail", {"path": "x"})
         code = json.dumps({"code": -32602, "message": "bad", "data": {"n": 1}})
@@ -348,7 +348,7 @@ FAILURES = {
 @pytest.mark.parametrize("mode", ["proxy", "dynamic"])
 def test_wherever_a_server_says_that_a_call_failed(place: Place, mode: str) -> None:
     with place.host(mode=mode, dev={"mcpServers": {"a": place.server()}}) as host:
-        greet(host)
+        host.handshake()
         host.open()
         for where, said in FAILURES.items():
             arguments = {"result": said, "path": 5}
@@ -362,7 +362,7 @@ def test_wherever_a_server_says_that_a_call_failed(place: Place, mode: str) -> N
             assert lesson.splitlines()[0] == "path: Expected string, received number", where
 
 
-def test_a_result_that_only_speaks_of_errors_passes_as_it_is(legacy: RawHost) -> None:
+def test_a_result_that_only_speaks_of_errors_passes_as_it_is(legacy: PipeHost) -> None:
     said = '{"content":[{"type":"text","text":"true"}],"x":"\\"isError\\": true","isError":false}'
     result = legacy.use("a", "result", {"result": said, "path": 5})
 
@@ -372,7 +372,7 @@ def test_a_result_that_only_speaks_of_errors_passes_as_it_is(legacy: RawHost) ->
 def test_arguments_are_looked_at_first_where_the_entry_says_so(place: Place) -> None:
     servers = {"a": place.server(validate=True), "b": place.server()}
     with place.host(dev={"mcpServers": servers}) as host:
-        greet(host)
+        host.handshake()
         refused = host.use("a", "echo", {"nota": "x"})
         unlooked = host.use("b", "echo", {"nota": "x"})
         fine = host.use("a", "echo", {"note": "x"})
@@ -401,7 +401,7 @@ def test_a_long_result_is_read_in_parts(place: Place, server_era: str, *, modern
         "free": place.server(resultBudget=0),
     }
     with place.host(modern=modern, dev={"resultBudget": 100, "mcpServers": servers}) as host:
-        greet(host)
+        host.handshake()
         menu = [tool["name"] for tool in host.result("tools/list")["tools"]]
         long = texts(host.use("a", "big", {"n": 500}))
         short = texts(host.use("a", "big", {"n": 50}))
@@ -420,7 +420,7 @@ def test_a_long_result_is_read_in_parts(place: Place, server_era: str, *, modern
     assert texts(unknown)[0] == "Result 'guessed' not found"
 
 
-def test_without_a_budget_there_is_no_tool_to_read_with(legacy: RawHost) -> None:
+def test_without_a_budget_there_is_no_tool_to_read_with(legacy: PipeHost) -> None:
     assert "read_result" not in json.dumps(legacy.result("tools/list"))
     assert texts(legacy.call("read_result", {"handle": "x"}))[0] == "Result 'x' not found"
 
@@ -428,9 +428,9 @@ def test_without_a_budget_there_is_no_tool_to_read_with(legacy: RawHost) -> None
 def test_another_configuration_brings_its_budgets_and_levels(place: Place) -> None:
     box: dict[str, Any] = {"mcpServers": {"a": place.server()}}
     with place.host(dev=box) as host:
-        greet(host)
+        host.handshake()
         before = texts(host.use("a", "big", {"n": 500}))
-        written(
+        write_config(
             place.folder, {"toolboxes": {"dev": {**box, "resultBudget": 100, "detail": "names"}}}
         )
         host.notice("notifications/tools/list_changed")
@@ -450,7 +450,7 @@ def test_what_is_shortened_says_how_it_is_seen_whole(place: Place) -> None:
     odd = [strict("draw", "Draws.", data=inner), strict("grow", "Grows a tree.", node=tree)]
     place.tools.write_text(json.dumps(odd))
     with place.host(dev={"mcpServers": {"a": place.server()}}) as host:
-        greet(host)
+        host.handshake()
         short = told(host, "open_toolbox", toolbox_name="dev", detail="signature").splitlines()
         whole = told(host, "search_tools", query="dev/a/draw", detail="full")
         endless = told(host, "search_tools", query="dev/a/grow", detail="full").splitlines()

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from mcp_workbench.core.spec import HttpWish, NamedToken
-from tests.http.scenes import Port, port, rpc, use
-from tests.makers import snapshot, spec
+from tests.kit.config import snapshot, spec
+from tests.kit.http_host import Port, port, rpc
+from tests.kit.results import use_tool
 
 BOSS, CI = "boss-" + "b" * 32, "ci-" + "c" * 32
 WISH = HttpWish(tokens=(NamedToken("boss", BOSS), NamedToken("ci", CI, ("dev",))))
@@ -58,7 +59,7 @@ async def test_a_result_is_read_by_the_host_alone_that_made_the_call(*, modern: 
         again = await Guest(opened, BOSS, modern=modern).enter()
         other = await Guest(opened, CI, modern=modern).enter()
 
-        head, notice = await boss.call(use("big", {"n": 500}))
+        head, notice = await boss.call(use_tool("fixture", "big", {"n": 500}))
         wish = json.loads(re.findall(r"read_result (.*)$", notice)[0])
         mine = await boss.call(own("read_result", **wish, length=1000))
         same_token = await again.call(own("read_result", **wish, length=1000))

@@ -15,7 +15,7 @@ from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.misfits import MOST, misfits
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.surface.teaching import lesson, taught_error, taught_result
-from tests.makers import raw
+from tests.kit.results import raw
 from tests.search.schemas import NAMES, SCALARS, SCHEMAS
 
 VALUES = st.recursive(

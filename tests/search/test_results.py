@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.errors import InvalidCall, NotFound
 from mcp_workbench.surface.results import KeptResults, read_result, within_budget
-from tests.makers import raw
+from tests.kit.results import raw
 
 ME = object()
 

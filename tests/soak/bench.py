@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.makers import eventually
+from tests.kit.clock import eventually
 
-SERVER = Path(__file__).parent / "server.py"
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -74,11 +73,6 @@ def children_of(pid: int) -> list[int]:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
         return []
-
-
-def entry(name: str, *words: str, **more: Any) -> dict[str, Any]:
-    args = ["-E", "-S", str(SERVER), name, *words]
-    return {"command": sys.executable, "args": args, "era": "legacy", **more}
 
 
 @contextmanager

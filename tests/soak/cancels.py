@@ -6,13 +6,14 @@ import asyncio
 import json
 import time
 
-from tests.soak.bench import entry, workbench
+from tests.kit.config import quick_entry
+from tests.soak.bench import workbench
 from tests.soak.figures import Figure
 from tests.soak.hosts import HttpHost, PipeHost, told, use
 
 
 def _on_pipes(count: int) -> list[float]:
-    with workbench({"s": entry("s")}, http=False) as bench:
+    with workbench({"s": quick_entry("s")}, http=False) as bench:
         host = PipeHost(bench)
         host.initialize()
         host.use("s", "echo", {"nonce": 0})
@@ -51,7 +52,7 @@ async def _on_a_port(port: int, count: int) -> list[float]:
 
 def measure(count: int = 100) -> Figure:
     pipes = _on_pipes(count)
-    with workbench({"s": entry("s")}) as bench:
+    with workbench({"s": quick_entry("s")}) as bench:
         port = asyncio.run(_on_a_port(bench.port, count))
     worst = max(*pipes, *port)
     return Figure(

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from tests.http_servers.badhttp import bad_http
-from tests.soak.bench import Bench, entry, workbench
+from tests.kit.config import quick_entry
+from tests.kit.servers.bad_http import bad_http
+from tests.soak.bench import Bench, workbench
 from tests.soak.figures import Figure
 from tests.soak.hosts import HttpHost, code, told
 
@@ -88,8 +89,8 @@ async def _all(floods: tuple[_Flood, ...], *, shared: bool) -> list[Figure]:
     figures: list[Figure] = []
     async with bad_http() as bad:
         servers = {
-            "a": entry("a"),
-            "b": entry("b"),
+            "a": quick_entry("a"),
+            "b": quick_entry("b"),
             "bomb": {"url": f"http://127.0.0.1:{bad.port}/gzbomb", "era": "legacy"},
         }
         for flood in floods:

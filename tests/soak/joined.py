@@ -12,9 +12,11 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.daemon.scenes import Shared, opened
-from tests.makers import alive, config_file, entry, eventually
-from tests.rawhost import RawHost, parsed
+from tests.kit.clock import eventually
+from tests.kit.config import config_file, entry
+from tests.kit.pipe_host import PipeHost, parsed
+from tests.kit.processes import alive
+from tests.kit.shared import Shared
 from tests.soak.figures import Figure
 
 CALLS = 300
@@ -55,7 +57,7 @@ def _killed(folder: Path, moment: Moment, *, harmless: bool, modern: bool) -> Co
     bench = Shared(config_file(folder, {"a": _server(folder, harmless=harmless)}))
     pid = bench.up()
     with bench.host(modern=modern) as host:
-        opened(host)
+        host.handshake()
         host.use("a", "stats")
         for _ in range(moment.alone):
             host.use("a", "stats")
@@ -80,7 +82,7 @@ def _server(folder: Path, *, harmless: bool) -> dict[str, Any]:
     return entry(f"tools={tools}")
 
 
-def _answers(host: RawHost, calls: list[int], came: list[bytes]) -> dict[int, list[Any]]:
+def _answers(host: PipeHost, calls: list[int], came: list[bytes]) -> dict[int, list[Any]]:
     """All that came for each; what is asked last is answered when everything else was."""
     told: dict[int, list[Any]] = defaultdict(list)
     for line in came:

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.makers import alive, config_file, entry, pids_in
-from tests.processes import PROMISE, guards, in_groups, processes
-from tests.rawhost import RawHost
+from tests.kit.config import config_file, entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import PROMISE, alive, guards, in_groups, pids_in, processes
 from tests.soak.figures import Figure
 
 STUBBORN = ("no_eof_exit", "ignore_term")  # such a server leaves when it is killed, and not before
@@ -52,7 +52,7 @@ def measure(rounds: int = 100) -> Figure:
 
 def _killed(folder: Path, moment: Moment, chance: random.Random) -> Round:
     pids = folder / "pids"
-    with RawHost(config_file(folder, _servers(pids))) as host:
+    with PipeHost(config_file(folder, _servers(pids))) as host:
         host.statuses = (0, 130, -signal.SIGKILL)  # it may have ended before, where it was ending
         moment(host, chance)
         groups = groups_of(host.process.pid)
@@ -117,10 +117,10 @@ def _servers(pids: Path) -> dict[str, Any]:
 # The moments
 
 
-Moment = Callable[[RawHost, random.Random], None]
+Moment = Callable[[PipeHost, random.Random], None]
 
 
-def _starting(host: RawHost, chance: random.Random) -> None:
+def _starting(host: PipeHost, chance: random.Random) -> None:
     info = {"name": "soak", "version": "1"}
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     host.ask("initialize", params)
@@ -129,13 +129,13 @@ def _starting(host: RawHost, chance: random.Random) -> None:
     time.sleep(chance.uniform(0, 0.4))
 
 
-def _idle(host: RawHost, chance: random.Random) -> None:
+def _idle(host: PipeHost, chance: random.Random) -> None:
     host.initialize()
     host.open()
     time.sleep(chance.uniform(0, 0.05))
 
 
-def _calling(host: RawHost, chance: random.Random) -> None:
+def _calling(host: PipeHost, chance: random.Random) -> None:
     host.initialize()
     host.open()
     for server in ("plain", "parent", "launched"):
@@ -144,7 +144,7 @@ def _calling(host: RawHost, chance: random.Random) -> None:
     time.sleep(chance.uniform(0, 0.05))
 
 
-def _ending(host: RawHost, chance: random.Random) -> None:
+def _ending(host: PipeHost, chance: random.Random) -> None:
     host.initialize()
     host.open()
     if chance.random() < 0.5:

@@ -10,8 +10,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.makers import pids_in, until
-from tests.soak.bench import entry, workbench
+from tests.kit.clock import until
+from tests.kit.config import quick_entry
+from tests.kit.processes import pids_in
+from tests.soak.bench import workbench
 from tests.soak.figures import Figure
 from tests.soak.hosts import HttpHost, code, told
 
@@ -63,8 +65,8 @@ class _Run:
 def measure(count: int = 1_000) -> Figure:
     with tempfile.TemporaryDirectory() as folder:
         pids = Path(folder) / "pids"
-        servers = {f"s{n}": entry(f"s{n}", "slow=0.002") for n in range(SERVERS)}
-        servers[VICTIM] = entry(VICTIM, "slow=0.002", f"pids={pids}")
+        servers = {f"s{n}": quick_entry(f"s{n}", "slow=0.002") for n in range(SERVERS)}
+        servers[VICTIM] = quick_entry(VICTIM, "slow=0.002", f"pids={pids}")
         with workbench(servers) as bench:
             run = _Run(bench.port, pids, count)
             asyncio.run(run.calls())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tests.soak.bench import entry, workbench
+from tests.kit.config import quick_entry
+from tests.soak.bench import workbench
 from tests.soak.figures import Figure
 from tests.soak.hosts import HttpHost, told
 
@@ -40,7 +41,7 @@ async def _calls(port: int, count: int) -> tuple[int, int]:
 
 
 def measure(count: int = 1_000_000) -> Figure:
-    with workbench({f"s{n}": entry(f"s{n}") for n in range(SERVERS)}) as bench:
+    with workbench({f"s{n}": quick_entry(f"s{n}") for n in range(SERVERS)}) as bench:
         began = time.monotonic()
         answered, wrong = asyncio.run(_calls(bench.port, count))
         seconds = time.monotonic() - began

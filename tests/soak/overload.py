@@ -6,7 +6,8 @@ import threading
 import time
 from collections import Counter
 
-from tests.soak.bench import entry, workbench
+from tests.kit.config import quick_entry
+from tests.soak.bench import workbench
 from tests.soak.figures import Figure
 from tests.soak.hosts import PipeHost, use
 
@@ -73,7 +74,7 @@ class _Storm:
 
 def measure(seconds: float = 20.0) -> Figure:
     limits = {"callsPerServer": PLACES}
-    with workbench({"s": entry("s", f"slow={SERVICE}")}, http=False, limits=limits) as bench:
+    with workbench({"s": quick_entry("s", f"slow={SERVICE}")}, http=False, limits=limits) as bench:
         host = PipeHost(bench)
         host.initialize()
         host.use("s", "echo", {"nonce": 0})

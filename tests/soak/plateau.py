@@ -9,8 +9,10 @@ import signal
 import tempfile
 from pathlib import Path
 
-from tests.makers import alive, pids_in, until
-from tests.soak.bench import Bench, Vitals, entry, workbench
+from tests.kit.clock import until
+from tests.kit.config import quick_entry
+from tests.kit.processes import alive, pids_in
+from tests.soak.bench import Bench, Vitals, workbench
 from tests.soak.figures import Figure
 from tests.soak.hosts import HttpHost, code, told
 
@@ -85,7 +87,7 @@ class _Run:
 def measure(calls: int = 100_000, restarts: int = 500, sessions: int = 5_000) -> Figure:
     with tempfile.TemporaryDirectory() as folder:
         pids = Path(folder)
-        servers = {f"s{n}": entry(f"s{n}", f"pids={pids / f's{n}'}") for n in range(SERVERS)}
+        servers = {f"s{n}": quick_entry(f"s{n}", f"pids={pids / f's{n}'}") for n in range(SERVERS)}
         with workbench(servers) as bench:
             run = _Run(bench, pids, calls, restarts, sessions)
             asyncio.run(run.all())

@@ -20,8 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from tests.makers import entry, eventually, pids_in
-from tests.rawhost import ENVELOPE, MODERN, Message, RawHost
+from tests.kit.clock import eventually
+from tests.kit.config import entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import pids_in
+from tests.kit.results import ENVELOPE, MODERN, Message
 from tests.soak.figures import Figure
 
 RELOADS = 50
@@ -150,7 +153,7 @@ def verdict(answer: Message) -> str:
 class OnStdio:
     """One host on a pipe, all of whose answers are read by a thread."""
 
-    def __init__(self, host: RawHost) -> None:
+    def __init__(self, host: PipeHost) -> None:
         self._host = host
         self._lock = threading.Lock()
         self._answers: dict[int, Message] = {}
@@ -326,7 +329,7 @@ def _generation(caller: Caller) -> int:
 
 def over_stdio(folder: Path, reloads: int, report: Callable[[str], None]) -> Figures:
     file = File(folder)
-    with RawHost(file.path) as host:
+    with PipeHost(file.path) as host:
         host.initialize()
         return run(OnStdio(host), file, reloads, report)
 

@@ -18,7 +18,8 @@ from mcp_workbench.surface.meta_tools import (
     read_use_tool,
     use_tool_definition,
 )
-from tests.makers import raw, snapshot
+from tests.kit.config import snapshot
+from tests.kit.results import raw
 
 GOOD = {"toolbox": "dev", "server": "fs", "tool": "read"}
 

@@ -19,16 +19,17 @@ from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire.depth import DEPTH
 from mcp_workbench.wire.tasks import task_scope
 from mcp_workbench.workbench import Workbench
-from tests.http_servers.badhttp import bad_http
-from tests.http_servers.scenes import behind
-from tests.makers import said, snapshot, spec, texts, tool
-from tests.surface.test_session import INITIALIZE, LIMIT, Host, line
+from tests.kit.config import snapshot, spec, tool, url_spec
+from tests.kit.memory_host import MemoryHost
+from tests.kit.results import json_text, texts
+from tests.kit.servers.bad_http import bad_http
+from tests.surface.test_session import INITIALIZE, LIMIT, line
 
 
 class Talk:
     """A host whose lines are offered to the lane first, as the front does."""
 
-    def __init__(self, workbench: Workbench, session: HostSession, host: Host) -> None:
+    def __init__(self, workbench: Workbench, session: HostSession, host: MemoryHost) -> None:
         self.workbench = workbench
         self.host = host
         self.express = session.express
@@ -57,7 +58,7 @@ class Talk:
 @asynccontextmanager
 async def talk(configuration: Snapshot) -> AsyncGenerator[Talk]:
     """A legacy host, and a server that has answered a call."""
-    host = Host()
+    host = MemoryHost()
     async with (
         asyncio.timeout(LIMIT),
         Workbench(configuration) as workbench,
@@ -76,11 +77,11 @@ async def test_a_call_to_a_ready_server_takes_it_and_is_answered_as_ever() -> No
 
         assert talking.express.take(talking.use("echo", {"x": [1.0, 10**30]}))
         assert (await talking.answer())["result"] == before
-        assert said(before) == {"name": "echo", "arguments": {"x": [1.0, 10**30]}}
+        assert json_text(before) == {"name": "echo", "arguments": {"x": [1.0, 10**30]}}
 
 
 async def test_before_the_conversation_is_opened_nothing_is_sent() -> None:
-    host = Host()
+    host = MemoryHost()
     async with asyncio.timeout(LIMIT), Workbench(snapshot(spec("a"))) as workbench:
         await workbench.use_tool(tool("a", "echo"))
         async with task_scope() as requests:
@@ -167,23 +168,23 @@ async def test_a_tool_that_another_configuration_hides_is_not_called() -> None:
 
 async def test_after_a_reload_the_new_server_answers() -> None:
     async with talk(snapshot(spec("a"))) as talking:
-        old = said(await talking.result("stats"))["pid"]
-        assert said(await talking.result("stats"))["pid"] == old
+        old = json_text(await talking.result("stats"))["pid"]
+        assert json_text(await talking.result("stats"))["pid"] == old
         talking.workbench.reload(snapshot(spec("a", env={"CHANGED": "1"})))
 
-        new = said(await talking.result("stats"))["pid"]
+        new = json_text(await talking.result("stats"))["pid"]
 
         assert new != old
         assert talking.express.take(talking.use("stats"))
-        assert said((await talking.answer())["result"])["pid"] == new
+        assert json_text((await talking.answer())["result"])["pid"] == new
 
 
 async def test_after_its_server_died_the_next_one_answers() -> None:
     async with talk(snapshot(spec("a"))) as talking:
-        old = said(await talking.result("stats"))["pid"]
+        old = json_text(await talking.result("stats"))["pid"]
         await talking.result("die")
 
-        assert said(await talking.result("stats"))["pid"] != old
+        assert json_text(await talking.result("stats"))["pid"] != old
 
 
 async def test_sent_again_to_a_modern_server_it_is_answered_as_its_host_reads(
@@ -198,7 +199,7 @@ async def test_sent_again_to_a_modern_server_it_is_answered_as_its_host_reads(
 
         result = (await talking.answer())["result"]
 
-        assert said(result) == 2, "both servers ran it"
+        assert json_text(result) == 2, "both servers ran it"
         assert "resultType" not in result
 
 
@@ -258,7 +259,7 @@ async def test_a_route_that_is_gone_is_not_kept() -> None:
 async def test_no_depth_of_a_call_to_a_url_costs_more_than_that_call() -> None:
     async with (
         bad_http() as bad,
-        talk(snapshot(behind(bad.url("/ok"), "a", era="legacy", headers=()))) as talking,
+        talk(snapshot(url_spec(bad.url("/ok"), "a", era="legacy", headers=()))) as talking,
     ):
         talking.host.frames.clear()
         around = 4  # the message, its parameters, the arguments of `use_tool` and those of the tool

@@ -12,8 +12,9 @@ from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire.tasks import task_scope
 from mcp_workbench.workbench import Workbench
-from tests.makers import snapshot, spec
-from tests.surface.test_session import INITIALIZE, LIMIT, Host
+from tests.kit.config import snapshot, spec
+from tests.kit.memory_host import MemoryHost
+from tests.surface.test_session import INITIALIZE, LIMIT
 
 CALL = (
     b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"use_tool","arguments":'
@@ -32,7 +33,7 @@ LINES = 1500
 class Way:
     """A session with a server that is ready, and all that it answers."""
 
-    def __init__(self, session: HostSession, host: Host, limit: int, *, short: bool) -> None:
+    def __init__(self, session: HostSession, host: MemoryHost, limit: int, *, short: bool) -> None:
         self._session = session
         self._host = host
         self.taken = 0
@@ -58,7 +59,7 @@ class Way:
 
 @asynccontextmanager
 async def way(*, short: bool) -> AsyncGenerator[Way]:
-    host = Host()
+    host = MemoryHost()
     async with Workbench(snapshot(spec("a"))) as workbench, task_scope() as requests:
         session = HostSession(workbench, host, requests, Menu(workbench, ()))
         one = Way(session, host, workbench.snapshot.limits.message_bytes, short=short)

@@ -13,7 +13,7 @@ from mcp_workbench.era.questions import ELICIT, Question
 from mcp_workbench.surface.asking import Asking
 from mcp_workbench.surface.holding import MOST_HELD, MOST_OF_ONE
 from mcp_workbench.surface.host_call import HostCall, UnderWay
-from tests.makers import PATIENCE, until
+from tests.kit.clock import PATIENCE, until
 
 PRINCIPALS = MOST_HELD // MOST_OF_ONE + 1
 

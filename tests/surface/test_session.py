@@ -19,44 +19,22 @@ from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire.depth import DEPTH
 from mcp_workbench.wire.tasks import TaskScope, task_scope
 from mcp_workbench.workbench import Workbench
-from tests.makers import said, snapshot, spec
+from tests.kit.config import snapshot, spec
+from tests.kit.memory_host import MemoryHost
+from tests.kit.results import json_text
 
 LIMIT = 20.0
-
-
-class Host:
-    """A channel that keeps what is sent to it."""
-
-    backlog = 0
-
-    def __init__(self) -> None:
-        self.frames: list[bytes] = []
-        self.more = asyncio.Event()
-
-    def send(self, frame: bytes, about: bytes = b"") -> None:
-        assert frame.endswith(b"\n")
-        assert frame.count(b"\n") == 1
-        self.frames.append(frame)
-        self.more.set()
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        return [json.loads(frame) for frame in self.frames]
-
-    async def answer(self, id: Any) -> dict[str, Any]:
-        while True:
-            self.more.clear()
-            for message in self.messages:
-                if message.get("id") == id and "method" not in message:
-                    return message
-            await self.more.wait()
 
 
 class Talking:
     """A session behind the front that reads its bytes."""
 
     def __init__(
-        self, workbench: Workbench, host: Host, requests: TaskScope, opened: tuple[str, ...] = ()
+        self,
+        workbench: Workbench,
+        host: MemoryHost,
+        requests: TaskScope,
+        opened: tuple[str, ...] = (),
     ) -> None:
         session = HostSession(workbench, host, requests, Menu(workbench, opened))
         self.when_idle = session.when_idle
@@ -67,8 +45,8 @@ class Talking:
 @asynccontextmanager
 async def session(
     configuration: Snapshot, opened: tuple[str, ...] = ()
-) -> AsyncGenerator[tuple[Talking, Host]]:
-    host = Host()
+) -> AsyncGenerator[tuple[Talking, MemoryHost]]:
+    host = MemoryHost()
     async with (
         asyncio.timeout(LIMIT),
         Workbench(configuration) as workbench,
@@ -207,7 +185,7 @@ class Faulty(Workbench):
 async def test_a_fault_of_ours_costs_one_request_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    host = Host()
+    host = MemoryHost()
     async with asyncio.timeout(LIMIT), Faulty(snapshot()) as workbench, task_scope() as requests:
         talking = Talking(workbench, host, requests)
         talking.receive(INITIALIZE)
@@ -275,7 +253,7 @@ async def test_an_id_is_free_again_after_its_cancel() -> None:
 
         answer = await host.answer("x")
 
-        assert said(answer["result"])["name"] == "echo"
+        assert json_text(answer["result"])["name"] == "echo"
         assert len(host.messages) == 2
 
 

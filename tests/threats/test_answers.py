@@ -14,8 +14,8 @@ from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.steps import TooComplex
 from mcp_workbench.surface.teaching import UNEXPLAINED, explained, lesson, taught_result
-from tests.makers import raw, texts
-from tests.search.test_hosts import FILES, Place, greet
+from tests.kit.results import raw, texts
+from tests.search.test_hosts import FILES, Place
 from tests.threats import worst
 
 DOUBLING = {**FILES[2], "inputSchema": worst.doubling(28 * 60)}  # of the tool `fail`
@@ -47,7 +47,7 @@ def test_a_failed_call_of_such_a_tool_holds_nobody_up(place: Place, *, validate:
     place.tools.write_text(json.dumps([*FILES[:2], DOUBLING]))
     servers = {"bad": place.server(validate=validate), "a": place.server()}
     with place.host(dev={"mcpServers": servers}) as host:
-        greet(host)
+        host.handshake()
         host.open()
         failed = host.use("bad", "fail", {"a": "x"})
         echoed = host.use("a", "echo", {"note": "here"})
@@ -71,7 +71,7 @@ def test_whatever_a_failed_result_has_for_content_the_host_gets_json(
 ) -> None:
     said = f'{{"content":{content},"isError":true}}'
     with place.host(mode=mode, dev={"mcpServers": {"a": place.server()}}) as host:
-        greet(host)
+        host.handshake()
         host.open()
         arguments = {"result": said, "path": 5}
         if mode == "proxy":

@@ -18,9 +18,9 @@ from mcp_workbench.config.state_folder import NotPrivate
 from mcp_workbench.config.watch import FileWatch, Found
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.hosts.journal import Journal
-from tests.cli.cli_scenes import TIMEOUT, toolbox, workbench, write_config
-from tests.daemon.scenes import COMMAND
-from tests.makers import PATIENCE
+from tests.kit.clock import PATIENCE
+from tests.kit.command import COMMAND, TIMEOUT, run_command
+from tests.kit.config import toolbox, write_config
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="owners and rights of POSIX")
 
@@ -108,7 +108,7 @@ def test_a_file_of_another_user_that_was_met_is_refused_and_nothing_of_it_starte
 ) -> None:
     code = of_stranger(met)
 
-    done = workbench(*words, cwd=met.parent)
+    done = run_command(*words, cwd=met.parent)
 
     assert done.status == 2
     assert code in done.err
@@ -119,7 +119,7 @@ def test_a_file_of_another_user_that_was_met_is_refused_and_nothing_of_it_starte
 def test_what_serves_itself_without_a_word_is_refused_as_well(met: Path, mark: Path) -> None:
     code = of_stranger(met)
 
-    done = workbench(cwd=met.parent)
+    done = run_command(cwd=met.parent)
 
     assert done.status == 2
     assert code in done.err
@@ -129,8 +129,8 @@ def test_what_serves_itself_without_a_word_is_refused_as_well(met: Path, mark: P
 def test_no_background_process_is_started_with_it(met: Path, mark: Path, words: list[str]) -> None:
     of_stranger(met)
 
-    done = workbench(*words, cwd=met.parent)
-    ended = workbench("down", "--config", str(met), cwd=met.parent)
+    done = run_command(*words, cwd=met.parent)
+    ended = run_command("down", "--config", str(met), cwd=met.parent)
 
     assert done.status != 0
     assert "another" in done.err or "everybody" in done.err
@@ -143,7 +143,7 @@ def test_a_folder_that_everybody_can_write_to_is_no_place_for_a_file_that_is_met
 ) -> None:
     met.parent.chmod(0o1777)
 
-    done = workbench("tools", cwd=met.parent)
+    done = run_command("tools", cwd=met.parent)
 
     assert (done.status, mark.exists()) == (2, False)
     assert "WB-CONF-009" in done.err
@@ -174,7 +174,7 @@ def test_one_that_was_named_is_used_and_its_user_is_told_in_one_line(
     option = ["--config", str(met)] if by == "option" else []
     variables = {} if option else {"WORKBENCH_CONFIG": str(met)}
 
-    done = workbench(*words, *option, cwd=met.parent, **variables)
+    done = run_command(*words, *option, cwd=met.parent, **variables)
 
     [line] = [line for line in done.err.splitlines() if "used because it was named" in line]
     assert line.startswith(f"mcp-workbench: {met}")
@@ -185,7 +185,7 @@ def test_one_that_was_named_is_used_and_its_user_is_told_in_one_line(
 def test_check_and_doctor_show_it_once(met: Path, words: list[str]) -> None:
     code = of_stranger(met)
 
-    done = workbench(*words, "--config", str(met), cwd=met.parent)
+    done = run_command(*words, "--config", str(met), cwd=met.parent)
 
     shown = done.out + done.err
     assert shown.count("who ") == 1
@@ -273,8 +273,8 @@ def test_import_passes_over_a_project_file_of_another_user_and_takes_it_where_it
     wish = ["import", "--yes", "--config", str(tmp_path / "mine.json")]
     home = {"HOME": str(tmp_path / "person")}
 
-    passed = workbench(*wish, cwd=met.parent, **home)
-    taken = workbench(*wish, str(theirs), cwd=met.parent, **home)
+    passed = run_command(*wish, cwd=met.parent, **home)
+    taken = run_command(*wish, str(theirs), cwd=met.parent, **home)
 
     assert "skipped" in passed.out
     assert "0 new servers" in passed.out
@@ -322,7 +322,7 @@ def test_a_pipe_to_which_nobody_writes_is_told_instead_of_waited_for(
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
 
-    done = workbench(*words, "--config", "pipe", cwd=tmp_path)
+    done = run_command(*words, "--config", "pipe", cwd=tmp_path)
 
     assert done.status == 2
     assert "WB-CONF-002" in done.err
@@ -354,8 +354,8 @@ def test_import_does_not_wait_at_a_pipe_either(tmp_path: Path) -> None:
     servers = {"a": {"command": "x", "envFile": str(tmp_path / "env" / ".env")}}
     (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers}))
 
-    waiting = workbench("import", "pipe", "--dry-run", cwd=tmp_path)
-    beside = workbench("import", "servers.json", "--dry-run", cwd=tmp_path)
+    waiting = run_command("import", "pipe", "--dry-run", cwd=tmp_path)
+    beside = run_command("import", "servers.json", "--dry-run", cwd=tmp_path)
 
     assert "nobody has written" in waiting.err
     assert "envFile" in beside.out

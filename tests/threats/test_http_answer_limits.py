@@ -21,9 +21,10 @@ from mcp_workbench.wire.http_wire import HEAD_BYTES, INTERIM, Wire
 from mcp_workbench.wire.sse import NAME_BYTES, EventReader
 from tests.fuzz.test_fuzz_http_answer import Keeper, Transport
 from tests.fuzz.test_fuzz_http_messages import Holder, Road
-from tests.http_servers.badhttp import Hung, Request, bad_http, result
-from tests.http_servers.scenes import behind, bench, echo, trouble
-from tests.makers import PATIENCE
+from tests.http_servers.scenes import bench, echo, trouble
+from tests.kit.clock import PATIENCE
+from tests.kit.config import url_spec
+from tests.kit.servers.bad_http import Hung, Request, bad_http, result
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -239,6 +240,6 @@ async def test_a_server_whose_answer_never_comes_to_its_point_costs_one_call(
         for _ in range(1000):
             await out.raw(more)
 
-    async with bad_http() as server, bench(behind(server.on("/x", act))) as workbench:
+    async with bad_http() as server, bench(url_spec(server.on("/x", act))) as workbench:
         assert words in str(await trouble(workbench, "bad"))
         assert await echo(workbench, "good") == "good"

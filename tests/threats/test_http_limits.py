@@ -15,11 +15,12 @@ from mcp_workbench.core.spec import HttpWish
 from mcp_workbench.wire import http_connection, http_server
 from mcp_workbench.wire.http_connection import HEAD_BYTES, HttpConnection
 from mcp_workbench.wire.http_message import Reply
-from tests.http.scenes import Peer, port, rpc
-from tests.http.test_command import serving, stopped
 from tests.http.test_connection import LIMIT, Scene, echo, post
-from tests.makers import config_file, entry, until
-from tests.rawhost import Message
+from tests.kit.clock import until
+from tests.kit.command import serving, stopped
+from tests.kit.config import config_file, entry
+from tests.kit.http_host import Peer, port, rpc
+from tests.kit.results import Message
 
 TOKEN = "right-" + "r" * 32
 CHUNKED = b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

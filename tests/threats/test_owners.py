@@ -6,19 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.primitives.scenes import ERAS, begin, bench, opened, server, use
-from tests.rawhost import Message, RawHost
+from tests.kit.config import offers_entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import Message
+from tests.primitives.scenes import ERAS, begin, bench, opened, use
 
 SHARED = "note://shared"  # both servers have one
 
 
-def text(host: RawHost, uri: str) -> str:
+def text(host: PipeHost, uri: str) -> str:
     [content] = host.result("resources/read", {"uri": uri})["contents"]
     return content["text"]
 
 
 def servers(era: str) -> dict[str, dict[str, Message]]:
-    return {"dev": {"one": server("one", era), "two": server("two", era)}}
+    return {"dev": {"one": offers_entry("one", era), "two": offers_entry("two", era)}}
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -38,10 +40,10 @@ def test_a_later_server_does_not_answer_while_only_its_own_list_is_known(
 def test_nor_while_the_earlier_one_can_not_be_reached(tmp_path: Path) -> None:
     switch = tmp_path / "on"
     switch.touch()
-    entry = server("one", "legacy")
+    entry = offers_entry("one", "legacy")
     line = f'test -e {switch} && exec "$@"'
     entry = {**entry, "command": "sh", "args": ["-c", line, "sh", entry["command"], *entry["args"]]}
-    boxes = {"dev": {"one": entry, "two": server("two", "legacy")}}
+    boxes = {"dev": {"one": entry, "two": offers_entry("two", "legacy")}}
     with opened(bench(tmp_path, boxes), "legacy") as host:
         begin(host, "dev")
         host.result("resources/list")
@@ -66,7 +68,7 @@ def test_nobody_keeps_the_view_of_another_servers_tool(tmp_path: Path, era: str)
 
 
 def test_the_only_one_that_answers_does_not_get_what_may_be_anothers(tmp_path: Path) -> None:
-    boxes = {"dev": {"one": {"command": "false"}, "two": server("two", "legacy")}}
+    boxes = {"dev": {"one": {"command": "false"}, "two": offers_entry("two", "legacy")}}
     with opened(bench(tmp_path, boxes), "legacy") as host:
         begin(host, "dev")
 

@@ -20,9 +20,10 @@ from mcp_workbench.era.questions import (
     asked_by,
     read_input_required,
 )
-from tests.makers import written
+from tests.kit.config import write_config
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import Message
 from tests.questions.test_pairs import Person, host, pairs, use
-from tests.rawhost import Message, RawHost
 
 ADDRESS = ServerAddress("dev", "s")
 SAY: Message = {"role": "user", "content": {"type": "text", "text": "Say yes", "x-odd": [1]}}
@@ -114,8 +115,8 @@ def test_of_two_thousand_questions_at_once_a_host_gets_a_few_and_the_server_plai
     script = tmp_path / "flood.py"
     script.write_text(FLOOD.replace("MOST_OPEN", str(MOST_OPEN)))
     entry = {"command": sys.executable, "args": ["-E", "-S", str(script)], "era": "legacy"}
-    config = written(tmp_path, {"toolboxes": {"dev": {"mcpServers": {"flood": entry}}}})
-    with RawHost(config) as raw:
+    config = write_config(tmp_path, {"toolboxes": {"dev": {"mcpServers": {"flood": entry}}}})
+    with PipeHost(config) as raw:
         info = {"name": "rawhost", "version": "1"}
         can: Message = {"protocolVersion": "2025-11-25", "capabilities": {"sampling": {}}}
         raw.result("initialize", {**can, "clientInfo": info})

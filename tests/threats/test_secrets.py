@@ -19,10 +19,11 @@ from mcp_workbench.core.redact import Lines, redact, redact_cut
 from mcp_workbench.downstream.last_words import last_words
 from mcp_workbench.downstream.overheard import HELD_BYTES, LINES, WINDOW, Overheard
 from mcp_workbench.wire.child import STDERR_BYTES
-from tests.cli.cli_scenes import workbench, write_config
-from tests.daemon.scenes import shared
-from tests.makers import eventually, spec
-from tests.rawhost import RawHost
+from tests.kit.clock import eventually
+from tests.kit.command import run_command
+from tests.kit.config import spec, write_config
+from tests.kit.pipe_host import PipeHost
+from tests.kit.shared import shared
 
 BODY = [
     b64encode(bytes((7 * row + column) % 251 for column in range(48))).decode() for row in range(26)
@@ -241,14 +242,14 @@ def crashing(tmp_path: Path) -> Path:
 def test_no_command_shows_the_key_that_a_server_crashed_with(
     crashing: Path, words: list[str]
 ) -> None:
-    done = workbench(*words, cwd=crashing.parent, SIGNING_KEY=PEM)
+    done = run_command(*words, cwd=crashing.parent, SIGNING_KEY=PEM)
 
     assert "[secret:SIGNING_KEY]" in done.out + done.err
     assert leaks(done.out + done.err) == []
 
 
 def test_nor_does_a_host_see_it_in_open_toolbox_or_on_stderr(crashing: Path) -> None:
-    with RawHost(crashing, "-v", env={"SIGNING_KEY": PEM}) as host:
+    with PipeHost(crashing, "-v", env={"SIGNING_KEY": PEM}) as host:
         host.initialize()
         opened = json.dumps(host.call("open_toolbox", {"toolbox_name": "dev"}))
         eventually(lambda: "[secret:SIGNING_KEY]" in host.stderr, "it is in the log")

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.makers import PATIENCE
-from tests.primitives.scenes import begin, bench, server, use
-from tests.rawhost import Message, RawHost
+from tests.kit.clock import PATIENCE
+from tests.kit.config import offers_entry
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import Message
+from tests.primitives.scenes import begin, bench, use
 
 FIXTURE = Path(__file__).with_name("listing_server.py")
 TIMEOUT = 2.0  # seconds that a server's entry gives it
@@ -24,13 +26,13 @@ def trouble(**wishes: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": args, "timeout": TIMEOUT, "era": "legacy"}
 
 
-def two(folder: Path, **wishes: Any) -> RawHost:
+def two(folder: Path, **wishes: Any) -> PipeHost:
     """A host before a server of trouble and one that is well, in one toolbox."""
-    servers = {"bad": trouble(**wishes), "well": server("well", "legacy")}
-    return RawHost(bench(folder, {"dev": servers}))
+    servers = {"bad": trouble(**wishes), "well": offers_entry("well", "legacy")}
+    return PipeHost(bench(folder, {"dev": servers}))
 
 
-def all_answers(host: RawHost, asked: list[int]) -> dict[int, Message]:
+def all_answers(host: PipeHost, asked: list[int]) -> dict[int, Message]:
     """Answers to all of these, in whatever order they come."""
     answers: dict[int, Message] = {}
     while len(answers) < len(asked):
@@ -39,7 +41,7 @@ def all_answers(host: RawHost, asked: list[int]) -> dict[int, Message]:
     return answers
 
 
-def count(host: RawHost, method: str) -> int:
+def count(host: PipeHost, method: str) -> int:
     """How often the server of trouble was asked."""
     return use(host, "dev", "bad", "seen").get(method, 0)
 

@@ -39,7 +39,8 @@ from mcp_workbench.surface.meta_tools import read_open_toolbox, read_use_tool
 from mcp_workbench.surface.results import KeptResults, within_budget
 from mcp_workbench.surface.teaching import lesson, taught_result
 from mcp_workbench.wire import envelope
-from tests.makers import raw, written
+from tests.kit.config import write_config
+from tests.kit.results import raw
 from tests.threats import worst
 from tests.threats.linear import assert_linear, peak
 
@@ -321,7 +322,9 @@ def test_a_file_with_very_many_mistakes_is_told_of_in_proportion(
         keys: dict[str, Any] = {f"unknown_key_{n}": [n] for n in range(size)}
         entry = {"command": "x", **(keys if where == "entry" else {})}
         entry |= {"env": keys} if where == "env" else {}
-        return written(tmp_path, {"mcpServers": {"a": entry}, **(keys if where == "top" else {})})
+        return write_config(
+            tmp_path, {"mcpServers": {"a": entry}, **(keys if where == "top" else {})}
+        )
 
     def work(path: Path) -> None:
         with suppress(Exception):

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.daemon import handing
-from tests.daemon.scenes import Shared, nothing_left, opened, shared
-from tests.makers import alive, config_file, entry, eventually, said
+from tests.kit.clock import eventually
+from tests.kit.config import config_file, entry
+from tests.kit.processes import alive
+from tests.kit.results import json_text
+from tests.kit.shared import Shared, nothing_left, shared
 
 SAYS = "gave no sign of life"
 
@@ -23,15 +26,15 @@ def test_a_host_goes_on_by_itself_and_only_one_is_left_to_read_its_pipes(
     bench = Shared(config_file(tmp_path, {"a": entry()}))
     bench.up()
     with bench.host(modern=modern) as host:
-        opened(host)
-        before = said(host.use("a", "stats"))["pid"]
+        host.handshake()
+        before = json_text(host.use("a", "stats"))["pid"]
 
         with nothing_left(bench.pid):
             os.kill(bench.pid, signal.SIGSTOP)
             call = host.begin_use("a", "stats")  # left unread
             answer = host.answer(call)
 
-        assert said(answer["result"])["pid"] != before
+        assert json_text(answer["result"])["pid"] != before
         assert SAYS in host.stderr
         assert host.stderr.count("\n") == 1
         assert not alive(bench.pid)
@@ -41,7 +44,7 @@ def test_a_host_that_leaves_a_stopped_workbench_is_let_go(tmp_path: Path) -> Non
     bench = Shared(config_file(tmp_path, {"a": entry()}))
     bench.up()
     with bench.host() as host:
-        opened(host)
+        host.handshake()
         os.kill(bench.pid, signal.SIGSTOP)
         host.close()
 
@@ -51,11 +54,11 @@ def test_a_host_that_leaves_a_stopped_workbench_is_let_go(tmp_path: Path) -> Non
 
 def test_one_that_is_well_is_left_alone_however_little_it_says(tmp_path: Path) -> None:
     with shared(config_file(tmp_path, {"a": entry()})) as bench, bench.host() as host:
-        opened(host)
-        before = said(host.use("a", "stats"))["pid"]
+        host.handshake()
+        before = json_text(host.use("a", "stats"))["pid"]
         until = time.monotonic() + 2 * handing.BEAT
         while time.monotonic() < until:  # a few signs of life are asked for and given
             time.sleep(0.1)
 
-        assert said(host.use("a", "stats"))["pid"] == before
+        assert json_text(host.use("a", "stats"))["pid"] == before
         assert host.stderr == ""

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.wire.child import STDERR_BYTES, Child, Launch, running_child
-from tests.makers import alive, argv, eventually, open_fds, pids_in, until
+from tests.kit.clock import eventually, until
+from tests.kit.config import argv
+from tests.kit.processes import alive, pids_in
+from tests.kit.vitals import open_fds
 
 LIMIT = 15.0
 

@@ -13,8 +13,9 @@ import pytest
 
 from mcp_workbench.wire.child import running_child
 from mcp_workbench.wire.guard import GUARDS, guard
-from tests.makers import PATIENCE, alive, eventually, open_fds, pids_in, until
-from tests.processes import PROMISE, guards, in_groups, within
+from tests.kit.clock import PATIENCE, eventually, until, within
+from tests.kit.processes import PROMISE, alive, guards, in_groups, pids_in
+from tests.kit.vitals import open_fds
 from tests.wire.test_child import CAT, known, python
 
 if sys.platform != "linux":

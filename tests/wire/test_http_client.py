@@ -9,8 +9,8 @@ import pytest
 from mcp_workbench.wire.addresses import read_address
 from mcp_workbench.wire.http_answer import Broken, Slow
 from mcp_workbench.wire.http_client import HttpClient
-from tests.http_servers.badhttp import BadHttp, Hung, Request, bad_http
-from tests.makers import PATIENCE, until
+from tests.kit.clock import PATIENCE, until
+from tests.kit.servers.bad_http import BadHttp, Hung, Request, bad_http
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}'
 

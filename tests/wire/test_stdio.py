@@ -12,7 +12,7 @@ import pytest
 from mcp_workbench.wire import own_streams
 from mcp_workbench.wire.own_streams import FileWriter, is_pipe, open_writer
 from mcp_workbench.wire.stdio import PipeReader, PipeWriter
-from tests.makers import open_fds
+from tests.kit.vitals import open_fds
 
 LIMIT = 15.0
 FRAMES = [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,15 +78,57 @@ def groups_below(pid: int) -> set[int]:
     return {child for child in children(pid) if child not in watching}
 
 
-def within(seconds: float, true: Callable[[], bool]) -> bool:
-    """Does it come true in this time? What the machine has kept us waiting itself does not count."""
-    until = time.monotonic() + seconds
-    pause = 0.005
-    while not true():
-        before = time.monotonic()
-        if before > until:
-            return False
-        time.sleep(pause)
-        until += max(0.0, time.monotonic() - before - 2 * pause)
-        pause = min(pause * 1.5, 0.05)
+def pids_in(file: Path) -> list[int]:
+    """The numbers of the fixture's processes that were started so far."""
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def alive(pid: int) -> bool:
+    """Does the process run? One that has ended and was not yet reaped does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def unmeasured() -> dict[str, str]:
+    """Our environment for a child whose imports are counted: no coverage tool loads its own there."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+
+
+def let_through(gate: Path) -> bool:
+    """Let the server go on that waits at this FIFO; False where none does yet."""
+    try:
+        os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
     return True
+
+
+MARK = "MCP_WORKBENCH_TEST"  # whoever has this variable was started by one certain test
+
+
+def marked(mark: str) -> dict[int, str]:
+    """The living processes that carry this mark, with their command lines."""
+    sought = f"{MARK}={mark}".encode()
+    found: dict[int, str] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if sought in (process / "environ").read_bytes().split(b"\0"):
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found[int(process.name)] = command
+        except OSError:
+            continue  # it has ended, or is somebody else's
+    return found
+
+
+def assert_all_gone(mark: str) -> None:
+    """The workbench has ended, so its servers have: what was killed may still be leaving."""
+    until = time.monotonic() + PATIENCE
+    while (left := marked(mark)) and time.monotonic() < until:
+        time.sleep(0.02)
+    for process in left:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    assert left == {}

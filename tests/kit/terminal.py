@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cli_scenes import COMMAND, TIMEOUT, environ
+from tests.kit.command import COMMAND, TIMEOUT, environ
 
 
 class Terminal:

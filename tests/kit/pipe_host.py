@@ -17,21 +17,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.makers import PATIENCE, eventually
+from tests.kit.clock import PATIENCE, eventually
+from tests.kit.results import ENVELOPE, Message
 
-MODERN = "2026-07-28"
-META = "io.modelcontextprotocol/"
-Message = dict[str, Any]
 COMMAND: tuple[str, ...] = (sys.executable, "-m", "mcp_workbench")
 
-ENVELOPE: Message = {
-    META + "protocolVersion": MODERN,
-    META + "clientInfo": {"name": "rawhost", "version": "1"},
-    META + "clientCapabilities": {},
-}
 
-
-class RawHost:
+class PipeHost:
     """One conversation. Leaving the block closes our end and sees the command out."""
 
     def __init__(
@@ -103,6 +95,12 @@ class RawHost:
         result = self.result("initialize", params)
         self.notify("notifications/initialized")
         return result
+
+    def handshake(self) -> Self:
+        """Open in the way of the host's era: a modern one has nothing to say."""
+        if not self.modern:
+            self.initialize()
+        return self
 
     # Asking
 

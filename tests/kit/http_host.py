@@ -12,11 +12,11 @@ from mcp_workbench.core.spec import HttpWish, Snapshot
 from mcp_workbench.http_app import open_port
 from mcp_workbench.surface.http_front import HttpFront
 from mcp_workbench.wire.http_server import HttpServer
-from tests.makers import PATIENCE, snapshot, spec
-from tests.rawhost import ENVELOPE, MODERN, Message
+from tests.kit.clock import PATIENCE
+from tests.kit.config import snapshot, spec
+from tests.kit.results import ENVELOPE, LEGACY, MODERN, Message, use_tool
 
-LEGACY = "2025-11-25"
-BOTH = "application/json, text/event-stream"
+ACCEPT = "application/json, text/event-stream"
 
 
 class Answer(NamedTuple):
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
         return answer["result"]
 
     @property
-    def said(self) -> Any:
+    def json_text(self) -> Any:
         return json.loads(self.result["content"][0]["text"])
 
     @property
@@ -145,7 +145,7 @@ class Port:
         path: str = "/mcp",
     ) -> bytes:
         """Its bytes. A header that is None is left out; a list is one line for each value."""
-        whole: dict[str, Any] = {"host": self.name, "accept": BOTH}
+        whole: dict[str, Any] = {"host": self.name, "accept": ACCEPT}
         if method == "POST":
             whole |= {"content-type": "application/json", "content-length": str(len(body))}
         whole |= {name.lower(): value for name, value in (headers or {}).items()}
@@ -184,7 +184,7 @@ class Port:
 
     def modern_use(self, tool: str, arguments: Message | None = None, **more: Any) -> bytes:
         """The bytes of a modern call of a tool of the server `fixture`."""
-        params = {**use(tool, arguments), **more}
+        params = {**use_tool("fixture", tool, arguments), **more}
         return self.request(*self.modern("tools/call", params))
 
     # Legacy
@@ -232,12 +232,16 @@ class Session:
         return (await self.post(self.ask(method, params))).result
 
     async def use(self, tool: str, arguments: Message | None = None, **more: Any) -> Answer:
-        return await self.post(self.ask("tools/call", {**use(tool, arguments), **more}))
+        return await self.post(
+            self.ask("tools/call", {**use_tool("fixture", tool, arguments), **more})
+        )
 
     async def begin(self, tool: str, arguments: Message | None = None, **more: Any) -> Peer:
         """A call whose response is still to be read."""
         peer = await self.port.connect()
-        peer.send(self.request(self.ask("tools/call", {**use(tool, arguments), **more})))
+        peer.send(
+            self.request(self.ask("tools/call", {**use_tool("fixture", tool, arguments), **more}))
+        )
         return peer
 
     async def listen(self, last: str = "") -> Peer:
@@ -253,11 +257,6 @@ class Session:
 def rpc(method: str, params: Message | None = None, id: Any = None) -> bytes:
     message: Message = {"jsonrpc": "2.0", "method": method, "params": params or {}}
     return json.dumps(message if id is None else {**message, "id": id}).encode()
-
-
-def use(tool: str, arguments: Message | None = None) -> Message:
-    wish = {"toolbox": "dev", "server": "fixture", "tool": tool}
-    return {"name": "use_tool", "arguments": {"tool": wish, "arguments": arguments or {}}}
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +20,11 @@ from mcp_workbench.daemon.folder import Place, place_of
 from mcp_workbench.daemon.footprint import measured
 from mcp_workbench.daemon.start import start
 from mcp_workbench.daemon.status import Status
-from tests.makers import PATIENCE, alive, eventually
-from tests.processes import PROMISE, groups_below, guards, in_groups, within
-from tests.rawhost import RawHost
+from tests.kit.clock import PATIENCE, eventually, within
+from tests.kit.command import COMMAND
+from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import PROMISE, alive, groups_below, guards, in_groups
 
-COMMAND = [sys.executable, "-m", "mcp_workbench"]
 # For one command of several, whose other side never answers: it gives it a tenth of its patience.
 SHORT: dict[str, str] = {"MCP_WORKBENCH_TEST_DEADLINES": "0.1"}
 
@@ -103,9 +102,9 @@ class Shared:
         [found] = [one for one in self.status()["servers"] if one["server"] == name]
         return found
 
-    def host(self, *options: str, modern: bool = False, **env: str) -> RawHost:
+    def host(self, *options: str, modern: bool = False, **env: str) -> PipeHost:
         """A host that has to join: one that does not would say so."""
-        return RawHost(self.config, *options, modern=modern, env={**self.env, **env})
+        return PipeHost(self.config, *options, modern=modern, env={**self.env, **env})
 
     def hosts(self, count: int) -> None:
         """Wait until so many have joined."""
@@ -148,10 +147,3 @@ def nothing_left(pid: int) -> Generator[None]:
     yield
     assert within(PROMISE, lambda: not in_groups(groups))
     assert within(PROMISE, lambda: not any(map(alive, watching)))
-
-
-def opened(host: RawHost) -> RawHost:
-    """Opened in the host's own way."""
-    if not host.modern:
-        host.initialize()
-    return host

@@ -6,18 +6,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from pathlib import Path
 
 import uvicorn
+import workshop
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.subscriptions import ListenHandler
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Mount, Route
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "sdk" / "servers"))
-import workshop  # pyright: ignore[reportMissingImports]
 
 workshop.tools.append(workshop._tool("has_begun", key="string"))
 server = Server(

@@ -12,15 +12,16 @@ import json
 import socket
 import ssl
 import struct
+import threading
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
 from typing import Any
 
 import msgspec
 
-from tests.makers import PATIENCE
+from tests.kit.clock import PATIENCE
 
 MODERN = "2026-07-28"
 TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
@@ -452,3 +453,26 @@ MODES: dict[str, Act] = {
     "garbage": garbage, "headers": headers, "twice": twice, "until_close": until_close,
     "interim": interim,
 }  # fmt: skip
+
+
+@contextmanager
+def bad_http_in_a_thread() -> Generator[BadHttp]:
+    """The misbehaving servers, in a thread: the test and its host may wait as they like."""
+    ready, leave = threading.Event(), threading.Event()
+    found: list[BadHttp] = []
+
+    async def serve() -> None:
+        async with bad_http() as bad:
+            found.append(bad)
+            ready.set()
+            await asyncio.to_thread(leave.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert ready.wait(PATIENCE)
+    try:
+        yield found[0]
+    finally:
+        leave.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import time
 import uuid
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +16,22 @@ from mcp.client.session import MessageHandlerFnT
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
-Json = dict[str, Any]
+from tests.kit.clock import PATIENCE
+from tests.kit.processes import MARK, assert_all_gone
+from tests.kit.results import LEGACY, MODERN, Json
+from tests.kit.servers import SDK
 
-SERVERS = Path(__file__).parent / "servers"
-LEGACY = "legacy"
-MODERN = "2026-07-28"
-NEWEST_LEGACY = "2025-11-25"
-MODES = [LEGACY, MODERN, "auto"]
-MARK = "MCP_WORKBENCH_TEST"  # whoever has this variable was started by one certain test
+LEGACY_MODE = "legacy"
+MODES = [LEGACY_MODE, MODERN, "auto"]
 PRELOADED: list[str] = []  # a command that forks a server; `conftest` puts it here
-PATIENCE = 20.0  # seconds until an answer must have come
 
 OLD, NEW = "old", "new"  # the same server behind the workbench, met in either era
-ERA = {OLD: NEWEST_LEGACY, NEW: MODERN}
+ERA = {OLD: LEGACY, NEW: MODERN}
 
 
-def entry(script: str, *args: str, **more: Any) -> Json:
+def sdk_entry(script: str, *args: str, **more: Any) -> Json:
     """The configuration of a server of this folder, in a process of its own from the start."""
-    return {"command": sys.executable, "args": [str(SERVERS / script), *args], **more}
+    return {"command": sys.executable, "args": [str(SDK / script), *args], **more}
 
 
 def forked(script: str, *args: str, **more: Any) -> Json:
@@ -49,7 +45,7 @@ def both_eras(start: Callable[..., Json] = forked) -> dict[str, Json]:
 
 
 @asynccontextmanager
-async def workbench(
+async def sdk_host(
     folder: Path,
     servers: dict[str, Json],
     *,
@@ -97,38 +93,11 @@ async def workbench(
 @asynccontextmanager
 async def directly(folder: Path, *, mode: str) -> AsyncGenerator[Client]:
     """The same server without anything in between."""
-    command = StdioServerParameters(
-        command=sys.executable, args=[str(SERVERS / "workshop.py")], env={}
-    )
+    command = StdioServerParameters(command=sys.executable, args=[str(SDK / "workshop.py")], env={})
     with (folder / "stderr").open("w+") as complaints:
         transport = stdio_client(command, errlog=complaints)
         async with Client(transport, mode=mode, cache=None, read_timeout_seconds=PATIENCE) as host:
             yield host
-
-
-def running(mark: str) -> dict[int, str]:
-    """The living processes that carry this mark, with their command lines."""
-    sought = f"{MARK}={mark}".encode()
-    found: dict[int, str] = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if sought in (process / "environ").read_bytes().split(b"\0"):
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found[int(process.name)] = command
-        except OSError:
-            continue  # it has ended, or is somebody else's
-    return found
-
-
-def assert_all_gone(mark: str) -> None:
-    """The workbench has ended, so its servers have: what was killed may still be leaving."""
-    until = time.monotonic() + PATIENCE
-    while (left := running(mark)) and time.monotonic() < until:
-        time.sleep(0.02)
-    for process in left:
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-    assert left == {}
 
 
 def by_identifier(server: str, tool: str, arguments: Json | None = None) -> tuple[str, Json]:

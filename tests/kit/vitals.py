@@ -1,0 +1,32 @@
+"""What a process uses: memory, descriptors, time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def open_fds() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def megabytes(pid: int, what: str = "VmRSS") -> float:
+    """Memory of a process: what it has now, or `VmHWM`, the most that it had."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{what}:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError(what)
+
+
+def forget_peak(pid: int) -> None:
+    """From here on `VmHWM` is the most since now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - names are enough
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
