@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
@@ -15,7 +14,7 @@ from mcp_workbench.downstream.trials import pause_after
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.config import config_file, entry
 from tests.kit.pipe_host import PipeHost, parsed
-from tests.kit.results import CODE, Message, json_text, texts
+from tests.kit.results import CODE, Message, json_text, texts, use_tool
 
 OTHER = "other"
 PAUSE = 0.02  # seconds between two calls of the neighbour
@@ -144,16 +143,14 @@ class Watched(PipeHost):
             super()._take(line)
 
     def _call_other(self) -> None:
-        wish: Message = {"tool": {"toolbox": "dev", "server": OTHER, "tool": "echo"}}
         number = 0
         since = time.monotonic()
         while not self._leaving.wait(PAUSE):
             self.watch.woken(since)
             number += 1
-            arguments = {**wish, "arguments": {"n": number}}
             since = time.monotonic()
             try:
-                params = {"name": "use_tool", "arguments": arguments}
+                params = use_tool(OTHER, "echo", {"n": number})
                 self.ask("tools/call", params, id=f"other-{number}")
                 message = parsed(self._replies.get(timeout=PATIENCE))
             except queue.Empty:
@@ -197,23 +194,6 @@ def tried_in_time(starts: int, told: str, seconds: float) -> None:
     assert f"it failed {starts} times in a row, next try in" in told
     # The shortest that can be drawn of each.
     assert sum(pause_after(failures, 1.0) for failures in range(starts)) <= seconds
-
-
-# Looking at processes from outside
-
-
-def children(pid: int) -> list[int]:
-    """Its children, zombies too."""
-    found: list[int] = []
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names are enough
-        if name.isdigit():
-            try:
-                stat = Path(f"/proc/{name}/stat").read_text()
-            except OSError:
-                continue  # it has ended meanwhile
-            if int(stat.rpartition(")")[2].split()[1]) == pid:
-                found.append(int(name))
-    return found
 
 
 def line_of(text: bytes) -> dict[str, str]:

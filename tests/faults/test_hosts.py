@@ -11,7 +11,7 @@ import pytest
 
 from mcp_workbench.wire.http_server import TICK
 from tests.faults.scene import AT_ONCE, LAG
-from tests.faults.web import Door, Served, box_call, served
+from tests.faults.web import Served, box_call, served
 from tests.kit.clock import PATIENCE, takes_at_most, until
 from tests.kit.config import entry
 from tests.kit.http_host import Answer, Peer, Port, Session, rpc
@@ -64,9 +64,9 @@ async def vanishing(folder: Path, *, hosts: int, limit: float = 50) -> None:
         for server in servers:
             await vanish_from(road.port, server, hosts)
         await vanish_with_sessions(road.port, hosts)
-        road.port.leave()
+        road.port.close()
         await until(lambda: road.descriptors() <= before)
-    assert road.complaints == b"", "nothing to complain about"
+    assert road.command.complaints == "", "nothing to complain about"
 
 
 async def vanish_from(port: Port, server: str, hosts: int) -> None:
@@ -81,7 +81,7 @@ async def vanish_from(port: Port, server: str, hosts: int) -> None:
     assert len(set(cancelled)) == hosts, "each by its own number"
 
 
-async def vanish_with_sessions(port: Door, hosts: int) -> None:
+async def vanish_with_sessions(port: Port, hosts: int) -> None:
     """Legacy hosts: they might come back for their answers, until their sessions end."""
     sessions = [await port.open() for _ in range(hosts)]
     calls, before = await called(port, "a"), len((await call(port, "stats"))["cancelled"])
@@ -92,7 +92,7 @@ async def vanish_with_sessions(port: Door, hosts: int) -> None:
         )
     while await called(port, "a") < calls + hosts + 2:
         """They are all on their way."""
-    port.leave()
+    port.close()
     for session in sessions:
         assert (await session.post(b"", method="DELETE")).status in (200, 204)
     assert len(await seen(port, "cancelled", "a", before + hosts)) == before + hosts

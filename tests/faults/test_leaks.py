@@ -11,12 +11,12 @@ import pytest
 
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.workbench import Workbench
-from tests.faults.scene import children, faulty
+from tests.faults.scene import faulty
 from tests.faults.web import box_call, served
 from tests.http_servers.scenes import bench
 from tests.kit.clock import PATIENCE, eventually, until
 from tests.kit.config import entry, snapshot, spec, tool, url_spec
-from tests.kit.processes import alive, pids_in
+from tests.kit.processes import alive, children, pids_in
 from tests.kit.results import json_text
 from tests.kit.servers.bad_http import bad_http
 from tests.kit.vitals import descriptors, megabytes
@@ -36,7 +36,9 @@ def restarts(folder: Path, *, times: int) -> None:
     with faulty(folder, {"bad": entry(env={"PIDFILE": str(pids)})}) as host:
         host.use("bad", "echo")
         pid = host.process.pid
-        eventually(lambda: len(children(pid)) == 3, "both servers and their guard run")
+        eventually(
+            lambda: len(children(pid, zombies=True)) == 3, "both servers and their guard run"
+        )
         fds = descriptors(pid)
         memory = 0.0
         for turn in range(times):
@@ -51,7 +53,7 @@ def restarts(folder: Path, *, times: int) -> None:
         host.use("bad", "echo")
 
         assert len(pids_in(pids)) == times + 1
-        eventually(lambda: len(children(pid)) == 3, "no zombie")
+        eventually(lambda: len(children(pid, zombies=True)) == 3, "no zombie")
         eventually(lambda: descriptors(pid) <= fds, "no descriptor")
         assert megabytes(pid) < memory * 1.1 + 2
 
@@ -147,14 +149,14 @@ async def growth(
                 session = await port.open()
                 await session.post(session.ask("tools/call", box_call("a", "echo")))
                 await session.post(b"", method="DELETE")
-                port.leave()
+                port.close()
             peer = await port.connect()
             for number in range(calls):
                 peer.send(
                     port.request(*port.modern("tools/call", box_call("a", "echo", {"n": number})))
                 )
                 assert (await peer.answer()).json_text["arguments"] == {"n": number}
-            port.leave()
+            port.close()
 
         await live()  # warm
         before, fds = megabytes(road.pid), road.descriptors()

@@ -46,7 +46,7 @@ async def test_however_many_hosts_open_it_a_server_is_one_process(tmp_path: Path
 
         assert [len(pids_in(file)) for file in files] == [1] * 6
     assert not any(alive(pid) for file in files for pid in pids_in(file))
-    counted = [line for line in road.complaints.decode().splitlines() if ": process" in line]
+    counted = [line for line in road.command.complaints.splitlines() if ": process" in line]
     assert counted[6].endswith("started, 7 run now"), "theirs and the healthy neighbour's"
     assert counted[-1].endswith("has ended, 0 run now")
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import subprocess
-import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import IO, Any, cast
+from typing import Any
 
 from tests.faults.scene import OTHER, PAUSE, Others
 from tests.kit.clock import PATIENCE
+from tests.kit.command import HttpCommand, serving
 from tests.kit.config import entry, write_config
-from tests.kit.http_host import Answer, Peer, Port
-from tests.kit.results import Message
+from tests.kit.http_host import Peer, Port
+from tests.kit.results import Message, use_tool
 
 # Loaded by Python itself before anything of ours. A process with an open port is closed to its own
 # user, so it counts its descriptors itself: whoever opens the FIFO reads how many there are.
@@ -41,28 +38,26 @@ def counting(folder: Path) -> dict[str, str]:
     (folder / "counter" / "sitecustomize.py").write_text(COUNTER)
     os.mkfifo(folder / "counter" / "fifo")
     path = f"{folder / 'counter'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    return {**os.environ, "PYTHONPATH": path, "COUNTER": str(folder / "counter" / "fifo")}
+    return {"PYTHONPATH": path, "COUNTER": str(folder / "counter" / "fifo")}
 
 
 class Served:
-    """A running `serve --http`, its process and its port."""
+    """A running `serve --http` and its port."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: Door, counter: str) -> None:
-        self.process = process
-        self.port = port
-        self.complaints = bytearray()
-        self._counter = Path(counter)
+    def __init__(self, command: HttpCommand, counter: Path) -> None:
+        self.command = command
+        self.process = command.process
+        self.pid = command.process.pid
+        self.port = Port(command.port)
+        self._counter = counter
 
     def descriptors(self) -> int:
+        """How many it has open."""
         number = ""
         while not number:  # it may just have been told to nobody: the last who asked had gone
             with self._counter.open() as counted:
                 number = counted.readline()
         return int(number)
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
 
 
 @asynccontextmanager
@@ -82,60 +77,20 @@ async def served(
     whole = {f"box{n}": {"mcpServers": servers} for n, servers in enumerate(boxes)}
     whole["dev"] = {"mcpServers": {OTHER: entry()}}
     file = write_config(folder, {"toolboxes": whole, **more})
-    argv = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(file), "--http", "0"]
     env = counting(folder)
-    process = subprocess.Popen(  # noqa: ASYNC220 - starting it takes no time
-        [*argv, *options], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env
-    )
-    assert process.stderr is not None
-    try:
-        port = await asyncio.to_thread(told_port, process.stderr)
-        opened = Served(process, Door(port), env["COUNTER"])
-        listening = asyncio.ensure_future(asyncio.to_thread(process.stderr.read))
+    with serving(file, "0", env, *options) as command:
+        opened = Served(command, Path(env["COUNTER"]))
+        draining = command.drain()
         try:
             async with asyncio.timeout(limit), others(opened.port, lag):
                 yield opened
         finally:
-            opened.port.leave()
-            process.terminate()
-            status = await asyncio.to_thread(process.wait, PATIENCE)
-            opened.complaints += await listening
+            opened.port.close()
+            command.process.terminate()
+            status = await asyncio.to_thread(command.process.wait, PATIENCE)
+            await asyncio.to_thread(draining.join, PATIENCE)
         assert status == 0
-        assert b"Traceback" not in opened.complaints, opened.complaints.decode()
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
-
-
-def told_port(stderr: IO[bytes]) -> int:
-    line, _ = stderr.readline(), stderr.readline()  # the second is a remark
-    found = re.search(rb"http://127\.0\.0\.1:(\d+)/mcp", line)
-    assert found, line
-    return int(found[1])
-
-
-class Door(Port):
-    """A port that another process has opened. Who asks one thing leaves afterwards."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(cast("Any", None), cast("Any", SimpleNamespace(port=number)))
-
-    def leave(self) -> None:
-        """Every connection that is still open is dropped."""
-        while self.peers:
-            self.peers.pop().close()
-
-    async def ask(
-        self, body: bytes = b"", headers: dict[str, Any] | None = None, **more: str
-    ) -> Answer:
-        peer = await self.connect()
-        self.peers.remove(peer)
-        try:
-            peer.send(self.request(body, headers, **more))
-            return await peer.answer()
-        finally:
-            peer.close()
+        assert "Traceback" not in command.complaints, command.complaints
 
 
 @asynccontextmanager
@@ -181,6 +136,5 @@ async def _call_other(port: Port, peer: Peer, watch: Others, leaving: asyncio.Ev
 def box_call(
     server: str, tool: str, arguments: Message | None = None, box: str = "box0"
 ) -> Message:
-    """Parameters of a call by `use_tool`."""
-    named = {"toolbox": box, "server": server, "tool": tool}
-    return {"name": "use_tool", "arguments": {"tool": named, "arguments": arguments or {}}}
+    """Parameters of a call by `use_tool`, in a toolbox of the faulty servers."""
+    return use_tool(server, tool, arguments or {}, toolbox=box)

@@ -11,7 +11,7 @@ from mcp_workbench.surface.http_access import Access
 from mcp_workbench.surface.http_principals import Principals
 from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
-from tests.kit.http_host import Answer, Session, events_of, port, rpc
+from tests.kit.http_host import Answer, OwnPort, Session, events_of, port, rpc
 from tests.kit.results import use_tool
 
 PROGRESS = {"_meta": {"progressToken": "p"}}
@@ -156,6 +156,7 @@ async def test_an_older_host_gets_no_event_without_data() -> None:
 async def hold(session: Session, key: str = "k") -> str:
     """A call that waits, whose stream has begun and then broken; its last event's id."""
     peer = await session.begin("hold", {"key": key})
+    assert isinstance(session.port, OwnPort)
     front = session.port.front
     await until(lambda: front.busy)
     front.tick(session.port.server.now + 6)

@@ -12,13 +12,14 @@ import urllib.request
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 from mcp_workbench.config.port import VARIABLE
 from tests import quick_command
 from tests.kit.clock import PATIENCE
 from tests.kit.http_host import ACCEPT, rpc
-from tests.kit.results import Json
+from tests.kit.results import INITIALIZE, Json
 from tests.quick_command import Streams
 
 COMMAND = quick_command.COMMAND
@@ -26,7 +27,7 @@ TIMEOUT = 60  # seconds, on a busy machine
 
 
 class Done(NamedTuple):
-    """What a run of the command came to."""
+    """What a run of the command came to: `data` is its output as JSON, `failure` its error as JSON."""
 
     status: int
     out: str
@@ -49,13 +50,14 @@ def environ(**more: str) -> dict[str, str]:
 
 
 def run_command(*argv: str, cwd: Path, stdin: str = "", **variables: str) -> Done:
+    """The command in this folder, with our environment and these variables."""
     return typed(argv, cwd, Streams(stdin), environ(**variables))
 
 
 def typed(argv: Sequence[str], cwd: Path, streams: Streams, env: dict[str, str]) -> Done:
     """The same, with streams that need not be ours."""
     done = quick_command.run(argv, cwd=cwd, env=env, streams=streams, timeout=TIMEOUT)
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
 
 
@@ -76,14 +78,12 @@ class Person(NamedTuple):
         return {**kept, "HOME": str(self.home), "PATH": self.path, "PYTHONUTF8": "1", **more}
 
     def types(self, *argv: str, stdin: str = "", **variables: str) -> Done:
-        env = self.environ(**variables)
-        streams = quick_command.Streams(stdin)
-        done = quick_command.run(argv, cwd=self.folder, env=env, streams=streams, timeout=TIMEOUT)
-        assert "Traceback" not in done.stderr, done.stderr
-        return Done(done.returncode, done.stdout, done.stderr)
+        """The command in their folder, with few variables."""
+        return typed(argv, self.folder, Streams(stdin), self.environ(**variables))
 
 
 def newcomer(folder: Path) -> Person:
+    """Somebody whose home and folder are empty."""
     person = Person(folder / "home", folder / "work")
     person.home.mkdir()
     person.folder.mkdir()
@@ -91,7 +91,7 @@ def newcomer(folder: Path) -> Person:
 
 
 class HttpCommand:
-    """A running command, and requests to it."""
+    """A running `serve --http`: its two first lines, its URL, and single requests to it."""
 
     def __init__(self, process: subprocess.Popen[str], line: str, remark: str) -> None:
         self.process = process
@@ -100,11 +100,14 @@ class HttpCommand:
         found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", line)
         assert found, line
         self.url = found[0]
+        self.port = int(found[1])
+        self.complaints = ""  # what it wrote after its two lines, as far as `drain` has read
 
     def post(self, body: bytes, **headers: str) -> tuple[int, dict[str, str], Any]:
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
-        told |= {"content-type": "application/json", "accept": ACCEPT}
-        request = urllib.request.Request(self.url, body, told)
+        """Status, headers and JSON of an answer. Headers: `mcp_session_id` and so on."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent |= {"content-type": "application/json", "accept": ACCEPT}
+        request = urllib.request.Request(self.url, body, sent)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 data = answer.read()
@@ -113,9 +116,21 @@ class HttpCommand:
             with error:
                 return error.code, dict(error.headers), json.loads(error.read())
 
+    def drain(self) -> Thread:
+        """Read its stderr from here on, so that it never waits for a reader; done when it has ended."""
+        pipe = self.process.stderr
+        assert pipe is not None
+
+        def read() -> None:
+            self.complaints += "".join(iter(pipe.readline, ""))
+
+        thread = Thread(target=read, daemon=True)
+        thread.start()
+        return thread
+
     def open(self) -> str:
-        params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
-        _, headers, _ = self.post(rpc("initialize", params, 1))
+        """The id of a new legacy session."""
+        _, headers, _ = self.post(rpc("initialize", INITIALIZE, 1))
         return headers["Mcp-Session-Id"]
 
 
@@ -123,6 +138,7 @@ class HttpCommand:
 def serving(
     config: Path, address: str = "0", env: dict[str, str] | None = None, *more: str
 ) -> Generator[HttpCommand]:
+    """The real command on a port that it chooses itself; it is killed at the end if it still runs."""
     argv = [*COMMAND, "serve", "--config", str(config), "--http", address, *more]
     process = subprocess.Popen(
         argv,
@@ -142,6 +158,7 @@ def serving(
 
 
 def stopped(command: HttpCommand, number: signal.Signals) -> tuple[int, str, str]:
+    """Its status and what it still wrote, once this signal has ended it."""
     command.process.send_signal(number)
     out, err = command.process.communicate(timeout=PATIENCE)
     return command.process.returncode, out, err

@@ -1,4 +1,4 @@
-"""Small named makers of what tests need: servers, snapshots, files, and questions about processes."""
+"""Configurations: server entries and files as people write them, specs and snapshots as the program reads them."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def snapshot(
 
 
 def tool(server: str, name: str, toolbox: str = "dev") -> ToolIdentifier:
+    """The identifier of a tool, for `Workbench.use_tool`."""
     return ToolIdentifier(toolbox, server, name)
 
 
@@ -69,10 +70,12 @@ def config_file(folder: Path, servers: dict[str, Any], **more: Any) -> Path:
 
 
 def demo_server(name: str = "basics", **more: Any) -> Json:
+    """The entry of a server of the demo that the program brings along."""
     return {"command": sys.executable, "args": ["-m", "mcp_workbench.demo", name], **more}
 
 
 def write_config(folder: Path, config: Json | str, name: str = "workbench-config.json") -> Path:
+    """This configuration in this folder, readable by its owner alone."""
     path = folder / name
     path.write_text(config if isinstance(config, str) else json.dumps(config, indent=2), "utf-8")
     path.chmod(0o600)
@@ -80,6 +83,7 @@ def write_config(folder: Path, config: Json | str, name: str = "workbench-config
 
 
 def toolbox(name: str = "dev", /, **servers: Json) -> Json:
+    """A configuration with one toolbox."""
     return {"toolboxes": {name: {"mcpServers": servers}}}
 
 
@@ -97,11 +101,12 @@ def url_entry(url: str, **more: Any) -> dict[str, Any]:
 
 
 def offers_entry(name: str, era: str, *flags: str) -> dict[str, Any]:
-    """The entry of a server of this era."""
+    """The entry of a server that offers prompts and resources too, of this era."""
     words = [name, *(["modern"] if era == "modern" else []), *flags]
     return {"command": sys.executable, "args": ["-E", "-S", OFFERS, *words], "era": era}
 
 
 def quick_entry(name: str, *words: str, **more: Any) -> dict[str, Any]:
+    """The entry of the server for long runs."""
     args = ["-E", "-S", QUICK, name, *words]
     return {"command": sys.executable, "args": args, "era": "legacy", **more}

@@ -1,4 +1,4 @@
-"""Hosts that speak HTTP in bytes, and a real port in front of a real workbench."""
+"""The host over HTTP, in the test's own loop: a `Port`, legacy `Session`s on it, and single connections (`Peer`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from mcp_workbench.surface.http_front import HttpFront
 from mcp_workbench.wire.http_server import HttpServer
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot, spec
-from tests.kit.results import ENVELOPE, LEGACY, MODERN, Message, use_tool
+from tests.kit.results import (
+    INITIALIZE,
+    LEGACY,
+    MODERN,
+    Message,
+    enveloped,
+    use_tool,
+)
 
 ACCEPT = "application/json, text/event-stream"
 
@@ -45,6 +52,11 @@ class Answer(NamedTuple):
     @property
     def json_text(self) -> Any:
         return json.loads(self.result["content"][0]["text"])
+
+    @property
+    def message(self) -> Message:
+        """The JSON-RPC answer, in one piece or as the last event of a stream."""
+        return self.json if self.body.startswith(b"{") else self.messages[-1]
 
     @property
     def messages(self) -> list[Message]:
@@ -121,17 +133,21 @@ class Peer:
 
 
 class Port:
-    """The open port, and requests to it."""
+    """An open port, and requests to it. Every connection is closed with `close`."""
 
-    def __init__(self, front: HttpFront, server: HttpServer) -> None:
-        self.front = front
-        self.server = server
-        self.name = f"127.0.0.1:{server.port}"
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.name = f"127.0.0.1:{number}"
         self.peers: list[Peer] = []
         self._id = 0
 
+    def close(self) -> None:
+        """Drop every connection that is still open."""
+        while self.peers:
+            self.peers.pop().close()
+
     async def connect(self) -> Peer:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.number)
         peer = Peer(reader, writer)
         self.peers.append(peer)
         return peer
@@ -158,10 +174,14 @@ class Port:
     async def ask(
         self, body: bytes = b"", headers: dict[str, Any] | None = None, **more: str
     ) -> Answer:
-        """One request on a connection of its own."""
+        """One request on a connection of its own, which is closed afterwards."""
         peer = await self.connect()
-        peer.send(self.request(body, headers, **more))
-        return await peer.answer()
+        self.peers.remove(peer)
+        try:
+            peer.send(self.request(body, headers, **more))
+            return await peer.answer()
+        finally:
+            peer.close()
 
     # Modern
 
@@ -170,14 +190,9 @@ class Port:
     ) -> tuple[bytes, dict[str, Any]]:
         """Body and headers of a modern request. Headers: `mcp_name`, `mcp_method` and so on."""
         self._id += 1
-        params = params or {}
-        whole = {**params, "_meta": {**ENVELOPE, **params.get("_meta", {})}}
-        body = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": whole}
-        told: dict[str, Any] = {"mcp-protocol-version": MODERN, "mcp-method": method}
-        if "name" in params:
-            told["mcp-name"] = params["name"]
-        told |= {name.replace("_", "-"): value for name, value in headers.items()}
-        return json.dumps(body).encode(), told
+        whole = modern_headers(method, params or {})
+        whole |= {name.replace("_", "-"): value for name, value in headers.items()}
+        return rpc(method, enveloped(params or {}), self._id), whole
 
     async def ask_modern(self, method: str, params: Message | None = None, **more: Any) -> Answer:
         return await self.ask(*self.modern(method, params, **more))
@@ -191,11 +206,7 @@ class Port:
 
     async def open(self, revision: str = LEGACY, path: str = "/mcp", **headers: str) -> Session:
         """A session, opened."""
-        params: Message = {
-            "protocolVersion": revision,
-            "capabilities": {},
-            "clientInfo": {"name": "raw", "version": "1"},
-        }
+        params = {**INITIALIZE, "protocolVersion": revision}
         answer = await self.ask(rpc("initialize", params, 0), headers, path=path)
         assert answer.result["protocolVersion"] == revision
         session = Session(self, answer.headers["mcp-session-id"], revision, path)
@@ -216,8 +227,8 @@ class Session:
         self._id = 0
 
     def request(self, body: bytes = b"", method: str = "POST", **headers: str) -> bytes:
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.port.request(body, {**self.headers, **told}, method=method, path=self.path)
+        more = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.port.request(body, {**self.headers, **more}, method=method, path=self.path)
 
     async def post(self, body: bytes, method: str = "POST", **headers: str) -> Answer:
         peer = await self.port.connect()
@@ -254,24 +265,41 @@ class Session:
         return peer
 
 
+def modern_headers(method: str, params: Message) -> dict[str, Any]:
+    """The headers that a modern request repeats of its body."""
+    headers: dict[str, Any] = {"mcp-protocol-version": MODERN, "mcp-method": method}
+    if name := params.get("name") or (params.get("uri") if method == "resources/read" else None):
+        headers["mcp-name"] = name
+    return headers
+
+
 def rpc(method: str, params: Message | None = None, id: Any = None) -> bytes:
+    """The bytes of a request, or of a notification where it has no id."""
     message: Message = {"jsonrpc": "2.0", "method": method, "params": params or {}}
     return json.dumps(message if id is None else {**message, "id": id}).encode()
+
+
+class OwnPort(Port):
+    """A port that the test itself has opened, so that it can look behind it."""
+
+    def __init__(self, front: HttpFront, server: HttpServer) -> None:
+        super().__init__(server.port)
+        self.front = front
+        self.server = server
 
 
 @asynccontextmanager
 async def port(
     configuration: Snapshot | None = None, wish: HttpWish | None = None, *flags: str
-) -> AsyncGenerator[Port]:
-    """An open port; one toolbox `dev` with the server `fixture` unless told otherwise."""
+) -> AsyncGenerator[OwnPort]:
+    """An open port of a workbench in the test's own loop; one toolbox `dev` with the server `fixture` unless told otherwise."""
     configuration = configuration or snapshot(spec("fixture", *flags))
     async with (
         asyncio.timeout(PATIENCE),
         open_port(configuration, "127.0.0.1", 0, wish or HttpWish()) as (front, server),
     ):
-        opened = Port(front, server)
+        opened = OwnPort(front, server)
         try:
             yield opened
         finally:
-            for peer in opened.peers:
-                peer.close()
+            opened.close()

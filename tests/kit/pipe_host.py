@@ -1,4 +1,4 @@
-"""A host that starts the real command and speaks bytes to it."""
+"""The host on a pipe: it starts the real command and speaks bytes to it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ import queue
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.kit.clock import PATIENCE, eventually
-from tests.kit.results import ENVELOPE, Message
-
-COMMAND: tuple[str, ...] = (sys.executable, "-m", "mcp_workbench")
+from tests.kit.command import COMMAND
+from tests.kit.results import (
+    INITIALIZE,
+    LEGACY,
+    Message,
+    enveloped,
+    exact_outcome,
+    json_text,
+    open_toolbox,
+    use_tool,
+)
 
 
 class PipeHost:
@@ -32,6 +39,7 @@ class PipeHost:
         *options: str,
         modern: bool = False,
         env: Mapping[str, str] | None = None,
+        command: Sequence[str] = COMMAND,
     ) -> None:
         self.modern = modern
         self.statuses: tuple[int, ...] = (0, 130)  # with which the command may end
@@ -40,7 +48,7 @@ class PipeHost:
         self._incoming: queue.Queue[bytes | None] = queue.Queue()
         self._id = 0
         self.process = subprocess.Popen(
-            [*COMMAND, "serve", "--config", str(config), *options],
+            [*command, "serve", "--config", str(config), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -88,11 +96,9 @@ class PipeHost:
 
     # Opening
 
-    def initialize(self, revision: str = "2025-11-25") -> Message:
+    def initialize(self, revision: str = LEGACY) -> Message:
         """Open in the legacy way; the result of `initialize`."""
-        info = {"name": "rawhost", "version": "1"}
-        params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": info}
-        result = self.result("initialize", params)
+        result = self.result("initialize", {**INITIALIZE, "protocolVersion": revision})
         self.notify("notifications/initialized")
         return result
 
@@ -135,23 +141,31 @@ class PipeHost:
         return self.ask("tools/call", _call(name, arguments, more))
 
     def use(self, server: str, tool: str, arguments: Message | None = None, **more: Any) -> Message:
-        return self.call("use_tool", _use(server, tool, arguments), **more)
+        """The result of a tool behind `use_tool`; in the toolbox `dev` unless `toolbox` says another."""
+        return self.result("tools/call", use_tool(server, tool, arguments, **more))
 
     def begin_use(
         self, server: str, tool: str, arguments: Message | None = None, **more: Any
     ) -> Any:
-        return self.begin("use_tool", _use(server, tool, arguments), **more)
+        """Send such a call; returns its id."""
+        return self.ask("tools/call", use_tool(server, tool, arguments, **more))
 
     def open(self, toolbox: str = "dev") -> Message:
         """The value that `open_toolbox` answers with."""
-        result = self.call("open_toolbox", {"toolbox_name": toolbox})
+        result = self.result("tools/call", open_toolbox(toolbox))
         assert "isError" not in result, result
-        return json.loads(result["content"][0]["text"])
+        return json_text(result)
+
+    def exact(self, method: str, params: Message) -> tuple[str, bytes]:
+        """`result` or `error` and its bytes as they came; notices on the way are passed over."""
+        id = self.ask(method, params)
+        while True:
+            line = self.line()
+            if not line.startswith(b'{"jsonrpc":"2.0","method":"notifications/'):
+                return exact_outcome(line, id)
 
     def _stamped(self, params: Message) -> Message:
-        if not self.modern:
-            return params
-        return {**params, "_meta": {**ENVELOPE, **params.get("_meta", {})}}
+        return enveloped(params) if self.modern else params
 
     # Bytes
 
@@ -272,8 +286,3 @@ def _call(name: str, arguments: Any, more: Message) -> Message:
     if arguments is not None:
         params["arguments"] = arguments
     return {**params, **more}
-
-
-def _use(server: str, tool: str, arguments: Message | None) -> Message:
-    wish: Message = {"tool": {"toolbox": "dev", "server": server, "tool": tool}}
-    return wish if arguments is None else {**wish, "arguments": arguments}

@@ -23,8 +23,8 @@ class Process(NamedTuple):
     session: int
 
 
-def processes() -> list[Process]:
-    """All that run; what has ended and was not yet reaped does not."""
+def processes(*, zombies: bool = False) -> list[Process]:
+    """All that run; what has ended and was not yet reaped does not, but for `zombies`."""
     found: list[Process] = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -32,7 +32,7 @@ def processes() -> list[Process]:
         except OSError:  # it has ended meanwhile
             continue
         state, *numbers = rest.rpartition(") ")[2].split()[:4]
-        if state not in "ZX":
+        if zombies or state not in "ZX":
             found.append(Process(int(pid), state, *map(int, numbers)))
     return found
 
@@ -50,8 +50,9 @@ def _is_in(process: Process, groups: set[int]) -> bool:
     return process.pid in groups
 
 
-def children(pid: int) -> list[int]:
-    return [process.pid for process in processes() if process.parent == pid]
+def children(pid: int, *, zombies: bool = False) -> list[int]:
+    """Its children that run, or all that it has not reaped."""
+    return [process.pid for process in processes(zombies=zombies) if process.parent == pid]
 
 
 def guards(pid: int) -> list[int]:
@@ -62,6 +63,7 @@ def guards(pid: int) -> list[int]:
 
 
 def cmdline(pid: int) -> bytes:
+    """Its command line; empty where it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

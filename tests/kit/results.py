@@ -67,6 +67,15 @@ def error_code(result: Json) -> str:
     return result.get("_meta", {}).get(CODE, "")
 
 
+def exact_outcome(frame: bytes, id: int) -> tuple[str, bytes]:
+    """`result` or `error` and its bytes; our frames have one form, so that nothing reads them before the test."""
+    for member in ("result", "error"):
+        head = b'{"jsonrpc":"2.0","id":%d,"%b":' % (id, member.encode())
+        if frame.startswith(head) and frame.endswith(b"}"):
+            return member, frame[len(head) : -1]
+    raise AssertionError(f"no answer to {id}: {frame[:200]!r}")
+
+
 def raw(value: Any) -> msgspec.Raw:
     """A value as the program keeps what it passes on unread."""
     return msgspec.Raw(value if isinstance(value, bytes) else msgspec.json.encode(value))

@@ -1,4 +1,4 @@
-"""A workbench in the background for the length of a block, and hosts that join it."""
+"""The shared workbench: in the background for the length of a block, with hosts that join it."""
 
 from __future__ import annotations
 
@@ -66,8 +66,7 @@ class Shared:
         return Place(place.config, str(self.home), place.name)
 
     def up(self, *more: str, **env: str) -> int:
-        told = json.loads(self.done("up", "--json", *more, **env))
-        self.pid = told["pid"]
+        self.pid = json.loads(self.done("up", "--json", *more, **env))["pid"]
         return self.pid
 
     def begin(self, **env: str) -> int:

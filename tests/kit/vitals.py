@@ -7,6 +7,7 @@ from pathlib import Path
 
 
 def open_fds() -> int:
+    """Our own open descriptors."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
@@ -24,9 +25,11 @@ def forget_peak(pid: int) -> None:
 
 
 def descriptors(pid: int) -> int:
+    """Its open descriptors."""
     return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - names are enough
 
 
 def cpu_seconds(pid: int) -> float:
+    """The time that it has computed so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
