@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.fidelity.corpus import Case
-from tests.fidelity.hosts import Host, PipeHost, WebHost
 from tests.fidelity.recorded import Recorded, serving_web
 from tests.fidelity.writing import PLACES, Way
+from tests.kit.blocking_http_host import HttpHost
 from tests.kit.command import serving
 from tests.kit.config import config_file
-from tests.kit.pipe_host import PipeHost as RawHost
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import open_toolbox
 
 ROOT = Path(__file__).parents[2]
 ERAS = ("legacy", "modern")
 TRANSPORTS = ("pipe", "web")
+Host = PipeHost | HttpHost
 
 
 class Route(NamedTuple):
@@ -97,17 +99,15 @@ def bench(folder: Path, **settings: Any) -> Generator[Bench]:
         command = stack.enter_context(serving(config))
         hosts: dict[str, Host] = {}
         for modern in (False, True):
-            pipe = stack.enter_context(RawHost(config))
-            web = WebHost(command.url, modern=modern)
+            pipe = stack.enter_context(PipeHost(config, modern=modern)).handshake()
+            web = HttpHost(command.url, modern=modern)
             stack.callback(web.close)
             hosts |= {
-                f"pipe-{ERAS[modern]}": PipeHost(pipe, modern=modern),
+                f"pipe-{ERAS[modern]}": pipe,
                 f"web-{ERAS[modern]}": web,
             }
         for host in hosts.values():
-            kind, told = host.ask(
-                "tools/call", {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}
-            )
-            assert kind == "result", told
-            assert b"unavailable" not in told, told
+            kind, opened = host.exact("tools/call", open_toolbox())
+            assert kind == "result", opened
+            assert b"unavailable" not in opened, opened
         yield Bench(hosts)

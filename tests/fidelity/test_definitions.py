@@ -34,7 +34,7 @@ def flat(case: Case, route: Route, *, older: bool = False) -> bytes:
 def test_open_toolbox_gives_each_definition_as_its_server_did(proxy: Bench, route: Route) -> None:
     call = {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}}
 
-    _, told = proxy.host(route).ask("tools/call", call)
+    _, told = proxy.host(route).exact("tools/call", call)
 
     text: str = json.loads(told)["content"][0]["text"]
     owner = f',"toolbox_name":"dev","source_server":"{route.server_name}"}}'.encode()
@@ -47,7 +47,7 @@ def test_open_toolbox_gives_each_definition_as_its_server_did(proxy: Bench, rout
 
 @on_every_route
 def test_the_list_under_flat_names_changes_three_members(dynamic: Bench, route: Route) -> None:
-    _, told = dynamic.host(route).ask("tools/list", {})
+    _, told = dynamic.host(route).exact("tools/list", {})
 
     older = not route.modern_host and route.modern_server
     wanted = {name: flat(case, route, older=older) for name, case in TOOLS.items()}
@@ -56,7 +56,7 @@ def test_the_list_under_flat_names_changes_three_members(dynamic: Bench, route: 
 
 @on_every_route
 def test_prompts_have_flat_names_too(proxy: Bench, route: Route) -> None:
-    _, told = proxy.host(route).ask("prompts/list", {})
+    _, told = proxy.host(route).exact("prompts/list", {})
 
     wanted = {name: flat(case, route) for name, case in TOOLS.items()}
     assert {name for name in wanted if wanted[name] not in told} == set()
@@ -65,7 +65,7 @@ def test_prompts_have_flat_names_too(proxy: Bench, route: Route) -> None:
 @on_every_route
 @pytest.mark.parametrize("method", ["resources/list", "resources/templates/list"])
 def test_resources_are_listed_as_they_are(proxy: Bench, route: Route, method: str) -> None:
-    _, told = proxy.host(route).ask(method, {})
+    _, told = proxy.host(route).exact(method, {})
 
     server = Recorded(route.server_name, modern=route.modern_server)
     wanted = server.resources() if method == "resources/list" else server.templates()

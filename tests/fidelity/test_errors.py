@@ -48,7 +48,7 @@ def test_use_tool(proxy: Bench, route: Route) -> None:
 
     def ask(wanted: str) -> tuple[str, bytes]:
         arguments = {"tool": tool, "arguments": {"case": wanted}}
-        return proxy.host(route).ask("tools/call", {"name": "use_tool", "arguments": arguments})
+        return proxy.host(route).exact("tools/call", {"name": "use_tool", "arguments": arguments})
 
     assert differences(route, ask) == {}
 
@@ -57,7 +57,7 @@ def test_use_tool(proxy: Bench, route: Route) -> None:
 def test_a_prompt(proxy: Bench, route: Route) -> None:
     def ask(wanted: str) -> tuple[str, bytes]:
         name = f"dev__{route.server_name}__error/{wanted}"
-        return proxy.host(route).ask("prompts/get", {"name": name})
+        return proxy.host(route).exact("prompts/get", {"name": name})
 
     assert differences(route, ask) == {}
 
@@ -66,7 +66,7 @@ def test_a_prompt(proxy: Bench, route: Route) -> None:
 def test_a_resource(proxy: Bench, route: Route) -> None:
     def ask(wanted: str) -> tuple[str, bytes]:
         uri = f"odd://{route.server_name}/error/{wanted}"
-        return proxy.host(route).ask("resources/read", {"uri": uri})
+        return proxy.host(route).exact("resources/read", {"uri": uri})
 
     assert differences(route, ask) == {}
 
@@ -77,7 +77,7 @@ def test_under_a_flat_name_an_error_becomes_words(dynamic: Bench, route: Route) 
     name = tool.replace("/", "__")
     for wanted, case in _wanted(route):
         arguments = {"name": name, "arguments": {"case": wanted}}
-        kind, told = dynamic.host(route).ask("tools/call", arguments)
+        kind, told = dynamic.host(route).exact("tools/call", arguments)
         if case.name in FOR_THE_HOST:
             assert (kind, told) == ("error", _expected(route, case))
             continue
@@ -94,7 +94,7 @@ def test_under_a_flat_name_an_error_becomes_words(dynamic: Bench, route: Route) 
 def not_there(bench: Bench, route: Route, case: str, *, addressed: bool) -> tuple[str, bytes, str]:
     uri = f"odd://{route.server_name}/{case}"
     shown = f"mcp-workbench://dev/{route.server_name}/{uri}" if addressed else uri
-    kind, told = bench.host(route).ask("resources/read", {"uri": shown})
+    kind, told = bench.host(route).exact("resources/read", {"uri": shown})
     return kind, told, shown
 
 

@@ -22,7 +22,7 @@ def test_contents_that_were_asked_for_by_address_are_named_by_address(
     for way in ways(route, "read", ADDRESSED, 0, all=True):
         uri = f"{address}odd://{route.server_name}/{asked_as(ADDRESSED, way)}"
 
-        told = proxy.host(route).ask("resources/read", {"uri": uri})
+        told = proxy.host(route).exact("resources/read", {"uri": uri})
 
         wanted = expected(ADDRESSED, way)
         assert wanted.count(b'ri":"note://a"') == 4
@@ -37,7 +37,7 @@ def test_contents_without_objects_stay_as_they_are(proxy: Bench, route: Route) -
         uri = f"odd://{route.server_name}/{asked_as(RESULTS[name], way)}"
         address = f"mcp-workbench://dev/{route.server_name}/{uri}"
 
-        told = proxy.host(route).ask("resources/read", {"uri": address})
+        told = proxy.host(route).exact("resources/read", {"uri": address})
 
         assert told == ("result", expected(RESULTS[name], way))
 
@@ -57,7 +57,7 @@ def test_what_a_modern_server_does_not_say_may_not_be_kept(
     case = RESULTS[name]
     uri = f"odd://{route.server_name}/{case.name}/first/whole"
 
-    told = proxy.host(route).ask("resources/read", {"uri": uri})
+    told = proxy.host(route).exact("resources/read", {"uri": uri})
 
     whole = expected(case, Way(modern_host=True, modern_server=True))
     assert told == ("result", b"{" + added + whole[1:])

@@ -8,10 +8,10 @@ import pytest
 
 from tests.fidelity.changes import expected
 from tests.fidelity.corpus import Case
-from tests.fidelity.hosts import Host
 from tests.fidelity.recorded import RESULTS
-from tests.fidelity.scenes import ROUTES, Bench, Route, asked_as, travels, ways
+from tests.fidelity.scenes import ROUTES, Bench, Host, Route, asked_as, travels, ways
 from tests.fidelity.writing import Way
+from tests.kit.blocking_http_host import HttpHost
 
 Ask = Callable[[Case, Way], tuple[str, bytes]]
 EXCERPT = 400  # bytes of a difference that are shown
@@ -45,7 +45,7 @@ def using(host: Host, route: Route) -> Ask:
 
     def ask(case: Case, way: Way) -> tuple[str, bytes]:
         arguments = {"tool": tool, "arguments": {"case": asked_as(case, way)}}
-        return host.ask("tools/call", {"name": "use_tool", "arguments": arguments})
+        return host.exact("tools/call", {"name": "use_tool", "arguments": arguments})
 
     return ask
 
@@ -61,7 +61,7 @@ def test_a_call_by_flat_name(dynamic: Bench, route: Route) -> None:
     host = dynamic.host(route)
 
     def ask(case: Case, way: Way) -> tuple[str, bytes]:
-        return host.ask("tools/call", {"name": name, "arguments": {"case": asked_as(case, way)}})
+        return host.exact("tools/call", {"name": name, "arguments": {"case": asked_as(case, way)}})
 
     assert differences(route, "call", ask) == {}
 
@@ -72,7 +72,7 @@ def test_a_prompt(proxy: Bench, route: Route) -> None:
 
     def ask(case: Case, way: Way) -> tuple[str, bytes]:
         name = f"dev__{route.server_name}__{asked_as(case, way)}"
-        return host.ask("prompts/get", {"name": name})
+        return host.exact("prompts/get", {"name": name})
 
     assert differences(route, "prompt", ask) == {}
 
@@ -83,7 +83,7 @@ def test_a_resource(proxy: Bench, route: Route) -> None:
 
     def ask(case: Case, way: Way) -> tuple[str, bytes]:
         uri = f"odd://{route.server_name}/{asked_as(case, way)}"
-        return host.ask("resources/read", {"uri": uri})
+        return host.exact("resources/read", {"uri": uri})
 
     assert differences(route, "read", ask) == {}
 
@@ -95,7 +95,7 @@ def test_a_completion(proxy: Bench, route: Route) -> None:
 
     def ask(case: Case, way: Way) -> tuple[str, bytes]:
         argument = {"name": "a", "value": asked_as(case, way)}
-        return host.ask("completion/complete", {"ref": prompt, "argument": argument})
+        return host.exact("completion/complete", {"ref": prompt, "argument": argument})
 
     assert differences(route, "call", ask) == {}
 
@@ -106,13 +106,14 @@ IN_A_STREAM = [route for route in ROUTES if (route.host, route.server) == ("web"
 @pytest.mark.parametrize("route", IN_A_STREAM, ids=str)
 def test_an_answer_that_comes_in_a_stream(proxy: Bench, route: Route) -> None:
     host = proxy.host(route)
+    assert isinstance(host, HttpHost)
     before = host.streamed
     tool = {"toolbox": "dev", "server": route.server_name, "tool": "replay"}
 
     def ask(case: Case, way: Way) -> tuple[str, bytes]:
         arguments = {"tool": tool, "arguments": {"case": asked_as(case, way)}}
         params = {"name": "use_tool", "arguments": arguments, "_meta": {"progressToken": "t"}}
-        return host.ask("tools/call", params)
+        return host.exact("tools/call", params)
 
     assert differences(route, "call", ask) == {}
     assert host.streamed - before > 90
