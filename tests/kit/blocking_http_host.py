@@ -14,10 +14,10 @@ from tests.kit.results import INITIALIZE, LEGACY, Message, enveloped, exact_outc
 class HttpHost:
     """A host on one connection, which blocks; a legacy one opens its session at once."""
 
-    def __init__(self, url: str, *, modern: bool) -> None:
+    def __init__(self, url: str, *, modern: bool, timeout: float = PATIENCE) -> None:
         self.modern = modern
         place = url.removeprefix("http://").partition("/")[0]
-        self._connection = http.client.HTTPConnection(place, timeout=PATIENCE)
+        self._connection = http.client.HTTPConnection(place, timeout=timeout)
         self.streamed = 0  # answers that came as events
         self._id = 100
         self._session: dict[str, str] = {}

@@ -136,10 +136,14 @@ class HttpCommand:
 
 @contextmanager
 def serving(
-    config: Path, address: str = "0", env: dict[str, str] | None = None, *more: str
+    config: Path,
+    address: str = "0",
+    env: dict[str, str] | None = None,
+    *more: str,
+    command: Sequence[str] = COMMAND,
 ) -> Generator[HttpCommand]:
     """The real command on a port that it chooses itself; it is killed at the end if it still runs."""
-    argv = [*COMMAND, "serve", "--config", str(config), "--http", address, *more]
+    argv = [*command, "serve", "--config", str(config), "--http", address, *more]
     process = subprocess.Popen(
         argv,
         stderr=subprocess.PIPE,

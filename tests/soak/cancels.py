@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 
 from tests.kit.config import quick_entry
-from tests.soak.bench import workbench
+from tests.kit.results import json_text
+from tests.soak.bench import pipe_workbench, workbench
 from tests.soak.figures import Figure
-from tests.soak.hosts import HttpHost, PipeHost, told, use
+from tests.soak.hosts import BusyHost
 
 
 def _on_pipes(count: int) -> list[float]:
-    with workbench({"s": quick_entry("s")}, http=False) as bench:
-        host = PipeHost(bench)
-        host.initialize()
+    with pipe_workbench({"s": quick_entry("s")}) as host:
         host.use("s", "echo", {"nonce": 0})
         sent: list[float] = []
         for _ in range(count):
-            id = host.ask("tools/call", use("s", "hold", {}))
+            id = host.begin_use("s", "hold", {})
             host.use("s", "echo", {"nonce": 0})
             sent.append(time.monotonic())
-            host.send({"method": "notifications/cancelled", "params": {"requestId": id}})
+            host.notify("notifications/cancelled", {"requestId": id})
         heard: dict[str, float] = {}
         while len(heard) < count:
-            heard = json.loads(host.use("s", "seen", {})["content"][0]["text"])["cancelled"]
+            heard = json_text(host.use("s", "seen", {}))["cancelled"]
     return [then - now for now, then in zip(sent, heard.values(), strict=True)]
 
 
 async def _on_a_port(port: int, count: int) -> list[float]:
     """A modern host takes a call back by closing its connection."""
-    steady = await HttpHost(port, modern=True).open()
+    steady = await BusyHost(port, modern=True).open()
     await steady.use("s", "echo", {"nonce": 0})
     sent: list[float] = []
     for _ in range(count):
-        host = await HttpHost(port, modern=True).open()
+        host = await BusyHost(port, modern=True).open()
         waiting = asyncio.ensure_future(host.use("s", "hold", {}))
         await asyncio.sleep(0)
         await steady.use("s", "echo", {"nonce": 0})
@@ -45,7 +43,7 @@ async def _on_a_port(port: int, count: int) -> list[float]:
         await asyncio.gather(waiting, return_exceptions=True)
     heard: dict[str, float] = {}
     while len(heard) < count:
-        heard = json.loads(told(await steady.use("s", "seen", {})))["cancelled"]
+        heard = json_text(await steady.use("s", "seen", {}))["cancelled"]
     await steady.close()
     return [then - now for now, then in zip(sent, heard.values(), strict=True)]
 

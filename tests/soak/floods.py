@@ -7,17 +7,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from tests.kit.config import quick_entry
+from tests.kit.results import error_code, text
 from tests.kit.servers.bad_http import bad_http
 from tests.soak.bench import Bench, workbench
 from tests.soak.figures import Figure
-from tests.soak.hosts import HttpHost, code, told
+from tests.soak.hosts import BusyHost
 
 CAP = 16 << 20  # bytes; limits.messageBytes of these runs
-ROOM = 32 << 20  # bytes beyond the cap
+ROOM = 32  # MiB beyond the cap
 LAG = 0.1  # seconds
 
 
-Call = Callable[[HttpHost], Awaitable[dict[str, Any]]]
+Call = Callable[[BusyHost], Awaitable[dict[str, Any]]]
 
 
 class _Flood(NamedTuple):
@@ -34,7 +35,7 @@ class Seen(NamedTuple):
     right: bool
     lag: float  # by the clock
     busy: float  # by our own doing
-    rise: int
+    rise: float  # MiB
     others: int  # calls elsewhere meanwhile
     errors: int  # of them
 
@@ -58,8 +59,8 @@ SMALL_FLOODS = (
 
 
 async def _under(flood: _Flood, bench: Bench) -> Seen:
-    host = await HttpHost(bench.port).open()
-    beside = await HttpHost(bench.port).open()
+    host = await BusyHost(bench.port).open()
+    beside = await BusyHost(bench.port).open()
     await beside.use("b", "echo", {"nonce": 0})
     await host.use("a", "seen", {})
     before = bench.vitals()
@@ -70,7 +71,7 @@ async def _under(flood: _Flood, bench: Bench) -> Seen:
         nonlocal others, errors
         while not done.is_set():
             answer = await beside.use("b", "echo", {"nonce": others})
-            errors += told(answer) != f"b {others}"
+            errors += text(answer) != f"b {others}"
             others += 1
 
     going_on = asyncio.ensure_future(go_on())
@@ -78,7 +79,7 @@ async def _under(flood: _Flood, bench: Bench) -> Seen:
     done.set()
     await going_on
     after = bench.vitals()
-    found = code(answer)
+    found = error_code(answer)
     await host.close()
     await beside.close()
     rise = after.peak - before.rss
@@ -105,11 +106,11 @@ def _figure(seen: Seen, *, shared: bool) -> Figure:
         "loop lag under 100 ms, other calls go on; memory under the cap + 32 MB",
         f"told {seen.code or 'its result'}; lag {seen.lag * 1000:.0f} ms, "
         f"{seen.busy * 1000:.0f} ms of it our own work; "
-        f"{seen.rise / (1 << 20):.0f} MiB more at a cap of {CAP >> 20} MiB; "
+        f"{seen.rise:.0f} MiB more at a cap of {CAP >> 20} MiB; "
         f"{seen.others:,} calls beside it, {seen.errors} errors",
         seen.right
         and (seen.busy if shared else seen.lag) < LAG
-        and seen.rise < CAP + ROOM
+        and seen.rise < (CAP >> 20) + ROOM
         and seen.others > 0
         and seen.errors == 0,
     )

@@ -13,9 +13,10 @@ from pathlib import Path
 from tests.kit.clock import until
 from tests.kit.config import quick_entry
 from tests.kit.processes import pids_in
+from tests.kit.results import error_code, text
 from tests.soak.bench import workbench
 from tests.soak.figures import Figure
-from tests.soak.hosts import HttpHost, code, told
+from tests.soak.hosts import BusyHost
 
 SERVERS = 5
 CONNECTIONS = 50
@@ -30,7 +31,7 @@ class _Run:
         self.back = 0.0  # seconds from its being needed to its answer
 
     async def calls(self) -> None:
-        host = await HttpHost(self._port).open(CONNECTIONS + 1)
+        host = await BusyHost(self._port).open(CONNECTIONS + 1)
         for n in range(SERVERS):
             await host.use(f"s{n}", "echo", {"nonce": "first"})
         turns = iter(range(self._count))
@@ -41,9 +42,9 @@ class _Run:
             for turn in turns:
                 server = f"s{turn % SERVERS}"
                 answer = await host.use(server, "echo", {"nonce": turn}, wire)
-                if code(answer):
-                    self.errors[server, code(answer)] += 1
-                    self.unnamed += f"t/{server}/echo" not in told(answer)
+                if error_code(answer):
+                    self.errors[server, error_code(answer)] += 1
+                    self.unnamed += f"dev/{server}/echo" not in text(answer)
                 done += 1
 
         async def killer() -> None:
@@ -53,7 +54,7 @@ class _Run:
             began = time.monotonic()
             answer = await host.use(VICTIM, "echo", {"nonce": "back"}, CONNECTIONS)
             self.back = time.monotonic() - began
-            assert told(answer) == f"{VICTIM} back", answer
+            assert text(answer) == f"{VICTIM} back", answer
 
         async with asyncio.TaskGroup() as group:
             group.create_task(killer())

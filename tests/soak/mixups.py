@@ -6,9 +6,10 @@ import asyncio
 import time
 
 from tests.kit.config import quick_entry
+from tests.kit.results import text
 from tests.soak.bench import workbench
 from tests.soak.figures import Figure
-from tests.soak.hosts import HttpHost, told
+from tests.soak.hosts import BusyHost
 
 HOSTS = 8
 SERVERS = 8
@@ -17,7 +18,7 @@ CONNECTIONS = 8  # of each host
 
 async def _calls(port: int, count: int) -> tuple[int, int]:
     """How many answers came, and how many of them were somebody else's."""
-    hosts = [await HttpHost(port, modern=n % 2 == 1).open(CONNECTIONS) for n in range(HOSTS)]
+    hosts = [await BusyHost(port, modern=n % 2 == 1).open(CONNECTIONS) for n in range(HOSTS)]
     each = count // (HOSTS * CONNECTIONS)
     answered = wrong = 0
 
@@ -29,7 +30,7 @@ async def _calls(port: int, count: int) -> tuple[int, int]:
             nonce = f"{number}.{wire}.{turn}"
             answer = await host.use(server, "echo", {"nonce": nonce}, wire)
             answered += 1
-            wrong += told(answer) != f"{server} {nonce}"
+            wrong += text(answer) != f"{server} {nonce}"
 
     async with asyncio.TaskGroup() as group:
         for number in range(HOSTS):

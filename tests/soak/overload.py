@@ -7,9 +7,10 @@ import time
 from collections import Counter
 
 from tests.kit.config import quick_entry
-from tests.soak.bench import workbench
+from tests.kit.pipe_host import PipeHost
+from tests.kit.results import error_code, text
+from tests.soak.bench import pipe_workbench
 from tests.soak.figures import Figure
-from tests.soak.hosts import PipeHost, use
 
 SERVICE = 0.002  # seconds that the server takes for a call
 PLACES = 64  # calls that may be in flight
@@ -21,15 +22,15 @@ def _capacity(host: PipeHost, seconds: float) -> float:
     """Calls a second with as many in flight as there may be."""
     until, done = time.monotonic() + seconds, 0
     for _ in range(PLACES):
-        host.ask("tools/call", use("s", "echo", {"nonce": 0}))
+        host.begin_use("s", "echo", {"nonce": 0})
     began = time.monotonic()
     while time.monotonic() < until:
-        host.read()
+        host.receive()
         done += 1
-        host.ask("tools/call", use("s", "echo", {"nonce": 0}))
+        host.begin_use("s", "echo", {"nonce": 0})
     rate = done / (time.monotonic() - began)
     for _ in range(PLACES):
-        host.read()
+        host.receive()
     return rate
 
 
@@ -54,29 +55,28 @@ class _Storm:
             time.sleep(max(0.0, began + number * SLICE - time.monotonic()))
             for _ in range(self._per_slice):
                 now = time.monotonic()
-                self._sent[self._host.ask("tools/call", use("s", "echo", {"nonce": 0}))] = now
+                self._sent[self._host.begin_use("s", "echo", {"nonce": 0})] = now
         self.seconds = time.monotonic() - began
         reader.join(120)
         assert not reader.is_alive(), "answers are missing"
 
     def _read(self) -> None:
         for _ in range(self._slices * self._per_slice):
-            message = self._host.read()
+            message = self._host.receive()
+            assert message is not None, "the command has ended"
             result = message["result"]
-            code = result.get("_meta", {}).get("mcp-workbench/code", "")
+            code = error_code(result)
             self.codes[code] += 1
             if code:
                 while message["id"] not in self._sent:  # its sender is still writing it down
                     time.sleep(0)
                 self.refusals.append(time.monotonic() - self._sent[message["id"]])
-                self.unnamed += "t/s/echo" not in result["content"][0]["text"]
+                self.unnamed += "dev/s/echo" not in text(result)
 
 
 def measure(seconds: float = 20.0) -> Figure:
     limits = {"callsPerServer": PLACES}
-    with workbench({"s": quick_entry("s", f"slow={SERVICE}")}, http=False, limits=limits) as bench:
-        host = PipeHost(bench)
-        host.initialize()
+    with pipe_workbench({"s": quick_entry("s", f"slow={SERVICE}")}, limits=limits) as host:
         host.use("s", "echo", {"nonce": 0})
         capacity = _capacity(host, seconds / 4)
         storm = _Storm(host, capacity * TIMES, seconds)

@@ -12,9 +12,10 @@ from pathlib import Path
 from tests.kit.clock import until
 from tests.kit.config import quick_entry
 from tests.kit.processes import alive, pids_in
+from tests.kit.results import error_code, text
 from tests.soak.bench import Bench, Vitals, workbench
 from tests.soak.figures import Figure
-from tests.soak.hosts import HttpHost, code, told
+from tests.soak.hosts import BusyHost
 
 SERVERS = 10
 ROUNDS = 10
@@ -53,15 +54,15 @@ class _Run:
         await killing
 
     async def _session(self, number: int) -> None:
-        host = await HttpHost(self._bench.port, modern=number % 2 == 1).open()
+        host = await BusyHost(self._bench.port, modern=number % 2 == 1).open()
         for turn in range(self._calls):
             server = f"s{(number + turn) % SERVERS}"
             answer = await host.use(server, "echo", {"nonce": turn})
             self.done += 1
-            if code(answer) == "server_exited":
+            if error_code(answer) == "server_exited":
                 self.lost += 1
             else:
-                self.odd += told(answer) != f"{server} {turn}"
+                self.odd += text(answer) != f"{server} {turn}"
         await host.close()
 
     async def _kill(self, over: asyncio.Event) -> None:
@@ -76,7 +77,7 @@ class _Run:
 
     async def _rested(self) -> Vitals:
         """With every server up again and every session gone."""
-        host = await HttpHost(self._bench.port).open()
+        host = await BusyHost(self._bench.port).open()
         for number in range(SERVERS):
             await host.use(f"s{number}", "echo", {"nonce": 0})
         await host.close()
@@ -99,7 +100,7 @@ def measure(calls: int = 100_000, restarts: int = 500, sessions: int = 5_000) ->
     return Figure(
         f"{run.done:,} calls, {run.killed} server restarts, {sessions:,} host sessions",
         "memory within 5 % of its plateau; no descriptor, task or process left",
-        f"{growth:+.1%} after the first half ({last.rss / (1 << 20):.1f} MiB); descriptors "
+        f"{growth:+.1%} after the first half ({last.rss:.1f} MiB); descriptors "
         f"{first.descriptors} -> {last.descriptors}, tasks {len(first.tasks)} -> {len(last.tasks)}, "
         f"children {len(first.children)} -> {len(last.children)}, {len(left)} left at the end; "
         f"{run.lost} calls lost with their server, {run.odd} odd answers",

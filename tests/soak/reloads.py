@@ -5,26 +5,23 @@ python -m tests.soak.reloads [RELOADS]
 
 from __future__ import annotations
 
-import http.client
 import json
-import os
-import re
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import eventually
+from tests.kit.command import serving
 from tests.kit.config import entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import pids_in
-from tests.kit.results import ENVELOPE, MODERN, Message
+from tests.kit.results import Message, json_text, use_tool
 from tests.soak.figures import Figure
 
 RELOADS = 50
@@ -139,11 +136,6 @@ class Caller(Protocol):
     def settle(self) -> None: ...
 
 
-def wish(server: str, tool: str, arguments: Message) -> Message:
-    named = {"toolbox": "dev", "server": server, "tool": tool}
-    return {"name": "use_tool", "arguments": {"tool": named, "arguments": arguments}}
-
-
 def verdict(answer: Message) -> str:
     """Why this is no good answer; empty if it is."""
     result = answer.get("result", {"isError": True, "error": answer.get("error")})
@@ -184,7 +176,7 @@ class OnStdio:
 
     def begin(self, server: str, tool: str, arguments: Message) -> None:
         self.calls += 1
-        self._asked[self._send(wish(server, tool, arguments))] = time.monotonic()
+        self._asked[self._send(use_tool(server, tool, arguments))] = time.monotonic()
 
     def ask(self, tool: str, arguments: Message) -> Message:
         number = self._send({"name": tool, "arguments": arguments})
@@ -206,34 +198,20 @@ class OnHttp:
     """Modern hosts on a port: each call is a request on one of several connections."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self._url = f"http://127.0.0.1:{port}/mcp"
         self._pool = ThreadPoolExecutor(32)
         self._local = threading.local()
         self.calls = 0
         self.lost: list[str] = []
 
     def _post(self, params: Message) -> Message:
-        body = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "tools/call",
-            "params": {**params, "_meta": ENVELOPE},
-        }
-        headers = {
-            "content-type": "application/json",
-            "accept": "application/json, text/event-stream",
-            "mcp-protocol-version": MODERN,
-            "mcp-method": "tools/call",
-            "mcp-name": params["name"],
-        }
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE)
+        host = HttpHost(self._url, modern=True, timeout=PATIENCE)
         try:
-            connection.request("POST", "/mcp", json.dumps(body), headers)
-            return _body(connection.getresponse().read())
+            return host.request("tools/call", params)
         except OSError as error:
             return {"error": repr(error)}
         finally:
-            connection.close()
+            host.close()
 
     def _call(self, params: Message) -> None:
         if why := verdict(self._post(params)):
@@ -241,20 +219,13 @@ class OnHttp:
 
     def begin(self, server: str, tool: str, arguments: Message) -> None:
         self.calls += 1
-        self._pool.submit(self._call, wish(server, tool, arguments))
+        self._pool.submit(self._call, use_tool(server, tool, arguments))
 
     def ask(self, tool: str, arguments: Message) -> Message:
         return self._post({"name": tool, "arguments": arguments})["result"]
 
     def settle(self) -> None:
         self._pool.shutdown(wait=True)
-
-
-def _body(data: bytes) -> Message:
-    """An answer, in one piece or as the last event of a stream."""
-    if not data.startswith(b"{"):
-        data = [line for line in data.splitlines() if line.startswith(b"data: {")][-1][6:]
-    return json.loads(data)
 
 
 # The run
@@ -314,7 +285,7 @@ def _load(caller: Caller, over: threading.Event) -> None:
 def opened(caller: Caller) -> Message:
     result = caller.ask("open_toolbox", {"toolbox_name": "dev"})
     assert not result.get("isError"), result
-    return json.loads(result["content"][0]["text"])
+    return json_text(result)
 
 
 def _quiet(caller: Caller) -> list[str]:
@@ -322,9 +293,9 @@ def _quiet(caller: Caller) -> list[str]:
 
 
 def _generation(caller: Caller) -> int:
-    params = wish("moving", "env", {})
+    params = use_tool("moving", "env", {})
     result = caller.ask(params["name"], params["arguments"])
-    return int(json.loads(result["content"][0]["text"])["env"]["GENERATION"])
+    return int(json_text(result)["env"]["GENERATION"])
 
 
 def over_stdio(folder: Path, reloads: int, report: Callable[[str], None]) -> Figures:
@@ -336,27 +307,14 @@ def over_stdio(folder: Path, reloads: int, report: Callable[[str], None]) -> Fig
 
 def over_http(folder: Path, reloads: int, report: Callable[[str], None]) -> Figures:
     file = File(folder)
-    with serving(file.path) as port:
-        return run(OnHttp(port), file, reloads, report)
-
-
-@contextmanager
-def serving(config: Path) -> Any:
-    """The real command on a free port."""
-    argv = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(config), "--http", "0"]
-    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
-    assert process.stderr is not None
-    found = re.search(r"127\.0\.0\.1:(\d+)", process.stderr.readline())
-    assert found
-    drain = threading.Thread(target=process.stderr.read, daemon=True)
-    drain.start()
-    try:
-        yield int(found[1])
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
-        drain.join()
-        process.stderr.close()
+    with serving(file.path) as command:
+        draining = command.drain()
+        try:
+            return run(OnHttp(command.port), file, reloads, report)
+        finally:
+            command.process.terminate()
+            command.process.wait(PATIENCE)
+            draining.join(PATIENCE)
 
 
 def measure(reloads: int = RELOADS) -> list[Figure]:
