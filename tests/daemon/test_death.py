@@ -14,7 +14,7 @@ from tests.kit.config import config_file, entry, write_config
 from tests.kit.config import offers_entry as offering
 from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import alive, pids_in
-from tests.kit.results import META, Message, json_text, texts
+from tests.kit.results import META, Message, json_text, texts, use_tool
 from tests.kit.shared import Shared, nothing_left
 
 both = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
@@ -239,8 +239,7 @@ def note_answer(answers: dict[str, Message], message: Message | None, *, again: 
 
 
 def ask_echo(host: PipeHost, id: str) -> None:
-    wish = {"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}, "arguments": {"text": id}}
-    host.ask("tools/call", {"name": "use_tool", "arguments": wish}, id)
+    host.ask("tools/call", use_tool("a", "echo", {"text": id}), id)
 
 
 def is_echo(answer: Message) -> bool:

@@ -23,11 +23,12 @@ from mcp_workbench.daemon.footprint import measured
 from mcp_workbench.daemon.process import IDLE, rested
 from mcp_workbench.daemon.status import ServerLine, Status
 from mcp_workbench.daemon.words import FORMAT, STATUS, packed
+from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import COMMAND
 from tests.kit.config import config_file, entry, snapshot, spec
 from tests.kit.processes import alive, pids_in
-from tests.kit.results import json_text
+from tests.kit.results import json_text, use_tool
 from tests.kit.shared import SHORT, Shared, nothing_left, shared
 
 NOBODY = 65534
@@ -290,31 +291,14 @@ def test_without_a_file_there_is_nothing_to_share(tmp_path: Path) -> None:
 
 
 def test_a_port_is_opened_beside_the_socket_and_shares_the_servers(tmp_path: Path) -> None:
-    import urllib.request
-
     with shared(config_file(tmp_path, {"a": entry()}), "--http", "0") as bench:
         url = bench.status()["url"]
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", url)
         with bench.host(modern=True) as host:
             joined = json_text(host.use("a", "stats"))["pid"]
-        wish = {"tool": {"toolbox": "dev", "server": "a", "tool": "stats"}, "arguments": {}}
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "x", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        params = {"name": "use_tool", "arguments": wish, "_meta": meta}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        headers = {
-            "content-type": "application/json",
-            "accept": "application/json, text/event-stream",
-            "mcp-protocol-version": "2026-07-28",
-            "mcp-method": "tools/call",
-            "mcp-name": "use_tool",
-        }
-        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            over_http = json_text(json.loads(answer.read())["result"])["pid"]
+        web = HttpHost(url, modern=True)
+        over_http = json_text(web.request("tools/call", use_tool("a", "stats"))["result"])["pid"]
+        web.close()
 
         assert over_http == joined
 

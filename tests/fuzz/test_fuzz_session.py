@@ -23,20 +23,18 @@ from tests.fuzz.material import cuts, ids, in_chunks, mutated, objects, strict_j
 from tests.fuzz.test_fuzz_conversation import no_fault_of_ours
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot
+from tests.kit.memory_host import MemoryHost
+from tests.kit.results import ENVELOPE
 
 LIMIT = 20_000
 
-STAMP = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 revisions = st.sampled_from(["2024-11-05", "2025-03-26", "2025-11-25", ""])
 methods = st.sampled_from(
     ["initialize", "server/discover", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get",
      "resources/list", "resources/read", "resources/templates/list", "completion/complete",
      "logging/setLevel", "notifications/initialized", "x"]
 )  # fmt: skip
-metas = st.just(STAMP) | st.builds(lambda more: {**STAMP, **more}, objects) | objects | values
+metas = st.just(ENVELOPE) | st.builds(lambda more: {**ENVELOPE, **more}, objects) | objects | values
 tools = st.fixed_dictionaries(
     {"toolbox": st.just("dev") | values, "server": values, "tool": values}, optional={"x": values}
 )
@@ -71,25 +69,19 @@ lines = (
 )
 
 
-class Host:
-    """A channel that keeps what is sent to it."""
-
-    backlog = 0
+class Host(MemoryHost):
+    """It reads strictly, and keeps what it has read last."""
 
     def __init__(self) -> None:
-        self.frames: list[bytes] = []
+        super().__init__()
         self.last: list[bytes] = []
 
     def spelled(self) -> bytes:
         """The id of a refusal as it was written."""
         return self.last[-1].removeprefix(b'{"jsonrpc":"2.0","id":').partition(b',"error":')[0]
 
-    def send(self, frame: bytes, about: bytes = b"") -> None:
-        assert frame.count(b"\n") == 1
-        self.frames.append(frame)
-
-    def take(self) -> list[Any]:
-        self.last, self.frames = self.frames, []
+    def read(self) -> list[Any]:
+        self.last = self.take()
         return [strict_json(frame) for frame in self.last]
 
 
@@ -106,7 +98,7 @@ class Scene:
         self.front.receive(data)
         while self.session._under_way:  # noqa: ASYNC110 - bounded by the scene
             await asyncio.sleep(0)
-        return self.host.take()
+        return self.host.read()
 
 
 def talk(mode: ToolMode, play: Any) -> None:

@@ -19,9 +19,9 @@ import pytest
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import HttpCommand, serving
 from tests.kit.config import config_file, entry
-from tests.kit.http_host import ACCEPT, rpc
+from tests.kit.http_host import ACCEPT, modern_headers, rpc
 from tests.kit.processes import alive, pids_in
-from tests.kit.results import ENVELOPE, MODERN, use_tool
+from tests.kit.results import enveloped, use_tool
 
 CODE = "mcp-workbench/code"
 LONG = PATIENCE * 3  # seconds of draining; a test that waited for its end would have failed before
@@ -39,9 +39,8 @@ def health(command: HttpCommand, path: str) -> tuple[int, bytes]:
 
 
 def modern_call(tool: str, arguments: dict[str, Any]) -> tuple[bytes, dict[str, str]]:
-    params = {**use_tool("fixture", tool, arguments), "_meta": ENVELOPE}
-    told = {"mcp_protocol_version": MODERN, "mcp_method": "tools/call", "mcp_name": "use_tool"}
-    return rpc("tools/call", params, 9), told
+    params = use_tool("fixture", tool, arguments)
+    return rpc("tools/call", enveloped(params), 9), modern_headers("tools/call", params)
 
 
 Asked = tuple[int, dict[str, str], Any]

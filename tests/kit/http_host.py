@@ -20,6 +20,7 @@ from tests.kit.results import (
     MODERN,
     Message,
     enveloped,
+    json_text,
     use_tool,
 )
 
@@ -39,19 +40,17 @@ class Answer(NamedTuple):
 
     @property
     def error(self) -> Message:
-        return self.json["error"]
+        return self.message["error"]
 
     @property
     def result(self) -> Message:
-        """However it came: what takes some seconds is the last event of a stream."""
-        streamed = self.headers.get("content-type") == "text/event-stream"
-        answer = self.messages[-1] if streamed else self.json
-        assert "result" in answer, answer
-        return answer["result"]
+        assert "result" in self.message, self.message
+        return self.message["result"]
 
     @property
     def json_text(self) -> Any:
-        return json.loads(self.result["content"][0]["text"])
+        """The JSON in the text of a call's result."""
+        return json_text(self.result)
 
     @property
     def message(self) -> Message:

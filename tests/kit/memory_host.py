@@ -22,6 +22,11 @@ class MemoryHost:
         self.frames.append(frame)
         self.more.set()
 
+    def take(self) -> list[bytes]:
+        """What has come since the last time."""
+        taken, self.frames = self.frames, []
+        return taken
+
     @property
     def messages(self) -> list[dict[str, Any]]:
         return [json.loads(frame) for frame in self.frames]

@@ -1,8 +1,7 @@
-"""The official SDK in front of the real command, with the official SDK behind it."""
+"""Hosts of the official SDK: in front of the real command, of a port, or of a server itself."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import uuid
@@ -11,14 +10,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 from mcp.client.client import Client
 from mcp.client.session import MessageHandlerFnT
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
 from tests.kit.clock import PATIENCE
+from tests.kit.command import COMMAND
+from tests.kit.config import program_entry, write_config
 from tests.kit.processes import MARK, assert_all_gone
-from tests.kit.results import LEGACY, MODERN, Json
+from tests.kit.results import LEGACY, MODERN, Json, use_tool
 from tests.kit.servers import SDK
 
 LEGACY_MODE = "legacy"
@@ -30,8 +32,8 @@ ERA = {OLD: LEGACY, NEW: MODERN}
 
 
 def sdk_entry(script: str, *args: str, **more: Any) -> Json:
-    """The configuration of a server of this folder, in a process of its own from the start."""
-    return {"command": sys.executable, "args": [str(SDK / script), *args], **more}
+    """The entry of a server of the SDK: `workshop.py`, `library.py` or `stubborn.py`."""
+    return program_entry(str(SDK / script), *args, **more)
 
 
 def forked(script: str, *args: str, **more: Any) -> Json:
@@ -41,7 +43,13 @@ def forked(script: str, *args: str, **more: Any) -> Json:
 
 
 def both_eras(start: Callable[..., Json] = forked) -> dict[str, Json]:
+    """The workshop twice, met in either era."""
     return {OLD: start("workshop.py", OLD, era="legacy"), NEW: start("workshop.py", NEW)}
+
+
+def client(place: Any, *, mode: str, **more: Any) -> Client:
+    """A client of this URL or transport that keeps nothing and waits within bounds."""
+    return Client(place, mode=mode, cache=None, read_timeout_seconds=PATIENCE, **more)
 
 
 @asynccontextmanager
@@ -58,36 +66,25 @@ async def sdk_host(
 ) -> AsyncGenerator[Client]:
     """A host of the SDK that talks to the real command; afterwards nothing of it is left.
 
-    `logged` is all that it wrote to its stderr.
+    Its servers stand in the toolbox `lab`; `logged` is all that it wrote to its stderr.
     """
     mark = mark or uuid.uuid4().hex
     marked = {name: {**server, "env": {MARK: mark}} for name, server in servers.items()}
-    config = folder / "workbench-config.json"
     toolbox = {"description": "Under test", "mcpServers": marked}
-    config.write_text(json.dumps({"toolMode": tools, "toolboxes": {"lab": toolbox}}))
-    command = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "mcp_workbench", "serve", "--config", str(config)],
-        env={**os.environ, MARK: mark},
-    )
+    config = write_config(folder, {"toolMode": tools, "toolboxes": {"lab": toolbox}})
+    program, *words = [*COMMAND, "serve", "--config", str(config)]
+    command = StdioServerParameters(command=program, args=words, env={**os.environ, MARK: mark})
     with (folder / "stderr").open("w+") as complaints:
         transport = stdio_client(command, errlog=complaints)
         try:
-            async with Client(
-                transport,
-                mode=mode,
-                message_handler=heard,
-                cache=None,
-                read_timeout_seconds=PATIENCE,
-                **callbacks,
-            ) as host:
+            async with client(transport, mode=mode, message_handler=heard, **callbacks) as host:
                 yield host
         finally:
             complaints.seek(0)
-            said = complaints.read()
-            print(said)  # shown with a failed test
+            stderr = complaints.read()
+            print(stderr)  # shown with a failed test
     assert_all_gone(mark)
-    assert said == logged
+    assert stderr == logged
 
 
 @asynccontextmanager
@@ -96,14 +93,39 @@ async def directly(folder: Path, *, mode: str) -> AsyncGenerator[Client]:
     command = StdioServerParameters(command=sys.executable, args=[str(SDK / "workshop.py")], env={})
     with (folder / "stderr").open("w+") as complaints:
         transport = stdio_client(command, errlog=complaints)
-        async with Client(transport, mode=mode, cache=None, read_timeout_seconds=PATIENCE) as host:
+        async with client(transport, mode=mode) as host:
             yield host
 
 
-def by_identifier(server: str, tool: str, arguments: Json | None = None) -> tuple[str, Json]:
+class Notices:
+    """What reached a host unasked: `hear` is its message handler."""
+
+    def __init__(self) -> None:
+        self.methods: list[str] = []
+        self._waiting: list[Any] = []
+        self._changed = anyio.Event()
+
+    async def hear(self, message: Any) -> None:
+        self.methods.append(message.method)
+        self._waiting.append(message)
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def next(self, method: str) -> Any:
+        """The first notice of this kind since the last time; all of its kind are seen then."""
+        with anyio.fail_after(PATIENCE):
+            while not (these := [one for one in self._waiting if one.method == method]):
+                await self._changed.wait()
+        self._waiting = [one for one in self._waiting if one not in these]
+        return these[0]
+
+
+def by_identifier(
+    server: str, tool: str, arguments: Json | None = None, toolbox: str = "lab"
+) -> tuple[str, Json]:
     """A call as proxy mode takes it."""
-    identifier = {"toolbox": "lab", "server": server, "tool": tool}
-    return "use_tool", {"tool": identifier, "arguments": arguments or {}}
+    params = use_tool(server, tool, arguments or {}, toolbox=toolbox)
+    return params["name"], params["arguments"]
 
 
 def by_flat_name(server: str, tool: str, arguments: Json | None = None) -> tuple[str, Json]:
@@ -112,6 +134,7 @@ def by_flat_name(server: str, tool: str, arguments: Json | None = None) -> tuple
 
 
 def text(result: CallToolResult) -> str:
+    """The text of a result that has one block."""
     (block,) = result.content
     assert isinstance(block, TextContent)
     return block.text

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from tests.kit.config import write_config
 from tests.kit.pipe_host import PipeHost
-from tests.kit.results import Message
+from tests.kit.results import Message, json_text
 
 LEGACY, MODERN = "legacy", "modern"
 ERAS = (LEGACY, MODERN)
 
 
 def bench(folder: Path, toolboxes: dict[str, dict[str, Any]], *, mode: str = "proxy") -> Path:
+    """A file with these toolboxes."""
     boxes = {name: {"mcpServers": servers} for name, servers in toolboxes.items()}
     return write_config(folder, {"toolMode": mode, "toolboxes": boxes})
 
 
-def opened(config: Path, era: str, *boxes: str) -> PipeHost:
-    """A host that is yet to be entered; `begin` opens the conversation and these toolboxes."""
-    return PipeHost(config, modern=era == MODERN)
-
-
 def begin(host: PipeHost, *boxes: str) -> PipeHost:
+    """Open the conversation and these toolboxes."""
     host.handshake()
     for box in boxes:
         host.open(box)
@@ -36,9 +32,8 @@ def names(result: Message, member: str, key: str = "name") -> list[str]:
 
 
 def use(host: PipeHost, box: str, server: str, tool: str, **arguments: Any) -> Any:
-    """What a tool of the fixture said."""
-    wish = {"tool": {"toolbox": box, "server": server, "tool": tool}, "arguments": arguments}
-    return json.loads(host.call("use_tool", wish)["content"][0]["text"])
+    """The JSON that a tool answers with."""
+    return json_text(host.use(server, tool, arguments, toolbox=box))
 
 
 def seen(host: PipeHost, box: str, server: str, method: str) -> list[Message]:

@@ -224,7 +224,7 @@ def test_a_server_that_comes_back_is_subscribed_to_again(tmp_path: Path, server_
     with scene(tmp_path, LEGACY, server_era) as host:
         begin(host, "dev")
         watch(host, SHARED)
-        host.call("use_tool", {"tool": {"toolbox": "dev", "server": "one", "tool": "die"}})
+        host.use("one", "die")
         use(host, "dev", "one", "touch", uri=SHARED)
 
         assert host.notice(UPDATED)["params"] == {"uri": SHARED}

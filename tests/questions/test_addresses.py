@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.config import config_file, program_entry
 from tests.kit.pipe_host import PipeHost
-from tests.kit.results import META, Message, texts
+from tests.kit.results import INITIALIZE, META, Message, texts, use_tool
 from tests.kit.servers import ADDRESSES
 
 URL: Message = {META + "clientCapabilities": {"elicitation": {"form": {}, "url": {}}}}
@@ -24,13 +24,11 @@ def scene(folder: Path, era: str, *, modern: bool) -> PipeHost:
 
 
 def use(tool: str, **more: Any) -> Message:
-    wish = {"tool": {"toolbox": "dev", "server": "s", "tool": tool}, "arguments": {}}
-    return {"name": "use_tool", "arguments": wish, **more}
+    return use_tool("s", tool, {}, **more)
 
 
 def open_legacy(host: PipeHost, **capabilities: Any) -> None:
-    params: Message = {"protocolVersion": "2025-11-25", "capabilities": capabilities}
-    host.result("initialize", {**params, "clientInfo": {"name": "x", "version": "1"}})
+    host.result("initialize", {**INITIALIZE, "capabilities": capabilities})
 
 
 def test_a_modern_host_is_sent_to_the_address_and_calls_again(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.kit.clock import until
 from tests.kit.config import config_file, snapshot, url_spec
 from tests.kit.http_host import Peer, Port, Session, port, rpc
 from tests.kit.pipe_host import PipeHost
-from tests.kit.results import LEGACY, META, Message, texts
+from tests.kit.results import INITIALIZE, LEGACY, META, Message, texts, use_tool
 from tests.kit.servers.bad_http import BadHttp, Hung, Request, bad_http, event, result
 
 ABLE: Message = {"elicitation": {}}
@@ -55,8 +55,7 @@ class Asker:
 
 
 def use(text: str) -> Message:
-    wish = {"tool": {"toolbox": "dev", "server": "s", "tool": "echo"}}
-    return {"name": "use_tool", "arguments": {**wish, "arguments": {"text": text}}}
+    return use_tool("s", "echo", {"text": text})
 
 
 def bench(asker: Asker, scope: Scope = "session") -> Any:
@@ -64,9 +63,7 @@ def bench(asker: Asker, scope: Scope = "session") -> Any:
 
 
 async def legacy_session(opened: Port) -> Session:
-    info = {"name": "x", "version": "1"}
-    params: Message = {"protocolVersion": LEGACY, "capabilities": ABLE, "clientInfo": info}
-    answer = await opened.ask(rpc("initialize", params, 0))
+    answer = await opened.ask(rpc("initialize", {**INITIALIZE, "capabilities": ABLE}, 0))
     return Session(opened, answer.headers["mcp-session-id"], LEGACY, "/mcp")
 
 

@@ -14,7 +14,7 @@ from mcp_workbench.surface.holding import MOST_OF_ONE
 from tests.kit.clock import eventually
 from tests.kit.config import config_file, program_entry
 from tests.kit.pipe_host import PipeHost
-from tests.kit.results import META, Message, texts
+from tests.kit.results import META, Message, texts, use_tool
 from tests.kit.servers import ASKER
 
 CAN: Message = {META + "clientCapabilities": {"elicitation": {}, "roots": {}}}
@@ -28,9 +28,8 @@ def host(tmp_path: Path) -> Generator[PipeHost]:
         yield host
 
 
-def wish(tool: str, **more: Any) -> Message:
-    wanted = {"tool": {"toolbox": "dev", "server": "legacy", "tool": tool}, "arguments": {}}
-    return {"name": "use_tool", "arguments": wanted, "_meta": CAN, **more}
+def call(tool: str, **more: Any) -> Message:
+    return {**use_tool("legacy", tool, {}), "_meta": CAN, **more}
 
 
 def answers(result: Message, *values: Message) -> Message:
@@ -43,9 +42,9 @@ def answers(result: Message, *values: Message) -> Message:
 
 
 def test_no_key_is_used_twice_in_one_call(host: PipeHost) -> None:
-    first = host.result("tools/call", wish("twice"))
-    second = host.result("tools/call", wish("twice", **answers(first, ADA)))
-    last = host.result("tools/call", wish("twice", **answers(second, ADA)))
+    first = host.result("tools/call", call("twice"))
+    second = host.result("tools/call", call("twice", **answers(first, ADA)))
+    last = host.result("tools/call", call("twice", **answers(second, ADA)))
 
     assert first["inputRequests"].keys().isdisjoint(second["inputRequests"])
     assert last["resultType"] == "complete"
@@ -54,11 +53,11 @@ def test_no_key_is_used_twice_in_one_call(host: PipeHost) -> None:
 def test_a_question_that_comes_while_the_host_is_away_is_put_when_it_is_back(
     host: PipeHost,
 ) -> None:
-    first = host.result("tools/call", wish("slow"))
-    host.result("tools/call", wish("name"))  # another call in between, which is held too
-    second = host.result("tools/call", wish("slow", **answers(first, ADA)))
+    first = host.result("tools/call", call("slow"))
+    host.result("tools/call", call("name"))  # another call in between, which is held too
+    second = host.result("tools/call", call("slow", **answers(first, ADA)))
     work: Message = {"roots": [{"uri": "file:///work"}]}
-    last = host.result("tools/call", wish("slow", **answers(second, work)))
+    last = host.result("tools/call", call("slow", **answers(second, work)))
 
     [question] = second["inputRequests"].values()
     assert question["method"] == "roots/list"
@@ -68,11 +67,11 @@ def test_a_question_that_comes_while_the_host_is_away_is_put_when_it_is_back(
 def test_a_server_that_does_not_wait_for_its_answer_gets_one_and_so_does_the_host(
     host: PipeHost,
 ) -> None:
-    id = host.ask("tools/call", wish("hasty"))
+    id = host.ask("tools/call", call("hasty"))
     result = host.answer(id)["result"]
 
     def told() -> Any:
-        return json.loads(texts(host.result("tools/call", wish("told")))[0])
+        return json.loads(texts(host.result("tools/call", call("told")))[0])
 
     eventually(lambda: told() != [], "the server is told that nobody will answer")
     assert json.loads(texts(result)[0]) == "done"
@@ -83,9 +82,9 @@ def test_a_server_that_does_not_wait_for_its_answer_gets_one_and_so_does_the_hos
 def test_a_server_that_never_stops_asking_is_stopped(host: PipeHost) -> None:
     more: Message = {}
     for _ in range(ROUNDS):
-        asked = host.result("tools/call", wish("endless", **more))
+        asked = host.result("tools/call", call("endless", **more))
         more = answers(asked, ADA)
-    last = host.result("tools/call", wish("endless", **more))
+    last = host.result("tools/call", call("endless", **more))
 
     assert last["isError"] is True
     assert "never stops asking" in texts(last)[0]
@@ -93,22 +92,22 @@ def test_a_server_that_never_stops_asking_is_stopped(host: PipeHost) -> None:
 
 def test_a_call_that_goes_on_is_under_way_like_any_other(host: PipeHost) -> None:
     """So its id is taken, and it can be taken back."""
-    first = host.result("tools/call", wish("slow"))
-    host.ask("tools/call", wish("slow", **answers(first, ADA)), id=77)
-    host.ask("tools/call", wish("can"), id=77)
+    first = host.result("tools/call", call("slow"))
+    host.ask("tools/call", call("slow", **answers(first, ADA)), id=77)
+    host.ask("tools/call", call("can"), id=77)
     doubled = host.until(lambda message: "error" in message)
     host.notify("notifications/cancelled", {"requestId": 77})
-    host.ask("tools/call", wish("can"), id=77)
+    host.ask("tools/call", call("can"), id=77)
 
     assert doubled["error"]["message"] == "id is in use"
     assert "elicitation" in texts(host.answer(77)["result"])[0]
 
 
 def test_a_host_that_leaves_ever_more_questions_open_loses_the_oldest(host: PipeHost) -> None:
-    asked = [host.result("tools/call", wish("name")) for _ in range(MOST_OF_ONE + 1)]
+    asked = [host.result("tools/call", call("name")) for _ in range(MOST_OF_ONE + 1)]
 
-    gone = host.request("tools/call", wish("name", **answers(asked[0], ADA)))["error"]
-    kept = [host.result("tools/call", wish("name", **answers(one, ADA))) for one in asked[1:]]
+    gone = host.request("tools/call", call("name", **answers(asked[0], ADA)))["error"]
+    kept = [host.result("tools/call", call("name", **answers(one, ADA))) for one in asked[1:]]
 
     assert gone["message"] == "The suspended call is gone; it may have run"
     assert [json.loads(texts(one)[0]) for one in kept] == [{"a": ADA}] * MOST_OF_ONE

@@ -14,12 +14,12 @@ from mcp.client.client import Client
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Scope, ServerSpec, Snapshot, StdioCommand
 from mcp_workbench.downstream.leases import MOST, MOST_OF_ONE
-from tests.kit.clock import PATIENCE, until
+from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Port, port
 from tests.kit.processes import alive, pids_in
-from tests.kit.results import META, Message
-from tests.kit.results import use_tool as use_fixture
+from tests.kit.results import META, Message, use_tool
+from tests.kit.sdk_host import client
 from tests.kit.servers import ASKER
 from tests.questions.test_pairs import HOSTS, Person, use
 
@@ -36,11 +36,9 @@ def asker(scope: Scope) -> Snapshot:
 
 
 def host(opened: Port, mode: str, person: Person) -> Client:
-    return Client(
+    return client(
         f"http://{opened.name}/mcp",
         mode=mode,
-        cache=None,
-        read_timeout_seconds=PATIENCE,
         elicitation_callback=person.elicit,
         sampling_callback=person.sample,
         list_roots_callback=person.roots,
@@ -88,8 +86,7 @@ async def test_each_of_two_hosts_hears_its_own_question_only(mode: str) -> None:
 
 
 async def test_a_modern_host_that_never_comes_back_leaves_its_place_to_others() -> None:
-    wish = {"tool": {"toolbox": "lab", "server": "legacy", "tool": "name"}, "arguments": {}}
-    params = {"name": "use_tool", "arguments": wish, "_meta": CAN}
+    params = use_tool("legacy", "name", {}, toolbox="lab", _meta=CAN)
     result: dict[str, Any] = {}
     async with port(asker("session")) as opened:
         for _ in range(MOST + 2):
@@ -115,7 +112,7 @@ async def test_ever_new_declarations_start_no_ever_new_servers(tmp_path: Path) -
         for number in range(MOST_OF_ONE + 6):
             can: Message = {META + "clientCapabilities": {"elicitation": {f"x{number}": {}}}}
             answer = await opened.ask_modern(
-                "tools/call", {**use_fixture("fixture", "stats"), "_meta": can}
+                "tools/call", {**use_tool("fixture", "stats"), "_meta": can}
             )
             assert answer.json_text["pid"] == pids_in(pids)[-1]
             await until(lambda: sum(map(alive, pids_in(pids))) <= MOST_OF_ONE)
@@ -130,7 +127,7 @@ async def test_servers_that_are_busy_are_left_to_whoever_uses_them(tmp_path: Pat
 
         def params(number: int, tool: str) -> Message:
             can: Message = {META + "clientCapabilities": {"elicitation": {f"x{number}": {}}}}
-            return {**use_fixture("fixture", tool), "_meta": can}
+            return {**use_tool("fixture", tool), "_meta": can}
 
         for number in range(MOST_OF_ONE):
             peer = await opened.connect()
@@ -148,7 +145,7 @@ async def test_a_busy_server_is_no_reason_to_leave_the_others_out(tmp_path: Path
     async with port(snapshot(own, spec("other"))) as opened:
         for number in range(MOST):
             peer = await opened.connect()
-            call = {**use_fixture("fixture", "hang"), "_meta": CAN}
+            call = {**use_tool("fixture", "hang"), "_meta": CAN}
             peer.send(opened.request(*opened.modern("tools/call", call)))
             await until(lambda number=number: len(pids_in(pids)) == number + 1)
         wish = {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}, "_meta": CAN}

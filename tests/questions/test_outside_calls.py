@@ -16,7 +16,7 @@ from tests.kit.clock import eventually
 from tests.kit.config import config_file, program_entry, snapshot
 from tests.kit.http_host import Port, port, rpc
 from tests.kit.pipe_host import PipeHost
-from tests.kit.results import META, Message, texts
+from tests.kit.results import META, Message, open_toolbox, texts, use_tool
 from tests.kit.servers import ASKER
 
 ABLE: Message = {"elicitation": {}, "sampling": {}, "roots": {}}
@@ -31,11 +31,10 @@ def scene(folder: Path, *flags: str, modern: bool = True, **more: Any) -> PipeHo
 
 
 def use(tool: str) -> Message:
-    wish = {"tool": {"toolbox": "dev", "server": "s", "tool": tool}, "arguments": {}}
-    return {"name": "use_tool", "arguments": wish, "_meta": CAN}
+    return use_tool("s", tool, {}, _meta=CAN)
 
 
-OPEN: Message = {"name": "open_toolbox", "arguments": {"toolbox_name": "dev"}, "_meta": CAN}
+OPEN: Message = {**open_toolbox(), "_meta": CAN}
 
 
 def back(params: Message, result: Message, answers: Message) -> Message:

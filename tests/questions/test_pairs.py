@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,14 +11,14 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tests.kit.config import program_entry
+from tests.kit.results import MODERN
+from tests.kit.sdk_host import LEGACY_MODE, by_identifier, sdk_host, text
 from tests.kit.servers import ASKER
 
-HOSTS = ["legacy", "2026-07-28"]
+HOSTS = [LEGACY_MODE, MODERN]
 SERVERS = ["legacy", "modern"]
-PATIENCE = 20.0
 
 
 class Person:
@@ -35,8 +34,8 @@ class Person:
         return types.ElicitResult(action=self.action, content=content)
 
     async def sample(self, context: Any, params: Any) -> types.CreateMessageResult:
-        said = types.TextContent(type="text", text="yes")
-        return types.CreateMessageResult(role="assistant", content=said, model="m")
+        answer = types.TextContent(type="text", text="yes")
+        return types.CreateMessageResult(role="assistant", content=answer, model="m")
 
     async def roots(self, context: Any) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root.model_validate({"uri": "file:///work"})])
@@ -47,13 +46,6 @@ async def host(
     folder: Path, mode: str, person: Person | None, tools: str = "proxy"
 ) -> AsyncGenerator[Client]:
     servers = {era: program_entry(ASKER, era=era) for era in SERVERS}
-    config = folder / "workbench-config.json"
-    config.write_text(
-        json.dumps({"toolMode": tools, "toolboxes": {"lab": {"mcpServers": servers}}})
-    )
-    command = StdioServerParameters(
-        command=sys.executable, args=["-m", "mcp_workbench", "serve", "--config", str(config)]
-    )
     can_be_asked: dict[str, Any] = {}
     if person is not None:
         can_be_asked = {
@@ -61,18 +53,13 @@ async def host(
             "sampling_callback": person.sample,
             "list_roots_callback": person.roots,
         }
-    transport = stdio_client(command)
-    client = Client(transport, mode=mode, cache=None, read_timeout_seconds=PATIENCE, **can_be_asked)
-    async with client:
+    async with sdk_host(folder, servers, mode=mode, tools=tools, **can_be_asked) as client:
         yield client
 
 
 async def use(client: Client, server: str, tool: str) -> Any:
-    wish = {"tool": {"toolbox": "lab", "server": server, "tool": tool}, "arguments": {}}
-    result = await client.call_tool("use_tool", wish)
-    [block] = result.content
-    assert isinstance(block, types.TextContent)
-    return block.text if result.is_error else json.loads(block.text)
+    result = await client.call_tool(*by_identifier(server, tool))
+    return text(result) if result.is_error else json.loads(text(result))
 
 
 pairs = pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from tests.kit.config import config_file, program_entry
 from tests.kit.pipe_host import PipeHost
-from tests.kit.results import META, texts
+from tests.kit.results import META, texts, use_tool
 from tests.kit.servers import ASKER
 
 CAN: dict[str, Any] = {
@@ -38,9 +38,8 @@ def asked(host: PipeHost, server: str) -> tuple[str, str]:
 
 
 def come_back(host: PipeHost, server: str, key: str, state: Any, tool: str = "name") -> Any:
-    wish = {"tool": {"toolbox": "dev", "server": server, "tool": tool}, "arguments": {}}
     more: dict[str, Any] = {"inputResponses": {key: ADA}, "requestState": state, "_meta": CAN}
-    return host.request("tools/call", {"name": "use_tool", "arguments": wish, **more})
+    return host.request("tools/call", use_tool(server, tool, {}, **more))
 
 
 both = pytest.mark.parametrize("server", ["legacy", "modern"])

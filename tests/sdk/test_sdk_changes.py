@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -19,6 +18,7 @@ from tests.kit.sdk_host import (
     LEGACY_MODE,
     NEW,
     OLD,
+    Notices,
     both_eras,
     by_flat_name,
     by_identifier,
@@ -33,6 +33,7 @@ from mcp_workbench.wire.child import FIRM, POLITE
 
 both = pytest.mark.parametrize("server", [OLD, NEW])
 hosts = pytest.mark.parametrize("mode", [LEGACY_MODE, MODERN])
+CHANGED = "notifications/tools/list_changed"
 
 # Hosts of both SDKs close our input, wait 2 s, send SIGTERM, wait 2 s more, and kill us: then nobody
 # is left to end our servers. Half a second is kept for a busy machine.
@@ -40,22 +41,6 @@ SIGTERM_AFTER = 2.0
 FORCE = 3.5
 
 STUBBORN = {"stubborn": sdk_entry("stubborn.py", era="legacy")}
-
-
-class Ear:
-    """Waits for notices."""
-
-    def __init__(self) -> None:
-        self._heard = anyio.Event()
-
-    async def hear(self, message: Any) -> None:
-        if message.method == "notifications/tools/list_changed":
-            self._heard.set()
-
-    async def next(self) -> None:
-        with anyio.fail_after(PATIENCE):
-            await self._heard.wait()
-        self._heard = anyio.Event()
 
 
 async def open_lab(host: Client) -> list[str]:
@@ -67,15 +52,15 @@ async def open_lab(host: Client) -> list[str]:
 async def test_a_legacy_host_hears_of_a_tool_that_its_server_has_learned(
     tmp_path: Path, server: str
 ) -> None:
-    ear = Ear()
+    notices = Notices()
     servers = {server: both_eras()[server]}
-    bench = sdk_host(tmp_path, servers, mode=LEGACY_MODE, tools="dynamic", heard=ear.hear)
+    bench = sdk_host(tmp_path, servers, mode=LEGACY_MODE, tools="dynamic", heard=notices.hear)
     async with bench as host:
         await open_lab(host)
-        await ear.next()
+        await notices.next(CHANGED)
         await host.call_tool(*by_flat_name(server, "learn", {"name": "dance"}))
 
-        await ear.next()
+        await notices.next(CHANGED)
 
         assert f"lab__{server}__dance" in [tool.name for tool in (await host.list_tools()).tools]
         answer = await host.call_tool(*by_flat_name(server, "dance"))

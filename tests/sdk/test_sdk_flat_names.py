@@ -16,6 +16,7 @@ from tests.kit.sdk_host import (
     MODES,
     NEW,
     OLD,
+    Notices,
     both_eras,
     by_flat_name,
     by_identifier,
@@ -29,15 +30,10 @@ META_TOOLS = ["open_toolbox", "use_tool"]
 both = pytest.mark.parametrize("server", [OLD, NEW])
 
 
-class Host:
+class Host(Notices):
     """A host, and the notices that reached it."""
 
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-        self.client: Client
-
-    async def hear(self, message: Any) -> None:
-        self.heard.append(message.method)
+    client: Client
 
     async def names(self) -> list[str]:
         return [tool.name for tool in (await self.client.list_tools()).tools]
@@ -76,10 +72,10 @@ async def test_a_legacy_host_sees_tools_once_opened_and_a_modern_one_from_the_st
     if host.client.mode == LEGACY_MODE:
         assert before == META_TOOLS
         assert after == META_TOOLS + flat
-        assert host.heard == ["notifications/tools/list_changed"]
+        assert host.methods == ["notifications/tools/list_changed"]
     else:
         assert before == after == ["open_toolbox", *flat]
-        assert host.heard == []
+        assert host.methods == []
 
 
 @both

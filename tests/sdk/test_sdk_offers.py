@@ -22,7 +22,7 @@ from mcp_types import (
 )
 from tests.kit.clock import PATIENCE
 from tests.kit.results import MODERN
-from tests.kit.sdk_host import LEGACY_MODE, NEW, OLD, by_identifier, forked, sdk_host
+from tests.kit.sdk_host import LEGACY_MODE, NEW, OLD, Notices, by_identifier, forked, sdk_host
 
 # Subscribing and setting a level are deprecated: that is what legacy hosts do all the same.
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
@@ -31,19 +31,13 @@ both = pytest.mark.parametrize("server", [OLD, NEW])
 BOOK = "book://one"
 
 
-class Host:
+class Host(Notices):
     """A host, and what it has heard."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.logged: list[Any] = []
         self.asked: list[str] = []
-        self._notices: list[Any] = []
-        self._changed = anyio.Event()
-
-    async def hear(self, message: Any) -> None:
-        self._notices.append(message)
-        self._changed.set()
-        self._changed = anyio.Event()
 
     async def log(self, params: Any) -> None:
         self.logged.append(params.data)
@@ -60,14 +54,6 @@ class Host:
     async def elicit(self, context: Any, params: Any) -> ElicitResult:
         self.asked.append(params.message)
         return ElicitResult(action="accept", content={"name": "Ada"})
-
-    async def heard(self, method: str) -> Any:
-        with anyio.fail_after(PATIENCE):
-            while True:
-                for notice in self._notices:
-                    if getattr(notice, "method", "") == method:
-                        return notice
-                await self._changed.wait()
 
 
 @asynccontextmanager
@@ -113,7 +99,7 @@ async def met(
         yield Met(client, me, mode, server)
 
 
-def said(result: GetPromptResult) -> str:
+def prompt_text(result: GetPromptResult) -> str:
     (message,) = result.messages
     assert isinstance(message.content, TextContent)
     return message.content.text
@@ -137,7 +123,7 @@ async def test_everything_is_listed_got_and_read(met: Met) -> None:
     assert prompts[0].description == f"[lab/{server}] Greets"
     assert [str(resource.uri) for resource in resources] == [BOOK]
     assert [template.uri_template for template in templates] == ["page://{number}"]
-    assert said(greeting) == "Hello you"
+    assert prompt_text(greeting) == "Hello you"
     contents = [read.contents[0] for read in reads]
     assert all(isinstance(content, TextResourceContents) for content in contents)
     assert [getattr(c, "text", "") for c in contents] == [f"This is {BOOK}", "This is page://7"]
@@ -158,7 +144,7 @@ async def test_a_prompt_may_ask_the_person_before_the_host(met: Met) -> None:
     greeting = await met.client.get_prompt(f"lab__{met.server}__ask")
 
     assert met.me.asked == [f"[lab/{met.server}] Who?"]
-    assert said(greeting) == "Hello Ada"
+    assert prompt_text(greeting) == "Hello Ada"
 
 
 @both
@@ -170,9 +156,9 @@ async def test_a_legacy_host_hears_of_changes(tmp_path: Path, server: str) -> No
 
         await host.call_tool(*by_identifier(server, "change"))
 
-        updated = await me.heard("notifications/resources/updated")
+        updated = await me.next("notifications/resources/updated")
         assert str(updated.params.uri) == BOOK
-        await me.heard("notifications/prompts/list_changed")
+        await me.next("notifications/prompts/list_changed")
         names = [prompt.name for prompt in (await host.list_prompts()).prompts]
     assert names[-1] == f"lab__{server}__new"
 

@@ -12,7 +12,7 @@ import pytest
 from mcp_workbench.core.spec import HttpWish, NamedToken
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Port, port, rpc
-from tests.kit.results import use_tool
+from tests.kit.results import texts, use_tool
 
 BOSS, CI = "boss-" + "b" * 32, "ci-" + "c" * 32
 WISH = HttpWish(tokens=(NamedToken("boss", BOSS), NamedToken("ci", CI, ("dev",))))
@@ -45,7 +45,7 @@ class Guest:
         else:
             body, headers = rpc("tools/call", params, 7), {}
         answer = await self._opened.ask(body, {**self._headers, **headers})
-        return [block["text"] for block in answer.result["content"]]
+        return texts(answer.result)
 
 
 def own(name: str, **arguments: Any) -> dict[str, Any]:
