@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from rawpeer import Json
+from tests.kit.results import Json
 
 OFFICIAL = "@modelcontextprotocol"
 MODERN_SERVERS = {"git", "time", "typescript"}

@@ -5,30 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-Json = dict[str, Any]
+from tests.kit.clock import PATIENCE
+from tests.kit.command import COMMAND
+from tests.kit.config import write_config
+from tests.kit.processes import MARK, assert_all_gone
+from tests.kit.results import INITIALIZE, Json, enveloped
 
-LEGACY = "2025-11-25"
-MODERN = "2026-07-28"
-META = "io.modelcontextprotocol/"
-MARK = "MCP_WORKBENCH_TEST"  # whoever has this variable was started by one certain test
-PATIENCE = 20.0  # seconds until an answer must have come
 LEAVING = 5.0  # seconds for a workbench to end with all its servers
 LINE = 64 << 20  # bytes; asyncio's own limit is 64 KiB
-
-OURSELVES = {"name": "raw", "version": "1"}
-STAMP: Json = {
-    f"{META}protocolVersion": MODERN,
-    f"{META}clientInfo": OURSELVES,
-    f"{META}clientCapabilities": {},
-}
 
 
 class Refused(Exception):
@@ -79,8 +69,7 @@ class Peer:
         """Agree on the era; what the peer says of itself."""
         if self.modern:
             return await self.ask("server/discover")
-        offer = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": OURSELVES}
-        welcome = await self.ask("initialize", offer)
+        welcome = await self.ask("initialize", INITIALIZE)
         await self._say({"method": "notifications/initialized"})
         return welcome
 
@@ -115,9 +104,7 @@ class Peer:
         return [p["progress"] for p in params if p.get("progressToken") == token]
 
     def _stamped(self, params: Json) -> Json:
-        if not self.modern:
-            return params
-        return {**params, "_meta": {**params.get("_meta", {}), **STAMP}}
+        return enveloped(params) if self.modern else params
 
     async def _take_aside(self, message: Json) -> None:
         if "id" in message and "method" in message:  # it asks us; we have declared nothing
@@ -180,8 +167,8 @@ async def workbench(
     folder: Path, servers: dict[str, Json], *, modern: bool, tools: str, mark: str
 ) -> AsyncGenerator[Peer]:
     """The real command with these servers in a toolbox `peers`; it must end well, and alone."""
-    config = write_config(folder, servers, tools=tools, mark=mark)
-    command = [sys.executable, "-m", "mcp_workbench", "serve", "--config", config]
+    config = peers_config(folder, servers, tools=tools, mark=mark)
+    command = [*COMMAND, "serve", "--config", config]
     async with running(command, folder, modern=modern, env={MARK: mark}) as host:
         yield host
         await host.leave()
@@ -189,42 +176,15 @@ async def workbench(
     assert_all_gone(mark)
 
 
-def write_config(folder: Path, servers: dict[str, Json], *, tools: str, mark: str) -> Path:
+def peers_config(folder: Path, servers: dict[str, Json], *, tools: str, mark: str) -> Path:
     marked = {
         name: {**server, "env": {**server.get("env", {}), MARK: mark}}
         if "command" in server
         else server
         for name, server in servers.items()
     }
-    config = folder / "workbench-config.json"
     toolboxes = {"peers": {"description": "Real servers", "mcpServers": marked}}
-    config.write_text(json.dumps({"toolMode": tools, "toolboxes": toolboxes}))
-    return config
-
-
-def alive(mark: str) -> dict[int, str]:
-    """The living processes that carry this mark, with their command lines."""
-    sought = f"{MARK}={mark}".encode()
-    found: dict[int, str] = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if sought in (process / "environ").read_bytes().split(b"\0"):
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found[int(process.name)] = command
-        except OSError:
-            continue  # it has ended, or is somebody else's
-    return found
-
-
-def assert_all_gone(mark: str, seconds: float = 1.0) -> None:
-    """The workbench has ended, so its servers have: what was killed may still be leaving."""
-    until = time.monotonic() + seconds
-    while (left := alive(mark)) and time.monotonic() < until:
-        time.sleep(0.02)
-    for process in left:
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
-    assert left == {}
+    return write_config(folder, {"toolMode": tools, "toolboxes": toolboxes})
 
 
 def exact(text: str | bytes) -> Any:

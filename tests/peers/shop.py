@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from rawpeer import LEGACY, MODERN, Json
+from tests.kit.results import LEGACY, MODERN, Json
 
 from conftest import HERE, SDK1
 

@@ -16,8 +16,8 @@ from crew import OFFICIAL
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import CreateMessageResult, ElicitResult, TextContent
-from rawpeer import LEGACY, MODERN, Json
 from shop import SECONDS
+from tests.kit.results import LEGACY, MODERN, Json
 
 from mcp_workbench import Workbench, load_config
 from mcp_workbench.core.names import ServerAddress

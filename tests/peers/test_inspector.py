@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from crew import OFFICIAL, crew, make_world
-from rawpeer import LEGACY, MARK, MODERN, Json, assert_all_gone, write_config
+from rawpeer import peers_config
 from shop import SECONDS, workbench_on_a_port
+from tests.kit.processes import MARK, assert_all_gone
+from tests.kit.results import LEGACY, MODERN, Json
 
 from conftest import NODE_MODULES
 
@@ -71,7 +73,7 @@ def inspecting(folder: Path, workplace: Path, tools: str, how: str) -> Generator
     road, era = how.split()
     everyone = crew(workplace, make_world(folder))
     servers = {name: everyone[name] for name in WHO}
-    config = write_config(folder, servers, tools=tools, mark=str(folder))
+    config = peers_config(folder, servers, tools=tools, mark=str(folder))
     bench = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(config)]
     env = {**os.environ, MARK: str(folder), "HOME": str(folder)}  # it keeps things under $HOME
     node = [a_node_that_runs_it(), str(NODE_MODULES / INSPECTOR)]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from crew import crew, make_world
-from rawpeer import Json, Peer, Refused, as_python, running, workbench
+from rawpeer import Peer, Refused, as_python, running, workbench
+from tests.kit.results import Json
 
 pytestmark = pytest.mark.peers
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from rawpeer import MARK, Json, assert_all_gone, write_config
+from rawpeer import peers_config
 from shop import (
     SECONDS,
     TOOLS,
@@ -25,6 +25,8 @@ from shop import (
     visitors,
     workbench_on_a_port,
 )
+from tests.kit.processes import MARK, assert_all_gone
+from tests.kit.results import Json
 
 # The first test of a visitor makes the visit: on a busy machine that is more than one call.
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(SECONDS + 30)]
@@ -62,7 +64,7 @@ def visit(
     folder = tmp_path_factory.mktemp("visit")
     mark = f"{folder}"
     servers = {shop: {**street[shop], "scope": who.scope(shop)} for shop in who.shops}
-    config = write_config(folder, servers, tools=who.tools, mark=mark)
+    config = peers_config(folder, servers, tools=who.tools, mark=mark)
     bench = [sys.executable, "-m", "mcp_workbench", "serve", "--config", str(config)]
     env = {**os.environ, MARK: mark}
     host = [*program(workplace, "host", who.sdk), who.tools, who.mode, ",".join(who.shops)]

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from crew import World, crew, make_world
-from rawpeer import MARK, Json, Peer, assert_all_gone, running
+from rawpeer import Peer, running
+from tests.kit.processes import MARK, assert_all_gone
+from tests.kit.results import Json
 
 pytestmark = pytest.mark.peers
 
