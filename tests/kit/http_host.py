@@ -64,6 +64,7 @@ class Answer(NamedTuple):
 
 
 def events_of(stream: bytes) -> list[dict[str, str]]:
+    """The events of a stream, each as its fields."""
     events: list[dict[str, str]] = []
     for block in stream.decode().split("\n\n"):
         fields = [line.partition(":") for line in block.split("\n") if line and line[0] != ":"]
