@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ from mcp_workbench.interview import interview
 from mcp_workbench.workbench import Workbench
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot, tool
+from tests.kit.servers import FOLDER
 
-FIXTURES = Path(__file__).parent / "kit" / "servers"
 ERAS = ["legacy", "modern"]
 
 Json = dict[str, Any]
@@ -56,7 +55,7 @@ class Mute(Ada):
 
 
 def server(script: str, era: Any, *args: str, **wishes: Any) -> Snapshot:
-    command = StdioCommand(sys.executable, (str(FIXTURES / script), *args))
+    command = StdioCommand(sys.executable, (str(FOLDER / script), *args))
     return snapshot(ServerSpec(ServerAddress("dev", "it"), command, era=era, **wishes))
 
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 from tests.kit.command import run_command
-from tests.kit.config import toolbox, write_config
+from tests.kit.config import program_entry, toolbox, write_config
+from tests.kit.servers import ASKER
 
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals here", allow_module_level=True)
 
 from tests.kit.terminal import Terminal, terminal
-
-FIXTURES = Path(__file__).parents[1] / "kit" / "servers"
 
 Json = dict[str, Any]
 
@@ -147,7 +146,7 @@ def test_ctrl_c_at_a_question_cancels_the_call_at_its_server(tmp_path: Path) -> 
 
 
 def test_a_modern_server_is_answered_too(tmp_path: Path) -> None:
-    args = [str(FIXTURES / "asker.py")]
+    args = [ASKER]
     entry = {"command": sys.executable, "args": args, "era": "modern"}
     write_config(tmp_path, toolbox(it=entry))
     with terminal("call", "dev/it/twice", cwd=tmp_path) as screen:
@@ -160,7 +159,7 @@ def test_a_modern_server_is_answered_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("off", [{"MCP_WORKBENCH_NO_INPUT": "1"}, {}])
 def test_without_input_nobody_is_asked(off: dict[str, str], tmp_path: Path) -> None:
-    entry = {"command": sys.executable, "args": [str(FIXTURES / "asker.py")], "era": "legacy"}
+    entry = program_entry(ASKER, era="legacy")
     write_config(tmp_path, toolbox(it=entry))
     flags = () if off else ("--no-input",)
     with terminal("call", "dev/it/can", *flags, cwd=tmp_path, variables=off) as screen:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 import pytest
-from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
+from tests.kit.command import run_command
 from tests.kit.config import demo_server, toolbox, write_config
 
 from mcp_workbench import __version__
@@ -18,33 +17,14 @@ from mcp_workbench import __version__
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals here", allow_module_level=True)
 
-import pty
-
 from tests.kit.terminal import terminal
 
 
 def on_terminal(*argv: str, cwd: Path, **variables: str) -> tuple[int, str]:
     """Status and screen of a run with all streams on a terminal."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, *argv],
-        cwd=cwd,
-        env=environ(TERM="xterm", **variables),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    screen = b""
-    try:
-        while chunk := os.read(ours, 65536):
-            screen += chunk
-    except OSError:  # Linux says so when the last writer has gone
-        pass
-    finally:
-        os.close(ours)
-        process.wait(TIMEOUT)
-    return process.returncode, screen.decode().replace("\r\n", "\n")
+    with terminal(*argv, cwd=cwd, variables=variables) as run:
+        status = run.rest()
+    return status, run.screen
 
 
 def left(screen: str) -> str:

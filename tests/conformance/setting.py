@@ -14,9 +14,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conformance.suite import ROOT, Era
+from tests.conformance.suite import Era
+from tests.kit.servers import EVERYTHING
 
-FIXTURE = ROOT / "tests" / "kit" / "servers" / "everything"
 PATIENCE = 20  # seconds until the port answers
 
 
@@ -24,7 +24,7 @@ def configuration(era: Era) -> dict[str, object]:
     """Dynamic mode under bare names: hosts see the server as it is."""
     server = {
         "command": sys.executable,
-        "args": [str(FIXTURE), "--era", era],
+        "args": [EVERYTHING, "--era", era],
         "scope": "session",  # over HTTP, only then may a legacy server ask
     }
     return {

@@ -1,7 +1,6 @@
 """Bare names: a transparent endpoint that shows the servers' own tools and nothing of ours."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.errors import ConfigError
-from tests.kit.config import config_file, entry
+from tests.kit.config import config_file, entry, offers_entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import json_text
 
@@ -68,14 +67,9 @@ def test_two_tools_of_one_name_are_an_error_that_names_both(tmp_path: Path) -> N
 def test_two_prompts_of_one_name_are_an_error_that_names_both(
     tmp_path: Path, *, modern: bool
 ) -> None:
-    fixture = Path(__file__).parents[1] / "kit" / "servers" / "offers_server.py"
-    servers = {
-        name: {"command": sys.executable, "args": [str(fixture), name], "era": "legacy"}
-        for name in ("a", "b")
-    }
+    servers = {name: offers_entry(name, "legacy") for name in ("a", "b")}
     with PipeHost(config_file(tmp_path, servers, **BARE), modern=modern) as host:
-        if not modern:
-            host.initialize()
+        host.handshake()
         ref = {"type": "ref/prompt", "name": "greet"}
         for told in (
             host.error("prompts/list"),

@@ -21,7 +21,7 @@ from tests.kit.command import COMMAND, serving, stopped
 from tests.kit.config import config_file, entry
 from tests.kit.http_host import ACCEPT, rpc
 from tests.kit.processes import alive, pids_in
-from tests.kit.results import use_tool
+from tests.kit.results import INITIALIZE, use_tool
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -56,7 +56,7 @@ def test_the_first_line_says_where_it_listens_and_how_to_stop(tmp_path: Path) ->
         )
         assert command.post(rpc("ping", id=1))[0] == 401
         bearer = f"Bearer {TOKEN}"
-        params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        params: dict[str, Any] = INITIALIZE
         assert command.post(rpc("initialize", params, 1), authorization=bearer)[0] == 200
 
         _, _, err = stopped(command, signal.SIGTERM)
@@ -69,7 +69,7 @@ def test_the_token_reaches_nobody_behind_the_port(tmp_path: Path) -> None:
     config = config_file(tmp_path, {"fixture": entry()}, http={"token": "${CANARY}"})
     with serving(config, env={VARIABLE: TOKEN, "CANARY": TOKEN[::-1]}) as command:
         bearer = f"Bearer {TOKEN}"
-        params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        params: dict[str, Any] = INITIALIZE
         _, headers, _ = command.post(rpc("initialize", params, 1), authorization=bearer)
         told = {"authorization": bearer, "mcp_session_id": headers["Mcp-Session-Id"]}
         for tool in ("env", "echo"):

@@ -23,7 +23,7 @@ from tests.kit.command import HttpCommand, serving, stopped
 from tests.kit.config import config_file, entry, snapshot, spec, write_config
 from tests.kit.http_host import Port, port, rpc
 from tests.kit.processes import pids_in
-from tests.kit.results import Message, use_tool
+from tests.kit.results import INITIALIZE, Message, use_tool
 from tests.kit.servers.bad_http import bad_http
 
 ROUTES = ["/mcp", "/mcp/dev", "/mcp/nothing", "/healthz", "/readyz", "/", "/metrics", "/mcp/../mcp"]
@@ -308,7 +308,7 @@ def forms(secret: str) -> list[str]:
 
 def provoke(command: HttpCommand, bearer: str) -> None:
     """Whatever a log might be written for."""
-    params: Message = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    params: Message = INITIALIZE
     right = {"authorization": f"Bearer {bearer}"}
     _, headers, _ = command.post(rpc("initialize", params, 1), **right)
     told = {**right, "mcp_session_id": headers["Mcp-Session-Id"]}
@@ -360,7 +360,7 @@ def test_what_a_token_opens_is_told_as_far_as_it_is_served(tmp_path: Path) -> No
     with serving(config, "0", {"A": TOKEN, "B": TOKEN[::-1]}, "--toolbox", "dev") as command:
         told = command.remark
         right = {"authorization": f"Bearer {TOKEN[::-1]}"}
-        params: Message = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        params: Message = INITIALIZE
         _, _, answer = command.post(rpc("initialize", params, 1), **right)
 
     assert told == "tokens: a (dev), b (nothing)\n"
@@ -372,7 +372,7 @@ def test_no_server_finds_a_token_in_its_environment(tmp_path: Path) -> None:
     tokens = {"ci": {"token": "${CI_TOKEN}"}}
     config = config_file(tmp_path, {"fixture": entry()}, http={"tokens": tokens})
     with serving(config, env=secrets) as command:
-        params: Message = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        params: Message = INITIALIZE
         right = {"authorization": f"Bearer {TOKEN}"}
         _, headers, _ = command.post(rpc("initialize", params, 1), **right)
         told = {**right, "mcp_session_id": headers["Mcp-Session-Id"]}

@@ -26,7 +26,7 @@ from mcp_workbench.surface.http_principals import Principals
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Answer, Port, port, rpc
 from tests.kit.processes import pids_in
-from tests.kit.results import META, Message, use_tool
+from tests.kit.results import INITIALIZE, META, Message, use_tool
 from tests.kit.servers import ASKER, OFFERS
 
 ERAS = ("legacy", "modern")
@@ -175,7 +175,7 @@ async def test_nothing_that_a_host_is_told_speaks_of_toolboxes_off_its_list(
             params: Message = {}
             if era == "legacy":
                 first = "initialize"
-                params = {"protocolVersion": "2025-11-25", "capabilities": {}}
+                params = INITIALIZE
                 who_asks = {**bearer(token)}
                 answer = await opened.ask(rpc(first, params, 1), who_asks)
             else:
@@ -356,7 +356,7 @@ async def test_a_server_of_one_s_own_is_not_shared_between_tokens(tmp_path: Path
 
 async def test_nobody_can_take_the_places_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_sessions, "SESSIONS", 6)
-    begin = rpc("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}, 1)
+    begin = rpc("initialize", INITIALIZE, 1)
     async with port(wish=WISH) as opened:
         statuses = [(await opened.ask(begin, bearer(CI))).status for _ in range(4)]
         assert statuses == [200, 200, 503, 503]

@@ -15,10 +15,10 @@ from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ServerAddress
 from tests.http_servers.scenes import bench
 from tests.kit.config import tool, url_spec
+from tests.kit.results import LEGACY, MODERN
 from tests.kit.servers import SDK
 
 SCRIPT = SDK / "workshop_http.py"
-MODERN, LEGACY = "2026-07-28", "2025-11-25"
 FORMS: list[tuple[str, dict[str, str], str]] = [
     ("sessions", {}, MODERN),
     ("sessions", {"era": "legacy"}, LEGACY),

@@ -60,15 +60,19 @@ def terminal(
     cwd: Path,
     columns: int = 80,
     variables: dict[str, str] | None = None,
+    env: dict[str, str] | None = None,
     command: Sequence[str] = COMMAND,
 ) -> Generator[Terminal, None, None]:
-    """The command with all streams on a terminal that is its own, so that Ctrl-C reaches it."""
+    """The command with all streams on a terminal that is its own, so that Ctrl-C reaches it.
+
+    Its environment is ours with these `variables`, or `env` as it is.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
         [*command, *argv],
         cwd=cwd,
-        env=environ(TERM="xterm", **(variables or {})),
+        env=environ(TERM="xterm", **(variables or {})) if env is None else env,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -15,7 +15,7 @@ from tests.kit.clock import PATIENCE, eventually
 from tests.kit.config import entry, offers_entry, program_entry, write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import alive, pids_in
-from tests.kit.results import META, Message, json_text, texts
+from tests.kit.results import INITIALIZE, META, Message, json_text, texts
 from tests.kit.servers import ASKER
 from tests.primitives.scenes import names, use
 
@@ -201,7 +201,7 @@ def test_the_demo_gives_way_to_the_file_when_it_is_written(tmp_path: Path) -> No
                 return message["result"]
 
     try:
-        opening = ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+        opening = ask("initialize", INITIALIZE)
         assert "- demo (2 servers)" in opening["instructions"]
 
         config(tmp_path, {"dev": {"a": entry()}})

@@ -18,7 +18,7 @@ from tests.kit.clock import PATIENCE, eventually, until
 from tests.kit.config import config_file, entry, snapshot, spec, write_config
 from tests.kit.http_host import Port, Session, port, rpc
 from tests.kit.processes import alive, let_through, pids_in
-from tests.kit.results import LEGACY, Message, use_tool
+from tests.kit.results import INITIALIZE, LEGACY, Message, use_tool
 from tests.kit.servers import ASKER
 from tests.soak.reloads import OnHttp, opened
 
@@ -66,7 +66,7 @@ async def test_a_session_of_an_endpoint_that_is_gone_is_told_so_and_goes_on_when
 
         told = await session.result("tools/call", open_ops())
         assert told["content"][0]["text"] == "Toolbox 'ops' not found"
-        params: Message = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        params: Message = INITIALIZE
         assert (await at.ask(rpc("initialize", params, 1), path="/mcp/ops")).status == 404
         stranger = {"mcp-session-id": "nobody"}
         assert (await at.ask(rpc("ping", {}, 1), stranger, path="/mcp/ops")).status == 404
