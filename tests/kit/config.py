@@ -27,13 +27,13 @@ def argv(*flags: str) -> tuple[str, ...]:
 
 
 def spec(
-    server: str, *flags: str, toolbox: str = "dev", env: Any = (), **wishes: Any
+    server: str, *flags: str, toolbox: str = "dev", env: Any = (), **settings: Any
 ) -> ServerSpec:
     """A server that is the fixture with these flags; legacy unless they or `era` say otherwise."""
     command, *args = argv(*flags)
-    wishes.setdefault("era", "legacy")
+    settings.setdefault("era", "legacy")
     target = StdioCommand(command, tuple(args), tuple(dict(env).items()))
-    return ServerSpec(ServerAddress(toolbox, server), target, **wishes)
+    return ServerSpec(ServerAddress(toolbox, server), target, **settings)
 
 
 def snapshot(
@@ -87,12 +87,12 @@ def toolbox(name: str = "dev", /, **servers: Json) -> Json:
     return {"toolboxes": {name: {"mcpServers": servers}}}
 
 
-def url_spec(url: str, server: str = "s", **wishes: Any) -> ServerSpec:
+def url_spec(url: str, server: str = "s", **settings: Any) -> ServerSpec:
     """A server at this URL."""
-    headers = wishes.pop("headers", (("X-Token", "${TOKEN}"),))
-    target = HttpEndpoint(url, headers, wishes.pop("transport", "http"))
-    wishes.setdefault("connect_timeout", 10.0)
-    return ServerSpec(ServerAddress("dev", server), target, **wishes)
+    headers = settings.pop("headers", (("X-Token", "${TOKEN}"),))
+    target = HttpEndpoint(url, headers, settings.pop("transport", "http"))
+    settings.setdefault("connect_timeout", 10.0)
+    return ServerSpec(ServerAddress("dev", server), target, **settings)
 
 
 def url_entry(url: str, **more: Any) -> dict[str, Any]:

@@ -290,13 +290,13 @@ class OwnPort(Port):
 
 @asynccontextmanager
 async def port(
-    configuration: Snapshot | None = None, wish: HttpWish | None = None, *flags: str
+    configuration: Snapshot | None = None, http: HttpWish | None = None, *flags: str
 ) -> AsyncGenerator[OwnPort]:
     """An open port of a workbench in the test's own loop; one toolbox `dev` with the server `fixture` unless told otherwise."""
     configuration = configuration or snapshot(spec("fixture", *flags))
     async with (
         asyncio.timeout(PATIENCE),
-        open_port(configuration, "127.0.0.1", 0, wish or HttpWish()) as (front, server),
+        open_port(configuration, "127.0.0.1", 0, http or HttpWish()) as (front, server),
     ):
         opened = OwnPort(front, server)
         try:
