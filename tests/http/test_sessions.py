@@ -50,7 +50,7 @@ async def test_a_session_belongs_to_its_endpoint_and_to_who_opened_it() -> None:
             session.path = path
             assert (await session.post(session.ask("ping"))).status == 404
     tokens = ("one" * 12, "two" * 12)
-    async with port(wish=HttpWish(tokens[0])) as opened:
+    async with port(http=HttpWish(tokens[0])) as opened:
         session = await opened.open(authorization=f"Bearer {tokens[0]}")
         opened.front.access = Access(frozenset({opened.name}), principals=Principals(tokens[1]))
         session.headers["authorization"] = f"Bearer {tokens[1]}"

@@ -47,7 +47,7 @@ async def status(opened: Port, path: str, method: str, headers: Message) -> int:
 async def test_no_route_and_no_verb_answers_a_page_or_a_foreign_name(
     verb: str, wish: HttpWish
 ) -> None:
-    async with port(wish=wish) as opened:
+    async with port(http=wish) as opened:
         known = {"authorization": f"Bearer {TOKEN}"}
         for path in ROUTES:
             rebound = {**known, "host": f"evil.example:{opened.server.port}"}
@@ -100,7 +100,7 @@ async def test_one_host_line_and_one_origin_line_decide(headers: Message, wanted
     ],
 )
 async def test_the_path_as_it_came_decides(line: str, wanted: int) -> None:
-    async with port(wish=WISH) as opened:
+    async with port(http=WISH) as opened:
         peer = await opened.connect()
         head = f"{line.replace('OURS', opened.name)}\r\nHost: {opened.name}\r\n\r\n"
         peer.send(head.encode())

@@ -293,7 +293,7 @@ async def test_under_bare_names_too_a_change_is_told_to_those_alone_who_see_it()
 
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 async def test_another_s_session_is_one_that_does_not_exist(method: str) -> None:
-    async with port(wish=WISH) as opened:
+    async with port(http=WISH) as opened:
         mine = await opened.open(**bearer(CI))
         body = rpc("ping", id=1) if method == "POST" else b""
         for thief in (BOSS, SPARE):
@@ -306,7 +306,7 @@ async def test_another_s_session_is_one_that_does_not_exist(method: str) -> None
 
 
 async def test_another_s_request_can_not_be_cancelled_by_its_id() -> None:
-    async with port(wish=WISH) as opened:
+    async with port(http=WISH) as opened:
         mine, theirs = await opened.open(**bearer(CI)), await opened.open(**bearer(SPARE))
         held = await mine.begin("hold", {"key": "k"})
         await mine.use("stats")
@@ -357,7 +357,7 @@ async def test_a_server_of_one_s_own_is_not_shared_between_tokens(tmp_path: Path
 async def test_nobody_can_take_the_places_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_sessions, "SESSIONS", 6)
     begin = rpc("initialize", INITIALIZE, 1)
-    async with port(wish=WISH) as opened:
+    async with port(http=WISH) as opened:
         statuses = [(await opened.ask(begin, bearer(CI))).status for _ in range(4)]
         assert statuses == [200, 200, 503, 503]
         assert (await opened.ask(begin, bearer(SPARE))).status == 200
@@ -413,7 +413,7 @@ NOT_LET_IN: list[Any] = [
 
 @pytest.mark.parametrize("given", NOT_LET_IN)
 async def test_nothing_but_one_token_in_its_place_lets_in(given: Any) -> None:
-    async with port(wish=WISH) as opened:
+    async with port(http=WISH) as opened:
         for path in ("/mcp", "/mcp/dev", "/mcp/nothing", f"/mcp?access_token={CI}"):
             headers = {"authorization": given, "x-api-key": CI, "cookie": f"token={CI}"}
             answer = await opened.ask(rpc("ping", id=1), headers, path=path)
