@@ -22,9 +22,9 @@ import pytest
 from mcp_workbench import __version__
 from mcp_workbench.config.embedded import demo_snapshot
 from mcp_workbench.core.spec import StdioCommand
-from tests import quick_command
+from tests.kit import quick_command
 from tests.kit.command import COMMAND
-from tests.quick_command import Streams
+from tests.kit.quick_command import Streams
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "mcp_workbench"

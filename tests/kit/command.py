@@ -16,11 +16,11 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from mcp_workbench.config.port import VARIABLE
-from tests import quick_command
+from tests.kit import quick_command
 from tests.kit.clock import PATIENCE
 from tests.kit.http_host import ACCEPT, rpc
+from tests.kit.quick_command import Streams
 from tests.kit.results import INITIALIZE, Json
-from tests.quick_command import Streams
 
 COMMAND = quick_command.COMMAND
 TIMEOUT = 60  # seconds, on a busy machine

@@ -39,7 +39,7 @@ class PipeHost:
         *options: str,
         modern: bool = False,
         env: Mapping[str, str] | None = None,
-        command: Sequence[str] = COMMAND,
+        command: Sequence[str] | None = None,
     ) -> None:
         self.modern = modern
         self.statuses: tuple[int, ...] = (0, 130)  # with which the command may end
@@ -48,7 +48,7 @@ class PipeHost:
         self._incoming: queue.Queue[bytes | None] = queue.Queue()
         self._id = 0
         self.process = subprocess.Popen(
-            [*command, "serve", "--config", str(config), *options],
+            [*(command or COMMAND), "serve", "--config", str(config), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.kit.clock import PATIENCE
+
 PROMISE = 2.0  # seconds after which nothing of ours is left, however we ended
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import pytest
-from tests.forked import forking
-from tests.kit.sdk_host import PRELOADED, SERVERS
+from tests.kit.forked import forking
+from tests.kit.sdk_host import PRELOADED
+from tests.kit.servers import SDK
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +19,6 @@ def anyio_backend() -> str:
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
     """The SDK is imported once for all servers of this folder."""
     folder = tmp_path_factory.mktemp("preloaded")
-    with forking(folder, str(SERVERS / "preloaded.py")) as command:
+    with forking(folder, str(SDK / "preloaded.py")) as command:
         PRELOADED[:] = command
         yield

@@ -12,8 +12,8 @@ import anyio._backends._asyncio  # otherwise each fork would
 import library
 import workshop
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
-from tests.forking import serve
+sys.path.insert(0, str(Path(__file__).parents[4]))
+from tests.kit.fork_server import serve
 
 if __name__ == "__main__":
     serve(

@@ -1,6 +1,6 @@
-"""Asks for a fork of a program (`forking.py`), hands it our pipes and signals, and ends as it does.
+"""Asks for a fork of a program (`fork_server.py`), hands it our pipes and signals, and ends as it does.
 
-    relay.py SOCKET PROGRAM [ARGUMENT] …
+    fork_relay.py SOCKET PROGRAM [ARGUMENT] …
 
 We keep the pipes as well: they end when we do, and whoever watches them finds our exit status then.
 It is started many times, and nothing is loaded for it that the interpreter has not loaded already.

@@ -1,6 +1,6 @@
 """The workbench as a fork of a process that has imported it already: a tenth of a second less.
 
-    python -m tests.forked SOCKET
+    python -m tests.kit.forked SOCKET
 
 For hosts that care for what is said on their pipe, not for the process at its other end.
 """
@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import rawhost
-from tests.forking import serve
+from tests.kit import pipe_host
+from tests.kit.fork_server import serve
 
-ROOT = Path(__file__).parents[1]
-RELAY = (sys.executable, "-E", "-S", str(ROOT / "tests" / "relay.py"))
+ROOT = Path(__file__).parents[2]
+RELAY = (sys.executable, "-E", "-S", str(Path(__file__).with_name("fork_relay.py")))
 LOADED = (  # what a host's first requests load
     "hashlib",
     "uvloop",
@@ -61,9 +61,9 @@ def forked_hosts(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
     """A folder that imports this into its conftest has hosts on a pipe whose command is a fork."""
     with (
         pytest.MonkeyPatch.context() as patch,
-        forking(tmp_path_factory.mktemp("forked"), "-m", "tests.forked") as command,
+        forking(tmp_path_factory.mktemp("forked"), "-m", "tests.kit.forked") as command,
     ):
-        patch.setattr(rawhost, "COMMAND", (*command, "workbench"))
+        patch.setattr(pipe_host, "COMMAND", (*command, "workbench"))
         yield
 
 

@@ -77,10 +77,10 @@ class Loaded:
         self._turn = Lock()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.quick_command", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.kit.quick_command", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env=environ,
-                cwd=Path(__file__).parents[1],
+                cwd=Path(__file__).parents[2],
                 stdin=subprocess.PIPE,  # Python looks at its streams once: they are pipes in a child, too
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

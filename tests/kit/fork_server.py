@@ -2,7 +2,7 @@
 
 What answers is the same code in a fresh process, on pipes of its own. Where the process itself is the
 subject (its command line, its environment in /proc, its memory, its group), it is started as it is.
-`relay.py` is the command that asks for one.
+`fork_relay.py` is the command that asks for one.
 """
 
 from __future__ import annotations
