@@ -9,8 +9,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import cli_scenes
 import pytest
+from tests.kit import command as kit
 from tests.kit.command import Done, environ
 from tests.kit.quick_command import Streams
 
@@ -41,7 +41,7 @@ def opened(kind: str) -> Generator[int]:
 def typed(
     command: str, cwd: Path, out: int = subprocess.PIPE, err: int = subprocess.PIPE, **more: str
 ) -> Done:
-    return cli_scenes.typed(command.split(), cwd, Streams("", out, err), environ(**more))
+    return kit.typed(command.split(), cwd, Streams("", out, err), environ(**more))
 
 
 @at_once_or_later

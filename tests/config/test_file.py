@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.config.load import MOST_BYTES, _owner_doubts, load_config  # pyright: ignore[reportPrivateUsage]
+from mcp_workbench.config.load import MOST_BYTES, load_config
+from mcp_workbench.config.ownership import doubts_of
 from mcp_workbench.config.validate import validate
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import (
@@ -188,7 +189,9 @@ def test_a_file_of_another_user_is_a_warning(tmp_path: Path) -> None:
     of_another[stat.ST_UID] = 12345
 
     assert load_config(file, {}).warnings == ()
-    assert [d.code for d in _owner_doubts(str(file), os.stat_result(of_another))] == ["WB-CONF-008"]
+    assert [doubt.code for doubt in doubts_of(str(file), os.stat_result(of_another))] == [
+        "WB-CONF-008"
+    ]
     if os.geteuid() == 0:  # who alone can give a file away
         os.chown(file, 12345, -1)
         assert [w.code for w in load_config(file, {}).warnings] == ["WB-CONF-008"]

@@ -195,7 +195,7 @@ async def test_a_large_body_has_as_much_time_as_it_needs_while_it_goes_on() -> N
 
 
 async def test_strangers_make_room_for_whoever_has_a_token() -> None:
-    async with port(wish=HttpWish(token=TOKEN)) as opened:
+    async with port(http=HttpWish(token=TOKEN)) as opened:
         opened.server.most = 12
         right = {"authorization": f"Bearer {TOKEN}"}
         session = await opened.open(**right)

@@ -9,7 +9,7 @@ import pytest
 from tests.kit.config import offers_entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Message
-from tests.primitives.scenes import ERAS, begin, bench, opened, use
+from tests.primitives.scenes import ERAS, MODERN, begin, bench, use
 
 SHARED = "note://shared"  # both servers have one
 
@@ -27,7 +27,7 @@ def servers(era: str) -> dict[str, dict[str, Message]]:
 def test_a_later_server_does_not_answer_while_only_its_own_list_is_known(
     tmp_path: Path, era: str
 ) -> None:
-    with opened(bench(tmp_path, servers(era)), era) as host:
+    with PipeHost(bench(tmp_path, servers(era)), modern=era == MODERN) as host:
         begin(host, "dev")
         host.result("resources/list")
         assert text(host, SHARED) == f"one has {SHARED}"
@@ -44,7 +44,7 @@ def test_nor_while_the_earlier_one_can_not_be_reached(tmp_path: Path) -> None:
     line = f'test -e {switch} && exec "$@"'
     entry = {**entry, "command": "sh", "args": ["-c", line, "sh", entry["command"], *entry["args"]]}
     boxes = {"dev": {"one": entry, "two": offers_entry("two", "legacy")}}
-    with opened(bench(tmp_path, boxes), "legacy") as host:
+    with PipeHost(bench(tmp_path, boxes)) as host:
         begin(host, "dev")
         host.result("resources/list")
         switch.unlink()
@@ -59,7 +59,7 @@ def test_nor_while_the_earlier_one_can_not_be_reached(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_nobody_keeps_the_view_of_another_servers_tool(tmp_path: Path, era: str) -> None:
-    with opened(bench(tmp_path, servers(era)), era) as host:
+    with PipeHost(bench(tmp_path, servers(era)), modern=era == MODERN) as host:
         begin(host, "dev")
         use(host, "dev", "two", "learn", resource="ui://one/view")
         host.result("resources/list")
@@ -69,7 +69,7 @@ def test_nobody_keeps_the_view_of_another_servers_tool(tmp_path: Path, era: str)
 
 def test_the_only_one_that_answers_does_not_get_what_may_be_anothers(tmp_path: Path) -> None:
     boxes = {"dev": {"one": {"command": "false"}, "two": offers_entry("two", "legacy")}}
-    with opened(bench(tmp_path, boxes), "legacy") as host:
+    with PipeHost(bench(tmp_path, boxes)) as host:
         begin(host, "dev")
 
         error = host.error("resources/read", {"uri": "wild:thing"})
