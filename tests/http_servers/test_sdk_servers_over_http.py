@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -117,15 +118,17 @@ async def test_a_cancel_reaches_it(
     ("kind", "wishes"), [("sessions", {}), ("sessions", {"era": "legacy"}), ("sse", {})]
 )
 async def test_changes_are_heard(urls: dict[str, str], kind: str, wishes: Any) -> None:
-    changes: list[ServerAddress] = []
+    heard = asyncio.Event()
     async with bench(url_spec(urls[kind], **wishes)) as workbench:
         await workbench.open("dev")
-        workbench.on_change(changes.append)
+        workbench.on_change(lambda _: heard.set())
         name, numbers = "", count()
-        while not changes:  # the stream of changes is opened beside
-            name = f"new{id(changes)}_{next(numbers)}"
+        while not heard.is_set():  # the stream of changes is opened beside
+            name = f"new{id(heard)}_{next(numbers)}"
             await workbench.use_tool(tool("s", "learn"), {"name": name})
-            await asyncio.sleep(0.02)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.5):  # it is told, or nobody listened yet
+                    await heard.wait()
 
         found = await workbench.use_tool(tool("s", name), {})
         assert found["content"][0]["text"] == "newly learned"

@@ -67,14 +67,20 @@ def test_what_changed_in_between_is_told_afterwards(tmp_path: Path, host_era: st
         assert host.notice(UPDATED)["params"] == {"uri": SHARED, **tag}
 
 
-def test_tools_are_read_anew_as_well(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["refusal", "result"])
+def test_tools_are_read_anew_as_well(tmp_path: Path, by: str) -> None:
     with scene(tmp_path, MODERN, mode="dynamic") as host:
         before = names(host.result("tools/list"), "tools")
-        host.call("dev__one__hang_up", {"by": "result"})
+        host.call("dev__one__hang_up", {"by": by})
         host.call("dev__one__learn", {"tool": "late"})
-        after = names(host.result("tools/list"), "tools")
 
-    assert [name for name in after if name not in before] == ["dev__one__late"]
+        def learned() -> list[str]:
+            after = names(host.result("tools/list"), "tools")
+            return [name for name in after if name not in before]
+
+        if by == "refusal":  # it is never listened to again
+            assert learned() == ["dev__one__late"]
+        eventually(lambda: learned() == ["dev__one__late"], "the new tool is listed")
 
 
 def test_a_server_that_always_hangs_up_is_not_asked_in_a_storm(tmp_path: Path) -> None:
