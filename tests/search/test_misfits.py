@@ -32,7 +32,9 @@ def test_nothing_is_called_wrong_that_a_validator_accepts(
 
     assert len(told) <= MOST
     if told:
-        with pytest.raises(jsonschema.ValidationError):
+        with pytest.raises(
+            (jsonschema.ValidationError, RecursionError)
+        ):  # `$ref` may go in circles
             jsonschema.validate(arguments, without_remote, jsonschema.Draft202012Validator)
 
 
