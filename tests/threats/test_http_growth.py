@@ -15,8 +15,9 @@ from msgspec.json import encode
 from mcp_workbench.surface.http_params import differing
 from mcp_workbench.wire.envelope import Malformed, read_batch
 from mcp_workbench.wire.http_answer import HIGH, Broken
-from mcp_workbench.wire.http_connection import HEAD_BYTES, HttpConnection
+from mcp_workbench.wire.http_connection import HttpConnection
 from mcp_workbench.wire.http_message import Reply, Request
+from mcp_workbench.wire.http_reading import HEAD_BYTES
 from mcp_workbench.wire.http_response import Response
 from mcp_workbench.wire.http_server import HttpServer
 from mcp_workbench.wire.http_wire import Wire
