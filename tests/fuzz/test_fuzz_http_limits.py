@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from mcp_workbench.wire import envelope, http_connection, http_wire
+from mcp_workbench.wire import envelope, http_connection, http_reading, http_wire
 from mcp_workbench.wire.envelope import BATCH, Malformed
 from mcp_workbench.wire.http_answer import HIGH, Broken
 from mcp_workbench.wire.http_connection import HttpConnection
@@ -68,9 +68,9 @@ async def sent_by_a_host(data: bytes, at: list[int]) -> None:
         if transport.ended:
             break
         connection.data_received(chunk)
-        assert connection._loose <= http_connection.HEAD_BYTES or connection.deaf
+        assert connection._loose <= http_reading.HEAD_BYTES or connection.deaf
         assert len(connection._waiting) <= http_connection.PIPELINED or transport.ended
-        assert 0 <= connection._held == port.held <= BODY + http_connection.HEAD_BYTES
+        assert 0 <= connection._held == port.held <= BODY + http_reading.HEAD_BYTES
         await asyncio.sleep(0)
     connection.connection_lost(None)
     assert port.under_way == port.held == 0

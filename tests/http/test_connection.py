@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_workbench.wire import http_connection, http_response
+from mcp_workbench.wire import http_connection, http_reading, http_response
 from mcp_workbench.wire.http_message import Reply, Request
 from mcp_workbench.wire.http_response import Response
 from mcp_workbench.wire.http_server import HttpServer, listening
@@ -265,9 +265,9 @@ async def test_who_is_refused_without_a_body_may_go_on() -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        "X: " + "y" * (http_connection.HEAD_BYTES + 1),
-        "\r\n".join(f"X{n}: y" for n in range(http_connection.HEAD_LINES + 1)),
-        "\r\n".join("X: y" for _ in range(http_connection.HEAD_LINES + 1)),
+        "X: " + "y" * (http_reading.HEAD_BYTES + 1),
+        "\r\n".join(f"X{n}: y" for n in range(http_reading.HEAD_LINES + 1)),
+        "\r\n".join("X: y" for _ in range(http_reading.HEAD_LINES + 1)),
     ],
 )
 async def test_a_head_that_is_too_large_is_refused(head: str) -> None:
@@ -278,7 +278,7 @@ async def test_a_head_that_is_too_large_is_refused(head: str) -> None:
 
 async def test_a_target_that_is_too_long_is_refused() -> None:
     async with echo() as opened:
-        assert (await opened.ask(post("/" + "a" * http_connection.HEAD_BYTES)))[0] == 431
+        assert (await opened.ask(post("/" + "a" * http_reading.HEAD_BYTES)))[0] == 431
         assert opened.front.handled == []
 
 
@@ -289,12 +289,12 @@ async def test_a_head_that_comes_byte_by_byte_has_no_more_time_than_another() ->
         (connection,) = opened.server.connections
         start = opened.server.now
         connection.data_received(b"POST /a HTTP/1.1\r\nX: ")
-        for late in range(int(http_connection.HEAD_TIME)):
+        for late in range(int(http_reading.HEAD_TIME)):
             opened.server.now = start + late
             connection.data_received(b"y")
             connection.tick(opened.server.now)
         assert opened.server.connections
-        connection.tick(start + http_connection.HEAD_TIME + 2)
+        connection.tick(start + http_reading.HEAD_TIME + 2)
         await until(lambda: not opened.server.connections)
 
 
@@ -305,9 +305,9 @@ async def test_a_body_that_stops_coming_is_given_up() -> None:
         assert (await peer.head())[0] == 100  # its body is awaited now
         (connection,) = opened.server.connections
         now = opened.server.now
-        connection.tick(now + http_connection.BODY_TIME - 1)
+        connection.tick(now + http_reading.BODY_TIME - 1)
         assert opened.server.connections
-        connection.tick(now + http_connection.BODY_TIME + 3)
+        connection.tick(now + http_reading.BODY_TIME + 3)
         await until(lambda: not opened.server.connections)
         assert opened.front.handled == []
 
@@ -329,7 +329,7 @@ async def test_whoever_is_slow_with_a_head_or_idle_too_long_is_cut_off() -> None
         idle.send(post("/a"))
         await idle.answer()
         await until(lambda: len(opened.server.connections) == 3)
-        later = opened.server.now + http_connection.HEAD_TIME + 2
+        later = opened.server.now + http_reading.HEAD_TIME + 2
 
         for connection in tuple(opened.server.connections):
             connection.tick(later)

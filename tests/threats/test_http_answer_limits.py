@@ -214,7 +214,7 @@ def test_what_an_event_is_called_stays_short() -> None:
     long = b"x" * (NAME_BYTES + 1)
     events = list(reader.feed(b"id: 7\nid: %b\nevent: %b\ndata: a\n\n" % (long, long)))
 
-    assert [len(event.name) for event in events] == [NAME_BYTES]
+    assert [event.name for event in events] == ["?"]
     assert reader.last_id == "7"
 
 

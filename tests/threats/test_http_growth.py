@@ -15,8 +15,9 @@ from msgspec.json import encode
 from mcp_workbench.surface.http_params import differing
 from mcp_workbench.wire.envelope import Malformed, read_batch
 from mcp_workbench.wire.http_answer import HIGH, Broken
-from mcp_workbench.wire.http_connection import HEAD_BYTES, HttpConnection
+from mcp_workbench.wire.http_connection import HttpConnection
 from mcp_workbench.wire.http_message import Reply, Request
+from mcp_workbench.wire.http_reading import HEAD_BYTES
 from mcp_workbench.wire.http_response import Response
 from mcp_workbench.wire.http_server import HttpServer
 from mcp_workbench.wire.http_wire import Wire
@@ -28,9 +29,10 @@ from tests.threats.growth import Run, is_linear, memory
 BODY = 1 << 17
 READ = 1 << 16  # bytes that come at once
 SIZE = 1 << 16  # of what is sent, and four times as much
-LARGE = 1 << 21
+EVENT = 1 << 16
+LARGE = {"host": 1 << 21, "server": 1 << 21, "stream": 1 << 19}
 # Four times what a reader may keep, and what is at hand.
-MEMORY = {"host": 4 * BODY + READ, "server": 4 * HIGH + READ, "stream": 4 * BODY + READ}
+MEMORY = {"host": 4 * BODY + READ, "server": 4 * HIGH + READ, "stream": 4 * EVENT + READ}
 
 HOST = b"POST /a HTTP/1.1\r\nHost: x\r\n"
 HOST_CHUNKS = HOST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -170,7 +172,7 @@ def from_server(runner: asyncio.Runner, reads: list[bytes]) -> Run:
 
 def stream(reads: list[bytes]) -> Run:
     def run() -> None:
-        reader = EventReader(BODY)
+        reader = EventReader(EVENT)
         with suppress(EventTooLarge):
             for data in reads:
                 for _ in reader.feed(data):
@@ -206,7 +208,7 @@ def test_work_grows_with_what_is_sent(runner: asyncio.Runner, who: str, sent: Se
 def test_memory_does_not_grow_beyond_four_messages(
     runner: asyncio.Runner, who: str, sent: Sent
 ) -> None:
-    reads = in_reads(sent(LARGE))
+    reads = in_reads(sent(LARGE[who]))
     run = readers(runner)[who](reads)
     run()  # what is made once is there now
 

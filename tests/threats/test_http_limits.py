@@ -12,9 +12,10 @@ import pytest
 from packaging.requirements import Requirement
 
 from mcp_workbench.core.spec import HttpWish
-from mcp_workbench.wire import http_connection, http_server
-from mcp_workbench.wire.http_connection import HEAD_BYTES, HttpConnection
+from mcp_workbench.wire import http_connection, http_reading, http_server
+from mcp_workbench.wire.http_connection import HttpConnection
 from mcp_workbench.wire.http_message import Reply
+from mcp_workbench.wire.http_reading import HEAD_BYTES
 from tests.http.test_connection import LIMIT, Scene, echo, post
 from tests.kit.clock import until
 from tests.kit.command import serving, stopped
@@ -170,7 +171,7 @@ async def test_a_body_that_comes_in_drops_is_given_up(start: bytes, drip: bytes)
         _, ours = await connection_of(opened)
         began = opened.server.now
         ours.data_received(start)
-        for late in range(0, int(http_connection.BODY_TIME) + 10, 5):
+        for late in range(0, int(http_reading.BODY_TIME) + 10, 5):
             opened.server.now = began + late
             ours.data_received(drip)
             ours.tick(opened.server.now)
@@ -183,8 +184,8 @@ async def test_a_large_body_has_as_much_time_as_it_needs_while_it_goes_on() -> N
         peer, ours = await connection_of(opened)
         began = opened.server.now
         ours.data_received(post("/a", b"x" * LIMIT)[:-LIMIT])
-        for late, piece in enumerate([http_connection.PACE, LIMIT - http_connection.PACE], 1):
-            opened.server.now = began + late * (http_connection.BODY_TIME - 2)
+        for late, piece in enumerate([http_reading.PACE, LIMIT - http_reading.PACE], 1):
+            opened.server.now = began + late * (http_reading.BODY_TIME - 2)
             ours.tick(opened.server.now)
             ours.data_received(b"x" * piece)
 

@@ -176,7 +176,10 @@ class Answer:
         self._wake()
 
     def push(self, data: bytes) -> None:
-        add_piece(self._chunks, data)
+        if self._chunks:
+            add_piece(self._chunks, data)
+        else:
+            self._chunks.append(data)
         self._size += len(data)
         if self._size > HIGH and self._wire is not None:
             self._wire.flow(going=False)

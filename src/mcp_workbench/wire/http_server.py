@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from mcp_workbench.timing import pause
-from mcp_workbench.wire.http_connection import Front, HttpConnection
+from mcp_workbench.wire.http_connection import HttpConnection
+from mcp_workbench.wire.http_reading import Front
 
 TICK = pause(1.0)  # seconds between two looks at deadlines
 CONNECTIONS = 2048

@@ -51,7 +51,8 @@ class Wire(asyncio.Protocol):
         self._heads = 0  # begun, of which only the last is the answer's
         self._raw = 0  # bytes since the request
         self._body = 0  # of them, those of the body
-        self._loose = 0  # those since a piece that had some of the body
+        self._seen = 0  # of the body, when we last counted
+        self._loose = 0  # bytes since a piece that had some of the body
         self._interim = False
         self._begun = False  # the answer's own head has been read
         self._framed = False  # the answer says where it ends
@@ -77,7 +78,7 @@ class Wire(asyncio.Protocol):
     def ask(self, head: bytes, body: bytes = b"", *, tunnel: bool = False) -> Answer:
         """Write a request; the answer follows."""
         self._answer = answer = Answer(self)
-        self._heads = self._raw = self._body = self._loose = 0
+        self._heads = self._raw = self._body = self._seen = self._loose = 0
         self._begun = self._ended = False
         self._tunnelling = tunnel
         transport = self.transport
@@ -158,7 +159,6 @@ class Wire(asyncio.Protocol):
             rest = rest[size:]
 
     def _read(self, piece: bytes | memoryview) -> None:
-        body = self._body
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
@@ -168,13 +168,13 @@ class Wire(asyncio.Protocol):
         except httptools.HttpParserError as error:
             if not self._tunnelling:
                 self._broke(f"the answer is not HTTP: {error}")
-        if self._ended:
-            return
-        self._raw += len(piece)
-        self._loose = self._loose + len(piece) if self._body == body else 0
-        self._check_size()
+        if not self._ended:
+            self._count(len(piece))
 
-    def _check_size(self) -> None:
+    def _count(self, size: int) -> None:
+        self._raw += size
+        self._loose = self._loose + size if self._body == self._seen else 0
+        self._seen = self._body
         if self._loose > HEAD_BYTES or len(self._headers) > HEAD_LINES:
             self._broke("the answer is not HTTP: its head is too large")
         elif self._raw > HEAD_BYTES + (1 + FRAMING) * self._body:

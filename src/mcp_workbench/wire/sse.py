@@ -8,7 +8,7 @@ import msgspec
 
 BOM = b"\xef\xbb\xbf"
 FIELD_BYTES = 64  # room for a field's name beside what the cap allows
-AT_ONCE = 1 << 13  # bytes that are cut into lines: a list of empty lines is many times as large
+LINES = 1024  # that are cut off at once: a list of many short ones is larger than they are
 NAME_BYTES = 1024  # of an event's name and of its id, which goes back in a header
 
 
@@ -40,14 +40,15 @@ class EventReader:
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that this chunk completes. Raises EventTooLarge."""
-        for start in range(0, len(chunk), AT_ONCE):
-            *whole, rest = self._unified(chunk[start : start + AT_ONCE]).split(b"\n")
+        rest, whole = self._unified(chunk), None
+        while whole is None or len(whole) == LINES:
+            *whole, rest = rest.split(b"\n", LINES)
             for part in whole:
                 event = self._line(self._finished(part))
                 if event is not None:
                     yield event
-            self._held += rest
-            self._check(self._held)
+        self._held += rest
+        self._check(self._held)
 
     def _unified(self, chunk: bytes) -> bytes:
         """The same with one kind of line end."""
@@ -86,7 +87,7 @@ class EventReader:
         if field == b"data":
             self._add(value)
         elif field == b"event":
-            self._name = value[:NAME_BYTES].decode("utf-8", "replace")
+            self._name = value.decode("utf-8", "replace") if len(value) <= NAME_BYTES else "?"
         elif field == b"id" and len(value) <= NAME_BYTES and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
         elif field == b"retry" and value[:NAME_BYTES].isdigit():
