@@ -13,7 +13,13 @@ import msgspec
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.offers import Kind, Offer, read_offers
 from mcp_workbench.downstream.conversation import Conversation
-from mcp_workbench.downstream.listing import LIST_SECONDS, PAGES, Unlistable, list_params
+from mcp_workbench.downstream.listing import (
+    LIST_SECONDS,
+    PAGES,
+    Unlistable,
+    list_params,
+    list_seconds,
+)
 from mcp_workbench.downstream.standing import Heard, Place, Standing
 from mcp_workbench.downstream.waiters import Lost, Waiter
 from mcp_workbench.downstream.wishes import Wishes
@@ -91,12 +97,12 @@ class Offers:
 
     @asynccontextmanager
     async def open(
-        self, talk: Conversation, agreed: Agreed, patience: Callable[[], float]
+        self, talk: Conversation, agreed: Agreed, within: Callable[[], float]
     ) -> AsyncGenerator[None]:
-        """The server takes requests for the length of the block; each list has `patience` seconds."""
+        """The server takes requests for the length of the block; each list comes `within` seconds."""
         async with task_scope() as scope:
             self._scope, self._talk = scope, talk
-            self._patience = self.wishes.patience = patience
+            self._patience = self.wishes.patience = lambda: list_seconds(within())
             self.declared = agreed.declared
             self.modern = is_modern(agreed.revision)
             self.wishes.opened(talk, agreed)
