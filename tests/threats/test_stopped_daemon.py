@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,13 +21,23 @@ from tests.kit.shared import Shared, nothing_left, shared
 SAYS = "gave no sign of life"
 
 
+@contextmanager
+def stoppable(folder: Path) -> Generator[Shared]:
+    """One that may not leave by itself."""
+    bench = Shared(config_file(folder, {"a": entry()}))
+    bench.up()
+    try:
+        yield bench
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(bench.pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 def test_a_host_goes_on_by_itself_and_only_one_is_left_to_read_its_pipes(
     tmp_path: Path, *, modern: bool
 ) -> None:
-    bench = Shared(config_file(tmp_path, {"a": entry()}))
-    bench.up()
-    with bench.host(modern=modern) as host:
+    with stoppable(tmp_path) as bench, bench.host(modern=modern) as host:
         host.handshake()
         before = json_text(host.use("a", "stats"))["pid"]
 
@@ -41,15 +53,13 @@ def test_a_host_goes_on_by_itself_and_only_one_is_left_to_read_its_pipes(
 
 
 def test_a_host_that_leaves_a_stopped_workbench_is_let_go(tmp_path: Path) -> None:
-    bench = Shared(config_file(tmp_path, {"a": entry()}))
-    bench.up()
-    with bench.host() as host:
+    with stoppable(tmp_path) as bench, bench.host() as host:
         host.handshake()
         os.kill(bench.pid, signal.SIGSTOP)
         host.close()
 
         assert host.ended() == 0
-    eventually(lambda: not alive(bench.pid), "it was ended")
+        eventually(lambda: not alive(bench.pid), "it was ended")
 
 
 def test_one_that_is_well_is_left_alone_however_little_it_says(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from mcp_workbench.downstream.dial import Unreachable, dial
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.last_words import masked, too_slow
 from mcp_workbench.downstream.link import Link
-from mcp_workbench.downstream.listing import Unlistable, list_seconds
+from mcp_workbench.downstream.listing import Unlistable
 from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.questions import OpenQuestions
@@ -110,12 +110,8 @@ class Connection:
 
     async def refresh(self) -> None:
         """List its tools again now; failing to leaves those that we have."""
-        seconds = self._list_seconds()
-        if await self.wares.read_again(self.conversation, seconds, modern=self.modern):
+        if await self.wares.read_again(self.conversation, self.spec.timeout, modern=self.modern):
             self._around.changed(self)
-
-    def _list_seconds(self) -> float:
-        return list_seconds(self.spec.timeout)
 
     # Calls
 
@@ -225,8 +221,8 @@ class Connection:
                 self._around.eras[self.spec.target] = "legacy"  # the next start needs no probe
             self.offers.wishes.hear_changes(self.conversation, found)
             shown = self.succeeds or self._around.memory.held(self.spec.address) is not None
-            seconds = list_seconds(self.spec.connect_timeout)
-            if await self.wares.read(self.conversation, seconds, modern=self.modern) and shown:
+            talk, timeout = self.conversation, self.spec.connect_timeout
+            if await self.wares.read(talk, timeout, modern=self.modern) and shown:
                 self._around.changed(self)
         except (Ended, Unlistable, Lost) as error:
             ended = Ended(await link.last_words(str(error), ended=self._hung_up))
@@ -236,10 +232,8 @@ class Connection:
 
     async def _serve(self, link: Link, agreed: Agreed) -> None:
         since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
-        async with (
-            self.offers.open(self.conversation, agreed, self._list_seconds),
-            task_scope() as chores,
-        ):
+        offers, talk = self.offers, self.conversation
+        async with offers.open(talk, agreed, lambda: self.spec.timeout), task_scope() as chores:
             self._ready_at = time.monotonic()
             self._settle(Ready(agreed, self._ready_at - since))
             self.wares.remember(self.spec, agreed, self._ready_at - since)

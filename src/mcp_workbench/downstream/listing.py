@@ -41,9 +41,10 @@ def list_seconds(timeout: float) -> float:
 
 
 async def list_tools(
-    conversation: Conversation, most: int, seconds: float, *, modern: bool
+    conversation: Conversation, most: int, within: float, *, modern: bool
 ) -> tuple[Catalogue, tuple[str, ...]]:
     """Every tool in the server's order, and what was wrong with those left out. Raises Unlistable."""
+    seconds = list_seconds(within)
     try:
         async with asyncio.timeout(seconds):
             return await _list_tools(conversation, most, seconds, modern=modern)

@@ -20,6 +20,7 @@ from mcp_workbench.downstream.listing import (
     Unlistable,
     in_turns,
     list_params,
+    list_seconds,
     others_turn,
 )
 from mcp_workbench.downstream.standing import Heard, Place, Standing
@@ -99,12 +100,12 @@ class Offers:
 
     @asynccontextmanager
     async def open(
-        self, talk: Conversation, agreed: Agreed, patience: Callable[[], float]
+        self, talk: Conversation, agreed: Agreed, within: Callable[[], float]
     ) -> AsyncGenerator[None]:
-        """The server takes requests for the length of the block; each list has `patience` seconds."""
+        """The server takes requests for the length of the block; each list comes `within` seconds."""
         async with task_scope() as scope:
             self._scope, self._talk = scope, talk
-            self._patience = self.wishes.patience = patience
+            self._patience = self.wishes.patience = lambda: list_seconds(within())
             self.declared = agreed.declared
             self.modern = is_modern(agreed.revision)
             self.wishes.opened(talk, agreed)

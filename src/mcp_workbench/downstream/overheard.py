@@ -1,4 +1,4 @@
-"""What a server says on stderr into the log: masked, then cut into lines, not faster than one can read."""
+"""What a server says on stderr, into the log: masked, cut into lines, no faster than one can read."""
 
 from __future__ import annotations
 

@@ -50,13 +50,13 @@ class Wares:
         """Is there reason to think that the server has others by now?"""
         return self.stale or self._unread
 
-    async def read(self, talk: Conversation, seconds: float, *, modern: bool) -> bool:
-        """Ask the server for all of them, within so many seconds. Are they others than before?"""
+    async def read(self, talk: Conversation, within: float, *, modern: bool) -> bool:
+        """Ask the server for all of them, within this time. Are they others than before?"""
         self._unread = self.behind
         self.stale = False  # an announcement from here on asks for yet another reading
         most, found = self._around.limits.tools_per_server, None
         try:
-            found, self.complaints = await list_tools(talk, most, seconds, modern=modern)
+            found, self.complaints = await list_tools(talk, most, within, modern=modern)
         finally:
             self._unread = found is None
         self.listed_at = self.read_at = time.monotonic()
@@ -68,10 +68,10 @@ class Wares:
             self._note(spec, msgspec.structs.replace(known, catalogue=found), expected=True)
         return True
 
-    async def read_again(self, talk: Conversation, seconds: float, *, modern: bool) -> bool:
+    async def read_again(self, talk: Conversation, within: float, *, modern: bool) -> bool:
         """The same; failing to leaves what we have."""
         try:
-            return await self.read(talk, seconds, modern=modern)
+            return await self.read(talk, within, modern=modern)
         except (Unlistable, Lost):
             self.listed_at = time.monotonic()  # not again at once
             return False
