@@ -123,6 +123,18 @@ def test_a_mistyped_name_is_looked_for_in_proportion() -> None:
     )
 
 
+def test_a_name_as_long_as_a_message_is_not_taken_apart() -> None:
+    name = "ab" * (MESSAGE // 2)
+
+    known = ["some_tool", name[2:]]
+
+    assert peak(lambda: did_you_mean(name, known)) <= MESSAGE
+
+
+def test_a_long_chain_of_references_is_followed_in_proportion() -> None:
+    assert_linear(arguments_shape, worst.chain, 4 * SCHEMA)
+
+
 def test_the_nearest_of_very_many_names_is_found() -> None:
     names = [f"get_{word}_{n}" for n in range(900) for word in ("user", "order", "price")]
 
@@ -182,14 +194,15 @@ def test_bytes_that_are_no_text_are_mended_in_proportion() -> None:
 @pytest.mark.parametrize("at", [0, 1])
 def test_members_are_read_and_changed_in_proportion(at: int) -> None:
     def work(json: bytes) -> None:
-        for act in (
+        acts: list[Callable[[bytes], Any]] = [
             read_members,
             lambda one: changed(one, {"content": b"[]", "": None}),
             lambda one: taught_result(b'{"content":[],' + one[1:], "words"),
             lambda one: each(b"[" + one + b"]", lambda part: changed(part, {"uri": b"1"})),
             lambda one: read_offers("prompts", [msgspec.Raw(b'{"name":"x",' + one[1:])]),
             lambda one: read_definitions([msgspec.Raw(b'{"name":"x",' + one[1:])]),
-        ):
+        ]
+        for act in acts:
             with suppress(msgspec.DecodeError):
                 act(json)
 
@@ -216,13 +229,14 @@ def test_results_are_translated_in_proportion(pair: Any, at: int) -> None:
 @pytest.mark.parametrize("at", range(4))
 def test_elements_are_read_in_proportion(at: int) -> None:
     def work(json: bytes) -> None:
-        for act in (
+        acts: list[Callable[[bytes], Any]] = [
             read_elements,
             envelope.read_batch,
             lambda one: each(one, lambda part: part),
             lambda one: within_budget(b'{"content":%b}' % one, 10, KeptResults(), None),
             lambda one: legacy_result(msgspec.Raw(b'{"content":%b,"structuredContent":[]}' % one)),
-        ):
+        ]
+        for act in acts:
             with suppress(msgspec.DecodeError, envelope.Malformed):
                 act(json)
 
