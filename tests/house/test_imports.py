@@ -17,6 +17,7 @@ from tests.kit.processes import unmeasured
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "mcp_workbench"
+LONGEST = 600  # lines of a file; one subject rarely needs 400
 
 SERVE = """
 import sys
@@ -128,7 +129,7 @@ def test_a_file_is_one_idea_and_says_which(modules: list[Module]) -> None:
 
 
 def test_a_file_is_not_long(modules: list[Module]) -> None:
-    assert offenders(modules, lambda module: module.text.count("\n") > 300) == []
+    assert offenders(modules, lambda module: module.text.count("\n") > LONGEST) == []
 
 
 def starts_a_task(node: ast.AST) -> bool:

@@ -18,6 +18,7 @@ PIPES = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
 
 
 def main(path: str, program: str, *arguments: str) -> int:
+    """The exit status of the fork."""
     environ = "\0".join(f"{key}={value}" for key, value in os.environ.items())
     lines = [os.getcwd(), program, "\0".join(arguments), environ]
     assert not any("\n" in line for line in lines)

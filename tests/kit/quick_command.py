@@ -139,6 +139,7 @@ def _read(pipe: int | None) -> str:
 
 
 def load_everything() -> None:
+    """Import all that any command could need."""
     import mcp_workbench
 
     for module in pkgutil.walk_packages(mcp_workbench.__path__, "mcp_workbench."):

@@ -1,4 +1,4 @@
-"""How the work and the memory of a reader grow with what it is given. Ratios only: machines differ."""
+"""How the work of a function grows with what it is fed; no time is ever asserted, only ratios."""
 
 from __future__ import annotations
 
@@ -6,44 +6,50 @@ import gc
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-TIMES = 4  # as large, from one size to the next
-SLACK = 3.0  # of linear growth: caches, and whoever else is using the machine
-TRIES = 3
+TIMES = 4  # the largest input is as much larger as the smallest
+SLACK = 3.0  # times as long as in proportion: memory gets slower with size, and machines are busy
+NOISE = 0.01  # seconds of CPU; what takes less is not measured
+RUNS = 2  # of which the quickest counts
 
-Run = Callable[[], object]
 
-
-def cpu(make: Callable[[], Run]) -> float:
-    """Seconds of processor time that a run takes; `make` prepares it. The best of some tries."""
+def cost(work: Callable[[], Any]) -> float:
+    """Seconds of CPU, of this thread alone, without a look at all that other tests have left."""
     best = float("inf")
-    for _ in range(TRIES):
-        run = make()
-        gc.collect()
-        gc.disable()
-        try:
-            start = time.process_time()
-            run()
-            best = min(best, time.process_time() - start)
-        finally:
-            gc.enable()
+    gc.disable()
+    try:
+        for _ in range(RUNS):
+            start = time.thread_time()
+            work()
+            best = min(best, time.thread_time() - start)
+    finally:
+        gc.enable()
     return best
 
 
-def is_linear(make: Callable[[int], Run], size: int) -> tuple[bool, str]:
-    """Does a run of TIMES the size take no more than TIMES as long? And what was measured."""
-    small = cpu(lambda: make(size))
-    large = cpu(lambda: make(size * TIMES))
-    told = f"{size}: {small * 1e3:.2f} ms, {size * TIMES}: {large * 1e3:.2f} ms"
-    return large <= TIMES * SLACK * small, told
+def assert_linear(work: Callable[[Any], Any], made: Callable[[int], Any], largest: int) -> None:
+    """At a quarter, the half and the whole of `largest`, the work grows as its input does, or less."""
+    sizes = (largest // TIMES, largest // 2, largest)
+    costs = {size: cost(partial(work, made(size))) for size in sizes}
+    for size in sizes[1:]:
+        allowed = SLACK * (size / sizes[0]) * max(costs[sizes[0]], NOISE)
+        assert costs[size] <= allowed, f"CPU seconds by size: {costs}"
 
 
-def memory(run: Run) -> int:
-    """The most bytes that a run held at a time, beyond those that were there before."""
-    gc.collect()
+def peak(work: Callable[[], Any]) -> int:
+    """Bytes that were taken at most, beside what was there before."""
     tracemalloc.start()
     try:
-        run()
+        work()
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def is_linear(make: Callable[[int], Callable[[], Any]], size: int) -> tuple[bool, str]:
+    """Does a run of TIMES the size take TIMES as long at most? And what was measured."""
+    small, large = cost(make(size)), cost(make(size * TIMES))
+    measured = f"{size}: {small * 1e3:.2f} ms, {size * TIMES}: {large * 1e3:.2f} ms"
+    return large <= TIMES * SLACK * small, measured

@@ -24,7 +24,7 @@ from mcp_workbench.wire.http_wire import Wire
 from mcp_workbench.wire.sse import EventReader, EventTooLarge
 from tests.fuzz import test_fuzz_http_answer as far
 from tests.fuzz import test_fuzz_http_requests as near
-from tests.threats.growth import Run, is_linear, memory
+from tests.threats.growth import is_linear, peak
 
 BODY = 1 << 17
 READ = 1 << 16  # bytes that come at once
@@ -41,6 +41,7 @@ SERVER_CHUNKS = SERVER + b"Transfer-Encoding: chunked\r\n\r\n"
 GZIP = SERVER + b"Content-Encoding: gzip\r\n\r\n"
 
 Sent = Callable[[int], bytes]
+Run = Callable[[], object]
 
 
 def times(unit: bytes, start: bytes = b"") -> Sent:
@@ -212,7 +213,7 @@ def test_memory_does_not_grow_beyond_four_messages(
     run = readers(runner)[who](reads)
     run()  # what is made once is there now
 
-    assert memory(run) <= MEMORY[who]
+    assert peak(run) <= MEMORY[who]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +241,7 @@ def test_a_batch_costs_what_its_bytes_cost() -> None:
 
     linear, told = is_linear(batch, 1 << 20)
     assert linear, told
-    assert memory(batch(1 << 22)) < 1 << 20
+    assert peak(batch(1 << 22)) < 1 << 20
 
 
 def test_arguments_are_read_once_however_many_headers_a_tool_wants() -> None:

@@ -162,7 +162,7 @@ def _row(report: "ServerReport") -> tuple[str, ...]:
 
 def _counted(problems: tuple[Problem, ...]) -> str:
     def several(kind: str) -> str:
-        count = sum(problem.severity == kind for problem in problems)
+        count = sum(problem.count for problem in problems if problem.severity == kind)
         return f"{count} {kind}{'' if count == 1 else 's'}" if count else ""
 
     return ", ".join(filter(None, (several("error"), several("warning"))))

@@ -13,7 +13,7 @@ from mcp_workbench.core.errors import did_you_mean
 Object = dict[str, Any]
 Severity = Literal["error", "warning"]
 
-MOST = 1000  # errors that are listed, and warnings; the others are counted
+MOST = 20_000  # errors that are listed, and warnings; the others are counted
 MILLISECONDS = 3600  # seconds; nobody waits that long, but pasted entries carry milliseconds
 
 
@@ -26,6 +26,7 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str
     severity: Severity = "error"
     inside: str = ""  # the part of the value that is meant
+    count: int = 1  # findings that it stands for
 
 
 class Findings:
@@ -43,8 +44,9 @@ class Findings:
     def _left_out(self, severity: Severity) -> Finding:
         last = next(one for one in reversed(self._kept) if one.severity == severity)
         kinds = "errors" if severity == "error" else "warnings"
-        message = f"{self._met[severity] - MOST} more {kinds}, which are not listed"
-        return Finding((), last.code, message, "correct the others first", severity)
+        more = self._met[severity] - MOST
+        message = f"{more} more {kinds}, which are not listed"
+        return Finding((), last.code, message, "correct the others first", severity, count=more)
 
     def add(self, *findings: Finding) -> None:
         for finding in findings:

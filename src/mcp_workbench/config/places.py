@@ -53,4 +53,5 @@ def _problem(finding: Finding, line: int = 0, column: int = 0) -> Problem:
         line,
         column,
         finding.severity,
+        finding.count,
     )

@@ -26,6 +26,9 @@ class Problem(msgspec.Struct, frozen=True):
     line: int = 0  # from 1; 0 where there is no place
     column: int = 0
     severity: Literal["error", "warning"] = "error"
+    count: int = (
+        1  # problems that it stands for: of very many, the last names how many more there are
+    )
 
 
 class WorkbenchError(Exception):

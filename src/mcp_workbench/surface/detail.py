@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from time import perf_counter
@@ -64,7 +63,9 @@ async def in_words(tools: Iterable[Definition], detail: Detail) -> Lines:
     for tool in tools if detail in ("full", "signature") else ():
         lines[tool] = _line(tool, detail)
         if perf_counter() - since > AT_ONCE:
-            await asyncio.sleep(0)
+            from asyncio import sleep  # `cost` writes the same lines and needs no loop
+
+            await sleep(0)
             since = perf_counter()
     return lines
 
