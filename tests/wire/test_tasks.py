@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from mcp_workbench.wire.tasks import Lifetime, TaskScope, task_scope
+from mcp_workbench.wire.tasks import Lifetime, TaskScope, comes_within, task_scope
 
 LIMIT = 10.0
 
@@ -155,3 +155,49 @@ async def test_a_lifetime_is_one_generator_entered_and_left() -> None:
 async def test_an_empty_scope_ends_at_once() -> None:
     async with asyncio.timeout(LIMIT):
         await TaskScope().end()
+
+
+async def test_a_task_that_was_cancelled_can_wait_for_an_event() -> None:
+    came: list[bool] = []
+
+    async def leaving() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            came.append(await comes_within(asyncio.Event(), 0.01))  # nobody sets it
+            there = asyncio.Event()
+            there.set()
+            came.append(await comes_within(there, LIMIT))
+
+    async with asyncio.timeout(LIMIT), task_scope() as scope:
+        scope.start(leaving(), "leaving")
+        await asyncio.sleep(0)
+
+    assert came == [False, True]
+
+
+async def test_what_ends_is_not_cut_short_when_its_scope_is_cancelled() -> None:
+    asked: list[int] = []
+    may_end = asyncio.Event()
+
+    async def polite() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            await may_end.wait()
+            asked.append(task.cancelling())
+
+    async with asyncio.timeout(LIMIT), task_scope() as outer:
+        scope = TaskScope()
+        scope.start(polite(), "polite")
+        await asyncio.sleep(0)
+        ending = outer.start(scope.end(), "ending")
+        await asyncio.sleep(0)
+        ending.cancel()
+        await asyncio.sleep(0)
+        may_end.set()
+        await asyncio.wait([ending])
+
+    assert asked == [1]

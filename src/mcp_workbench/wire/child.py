@@ -13,6 +13,7 @@ import msgspec
 from mcp_workbench.timing import deadline
 from mcp_workbench.wire.exits import watch_exit
 from mcp_workbench.wire.stdio import PipeReader, PipeWriter
+from mcp_workbench.wire.tasks import comes_within
 
 if TYPE_CHECKING:
     from mcp_workbench.wire.guard import Guard
@@ -129,10 +130,7 @@ class Child:
                 self._process.wait(1)
 
     async def gone_within(self, seconds: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._gone.wait()
-        return self._gone.is_set()
+        return await comes_within(self._gone, seconds)
 
     def _signal(self, number: signal.Signals) -> None:
         # The leader is not reaped before its group has been signalled: its number can't be another's.

@@ -38,9 +38,11 @@ class TaskScope:
     async def end(self) -> None:
         """Cancel what still runs and see it out, even when cancelled once meanwhile."""
         cancelled = False
+        asked: set[asyncio.Task[Any]] = set()
         while self._tasks:
-            for task in self._tasks:
+            for task in self._tasks - asked:  # once: a second time would cut short how they end
                 task.cancel()
+            asked |= self._tasks
             try:
                 await asyncio.wait(self._tasks)
             except asyncio.CancelledError:
@@ -49,6 +51,19 @@ class TaskScope:
                 cancelled = True
         if cancelled:
             raise asyncio.CancelledError
+
+
+async def comes_within(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, also in a task that was cancelled.
+
+    There `asyncio.timeout` of the first versions of Python 3.11 takes its own end for another cancel.
+    """
+    waiting = asyncio.get_running_loop().create_task(event.wait())
+    try:
+        await asyncio.wait((waiting,), timeout=seconds)
+    finally:
+        waiting.cancel()
+    return event.is_set()
 
 
 @asynccontextmanager
