@@ -174,30 +174,3 @@ async def test_a_task_that_was_cancelled_can_wait_for_an_event() -> None:
         await asyncio.sleep(0)
 
     assert came == [False, True]
-
-
-async def test_what_ends_is_not_cut_short_when_its_scope_is_cancelled() -> None:
-    asked: list[int] = []
-    may_end = asyncio.Event()
-
-    async def polite() -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            assert task is not None
-            await may_end.wait()
-            asked.append(task.cancelling())
-
-    async with asyncio.timeout(LIMIT), task_scope() as outer:
-        scope = TaskScope()
-        scope.start(polite(), "polite")
-        await asyncio.sleep(0)
-        ending = outer.start(scope.end(), "ending")
-        await asyncio.sleep(0)
-        ending.cancel()
-        await asyncio.sleep(0)
-        may_end.set()
-        await asyncio.wait([ending])
-
-    assert asked == [1]

@@ -38,11 +38,9 @@ class TaskScope:
     async def end(self) -> None:
         """Cancel what still runs and see it out, even when cancelled once meanwhile."""
         cancelled = False
-        asked: set[asyncio.Task[Any]] = set()
         while self._tasks:
-            for task in self._tasks - asked:  # once: a second time would cut short how they end
+            for task in self._tasks:
                 task.cancel()
-            asked |= self._tasks
             try:
                 await asyncio.wait(self._tasks)
             except asyncio.CancelledError:
