@@ -58,6 +58,7 @@ def test_a_folder_that_is_gone_is_no_reason_to_fall_over(tmp_path: Path) -> None
     assert f"  --> {file}:2:3   toolMode\n" in err
 
 
+@pytest.mark.usefixtures("short_deadlines")  # its server never leaves by itself
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("command", ["tools dev/stubborn", "call dev/stubborn/hang"])
 def test_a_command_that_is_told_to_end_leaves_no_server_behind(
