@@ -6,16 +6,11 @@ import json
 from pathlib import Path
 from statistics import median
 
-from rs_bpe.bpe import openai  # pyright: ignore
-
 from mcp_workbench.core.tokens import tokens
 from mcp_workbench.demo.tools import SERVERS
+from tests.kit.tokens import o200k_tokens
 
 ROOT = Path(__file__).parents[2]
-
-
-def counted(text: str) -> int:
-    return len(openai.o200k_base().encode(text))  # pyright: ignore
 
 
 def compact(value: object) -> str:
@@ -31,7 +26,7 @@ def definitions() -> list[str]:
 
 def test_definitions_are_estimated_within_a_tenth() -> None:
     texts = definitions()
-    real, ours = [counted(t) for t in texts], [tokens(t) for t in texts]
+    real, ours = [o200k_tokens(t) for t in texts], [tokens(t) for t in texts]
 
     assert len(texts) >= 8
     assert abs(sum(ours) - sum(real)) < 0.1 * sum(real)
@@ -47,10 +42,10 @@ def test_prose_signatures_and_lists_of_names_are_too() -> None:
     names = "dev/filesystem: read_text_file, list_directory, directory_tree, get_file_info, search_files"
     prose = (ROOT / "docs/processes.md").read_text("utf-8")
     for text, error in ((signature * 5, 0.15), (names, 0.15), (prose, 0.1)):
-        assert abs(tokens(text) - counted(text)) < error * counted(text), text[:60]
+        assert abs(tokens(text) - o200k_tokens(text)) < error * o200k_tokens(text), text[:60]
 
 
 def test_other_scripts_and_nothing_at_all() -> None:
     chinese = "使用必应搜索指定的关键词、并返回搜索结果列表、包括标题、链接、摘要"
-    assert abs(tokens(chinese) - counted(chinese)) < 0.3 * counted(chinese)
+    assert abs(tokens(chinese) - o200k_tokens(chinese)) < 0.3 * o200k_tokens(chinese)
     assert tokens("") == tokens("   ") == 0

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import sys
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 from crew import World, crew, make_world
 from rawpeer import Peer, running
 from tests.kit.processes import MARK, assert_all_gone
 from tests.kit.results import Json
+from tests.kit.tokens import o200k_tokens
 
 pytestmark = pytest.mark.peers
 
@@ -25,11 +24,6 @@ BOXES = {
 }
 TOLERANCE = 0.03
 ABSOLUTE = 60  # tokens; paths and dates of the day have more or fewer
-
-
-def tokens(text: str) -> int:
-    vocabulary: Any = importlib.import_module("rs_bpe.bpe").openai  # has no types
-    return vocabulary.o200k_base().count(text)
 
 
 class Session:
@@ -43,7 +37,7 @@ class Session:
     async def begin(self) -> None:
         """The instructions, and our own tools as a host shows them."""
         opening = await self._host.open()
-        self.spent["menu"] += tokens(opening["instructions"])
+        self.spent["menu"] += o200k_tokens(opening["instructions"])
         self.spent["menu"] += sum(map(injected, await self._host.tools()))
 
     async def find(self, tool: str, arguments: Json) -> str:
@@ -57,7 +51,8 @@ class Session:
         wish = {"tool": identifier, "arguments": arguments}
         result = await self._ask("calls", "use_tool", wish)
         ours, theirs = (
-            tokens(n) + tokens(json.dumps(w)) for n, w in (("use_tool", wish), (tool, arguments))
+            o200k_tokens(n) + o200k_tokens(json.dumps(w))
+            for n, w in (("use_tool", wish), (tool, arguments))
         )
         self.plain_calls += self.spent["calls"] - before - ours + theirs
         return result
@@ -65,15 +60,15 @@ class Session:
     async def _ask(self, purpose: str, tool: str, arguments: Json) -> Json:
         result = await self._host.call(tool, arguments)
         assert "isError" not in result or result["isError"] is False, result
-        self.spent[purpose] += tokens(tool) + tokens(json.dumps(arguments))
-        self.spent[purpose] += sum(tokens(block["text"]) for block in result["content"])
+        self.spent[purpose] += o200k_tokens(tool) + o200k_tokens(json.dumps(arguments))
+        self.spent[purpose] += sum(o200k_tokens(block["text"]) for block in result["content"])
         return result
 
 
 def injected(tool: Json) -> int:
     """A definition as most hosts show it to a model."""
     shown = {key: tool[key] for key in ("name", "description", "inputSchema") if key in tool}
-    return tokens(json.dumps(shown, separators=(",", ":"), ensure_ascii=False, default=list))
+    return o200k_tokens(json.dumps(shown, separators=(",", ":"), ensure_ascii=False, default=list))
 
 
 def errands(world: World) -> list[tuple[str, str, str, Json]]:

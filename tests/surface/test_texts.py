@@ -1,6 +1,5 @@
 """Instructions and the price of our own tools."""
 
-import importlib
 import json
 import re
 from typing import Any
@@ -21,6 +20,7 @@ from mcp_workbench.surface.meta_tools import (
     use_tool_definition,
 )
 from mcp_workbench.surface.texts import error_texts, instructions
+from tests.kit.tokens import o200k_tokens
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9-]{1,200}\Z")
 MODES: list[ToolMode] = ["proxy", "dynamic"]
@@ -118,9 +118,7 @@ def test_the_demo_s_example_is_a_call_that_works() -> None:
 
 def tokens(value: Any) -> int:
     """Counted with the real o200k vocabulary."""
-    vocabulary: Any = importlib.import_module("rs_bpe.bpe").openai  # has no types
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return vocabulary.o200k_base().count(text)
+    return o200k_tokens(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
 def test_the_two_meta_tools_cost_less_than_450_tokens() -> None:
