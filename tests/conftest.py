@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import os
+import signal
 import sys
 from itertools import count
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+# Whoever runs us in the background (`nohup`, `&` in a script) may ignore Ctrl-C, and children would, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Before the program is imported: what it waits between two looks or tries, tests need not wait.
 os.environ.setdefault("MCP_WORKBENCH_TEST_PAUSES", "0.2")
 

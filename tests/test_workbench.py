@@ -27,7 +27,7 @@ from mcp_workbench.core.spec import Limits, tool_filter
 from mcp_workbench.downstream.upkeep import REFRESH_PAUSE
 from tests.kit.clock import until
 from tests.kit.config import config_file, entry, snapshot, spec, tool
-from tests.kit.processes import alive, pids_in, unmeasured
+from tests.kit.processes import gone, pids_in, unmeasured
 from tests.kit.results import json_text
 
 LIMIT = 20.0
@@ -181,7 +181,7 @@ async def test_concurrent_openings_and_calls_share_one_process(tmp_path: Path) -
             group.create_task(wb.use_tool(tool("a", "echo")))
 
     assert len(pids_in(pids)) == 1
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
 
 
 async def test_a_cancelled_caller_does_not_take_the_connection_with_it() -> None:

@@ -19,7 +19,7 @@ from mcp_workbench.wire.child import FIRM, POLITE
 from tests.kit.clock import PATIENCE, eventually, within
 from tests.kit.config import config_file, entry
 from tests.kit.pipe_host import PipeHost
-from tests.kit.processes import PROMISE, alive, children, in_groups, pids_in
+from tests.kit.processes import PROMISE, alive, children, gone, in_groups, pids_in
 from tests.kit.results import json_text, texts
 
 CODE = "mcp-workbench/code"
@@ -153,7 +153,7 @@ def test_the_second_ctrl_c_asks_nobody_to_leave(tmp_path: Path, pids: Path) -> N
 
         assert host.ended() == 130
     assert len(pids_in(pids)) == 3
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
     assert [ended_by(file) for file in files] == ["SIGKILL"] * 3
 
 
@@ -168,7 +168,7 @@ def test_one_ctrl_c_asks_them(tmp_path: Path, pids: Path) -> None:
 
         assert host.ended() == 130
     assert ended_by(file) == "SIGTERM"
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
 
 
 @pytest.mark.parametrize("numbers", [("SIGINT", "SIGINT"), ("SIGTERM",), ("SIGTERM", "SIGINT")])
@@ -235,7 +235,7 @@ def test_a_command_sees_its_servers_out_unless_it_is_told_twice(
         _, err = run.communicate(timeout=PATIENCE)
 
     assert (run.returncode, err) == (130, b"")
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
     assert ended_by(asked) == ("SIGKILL" if insist else "SIGTERM")
 
 

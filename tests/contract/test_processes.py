@@ -14,7 +14,7 @@ import pytest
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.config import config_file, entry, write_config
 from tests.kit.pipe_host import PipeHost
-from tests.kit.processes import alive, pids_in
+from tests.kit.processes import alive, gone, pids_in
 from tests.kit.results import json_text, texts
 
 SECRET = "a-secret-that-no-server-may-see"
@@ -266,7 +266,7 @@ def test_the_end_of_input_ends_everything(
         assert host.ended() == 0
 
     assert len(started) >= 2
-    assert not any(map(alive, started))
+    assert gone(started)
 
 
 @pytest.mark.usefixtures("short_deadlines")
@@ -286,7 +286,7 @@ def test_a_signal_ends_everything_even_calls_under_way(
         assert host.ended() == (130 if number == signal.SIGINT else 0)
 
     assert len(pids_in(pids)) == 3
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
 
 
 @pytest.mark.usefixtures("short_deadlines")
@@ -298,7 +298,7 @@ def test_whoever_insists_is_obeyed_and_nothing_is_left(tmp_path: Path, pids: Pat
             host.signal(number)
         assert host.ended() in (0, 130)
 
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
 
 
 def test_servers_that_obey_the_end_of_their_input_survive_us_by_nothing(
@@ -349,7 +349,7 @@ def test_a_host_that_leaves_while_servers_start_leaves_nothing(tmp_path: Path, p
         eventually(lambda: len(pids_in(pids)) == 1, "the server runs")
         host.signal(signal.SIGTERM)
 
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
 
 
 def test_requests_under_way_are_answered_before_the_end(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.kit.clock import eventually
 from tests.kit.config import config_file, entry, write_config
 from tests.kit.config import offers_entry as offering
 from tests.kit.pipe_host import PipeHost
-from tests.kit.processes import alive, pids_in
+from tests.kit.processes import alive, gone, pids_in
 from tests.kit.results import META, Message, json_text, texts, use_tool
 from tests.kit.shared import Shared, nothing_left
 
@@ -57,7 +57,7 @@ def test_calls_in_flight_may_have_run_and_new_ones_are_served(tmp_path: Path, mo
         assert before not in after
         one.close()
         two.close()  # so that both wait for their stubborn servers at the same time
-    assert not any(map(alive, after))
+    assert gone(after)
 
 
 def test_what_a_host_has_set_up_survives(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import COMMAND
 from tests.kit.config import config_file, entry, program_entry, write_config
 from tests.kit.pipe_host import PipeHost, parsed
-from tests.kit.processes import alive, pids_in, unmeasured
+from tests.kit.processes import alive, gone, pids_in, unmeasured
 from tests.kit.results import META, json_text
 from tests.kit.servers import ASKER
 from tests.kit.shared import SHORT, Shared, shared
@@ -449,7 +449,7 @@ def test_who_insists_starts_one(tmp_path: Path) -> None:
         assert len(status["hosts"]) == 2
     assert (one.stderr, two.stderr) == ("", "")
     assert bench.done("down") == f"ended (pid {status['pid']})\n"
-    assert not any(map(alive, pids))
+    assert gone(pids)
 
 
 def test_who_insists_in_vain_is_told(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import COMMAND
 from tests.kit.config import config_file, entry, snapshot, spec
-from tests.kit.processes import alive, pids_in
+from tests.kit.processes import alive, gone, pids_in
 from tests.kit.results import json_text, use_tool
 from tests.kit.shared import SHORT, Shared, nothing_left, shared
 
@@ -112,7 +112,7 @@ def test_a_crash_leaves_nothing_that_stops_the_next_start(tmp_path: Path) -> Non
         host.initialize()
         assert len(bench.status()["hosts"]) == 1
     bench.done("down")
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
     assert [file.suffix for file in sorted((bench.home / "daemon").iterdir())] == [".lock", ".log"]
 
 

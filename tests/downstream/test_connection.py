@@ -19,7 +19,7 @@ from mcp_workbench.downstream.waiters import FutureWaiter, Lost
 from mcp_workbench.wire.envelope import Outcome
 from tests.kit.clock import eventually, until
 from tests.kit.config import spec
-from tests.kit.processes import alive, pids_in
+from tests.kit.processes import alive, gone, pids_in
 
 LIMIT = 20.0
 LISTEN = "subscriptions/listen"
@@ -261,7 +261,7 @@ async def test_a_start_that_takes_too_long_is_ended_and_named(tmp_path: Path) ->
         await connection.ready()
 
         assert "did not start within 0.2 s (connectTimeout)" in reason(connection)
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
 
 
 async def test_a_server_that_writes_something_else_is_not_called_slow() -> None:
@@ -324,7 +324,7 @@ async def test_stopping_while_it_starts_ends_it_at_once(tmp_path: Path) -> None:
         await connection.ready()
 
         assert connection.over
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
 
 
 async def test_leaving_the_pool_ends_every_server(tmp_path: Path) -> None:

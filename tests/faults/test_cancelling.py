@@ -13,7 +13,7 @@ from tests.faults.scene import AT_ONCE, Watched, failure, faulty
 from tests.kit.clock import eventually, takes_at_most
 from tests.kit.config import config_file, entry, url_entry
 from tests.kit.pipe_host import PipeHost
-from tests.kit.processes import alive, pids_in
+from tests.kit.processes import gone, pids_in
 from tests.kit.results import json_text
 from tests.kit.servers.bad_http import BadHttp, Hung, Request, bad_http_in_a_thread
 
@@ -121,7 +121,7 @@ def test_a_host_on_a_pipe_that_vanishes_takes_its_calls_and_servers_along(
         host.close()
         assert host.ended() == 0
         assert host.stderr == ""
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
 
 
 @pytest.mark.fault("F3")

@@ -16,7 +16,7 @@ from tests.faults.web import box_call, served
 from tests.http_servers.scenes import bench
 from tests.kit.clock import PATIENCE, eventually, until
 from tests.kit.config import entry, snapshot, spec, tool, url_spec
-from tests.kit.processes import alive, children, pids_in
+from tests.kit.processes import children, gone, pids_in
 from tests.kit.results import json_text
 from tests.kit.servers.bad_http import bad_http
 from tests.kit.vitals import descriptors, megabytes
@@ -84,7 +84,7 @@ async def disorder(folder: Path, *, rounds: int, caplog: pytest.LogCaptureFixtur
             for one in live[8:]:
                 answer = await workbench.use_tool(tool(one.spec.address.server, "echo"))
                 assert json_text(answer)["name"] == "echo"
-        assert not any(map(alive, pids_in(pids)))
+        assert gone(pids_in(pids))
     assert len(asyncio.all_tasks()) == before
     assert "cancel scope" not in caplog.text
     assert "Traceback" not in caplog.text

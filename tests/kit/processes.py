@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.kit.clock import PATIENCE
+from tests.kit.clock import PATIENCE, within
 
 PROMISE = 2.0  # seconds after which nothing of ours is left, however we ended
 
@@ -94,6 +94,12 @@ def alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def gone(pids: Iterable[int]) -> bool:
+    """Have they all ended in the time that is promised? What was killed may still be leaving."""
+    wanted = list(pids)
+    return within(PROMISE, lambda: not any(map(alive, wanted)))
 
 
 def unmeasured() -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 from mcp_workbench.wire.child import STDERR_BYTES, Child, Launch, running_child
 from tests.kit.clock import eventually, until
 from tests.kit.config import argv
-from tests.kit.processes import alive, pids_in
+from tests.kit.processes import alive, gone, pids_in
 from tests.kit.vitals import open_fds
 
 LIMIT = 15.0
@@ -71,7 +71,7 @@ async def test_leaving_the_block_ends_a_child_that_obeys_and_leaks_nothing() -> 
         pids += [await once() for _ in range(5)]
         await asyncio.sleep(0)
 
-    assert not any(map(alive, pids))
+    assert gone(pids)
     assert not any(map(known, pids))  # reaped, too
     assert open_fds() <= before
 
@@ -181,7 +181,7 @@ async def test_being_cancelled_at_any_moment_leaves_no_process_and_no_descriptor
         await asyncio.sleep(0)
 
     assert open_fds() <= before
-    assert not any(map(alive, started))
+    assert gone(started)
     assert children_of_ours() <= others
 
 
@@ -209,7 +209,7 @@ async def test_being_cancelled_twice_while_leaving_still_ends_the_child(tmp_path
             await asyncio.sleep(0)
         await asyncio.wait([task])
 
-    assert not any(map(alive, pids_in(pids)))
+    assert gone(pids_in(pids))
 
 
 async def test_only_the_end_of_a_flood_of_complaints_is_kept() -> None:
