@@ -12,8 +12,10 @@ import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-# Whoever runs us in the background (`nohup`, `&` in a script) may ignore Ctrl-C, and children would, too.
+# Whoever runs us in the background (`nohup`, `&` in a script) may ignore these, and children would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Before the program is imported: what it waits between two looks or tries, tests need not wait.
 os.environ.setdefault("MCP_WORKBENCH_TEST_PAUSES", "0.2")
 
