@@ -1,8 +1,6 @@
 """Servers that nobody uses, and servers that keep failing: stopped, remembered, brought back."""
 
 import json
-import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from mcp_workbench.downstream.trials import PATIENCE, pause_after
 from tests.kit.clock import eventually
 from tests.kit.config import config_file, entry
 from tests.kit.pipe_host import PipeHost
-from tests.kit.processes import alive, pids_in
+from tests.kit.processes import alive, kill_server, pids_in
 from tests.kit.results import json_text, texts
 
 IDLE = 0.4  # seconds; short, and every wait for it is bounded elsewhere
@@ -95,8 +93,7 @@ def test_a_crashed_server_stays_in_the_list_and_a_change_is_announced_when_it_is
         host.others.clear()
         [pid] = pids_in(pids)
         tools.write_text(json.dumps([{"name": n, "inputSchema": {}} for n in ("stats", "new")]))
-        os.kill(pid, signal.SIGKILL)
-        eventually(lambda: not alive(pid), "it is dead")
+        kill_server(pid)
 
         assert host.result("tools/list")["tools"] == before
         host.call("dev__a__stats")

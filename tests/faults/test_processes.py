@@ -16,7 +16,7 @@ from mcp_workbench.workbench import Workbench
 from tests.faults.scene import AT_ONCE, OTHER, failure, faulty, tried_in_time
 from tests.kit.clock import PATIENCE, eventually, takes_at_most
 from tests.kit.config import entry, snapshot, spec, tool
-from tests.kit.processes import alive, pids_in
+from tests.kit.processes import alive, kill_server, pids_in
 from tests.kit.results import json_text
 
 
@@ -235,8 +235,7 @@ def test_a_server_that_is_back_is_listed_before_it_is_called(tmp_path: Path, pid
         tools.write_text(json.dumps([{"name": n, "inputSchema": {}} for n in ("stats", "new")]))
         gate(tmp_path, "list-gate")
         [first] = pids_in(pids)
-        os.kill(first, signal.SIGKILL)
-        eventually(lambda: not Path(f"/proc/{first}").exists(), "the workbench has reaped it")
+        kill_server(first)
 
         waiting = host.begin_use("bad", "new")
         eventually(lambda: len(pids_in(pids)) == 2, "it is started again")

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from mcp_workbench.workbench import Workbench
 from tests.faults.scene import OTHER, Watched, faulty
 from tests.kit.clock import PATIENCE, eventually, takes_at_most, until
 from tests.kit.config import entry, snapshot, spec, tool
-from tests.kit.processes import alive, let_through, pids_in
+from tests.kit.processes import alive, kill_server, let_through, pids_in
 from tests.kit.results import json_text, texts
 
 STALE = "mcp-workbench/stale"
@@ -49,9 +48,7 @@ class Slow:
         self._gate.unlink()
 
     def killed(self) -> None:
-        last = pids_in(self.pids)[-1]
-        os.kill(last, signal.SIGKILL)
-        eventually(lambda: not alive(last), "it is dead")
+        kill_server(pids_in(self.pids)[-1])
 
 
 def opened(host: Watched, **more: Any) -> tuple[Any, Any]:

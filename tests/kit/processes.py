@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.kit.clock import PATIENCE, within
+from tests.kit.clock import PATIENCE, eventually, within
 
 PROMISE = 2.0  # seconds after which nothing of ours is left, however we ended
 
@@ -94,6 +94,12 @@ def alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def kill_server(pid: int) -> None:
+    """Kill a server; returns when its workbench has noticed, which reaps it then."""
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), "the workbench has noticed")
 
 
 def gone(pids: Iterable[int]) -> bool:

@@ -30,7 +30,7 @@ BODY = 1 << 17
 READ = 1 << 16  # bytes that come at once
 SIZE = 1 << 16  # of what is sent, and four times as much
 EVENT = 1 << 16
-LARGE = {"host": 1 << 21, "server": 1 << 21, "stream": 1 << 19}
+LARGE = {"host": 1 << 20, "server": 3 << 19, "stream": 1 << 19}
 # Four times what a reader may keep, and what is at hand.
 MEMORY = {"host": 4 * BODY + READ, "server": 4 * HIGH + READ, "stream": 4 * EVENT + READ}
 
