@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import time
 from contextlib import suppress
@@ -268,6 +269,6 @@ def test_a_crash_loop_is_slowed_down_named_and_over_as_soon_as_it_is(
         tried_in_time(len(pids_in(pids)), told, time.monotonic() - since)
         assert len([line for line in host.stderr.splitlines() if "dev/bad" in line]) <= 2
 
-        words = " ".join(["exec", good["command"], *good["args"]])
+        words = shlex.join(["exec", good["command"], *good["args"]])
         launcher.write_text(f"#!/bin/sh\n{words}\n")
         eventually(lambda: "isError" not in host.use("bad", "echo"), "it is back")
