@@ -180,5 +180,5 @@ def test_stray_prints_in_our_process_never_reach_the_host(tmp_path: Path) -> Non
         done = Path(f"{chatter}.done")
         while not done.exists():
             assert json_text(host.use("a", "echo"))["name"] == "echo"
-        assert "a stray line 199" in host.stderr
+        eventually(lambda: "a stray line 199" in host.stderr, "all of them are on stderr")
         assert not [line for line in host.lines if b"stray" in line]

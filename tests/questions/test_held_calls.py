@@ -111,5 +111,6 @@ def test_a_host_that_leaves_ever_more_questions_open_loses_the_oldest(host: Pipe
 
     assert gone["message"] == "The suspended call is gone; it may have run"
     assert [json.loads(texts(one)[0]) for one in kept] == [{"a": ADA}] * MOST_OF_ONE
+    eventually(lambda: "given up" in host.stderr, "the log says so")
     [told] = [line for line in host.stderr.splitlines() if "given up" in line]
     assert "dev/legacy/name: given up: too many questions are open" in told
