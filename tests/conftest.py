@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 # Whoever runs us in the background (`nohup`, `&` in a script) may ignore these, and children would, too.
@@ -18,11 +17,6 @@ if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Before the program is imported: what it waits between two looks or tries, tests need not wait.
 os.environ.setdefault("MCP_WORKBENCH_TEST_PAUSES", "0.2")
-
-
-# The same examples in every run, and no limit to the time of one: `make fuzz` tries new ones.
-settings.register_profile("suite", derandomize=True, deadline=None)
-settings.load_profile("suite")
 
 
 @pytest.fixture
