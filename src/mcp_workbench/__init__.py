@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mcp_workbench.core.errors import ConfigError, WorkbenchError
     from mcp_workbench.core.inputs import OpenToolboxInput, UseToolInput
     from mcp_workbench.core.names import ToolIdentifier, generate_tool_name, parse_tool_name
-    from mcp_workbench.workbench import Workbench
+    from mcp_workbench.gateway.workbench import Workbench
 
 __version__ = "0.11.0"
 
@@ -35,7 +35,7 @@ _HOME = {
     "ToolIdentifier": "core.names",
     "ToolInfo": "core.catalogue",
     "UseToolInput": "core.inputs",
-    "Workbench": "workbench",
+    "Workbench": "gateway.workbench",
     "WorkbenchError": "core.errors",
     "generate_tool_name": "core.names",
     "load_config": "config.load",

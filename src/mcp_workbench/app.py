@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.follow import following
+from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
@@ -23,7 +24,6 @@ from mcp_workbench.timing import deadline
 from mcp_workbench.wire import own_streams
 from mcp_workbench.wire.stdio import Channel, PipeReader, PipeWriter
 from mcp_workbench.wire.tasks import task_scope
-from mcp_workbench.workbench import Workbench
 
 T = TypeVar("T")
 AnyWriter = PipeWriter | own_streams.FileWriter
@@ -91,21 +91,20 @@ async def _serve(snapshot: Snapshot, opened: tuple[str, ...], resumed: Resumptio
     own_in, own_out = own_streams.claim_standard_streams()
     end = Ending(own_in, own_out, 2)
     end.on_signals()
-    async with Workbench(snapshot) as workbench, task_scope() as requests:
+    async with Gateway(snapshot) as gateway, task_scope() as requests:
         unread = end.host_left.set if own_streams.is_pipe(own_out) else partial(end.now, 1)
         channel = own_streams.open_writer(own_out, unread)
-        channel.on_pressure(workbench.hold)
-        menu = Menu(workbench, opened)
+        channel.on_pressure(gateway.hold)
+        menu = Menu(gateway.view, opened)
         heard = channel if resumed is None else resumed.channel(channel)
-        session = HostSession(workbench, heard, requests, menu, asked="by all servers")
+        session = HostSession(gateway.view, heard, requests, menu, asked="by all servers")
         front = StdioFront(session, channel, snapshot.limits.message_bytes)
         if resumed is not None:
             resumed.resume(session, front, menu)
         _listen(own_in, front, end)
-        with following(workbench, opened) as end.reload:
+        with following(gateway, opened) as end.reload:
             await end.host_left.wait()
-            with contextlib.suppress(OSError):  # no descriptor left to load it with: we serve on
-                front.drain()
+            session.drain()
             await _drain(session, end, snapshot.limits.drain)
     await channel.flushed(FLUSH)
     return end.status

@@ -11,9 +11,9 @@ from mcp_workbench.config.load import FILE_NAME
 from mcp_workbench.config.ownership import CODES
 from mcp_workbench.config.watch import FileWatch, Found
 from mcp_workbench.core.errors import ConfigError
-from mcp_workbench.core.sight import narrowed_to
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.workbench import Workbench
+from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.views import narrowed_to
 
 log = logging.getLogger(__name__)
 
@@ -25,19 +25,19 @@ _CHECK = "`mcp-workbench check` tells what is wrong."
 
 @contextmanager
 def following(
-    workbench: Workbench,
+    gateway: Gateway,
     toolboxes: tuple[str, ...],
     *,
     brief: bool = False,
     adapted: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
 ) -> Generator[Callable[[], None]]:
-    """Follow the workbench's file for the length of the block; what is yielded reads it at once.
+    """Follow the configuration file for the length of the block; what is yielded reads it at once.
 
     `toolboxes` are those that are served, or all. `brief` keeps the file's problems from hosts,
     which may be anybody's; `adapted` is what is made of each configuration. Where there is no file the demo is served, until one is written.
     """
-    origin = workbench.snapshot.origin
-    follower = _Follower(workbench, toolboxes, brief=brief)
+    origin = gateway.snapshot.origin
+    follower = _Follower(gateway, toolboxes, brief=brief)
     follower.adapted = adapted
     loop = asyncio.get_running_loop()
 
@@ -45,7 +45,7 @@ def following(
         with suppress(RuntimeError):  # the loop has closed meanwhile
             loop.call_soon_threadsafe(follower.take, outcome)
 
-    accepted = any(problem.code in CODES for problem in workbench.snapshot.warnings)
+    accepted = any(problem.code in CODES for problem in gateway.snapshot.warnings)
     watch = FileWatch(origin or FILE_NAME, found, optional=not origin, accepted=accepted)
     watch.start()
     try:
@@ -55,10 +55,10 @@ def following(
 
 
 class _Follower:
-    """Hands what was found to the workbench, and says what came of it."""
+    """Hands what was found to the gateway, and says what came of it."""
 
-    def __init__(self, workbench: Workbench, toolboxes: tuple[str, ...], *, brief: bool) -> None:
-        self._workbench = workbench
+    def __init__(self, gateway: Gateway, toolboxes: tuple[str, ...], *, brief: bool) -> None:
+        self._gateway = gateway
         self._toolboxes = toolboxes
         self._brief = brief
         self._refused = ""  # what was wrong with the file when it was last read
@@ -74,17 +74,17 @@ class _Follower:
     def _refuse(self, error: ConfigError) -> None:
         told = str(error)
         detail = _CHECK if self._brief else told
-        self._workbench.warn(f"{_KEPT} {detail}")
+        self._gateway.warn(f"{_KEPT} {detail}")
         if told != self._refused:
             self._refused = told
             log.warning("the configuration of before still holds: %s", told)
 
     def _reload(self, wanted: Snapshot) -> None:
         wanted = narrowed_to(self.adapted(wanted), self._toolboxes)
-        if not self._refused and wanted == self._workbench.snapshot:
+        if not self._refused and wanted == self._gateway.snapshot:
             self._later = ()
             return  # as soon after every start: nothing is loaded for that
-        change = self._workbench.reload(wanted)
+        change = self._gateway.reload(wanted)
         for name in self._toolboxes:
             if name in change.before.toolboxes and name not in change.after.toolboxes:
                 log.warning("the toolbox %s, which is served, is not in the file any more", name)

@@ -17,13 +17,13 @@ from mcp_workbench.config.port import port_wish
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import HttpWish, NamedToken, Snapshot
 from mcp_workbench.follow import following
+from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.surface.http_access import Access, is_loopback, names_of
 from mcp_workbench.surface.http_front import HttpFront
 from mcp_workbench.surface.http_principals import Principals
 from mcp_workbench.wire.http_server import HttpServer, NotListening, listening
 from mcp_workbench.wire.own_memory import close_to_others
 from mcp_workbench.wire.tasks import task_scope
-from mcp_workbench.workbench import Workbench
 
 _OTHER_PORT = "end what listens there, or name another port with --http"
 _REMEDIES = {
@@ -73,7 +73,7 @@ async def _serve(
     async with open_port(snapshot, host, port, wish) as (front, server):
         _say(snapshot, host, server.port, wish)
         gc.freeze()  # what is here now stays: it need not be searched again and again
-        with following(front.workbench, toolboxes, brief=True) as end.reload:
+        with following(front.gateway, toolboxes, brief=True) as end.reload:
             await end.host_left.wait()
             await drain_port(front, server, end, snapshot.limits.drain)
     return end.status
@@ -84,19 +84,19 @@ async def open_port(
     snapshot: Snapshot, host: str, port: int, wish: HttpWish
 ) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
     """Hosts are served for the length of the block; 0 is any free port."""
-    async with Workbench(snapshot) as workbench, port_of(workbench, host, port, wish) as opened:
+    async with Gateway(snapshot) as gateway, port_of(gateway, host, port, wish) as opened:
         yield opened
 
 
 @asynccontextmanager
 async def port_of(
-    workbench: Workbench, host: str, port: int, wish: HttpWish
+    gateway: Gateway, host: str, port: int, wish: HttpWish
 ) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
-    """The same for a workbench that is open already."""
-    most = workbench.snapshot.limits.message_bytes
+    """The same for a gateway that is open already."""
+    most = gateway.snapshot.limits.message_bytes
     try:
         async with task_scope() as requests:
-            front = HttpFront(workbench, requests)
+            front = HttpFront(gateway.view, requests)
             async with listening(front, host, port, most) as server:
                 names = names_of(host, server.port, wish.allowed_hosts)
                 principals = Principals(wish.token, wish.tokens)

@@ -26,8 +26,8 @@ from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.spec import Snapshot
 
 if TYPE_CHECKING:
-    from mcp_workbench.interview import Person
-    from mcp_workbench.workbench import Workbench
+    from mcp_workbench.gateway.interview import Person
+    from mcp_workbench.gateway.views import View
 
 Json = dict[str, Any]
 
@@ -117,16 +117,16 @@ def _result(settings: Settings, wish: Wish) -> Json:
 
 
 async def _called(settings: Settings, snapshot: Snapshot, wish: Wish, line: ProgressLine) -> Json:
-    from mcp_workbench.interview import interview
-    from mcp_workbench.workbench import Workbench
+    from mcp_workbench.gateway.gateway import Gateway
+    from mcp_workbench.gateway.interview import interview
 
     async with (
-        Workbench(snapshot) as workbench,
-        interview(workbench, _person(settings, line)) as it,
+        Gateway(snapshot) as gateway,
+        interview(gateway.view, _person(settings, line)) as it,
     ):
         if wish.texts is not None:
             with line.waiting(f"waiting for {wish.tool.address} to start"):
-                await _check(settings, it.workbench, wish, wish.texts)
+                await _check(settings, it.view, wish, wish.texts)
         with line.waiting(f"waiting for {wish.tool.address} to answer"):
             return await it.use_tool(wish.tool, wish.arguments, line.progress)
 
@@ -148,9 +148,9 @@ class Nobody:
         return None
 
 
-async def _check(settings: Settings, workbench: "Workbench", wish: Wish, texts: set[str]) -> None:
+async def _check(settings: Settings, view: "View", wish: Wish, texts: set[str]) -> None:
     """Refuse what the tool's own schema would refuse. An unknown tool is left to the call itself."""
-    report = await workbench.survey(wish.tool.address)
+    report = await view.survey(wish.tool.address)
     if report.reason:
         error = not_connected(wish.tool.server, wish.tool.toolbox, report.reason)
         error.hint = f"mcp-workbench doctor {wish.tool.address}"

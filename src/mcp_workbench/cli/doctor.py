@@ -232,7 +232,7 @@ def _forgetful() -> dict[str, str]:
 
 
 async def _add_in_both_eras() -> None:
-    from mcp_workbench.workbench import Workbench
+    from mcp_workbench.gateway.workbench import Workbench
 
     (basics, *_) = demo_snapshot().toolboxes["demo"].servers.values()
     eras = {

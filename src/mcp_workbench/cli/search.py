@@ -11,11 +11,11 @@ from mcp_workbench.cli.render import plain, say, say_json
 from mcp_workbench.cli.running import run
 from mcp_workbench.cli.settings import DONE, FAILED, Settings, global_options
 from mcp_workbench.core.spec import Detail, Snapshot
-from mcp_workbench.finding import Finder, known_tools
+from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.search import find, known_tools
 from mcp_workbench.search.query import Found, Query
 from mcp_workbench.surface.meta_tools import MOST_HITS
 from mcp_workbench.surface.search_tools import told
-from mcp_workbench.workbench import Workbench
 
 
 @click.command()
@@ -69,12 +69,13 @@ def search(  # noqa: PLR0913 - each of them an option
 
 
 async def _found(snapshot: Snapshot, query: Query, line: ProgressLine) -> Found:
-    async with Workbench(snapshot) as workbench:
-        unknown = [s for s in known_tools(workbench).unknown if query.covers(s.address)]
+    async with Gateway(snapshot) as gateway:
+        view = gateway.view
+        unknown = [s for s in known_tools(view).unknown if query.covers(s.address)]
         if unknown:
             line.show(f"reading {', '.join(str(spec.address) for spec in unknown)}")
-            await workbench.connections(unknown)
-        return await Finder.of(workbench).find(workbench, query)
+            await view.connections(unknown)
+        return await find(view, query)
 
 
 def _document(found: Found) -> dict[str, Any]:

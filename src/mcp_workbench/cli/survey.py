@@ -14,7 +14,7 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.downstream import surroundings
-from mcp_workbench.workbench import Workbench
+from mcp_workbench.gateway.gateway import Gateway
 
 
 def survey(
@@ -29,7 +29,7 @@ def survey(
         logging.getLogger(surroundings.__name__).setLevel("ERROR")
     progress = SurveyProgress(settings, addresses)
     try:
-        return run(_survey(Workbench(snapshot, environ=environ), addresses, progress))
+        return run(_survey(Gateway(snapshot, environ=environ), addresses, progress))
     finally:
         progress.line.clear()
 
@@ -54,14 +54,14 @@ class SurveyProgress:
 
 
 async def _survey(
-    bench: Workbench, addresses: Sequence[ServerAddress], progress: SurveyProgress
+    gateway: Gateway, addresses: Sequence[ServerAddress], progress: SurveyProgress
 ) -> list[ServerReport]:
     async def ask(address: ServerAddress) -> ServerReport:
-        report = await workbench.survey(address)
+        report = await gateway.view.survey(address)
         progress.arrived(report)
         return report
 
-    async with bench as workbench, asyncio.TaskGroup() as group:
+    async with gateway, asyncio.TaskGroup() as group:
         asked = [group.create_task(ask(address)) for address in addresses]
         while any(not task.done() for task in asked):
             await asyncio.wait(asked, timeout=PATIENCE)

@@ -12,12 +12,13 @@ from mcp_workbench.daemon.note import read_note
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.revision import MODERN
 from mcp_workbench.era.translate import complete
-from mcp_workbench.surface import texts
+from mcp_workbench.surface import parse, texts
 from mcp_workbench.surface.menu import Menu
+from mcp_workbench.surface.parse import Message
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope, Malformed
+from mcp_workbench.wire.envelope import Malformed
 from mcp_workbench.wire.stdio import Channel
 
 CODE = "server_exited"
@@ -103,7 +104,7 @@ class Resumed:
 
     def _say_again(self, line: bytes, session: HostSession, had: set[bytes]) -> None:
         """What was answered is said without its answer; a listening that goes on is begun anew."""
-        message = envelope.decode_text(line)  # as it was before
+        message = parse.read(line)  # as it was before
         id = bytes(message.id)
         under_way = self._left.under_way
         if id in under_way:
@@ -115,9 +116,9 @@ class Resumed:
         session.receive(message)
 
 
-def _read(line: bytes) -> Envelope | None:
+def _read(line: bytes) -> Message | None:
     try:
-        return envelope.decode_text(line)
+        return parse.read(line)
     except Malformed:
         return None
 

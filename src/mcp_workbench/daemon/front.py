@@ -6,17 +6,21 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
+from mcp_workbench.core.call import TOOLS_CALL
 from mcp_workbench.daemon import words
-from mcp_workbench.daemon.note import Note
-from mcp_workbench.daemon.session import JoinedSession
+from mcp_workbench.daemon.note import CALL, OTHER, Note
 from mcp_workbench.daemon.writer import NotedWriter
+from mcp_workbench.gateway.calls import Call
+from mcp_workbench.gateway.interceptors import Interceptor
+from mcp_workbench.gateway.views import View
+from mcp_workbench.surface.calls import HostCall
 from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.reading import cancelled_id
+from mcp_workbench.surface.parse import Message, UseToolRequest, cancelled_id
+from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope, Malformed
+from mcp_workbench.wire.envelope import Malformed
 from mcp_workbench.wire.stdio import READ_BYTES, PipeReader
-from mcp_workbench.workbench import Workbench
 
 Tell = Callable[..., None]  # the joiner, in fields of one frame
 
@@ -33,14 +37,31 @@ KEPT = frozenset(
 KEPT_BYTES = 1 << 16  # of one such request
 
 
+class CrashJournal(Interceptor):
+    """Notes of each call, before it is sent, whether its joiner may send it again should we be killed.
+
+    What was not yet sent to a server may be sent by another process, and so may what its tool calls
+    harmless (`core/again`). Every doubt is noted before it arises.
+    """
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+
+    def before(self, call: Call) -> None:
+        if isinstance(call, HostCall) and call.route is not None:
+            again = call.route.is_harmless and call.is_repeatable()
+            self._note.becomes(call.id, again=again)
+
+
 class JoinedFront(StdioFront):
     """Reads a joined host's lines."""
 
     def __init__(
-        self, session: JoinedSession, channel: NotedWriter, limit: int, note: Note, tell: Tell
+        self, session: HostSession, channel: NotedWriter, limit: int, note: Note, tell: Tell
     ) -> None:
         super().__init__(session, channel, limit)
-        self._joined = session
+        self._line = b""  # what is read just now, and
+        self._count = 0  # how many lines of what came at once were read with it
         self._reader: PipeReader | None = None
         self._note = note
         self._tell = tell
@@ -61,24 +82,22 @@ class JoinedFront(StdioFront):
 
     def receive(self, data: bytes) -> None:
         """Bytes from the host. While we close, a new request and all after it are left in the note."""
-        note, session = self._note, self._joined
-        session.count = 0
+        note = self._note
+        self._count = 0
         for line in self._framer.feed(data):
             if self.is_closing and _is_request(line):
                 self.is_full = True
                 self.hold(held=True)
                 return
-            session.count += 1
-            session.line = line
-            if not self._express(line):
-                self._receive_line(line)
-                note.looked_at(session.count)
+            self._count += 1
+            self._receive_line(line)
+            note.looked_at(self._count)
         note.done(data)
         if self._framer.overflow is not None:
             self._refuse_large()
 
     def _receive_line(self, line: bytes) -> None:
-        self._joined.line = line  # of a batch, too
+        self._line = line  # of a batch, too
         super()._receive_line(line)
 
     def _receive_batch(self, line: bytes) -> None:
@@ -86,29 +105,34 @@ class JoinedFront(StdioFront):
         with suppress(Malformed):
             for member in envelope.read_batch(line):
                 with suppress(Malformed):
-                    self._joined.line = member
+                    self._line = member
                     self._begin(envelope.decode_text(member))
-        self._note.looked_at(self._joined.count)
+        self._note.looked_at(self._count)
         super()._receive_batch(line)
 
-    def _begin(self, message: Envelope) -> bool:
-        """Note a request; one whose id is in use is refused without that."""
+    def _begin(self, message: Message) -> bool:
+        """Note a request before anything is done for it: until it is sent, all may be done again.
+
+        One whose id is in use is refused without that.
+        """
         id = bytes(message.id) if message.method else b""
         if not id or id in self._session.under_way:
             return False
-        self._joined.begun(message)
+        kind = CALL if message.method == TOOLS_CALL else OTHER
+        goes_on = b'"requestState"' in self._line  # with what is held here, and only here
+        self._note.begun(id, self._line, kind, again=not goes_on)
         return True
 
-    def _take_noted(self, message: Envelope) -> None:
+    def _take_noted(self, message: Message) -> None:
         method = message.method
         if self._begin(message):
-            line = self._joined.line
+            line = self._line
             if method in KEPT and len(line) < KEPT_BYTES:
                 self._tell(words.KEEP, line)
-            self._note.looked_at(self._joined.count)
+            self._note.looked_at(self._count)
         self._session.receive(message)
-        if method == "notifications/cancelled":
-            self._note.looked_at(self._joined.count)
+        if not isinstance(message, UseToolRequest) and method == "notifications/cancelled":
+            self._note.looked_at(self._count)
             self._note.ended(cancelled_id(message.params))
         if self._session.era.modern and not self._is_modern:
             self._is_modern = True
@@ -141,8 +165,8 @@ class NotedReader(PipeReader):
 class JoinedMenu(Menu):
     """One joined host's view; its joiner knows which toolboxes it has opened."""
 
-    def __init__(self, workbench: Workbench, opened: tuple[str, ...], tell: Tell) -> None:
-        super().__init__(workbench, opened)
+    def __init__(self, view: View, opened: tuple[str, ...], tell: Tell) -> None:
+        super().__init__(view, opened)
         self._tell = tell
 
     def opened(self, toolbox: str) -> bool:

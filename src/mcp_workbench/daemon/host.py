@@ -9,13 +9,12 @@ import time
 from mcp_workbench.app import DRAIN, FLUSH, HURRIED_DRAIN, INTERRUPTED
 from mcp_workbench.daemon import words
 from mcp_workbench.daemon.basin import Basin
-from mcp_workbench.daemon.front import JoinedFront, JoinedMenu, Tell
+from mcp_workbench.daemon.front import CrashJournal, JoinedFront, JoinedMenu, Tell
 from mcp_workbench.daemon.note import Note
-from mcp_workbench.daemon.session import JoinedSession
 from mcp_workbench.daemon.writer import NotedWriter
+from mcp_workbench.gateway.views import View
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.wire.tasks import TaskScope, task_scope
-from mcp_workbench.workbench import Workbench
 
 
 class JoinedHost:
@@ -73,16 +72,16 @@ class JoinedHost:
 
     # Its life
 
-    async def serve(self, workbench: Workbench, own_in: int, own_out: int) -> None:
+    async def serve(self, view: View, own_in: int, own_out: int) -> None:
         """Serve it to its end; the pipes are closed then."""
-        bench = workbench
         if self.toolboxes:
-            bench = workbench.view(frozenset(self.toolboxes).__contains__)
-        largest = bench.snapshot.limits.message_bytes
+            view = view.narrowed(frozenset(self.toolboxes).__contains__)
+        view = view.intercepted(CrashJournal(self._note))
+        largest = view.snapshot.limits.message_bytes
         channel = NotedWriter(own_out, self.gone, self._note, largest, self._basin)
         try:
             async with task_scope() as requests:
-                await self._converse(bench, channel, own_in, requests)
+                await self._converse(view, channel, own_in, requests)
             await channel.flushed(FLUSH)
         finally:
             channel.abort()
@@ -90,13 +89,13 @@ class JoinedHost:
             self._tell(words.ENDED, b"%d" % self._status)
 
     async def _converse(
-        self, bench: Workbench, channel: NotedWriter, own_in: int, requests: TaskScope
+        self, view: View, channel: NotedWriter, own_in: int, requests: TaskScope
     ) -> None:
-        menu = JoinedMenu(bench, self.toolboxes, self._tell)
+        menu = JoinedMenu(view, self.toolboxes, self._tell)
         asked = "by its own servers"
-        session = JoinedSession(self._note, bench, channel, requests, menu, asked=asked)
+        session = HostSession(view, channel, requests, menu, asked=asked)
         self.session = session
-        limit = bench.snapshot.limits.message_bytes
+        limit = view.snapshot.limits.message_bytes
         front = JoinedFront(session, channel, limit, self._note, self._tell)
         reader = front.listen(own_in, self.left)
         # The servers go on while it does not read: they have other hosts.
@@ -106,7 +105,7 @@ class JoinedHost:
             if self._is_handed_back:
                 front.is_closing = True
             else:
-                front.drain()
+                session.drain()
             await self._drain(session)
         finally:
             reader.close()

@@ -22,8 +22,8 @@ from mcp_workbench.daemon.host import JoinedHost
 from mcp_workbench.daemon.log import BoundedLog
 from mcp_workbench.daemon.note import new_note, open_note
 from mcp_workbench.daemon.report import About, status_of
+from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.wire.tasks import TaskScope
-from mcp_workbench.workbench import Workbench
 
 if TYPE_CHECKING:
     from mcp_workbench.daemon.gate import Visitor
@@ -36,11 +36,9 @@ RENEW = "mcp-workbench down, then up, renews it"
 class Keeper:
     """All joined hosts, and what is said to whoever comes."""
 
-    def __init__(
-        self, about: About, workbench: Workbench, scope: TaskScope, book: BoundedLog
-    ) -> None:
+    def __init__(self, about: About, gateway: Gateway, scope: TaskScope, book: BoundedLog) -> None:
         self._about = about
-        self._workbench = workbench
+        self._gateway = gateway
         self._scope = scope
         self._book = book
         self._expected: dict[Visitor, JoinedHost] = {}  # welcomed, their pipes not yet here
@@ -56,7 +54,7 @@ class Keeper:
         elif wish == words.STATUS:
             status = status_of(
                 self._about,
-                self._workbench,
+                self._gateway,
                 self.hosts,
                 self._book.trouble,
                 ending=self.is_ending,
@@ -116,7 +114,7 @@ class Keeper:
             return f"it serves {self._about.config}"
         if self.is_ending:
             return "it is ending"
-        snapshot = self._workbench.snapshot.narrowed(toolboxes)
+        snapshot = self._gateway.snapshot.narrowed(toolboxes)
         return self._waiting() or _other_values(snapshot, _environment(variables))
 
     def _waiting(self) -> str:
@@ -125,7 +123,7 @@ class Keeper:
             wanted = load_config(self._about.config)
         except ConfigError:  # what was loaded before it still holds, and hosts are told so
             return ""
-        _, later = settled(self._workbench.snapshot, wanted)
+        _, later = settled(self._gateway.snapshot, wanted)
         keys = [key for key in later if key != "http"]
         return (
             f"{', '.join(keys)} has changed in the file since it was started: {RENEW}"
@@ -150,7 +148,7 @@ class Keeper:
 
     async def _serve(self, host: JoinedHost, visitor: Visitor, own_in: int, own_out: int) -> None:
         try:
-            await host.serve(self._workbench, own_in, own_out)
+            await host.serve(self._gateway.view, own_in, own_out)
         finally:
             visitor.close()
             self.hosts.discard(host)

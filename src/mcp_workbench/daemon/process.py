@@ -26,9 +26,9 @@ from mcp_workbench.daemon.log import BoundedLog
 from mcp_workbench.daemon.report import About
 from mcp_workbench.daemon.start import TAKEN
 from mcp_workbench.follow import following
+from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.wire.own_memory import close_to_others
 from mcp_workbench.wire.tasks import task_scope
-from mcp_workbench.workbench import Workbench
 
 if TYPE_CHECKING:
     from mcp_workbench.surface.http_front import HttpFront
@@ -68,17 +68,17 @@ async def _serve(place: Place, snapshot: Snapshot, wish: Wish, book: BoundedLog)
     end = Ending()
     end.on_signals()
     about = About(place.config, place.log, time.monotonic())
-    async with Workbench(snapshot) as workbench, task_scope() as hosts:
-        keeper = Keeper(about, workbench, hosts, book)
+    async with Gateway(snapshot) as gateway, task_scope() as hosts:
+        keeper = Keeper(about, gateway, hosts, book)
         keeper.down = end.asked
-        async with _port(workbench, wish) as port, open_gate(place, keeper):
+        async with _port(gateway, wish) as port, open_gate(place, keeper):
             about.url = _url(wish, port)
             _ready(about)
             log.info("begun (pid %d) for %s", os.getpid(), place.config)
             gc.freeze()  # what is here now stays
             _watch_hosts(keeper, end, wish.linger)
             brief = port is not None
-            with following(workbench, (), brief=brief, adapted=rested) as end.reload:
+            with following(gateway, (), brief=brief, adapted=rested) as end.reload:
                 keeper.reload = end.reload
                 await end.host_left.wait()
                 log.info("ending; %d hosts go on by themselves", len(keeper.hosts))
@@ -116,7 +116,7 @@ def rested(snapshot: Snapshot) -> Snapshot:
 
 @asynccontextmanager
 async def _port(
-    workbench: Workbench, wish: Wish
+    gateway: Gateway, wish: Wish
 ) -> AsyncGenerator[tuple[HttpFront, HttpServer] | None]:
     if wish.address is None:
         yield None
@@ -127,8 +127,8 @@ async def _port(
     from mcp_workbench.surface.http_access import is_loopback
 
     host, _ = wish.address
-    told = port_wish(workbench.snapshot, os.environ, loopback=is_loopback(host))
-    async with port_of(workbench, *wish.address, told) as opened:
+    told = port_wish(gateway.snapshot, os.environ, loopback=is_loopback(host))
+    async with port_of(gateway, *wish.address, told) as opened:
         yield opened
 
 

@@ -14,7 +14,7 @@ from mcp_workbench.daemon.host import JoinedHost
 from mcp_workbench.daemon.status import HostLine, ServerLine, Status
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.looks import group
-from mcp_workbench.workbench import Workbench
+from mcp_workbench.gateway.gateway import Gateway
 
 
 class About(msgspec.Struct):
@@ -27,13 +27,13 @@ class About(msgspec.Struct):
 
 
 def status_of(
-    about: About, workbench: Workbench, hosts: Iterable[JoinedHost], trouble: str, *, ending: bool
+    about: About, gateway: Gateway, hosts: Iterable[JoinedHost], trouble: str, *, ending: bool
 ) -> Status:
     """How everything does just now; nothing is started for it."""
     live = defaultdict[ServerAddress, list[Connection]](list)
-    for connection in workbench.all_live:
+    for connection in gateway.connected:
         live[connection.spec.address].append(connection)
-    servers = tuple(_server(one, live[one.address]) for one in workbench.health())
+    servers = tuple(_server(one, live[one.address]) for one in gateway.health())
     return Status(
         running=True,
         config=about.config,
@@ -47,7 +47,7 @@ def status_of(
         log=about.log,
         log_trouble=trouble,
         is_ending=ending,
-        warnings=workbench.warnings,
+        warnings=gateway.warnings,
     )
 
 

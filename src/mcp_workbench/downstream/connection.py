@@ -4,9 +4,7 @@ import asyncio
 import time
 from functools import partial
 
-from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.catalogue import Catalogue
-from mcp_workbench.core.errors import CallFailed
 from mcp_workbench.core.spec import Era, ServerSpec
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.dial import Unreachable, dial
@@ -22,14 +20,11 @@ from mcp_workbench.downstream.states import Closed, Connecting, Ended, Ready
 from mcp_workbench.downstream.surroundings import Surroundings
 from mcp_workbench.downstream.trials import Trial
 from mcp_workbench.downstream.upkeep import read_again, took_notice
-from mcp_workbench.downstream.waiters import Loss, Lost, Waiter
+from mcp_workbench.downstream.waiters import Loss, Lost
 from mcp_workbench.downstream.wares import Wares
 from mcp_workbench.downstream.wellbeing import Wellbeing
 from mcp_workbench.era.negotiate import Agreed, Refused, Startover
-from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.revision import is_modern
-from mcp_workbench.era.translate import PAIRS, params_for
-from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.tasks import task_scope
 
@@ -54,7 +49,6 @@ class Connection:
         self._gone = asyncio.Event()
         self.state: Connecting | Ready | Closed = Connecting(time.monotonic())
         self.usable = False  # takes calls
-        self.plain = False  # and is legacy, so that they need nothing added
         self.over = False  # or ending: a new connection is needed
         self.awaited = 0  # how many wait for it to become ready
         self.retired = False  # over for those who have no call there yet
@@ -114,17 +108,6 @@ class Connection:
             self._around.changed(self)
 
     # Calls
-
-    def begin(self, call: ToolCall, name: bytes, waiter: Waiter, deadline: float) -> int:
-        """Send a call now; it is settled, or lost, later. Returns its number."""
-        talk = self.conversation
-        if is_full(talk, self._around):
-            raise CallFailed("overloaded", call.tool, self.full(), may_have_run=False)
-        number = talk.pending.add(waiter, deadline)
-        pair = PAIRS[call.modern_host, self.modern]
-        params = params_for(pair, name, call, number, STAMPS)
-        talk.channel.send(envelope.request(number, "tools/call", params))
-        return number
 
     def full(self) -> str:
         """Why it can't take one more request; empty where it can."""
@@ -262,7 +245,6 @@ class Connection:
     def _settle(self, state: Ready | Closed) -> None:
         self.state = state
         self.usable = isinstance(state, Ready) and not self.retired
-        self.plain = self.usable and not self.modern
         self.over = not self.usable
         self._decided.set()
 

@@ -79,7 +79,7 @@ class Retiring:
                 connection  # even one that was still to be met: it may have inherited
             )
         connection.retired = connection.over = True
-        connection.usable = connection.plain = connection.succeeds = False
+        connection.usable = connection.succeeds = False
         connection.ending = _CHANGED if wanted else _REMOVED
         connection.wares.retire()
         if isinstance(connection.state, Connecting):

@@ -3,7 +3,7 @@
 import msgspec
 
 from mcp_workbench.bounded import TooManyParts
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.splice import changed
 from mcp_workbench.era.revision import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
 from mcp_workbench.era.translate import (
@@ -22,7 +22,9 @@ _MODERN_LEGACY, _LEGACY_MODERN = Pair(True, False), Pair(False, True)  # noqa: F
 INVALID_PARAMS = -32602  # modern hosts are told of an unknown resource by this
 
 
-def request_params(pair: Pair, members: Members, call: ToolCall, number: int, own: Stamps) -> bytes:
+def request_params(
+    pair: Pair, members: Members, call: CallRequest, number: int, own: Stamps
+) -> bytes:
     """Parameters as the server gets them: members as they stand, `_meta` of our hop."""
     if not call.meta and not pair.modern_server:
         return encode(members)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.bounded import Members, TooManyParts, read_members
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.splice import changed
 from mcp_workbench.era.older import legacy_result
 from mcp_workbench.era.revision import (
@@ -57,7 +57,7 @@ def stamps(ourselves: dict[str, str]) -> Stamps:
     )
 
 
-def params_for(pair: Pair, name: bytes, call: ToolCall, number: int, own: Stamps) -> bytes:
+def params_for(pair: Pair, name: bytes, call: CallRequest, number: int, own: Stamps) -> bytes:
     """The parameters of a call as its server gets them: routed members anew, the rest as it came."""
     params = call.params
     if not call.meta and not pair.modern_server and len(params) == 1:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.era.questions import (
     ROUNDS,
     Answered,
@@ -28,8 +28,9 @@ from mcp_workbench.era.questions import (
 from mcp_workbench.era.revision import MISSING_CAPABILITY
 from mcp_workbench.era.seal import Kind, Seal, Sealed, digest_of
 from mcp_workbench.era.translate import Members, read_members
+from mcp_workbench.gateway.interceptors import Completed, Rejected
+from mcp_workbench.surface.calls import HostCall
 from mcp_workbench.surface.holding import Everyone, Holding
-from mcp_workbench.surface.host_call import HostCall
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 
@@ -58,7 +59,7 @@ class Turn:
         told = result or unanswered(self._wanted.questions[key].method)
         if told is None:
             self._host_call.withdraw()
-            self._host_call.refused(msgspec.Raw(bytes(error)))
+            self._host_call.finish(Rejected(msgspec.Raw(bytes(error))))
             return
         self._answers[key] = msgspec.Raw(bytes(told))
         self.perhaps_repeat()
@@ -71,21 +72,21 @@ class Turn:
         more = {"inputResponses": msgspec.Raw(msgspec.json.encode(self._answers))}
         if self._wanted.state is not None:
             more["requestState"] = self._wanted.state
-        call = self._host_call.call
-        self._host_call.call = msgspec.structs.replace(call, params={**call.params, **more})
+        request = self._host_call.request
+        params = {**request.params, **more}
+        self._host_call.request = msgspec.structs.replace(request, params=params)
         self._again()
 
 
 class Asking:
     """The questions that are open, towards legacy hosts and modern ones."""
 
-    def __init__(self, principal: str = "anonymous", beside: dict[str, Any] | None = None) -> None:
+    def __init__(self, principal: str = "anonymous", suspended: Everyone | None = None) -> None:
         self._principal = principal
         self._seal = Seal(secrets.token_bytes(32))
         self.numbers = count(1)
         self._asked: dict[bytes, Answered] = {}
-        everyone: Everyone = {} if beside is None else beside.setdefault("held", {})
-        self.holding = Holding(self._seal_waiting, everyone)
+        self.holding = Holding(self._seal_waiting, {} if suspended is None else suspended)
 
     # A legacy host is asked by a request of its own
 
@@ -124,7 +125,7 @@ class Asking:
         for key, question in wanted.questions.items():
             done = partial(turn.answered, key)
             put = for_legacy_host(question, secrets.token_urlsafe(16))
-            withdraw = self.ask(host_call.sender, put, host_call.id, done)
+            withdraw = self.ask(host_call.session, put, host_call.id, done)
             host_call.withdrawals += (withdraw,)
         if not wanted.questions and host_call.rounds > 1:  # it wants to be asked once more, later
             pause = min(PAUSE * 2 ** (host_call.rounds - 2), LONGEST_PAUSE)
@@ -141,14 +142,14 @@ class Asking:
             return
         state = None
         if wanted.state is not None:
-            state = self._sealed(host_call.call, "relay", state=wanted.state)
-        host_call.answered(input_required(wanted.questions, state))
+            state = self._sealed(host_call.request, "relay", state=wanted.state)
+        host_call.finish(Completed(input_required(wanted.questions, state)))
 
     # A legacy server's error that sends a modern host's person to addresses first
 
     def send_to_addresses(self, host_call: HostCall, error: msgspec.Raw) -> None:
         """Ask in place of the error; the call is over, and what the host sends then is a new one."""
-        call = host_call.call
+        call = host_call.request
         try:
             questions = read_needed(call.tool.address, error)
         except msgspec.DecodeError as fault:
@@ -157,24 +158,25 @@ class Asking:
             return
         declared = read_members(call.capabilities)
         if all(may_put(question, declared) for question in questions.values()):
-            host_call.answered(input_required(questions, self._sealed(call, "again")))
+            state = self._sealed(call, "again")
+            host_call.finish(Completed(input_required(questions, state)))
         else:
             needs: Any = {"requiredCapabilities": {"elicitation": {"url": {}}}}
             why = "the server wants an address to be visited first"
             told = envelope.error_object(MISSING_CAPABILITY, why, needs)
-            host_call.refused(msgspec.Raw(told))
+            host_call.finish(Rejected(msgspec.Raw(told)))
 
     # Seals. Their key is this process's own, so that none outlives it: its clock is the one to trust,
     # and not the time of day, which people and networks set.
 
-    def open_state(self, token: str, call: ToolCall) -> Sealed | None:
+    def open_state(self, token: str, call: CallRequest) -> Sealed | None:
         return self._seal.open(token, self._principal, _digest(call), time.monotonic())
 
-    def _seal_waiting(self, call: ToolCall, kind: Kind, handle: str) -> str:
+    def _seal_waiting(self, call: CallRequest, kind: Kind, handle: str) -> str:
         return self._sealed(call, kind, handle=handle)
 
     def _sealed(
-        self, call: ToolCall, kind: Kind, *, handle: str = "", state: msgspec.Raw | None = None
+        self, call: CallRequest, kind: Kind, *, handle: str = "", state: msgspec.Raw | None = None
     ) -> str:
         sealed = Sealed(
             kind=kind,
@@ -190,11 +192,11 @@ class Asking:
     def _read(self, host_call: HostCall, result: msgspec.Raw) -> InputRequired | None:
         """The questions in it; None where they can't be put, which the host has then been told."""
         try:
-            wanted = read_input_required(host_call.call.tool.address, result)
+            wanted = read_input_required(host_call.request.tool.address, result)
         except msgspec.DecodeError as error:
             host_call.give_up("protocol_error", f"the server's question can't be read: {error}")
             return None
-        declared = read_members(host_call.call.capabilities)
+        declared = read_members(host_call.request.capabilities)
         for question in wanted.questions.values():
             if not may_put(question, declared):
                 why = f"the server wants {question.method}, and this host can't be asked for that"
@@ -208,5 +210,5 @@ class Asking:
         self._asked.clear()
 
 
-def _digest(call: ToolCall) -> str:
-    return digest_of(str(call.tool), call.params["arguments"])
+def _digest(call: CallRequest) -> str:
+    return digest_of(str(call.tool), call.body)

@@ -12,15 +12,13 @@ from mcp_workbench.era.primitives import level_in, most_verbose, read_level
 from mcp_workbench.era.revision import LOG_LEVEL_KEY
 from mcp_workbench.era.translate import Members
 from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.question_desk import QuestionDesk
-from mcp_workbench.surface.reading import Refusal
+from mcp_workbench.surface.parse import RequestError
 from mcp_workbench.wire import envelope
-from mcp_workbench.workbench import Workbench
 
 if TYPE_CHECKING:
-    from mcp_workbench.offering import Heard, Offering
-    from mcp_workbench.surface.host_request import Calls, Host
+    from mcp_workbench.gateway.primitives import Heard, Offering
     from mcp_workbench.surface.primitives import Primitives
+    from mcp_workbench.surface.session import HostSession
     from mcp_workbench.surface.subscriptions import Subscriptions
 
 Handler = Callable[[bytes, Members, Members], None]
@@ -37,37 +35,26 @@ class _Rooms(NamedTuple):
 class BesideTools:
     """One host's prompts, resources, completions, subscriptions and log."""
 
-    def __init__(
-        self,
-        host: Host,
-        questions: QuestionDesk,
-        workbench: Workbench,
-        menu: Menu,
-        calls: Calls,
-    ) -> None:
+    def __init__(self, session: HostSession, menu: Menu) -> None:
         self.log_level: msgspec.Raw | None = None  # that a legacy host has set
-        self._host = host
-        self._questions = questions
-        self._workbench = workbench
+        self._session = session
         self._menu = menu
-        self._calls = calls
         self._rooms: _Rooms | None = None
-        self._stop_hearing = workbench.on_heard(self._heard)
+        self._stop_hearing = session.view.on_heard(self._heard)
 
     @property
     def _open(self) -> _Rooms:
         if self._rooms is None:
-            from mcp_workbench.offering import Offering  # not before anybody asks for it
-            from mcp_workbench.surface.host_request import Sending
+            from mcp_workbench.gateway.primitives import Offering  # not before anybody asks for it
+            from mcp_workbench.surface.owners import Owners
             from mcp_workbench.surface.primitives import Primitives
-            from mcp_workbench.surface.routes import Routes
             from mcp_workbench.surface.subscriptions import Subscriptions
 
-            offering = Offering(self._workbench)
-            routes = Routes(self._host.era, offering, self._menu)
-            sending = Sending(self._host, self._questions, offering, self._calls)
-            primitives = Primitives(self._host, offering, routes, sending)
-            heard = Subscriptions(self._host, offering, routes, primitives, self._calls)
+            session = self._session
+            offering = Offering(session.view)
+            owners = Owners(session.era, offering, self._menu)
+            primitives = Primitives(session, offering, owners)
+            heard = Subscriptions(session, offering, owners, primitives)
             self._rooms = _Rooms(offering, primitives, heard)
         return self._rooms
 
@@ -75,7 +62,7 @@ class BesideTools:
         """Who answers this method, if it is one of ours in the host's era."""
         if method in _EVERYWHERE:
             return lambda id, members, meta: self._open.primitives.begin(method, id, members, meta)
-        if self._host.era.modern:
+        if self._session.era.modern:
             return self._listen if method == "subscriptions/listen" else None
         return {
             "resources/subscribe": self._subscribe,
@@ -99,23 +86,23 @@ class BesideTools:
         try:
             wish = read_level(level)
         except ValueError as error:
-            raise Refusal(envelope.INVALID_PARAMS, f"params.level: {error}") from None
+            raise RequestError(envelope.INVALID_PARAMS, f"params.level: {error}") from None
         self.log_level = level
-        self._open.offering.want_level(self._host, wish)
-        self._host.reply(id, b"{}")
+        self._open.offering.want_level(self._session, wish)
+        self._session.reply(id, b"{}")
 
     def levelled(self, meta: Members) -> Members:
         """`_meta` of a request with the level that holds for it."""
         if self.log_level is not None:
             return {**meta, LOG_LEVEL_KEY: self.log_level}
-        if LOG_LEVEL_KEY in meta and self._host.era.modern:
+        if LOG_LEVEL_KEY in meta and self._session.era.modern:
             try:
                 wish = level_in(meta)
             except ValueError as error:
-                raise Refusal(envelope.INVALID_PARAMS, f"_meta: {error}") from None
+                raise RequestError(envelope.INVALID_PARAMS, f"_meta: {error}") from None
             offering = self._open.offering
-            before = offering.level_of(self._host)
-            offering.want_level(self._host, most_verbose([wish, *filter(None, [before])]))
+            before = offering.level_of(self._session)
+            offering.want_level(self._session, most_verbose([wish, *filter(None, [before])]))
         return meta
 
     # What happens elsewhere
@@ -140,11 +127,11 @@ class BesideTools:
 
     async def opened(self, toolbox: str) -> None:
         """A toolbox was opened: does a legacy host see more than its lists have told it?"""
-        if self._rooms is None or self._host.era.modern:
+        if self._rooms is None or self._session.era.modern:
             return
         for kind in sorted(self._rooms.primitives.seen):
             if await self._rooms.primitives.offers_any(toolbox, kind):
-                self._host.notify(f"notifications/{kind}/list_changed")
+                self._session.notify(f"notifications/{kind}/list_changed")
 
     def cancelled(self, id: bytes) -> None:
         if self._rooms is not None:

@@ -9,42 +9,12 @@ import msgspec
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.era.ourselves import OURSELVES, STAMPS
 from mcp_workbench.era.revision import (
-    CAPABILITIES_KEY,
     MODERN,
-    VERSION_KEY,
     legacy_answer,
 )
-from mcp_workbench.era.translate import Members, complete
+from mcp_workbench.era.translate import complete
 from mcp_workbench.surface.menu import STATIC_TTL, cache_scope
 from mcp_workbench.surface.texts import instructions
-
-
-class EnvelopeFault(Exception):
-    """A modern request lacks what it must say about itself."""
-
-
-def is_stamped(meta: Members) -> bool:
-    """Does the request carry the modern envelope?"""
-    return VERSION_KEY in meta
-
-
-def read_stamp(meta: Members) -> str:
-    """The revision that a modern request speaks. Raises EnvelopeFault where it says too little."""
-    try:
-        version = msgspec.json.decode(meta[VERSION_KEY], type=str)
-        msgspec.json.decode(meta[CAPABILITIES_KEY], type=dict[str, msgspec.Raw])
-    except KeyError as missing:
-        raise EnvelopeFault(f"_meta misses {missing} (every {MODERN} request has it)") from None
-    except msgspec.ValidationError as error:
-        raise EnvelopeFault(f"_meta has no usable form: {error}") from None
-    return version
-
-
-def offered_revision(members: Members) -> str:
-    try:
-        return msgspec.json.decode(members.get("protocolVersion", b'""'), type=str)
-    except msgspec.ValidationError:
-        return ""
 
 
 def _capabilities(snapshot: Snapshot) -> dict[str, Any]:

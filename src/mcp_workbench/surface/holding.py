@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.era.questions import (
     ROOTS,
     ROUNDS,
@@ -23,7 +23,7 @@ from mcp_workbench.era.questions import (
 )
 from mcp_workbench.era.seal import LIFETIME
 from mcp_workbench.era.translate import Members, read_members
-from mcp_workbench.surface.host_call import HostCall
+from mcp_workbench.surface.calls import HostCall
 from mcp_workbench.wire import envelope
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ LATE = "nobody answered the server's question in time"
 FULL = "too many questions are open, and the oldest has to give way"
 
 Waits = Literal["held", "again"]  # at its server, or for its server: then it is sent anew
-Sealing = Callable[[ToolCall, Waits, str], str]
+Sealing = Callable[[CallRequest, Waits, str], str]
 Everyone = dict[str, Callable[[str], None]]  # by handle, oldest first: gives up one that waits
 
 
@@ -112,7 +112,7 @@ class Holding:
             return  # withdrawn meanwhile: the call goes on
         if held.rounds >= ROUNDS:
             held.decline()
-            host_call.cancel("too many questions")
+            host_call.abandon("too many questions")
             host_call.give_up("protocol_error", "the server never stops asking")
         elif host_call.suspend():
             self._reply(held, waits)
@@ -131,7 +131,7 @@ class Holding:
         held.expire = partial(self._expire, handle, LATE)
         held.timer = asyncio.get_running_loop().call_later(LIFETIME, held.expire)
         questions = {key: question for key, (question, _) in held.open.items()}
-        state = self._seal(held.host_call.call, waits, handle)
+        state = self._seal(held.host_call.request, waits, handle)
         held.host_call.reply_questions(input_required(questions, state))
 
     # The host is back
@@ -166,7 +166,7 @@ class Holding:
     def _expire(self, handle: str, why: str) -> None:
         held = self.resume(handle)
         if held is not None:
-            log.warning("%s: given up: %s", held.host_call.call.tool, why)
+            log.warning("%s: given up: %s", held.host_call.request.tool, why)
             held.decline()
             held.host_call.cancel(why)
 

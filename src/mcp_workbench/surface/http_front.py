@@ -7,6 +7,9 @@ import re
 import msgspec
 
 from mcp_workbench.era.revision import LEGACY, MODERN
+from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.views import View
+from mcp_workbench.surface import parse
 from mcp_workbench.surface.asking import Asking
 from mcp_workbench.surface.endpoint import Endpoint
 from mcp_workbench.surface.http_access import Access
@@ -15,13 +18,12 @@ from mcp_workbench.surface.http_principals import Principal
 from mcp_workbench.surface.http_refusals import CLOSING, NOT_FOUND, refused
 from mcp_workbench.surface.http_session import SILENCE
 from mcp_workbench.surface.http_sessions import SESSION_ID, Sessions
-from mcp_workbench.surface.reading import Refusal
+from mcp_workbench.surface.parse import RequestError
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope, Malformed
+from mcp_workbench.wire.envelope import Malformed
 from mcp_workbench.wire.http_message import JSON, Reply, Request
 from mcp_workbench.wire.http_response import Response
 from mcp_workbench.wire.tasks import TaskScope
-from mcp_workbench.workbench import Workbench
 
 COMMENT_EVERY = 15.0  # seconds; proxies close what is silent for longer
 HEALTH = (b"/healthz", b"/readyz")
@@ -43,8 +45,8 @@ class Admitted(msgspec.Struct, frozen=True):
 class HttpFront:
     """Every host of one port."""
 
-    def __init__(self, workbench: Workbench, scope: TaskScope) -> None:
-        self._workbench = workbench
+    def __init__(self, view: View, scope: TaskScope) -> None:
+        self._view = view
         self._scope = scope
         self.access = Access(frozenset())  # nobody, until the port is known
         self._endpoints: dict[tuple[str, bytes], Endpoint] = {}  # by principal and path
@@ -55,8 +57,8 @@ class HttpFront:
         self._commented = 0.0
 
     @property
-    def workbench(self) -> Workbench:
-        return self._workbench
+    def gateway(self) -> Gateway:
+        return self._view.gateway
 
     # The door
 
@@ -103,10 +105,10 @@ class HttpFront:
         shows, opened = principal.sees, ()
         if path != b"/mcp":
             name = path.removeprefix(b"/mcp/").decode("latin-1")
-            if name not in self._workbench.snapshot.toolboxes or not principal.sees(name):
+            if name not in self._view.snapshot.toolboxes or not principal.sees(name):
                 return None
             shows, opened = name.__eq__, (name,)
-        view = self._workbench.view(shows, private=self.access.differ)
+        view = self._view.narrowed(shows, principal=principal.name, private=self.access.differ)
         endpoint = Endpoint(view, self._scope, opened)
         return self._endpoints.setdefault((principal.name, path), endpoint)
 
@@ -121,7 +123,7 @@ class HttpFront:
 
     def _handle_modern(self, request: Request, response: Response) -> None:
         try:
-            message = envelope.decode_body(request.body)
+            message = parse.read_body(request.body)
         except Malformed as error:
             response.plain(refused(400, str(error), id=error.id, code=error.code))
             return
@@ -135,13 +137,13 @@ class HttpFront:
             return
         try:
             check_modern(request, message, request.admitted.endpoint.definition)
-        except Refusal as refusal:
+        except RequestError as refusal:
             frame = envelope.refusal(id, refusal.error)
             response.plain(Reply(status_of(frame, id), frame, kind=JSON))
             return
         self._exchange(request.admitted, message, response)
 
-    def _exchange(self, admitted: Admitted, message: Envelope, response: Response) -> None:
+    def _exchange(self, admitted: Admitted, message: parse.Message, response: Response) -> None:
         exchange = Exchange(response, bytes(message.id), self._now)
         session = admitted.endpoint.exchange(exchange, self._asking(admitted.principal.name))
         session.era.revision = MODERN
@@ -157,7 +159,7 @@ class HttpFront:
     def _asking(self, principal: str) -> Asking:
         """Questions outlive the request that led to them; whoever answers must be the same."""
         if principal not in self._askings:
-            self._askings[principal] = Asking(principal, self._workbench.beside)
+            self._askings[principal] = Asking(principal, self._view.gateway.suspended)
         return self._askings[principal]
 
     # Time

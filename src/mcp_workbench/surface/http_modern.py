@@ -8,12 +8,18 @@ from collections.abc import Callable
 import msgspec
 
 from mcp_workbench.era.revision import HEADER_MISMATCH, MODERN, UNSUPPORTED_VERSION
-from mcp_workbench.surface.greeting import EnvelopeFault, read_stamp
 from mcp_workbench.surface.http_params import differing
 from mcp_workbench.surface.http_refusals import CUT_OFF
-from mcp_workbench.surface.reading import Refusal, read_meta
+from mcp_workbench.surface.parse import (
+    EnvelopeFault,
+    Message,
+    RequestError,
+    UseToolRequest,
+    read_meta,
+    read_stamp,
+)
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope, Malformed
+from mcp_workbench.wire.envelope import Malformed
 from mcp_workbench.wire.headers import decode_value
 from mcp_workbench.wire.http_message import COMMENT, JSON, Reply, Request, event
 from mcp_workbench.wire.http_response import Response
@@ -53,34 +59,43 @@ class _Routed(msgspec.Struct):
     meta: msgspec.Raw = msgspec.field(default=envelope.NOTHING, name="_meta")
 
 
+_USE_TOOL = msgspec.Raw(envelope.encode("use_tool"))
 _read_routed = msgspec.json.Decoder(_Routed).decode
 _read_text = msgspec.json.Decoder(str).decode
 
 
-def check_modern(request: Request, message: Envelope, definition: Callable[[str], bytes]) -> None:
-    """Raise a Refusal where the envelope, the headers or the version are wrong, in this order.
+def check_modern(request: Request, message: Message, definition: Callable[[str], bytes]) -> None:
+    """Raise a RequestError where the envelope, the headers or the version are wrong, in this order.
 
     `definition` knows a tool as it was advertised: its arguments may have headers of their own.
     """
-    params = message.params
-    try:
-        routed = _read_routed(params) if params and not envelope.is_null(params) else _Routed()
-    except msgspec.DecodeError:
-        raise Refusal(envelope.INVALID_PARAMS, "params must be an object") from None
+    routed = _routed(message)
     try:
         version = read_stamp(read_meta(routed.meta))
     except EnvelopeFault as fault:
-        raise Refusal(envelope.INVALID_PARAMS, str(fault)) from None
+        raise RequestError(envelope.INVALID_PARAMS, str(fault)) from None
     _check_headers(request, message.method, version, routed)
     if version != MODERN:
         data = {"supported": [MODERN], "requested": version}
-        raise Refusal(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+        raise RequestError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
     if message.method == "tools/call":
         advertised = definition(_text(routed.name) or "")
         if wrong := differing(request, advertised, routed.arguments):
             raise mismatch(f"{wrong} differs from its argument")
     if message.method == "initialize":
-        raise Refusal(envelope.METHOD_NOT_FOUND, f"Method not found: initialize (gone in {MODERN})")
+        raise RequestError(
+            envelope.METHOD_NOT_FOUND, f"Method not found: initialize (gone in {MODERN})"
+        )
+
+
+def _routed(message: Message) -> _Routed:
+    if isinstance(message, UseToolRequest):
+        return _Routed(name=_USE_TOOL, meta=message.params.meta)
+    params = message.params
+    try:
+        return _read_routed(params) if params and not envelope.is_null(params) else _Routed()
+    except msgspec.DecodeError:
+        raise RequestError(envelope.INVALID_PARAMS, "params must be an object") from None
 
 
 def _check_headers(request: Request, method: str, version: str, routed: _Routed) -> None:
@@ -108,8 +123,8 @@ def _text(raw: msgspec.Raw) -> str | None:
         return None
 
 
-def mismatch(message: str) -> Refusal:
-    return Refusal(HEADER_MISMATCH, f"Header mismatch: {message}")
+def mismatch(message: str) -> RequestError:
+    return RequestError(HEADER_MISMATCH, f"Header mismatch: {message}")
 
 
 def status_of(frame: bytes, id: bytes) -> int:

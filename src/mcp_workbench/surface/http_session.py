@@ -6,15 +6,15 @@ from mcp_workbench.era.revision import NEWEST_LEGACY
 from mcp_workbench.surface.endpoint import Endpoint
 from mcp_workbench.surface.http_refusals import refused
 from mcp_workbench.surface.http_streams import EventStream, PostStream
-from mcp_workbench.surface.reading import cancelled_id
+from mcp_workbench.surface.parse import Message, UseToolRequest, cancelled_id
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.http_message import Reply
 from mcp_workbench.wire.http_response import Response
 
 IDLE = 1800.0  # seconds without a request or a stream until a session ends
 KEPT = 60.0  # seconds that the end of a broken stream waits for its host
 KEPT_STREAMS = 16  # per session; an older one is forgotten
+_CANCELLED = "notifications/cancelled"
 SILENCE = 5.0  # seconds until a host that waits sees a stream begin
 
 
@@ -82,7 +82,7 @@ class LegacySession:
         return id in self._posts
 
     def post(
-        self, response: Response, messages: list[Envelope], ids: list[bytes], *, batch: bool = False
+        self, response: Response, messages: list[Message], ids: list[bytes], *, batch: bool = False
     ) -> None:
         """Messages of one POST; `ids` are those of its requests, which may all be taken."""
         if ids:
@@ -97,7 +97,7 @@ class LegacySession:
             response.plain(Reply(202))
         for message in messages:
             self.host.receive(message)
-            if message.method == "notifications/cancelled":
+            if not isinstance(message, UseToolRequest) and message.method == _CANCELLED:
                 self._taken_back(cancelled_id(message.params))
 
     def _taken_back(self, id: bytes) -> None:

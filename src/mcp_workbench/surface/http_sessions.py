@@ -5,15 +5,15 @@ from __future__ import annotations
 from secrets import token_urlsafe
 
 from mcp_workbench.era.revision import BATCHES, HEADER_MISMATCH, VERSION_KEY
+from mcp_workbench.surface import parse
 from mcp_workbench.surface.endpoint import Endpoint
-from mcp_workbench.surface.greeting import is_stamped
 from mcp_workbench.surface.http_modern import VERSION
 from mcp_workbench.surface.http_principals import Principal
 from mcp_workbench.surface.http_refusals import CLOSING, TOO_MANY, refused
 from mcp_workbench.surface.http_session import LegacySession
-from mcp_workbench.surface.reading import Refusal, read_meta, read_params
+from mcp_workbench.surface.parse import Message, RequestError, UseToolRequest
 from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope, Malformed
+from mcp_workbench.wire.envelope import Malformed
 from mcp_workbench.wire.http_message import Reply, Request
 from mcp_workbench.wire.http_response import Response
 
@@ -65,7 +65,7 @@ class Sessions:
         body = request.body
         batch = envelope.is_batch(body)
         try:
-            messages = _read_batch(body) if batch else [envelope.decode_body(body)]
+            messages = _read_batch(body) if batch else [parse.read_body(body)]
         except Malformed as error:
             response.plain(refused(400, str(error), id=error.id, code=error.code))
             return
@@ -90,7 +90,7 @@ class Sessions:
             session.post(response, messages, ids, batch=batch)
 
     def _initialize(
-        self, message: Envelope, response: Response, endpoint: Endpoint, principal: Principal
+        self, message: Message, response: Response, endpoint: Endpoint, principal: Principal
     ) -> None:
         if self._full(principal):
             response.plain(TOO_MANY)
@@ -155,22 +155,24 @@ def _no_session(request: Request, id: bytes = b"") -> Reply:
     return refused(404, "Session not found: send initialize again", id=id)
 
 
-def _is_modern(message: Envelope) -> bool:
+def _is_modern(message: Message) -> bool:
     try:
-        return is_stamped(read_meta(read_params(message.params).get("_meta")))
-    except Refusal:
+        if isinstance(message, UseToolRequest):
+            return parse.is_stamped(parse.read_meta(message.params.meta))
+        return parse.is_stamped(parse.read_meta(parse.read_params(message.params).get("_meta")))
+    except RequestError:
         return False
 
 
-def _read_batch(body: bytes) -> list[Envelope]:
+def _read_batch(body: bytes) -> list[Message]:
     members = envelope.read_batch(envelope.one_line(body))
     if not members:
         raise Malformed(envelope.INVALID_REQUEST, "a batch holds at least one message")
-    return [envelope.decode_text(member) for member in members]
+    return [parse.read(member) for member in members]
 
 
 def _unusable(
-    session: LegacySession, messages: list[Envelope], ids: list[bytes], *, batch: bool
+    session: LegacySession, messages: list[Message], ids: list[bytes], *, batch: bool
 ) -> str:
     """Why these messages can't be taken; empty if they can."""
     for id in ids:

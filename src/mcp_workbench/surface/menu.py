@@ -8,6 +8,7 @@ from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
 from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.core.spec import Detail, Snapshot
+from mcp_workbench.gateway.views import View
 from mcp_workbench.surface.flat_tools import (
     flat_definitions,
     for_legacy_hosts,
@@ -15,14 +16,12 @@ from mcp_workbench.surface.flat_tools import (
     stale_mark,
 )
 from mcp_workbench.surface.meta_tools import (
-    has_budgets,
     open_toolbox_definition,
     opened_json,
     own_definitions,
     use_tool_definition,
 )
 from mcp_workbench.wire.tasks import task_scope
-from mcp_workbench.workbench import Workbench
 
 STATIC_TTL = 60_000  # milliseconds that a modern host may keep what changes with the file alone
 # Cached only as private: the tools come from servers, which may tell each of their users apart.
@@ -34,11 +33,6 @@ def cache_scope(snapshot: Snapshot) -> str:
     """Whether what we say of ourselves is the same for everybody, tokens or not."""
     http = snapshot.http
     return "private" if snapshot.private or http.token or http.tokens else "public"
-
-
-def _validates(snapshot: Snapshot) -> bool:
-    boxes = snapshot.toolboxes.values()
-    return any(server.validate for box in boxes for server in box.servers.values())
 
 
 class Collision(Exception):
@@ -54,10 +48,10 @@ class Collision(Exception):
 class Menu:
     """One host's view. Toolboxes that it opened show their tools in dynamic mode."""
 
-    def __init__(self, workbench: Workbench, opened: tuple[str, ...]) -> None:
-        self._workbench = workbench
+    def __init__(self, view: View, opened: tuple[str, ...]) -> None:
+        self._view = view
         self._opened: list[str] = list(opened)
-        snapshot = workbench.snapshot
+        snapshot = view.snapshot
         self.dynamic = snapshot.tool_mode == "dynamic"
         self.bare = self.dynamic and snapshot.naming == "bare"
         self._routes: dict[str, ToolIdentifier]  # bare names, once they have been listed
@@ -68,7 +62,7 @@ class Menu:
 
     def renew(self) -> None:
         """Another configuration may hold since the last time."""
-        snapshot = self._workbench.snapshot
+        snapshot = self._view.snapshot
         if snapshot is not self._of:
             self._take(snapshot)
 
@@ -77,13 +71,10 @@ class Menu:
         self._routes = {}
         self._open_toolbox = msgspec.json.encode(open_toolbox_definition(snapshot))
         self._own = b",".join(map(msgspec.json.encode, own_definitions(snapshot)))
-        self.budgeted = has_budgets(snapshot)
-        # Some calls are looked at more closely, before they are sent or after they are answered.
-        self.careful = self.bare or self.budgeted or _validates(snapshot)
 
-    def belong_to(self, workbench: Workbench) -> None:
+    def belong_to(self, view: View) -> None:
         """List the servers as the one host has them that this menu is for: some are its own."""
-        self._workbench = workbench
+        self._view = view
 
     @property
     def is_static(self) -> bool:
@@ -91,7 +82,7 @@ class Menu:
         return not self.dynamic
 
     def shows(self, toolbox: str) -> bool:
-        if not self.dynamic or toolbox not in self._workbench.snapshot.toolboxes:
+        if not self.dynamic or toolbox not in self._view.snapshot.toolboxes:
             return False
         return self.bare or toolbox in self._opened
 
@@ -109,7 +100,7 @@ class Menu:
     def toolboxes(self, *, modern: bool) -> list[str]:
         """Those that the host sees: the opened ones, or all for a modern one."""
         everything = modern or self.bare
-        return list(self._workbench.snapshot.toolboxes) if everything else self._in_order()
+        return list(self._view.snapshot.toolboxes) if everything else self._in_order()
 
     async def opened_text(self, opened: OpenedToolbox, wanted: Detail | None) -> str:
         if self.dynamic:
@@ -183,7 +174,7 @@ class Menu:
         return tools
 
     def _in_order(self) -> list[str]:
-        return [name for name in self._workbench.snapshot.toolboxes if name in self._opened]
+        return [name for name in self._view.snapshot.toolboxes if name in self._opened]
 
     async def _open_all(self, names: list[str]) -> list[OpenedToolbox]:
         """Those that can be opened, all at once; the others are left out."""
@@ -191,7 +182,7 @@ class Menu:
 
         async def open_one(name: str) -> None:
             try:
-                found[name] = await self._workbench.open(name, remembered=True)
+                found[name] = await self._view.open(name, remembered=True)
             except WorkbenchError:  # nobody there, or it was removed meanwhile
                 return
 

@@ -1,23 +1,15 @@
-"""Our own tools: their definitions, and how calls of `open_toolbox` and `use_tool` are read."""
+"""Our own tools: their definitions, and the answer of `open_toolbox`."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from mcp_workbench.core.catalogue import Unavailable, tool_info_json
-from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.core.spec import Detail, Snapshot
-from mcp_workbench.surface.arguments import read_last, wrong_open_toolbox, wrong_use_tool
+from mcp_workbench.surface.parse import OPEN_TOOLBOX, READ_RESULT, SEARCH_TOOLS, USE_TOOL
 from mcp_workbench.surface.texts import name_list
 
-OPEN_TOOLBOX = "open_toolbox"
-USE_TOOL = "use_tool"
-SEARCH_TOOLS = "search_tools"
-READ_RESULT = "read_result"
-RETIRED = {"workbench_open_toolbox": OPEN_TOOLBOX, "workbench_use_tool": USE_TOOL}
-
-OPENING_BRACE = ord("{")
 _NAMES_LIMIT = 400  # characters of toolbox names in a description
 _NAME: dict[str, Any] = {"type": "string", "minLength": 1}
 _DETAIL: dict[str, Any] = {"enum": list(get_args(Detail))}
@@ -41,85 +33,6 @@ _NATIVE_USE = (
     "Call a tool of an opened toolbox that is not listed by its own name. The parts of that name, "
     "{toolbox}__{server}__{tool}, are given one by one."
 )
-
-NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
-
-
-class _Tool(msgspec.Struct, forbid_unknown_fields=True):
-    toolbox: NonEmpty
-    server: NonEmpty
-    tool: NonEmpty
-
-
-class _UseTool(msgspec.Struct, forbid_unknown_fields=True):
-    tool: _Tool
-    arguments: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class PlainCall(msgspec.Struct, forbid_unknown_fields=True):
-    """The `params` of a right call of `use_tool`, as nearly all of them are."""
-
-    name: Literal["use_tool"]
-    arguments: _UseTool
-    meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
-
-
-class _NativeOpening(msgspec.Struct):
-    toolbox_name: NonEmpty
-
-
-class _OpenToolbox(_NativeOpening):
-    detail: Detail | None = None
-
-
-_read_plain_call = msgspec.json.Decoder(PlainCall).decode
-_read_tool = msgspec.json.Decoder(_Tool).decode
-_read_use_tool = msgspec.json.Decoder(_UseTool).decode
-_read_native_opening = msgspec.json.Decoder(_NativeOpening).decode
-_read_open_toolbox = msgspec.json.Decoder(_OpenToolbox).decode
-
-
-def read_plain_call(params: msgspec.Raw) -> PlainCall | None:
-    """A call of `use_tool` with nothing wrong or unusual in it, read in one go; else None."""
-    try:
-        plain = _read_plain_call(params)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return plain if memoryview(plain.arguments.arguments)[0] == OPENING_BRACE else None
-
-
-def read_tool(raw: bytes) -> ToolIdentifier | None:
-    """The tool that is named so, if it is named rightly."""
-    try:
-        tool = _read_tool(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return ToolIdentifier(tool.toolbox, tool.server, tool.tool)
-
-
-def read_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw]:
-    """Which tool is meant, and with which arguments; or InvalidCall with every problem."""
-    try:
-        wish = read_last(_read_use_tool, raw, "tool")
-    except msgspec.ValidationError:
-        raise wrong_use_tool(raw) from None
-    if memoryview(wish.arguments)[0] != OPENING_BRACE:
-        raise wrong_use_tool(raw)
-    tool = wish.tool
-    return ToolIdentifier(tool.toolbox, tool.server, tool.tool), wish.arguments
-
-
-def read_open_toolbox(
-    raw: msgspec.Raw | bytes, *, native: bool = False
-) -> tuple[str, Detail | None]:
-    """Which toolbox is meant, and how much is to be told of it; or InvalidCall. `native`: names only."""
-    try:
-        if native:
-            return read_last(_read_native_opening, raw).toolbox_name, None
-        wish = read_last(_read_open_toolbox, raw)
-    except msgspec.ValidationError:
-        raise wrong_open_toolbox(raw, detailed=not native) from None
-    return wish.toolbox_name, wish.detail
 
 
 def own_definitions(snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -7,16 +7,15 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.spec import Detail
-from mcp_workbench.finding import Finder
+from mcp_workbench.gateway.search import find
+from mcp_workbench.gateway.views import View
 from mcp_workbench.search.query import Query
-from mcp_workbench.surface.arguments import read_last, whole_number, wrong_reading
-from mcp_workbench.surface.careful_calls import kept_results
 from mcp_workbench.surface.detail import in_words
-from mcp_workbench.surface.meta_tools import MOST_HITS, NonEmpty
+from mcp_workbench.surface.meta_tools import MOST_HITS
+from mcp_workbench.surface.parse import NonEmpty, read_last, whole_number, wrong_reading
 from mcp_workbench.surface.results import read_result
 from mcp_workbench.surface.search_tools import told
 from mcp_workbench.surface.texts import text_result
-from mcp_workbench.workbench import Workbench
 
 USUAL_HITS = 5
 
@@ -32,19 +31,19 @@ class _Search(msgspec.Struct):
 _read_search = msgspec.json.Decoder(_Search).decode
 
 
-async def searched(workbench: Workbench, arguments: msgspec.Raw) -> bytes:
+async def searched(view: View, arguments: msgspec.Raw) -> bytes:
     """Raises InvalidCall, or NotFound where the toolbox or server is not there."""
     wish = _read(arguments)
     query = Query(wish.query, wish.toolbox or "", wish.server or "", wish.limit or USUAL_HITS)
-    found = await Finder.of(workbench).find(workbench, query)
+    found = await find(view, query)
     detail = wish.detail or "signature"
     known = await in_words((one.definition for one in found.tools), detail)
-    return text_result(told(found, detail, workbench.snapshot, known))
+    return text_result(told(found, detail, view.snapshot, known))
 
 
-def read(workbench: Workbench, owner: object, arguments: msgspec.Raw) -> bytes:
+def read(view: View, owner: object, arguments: msgspec.Raw) -> bytes:
     """A part of a result that was kept for this owner."""
-    return read_result(kept_results(workbench), owner, arguments)
+    return read_result(view.gateway.kept_results, owner, arguments)
 
 
 def _read(arguments: msgspec.Raw) -> _Search:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from mcp_workbench.core.call import ToolCall
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
+from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.era.questions import ELICIT, ROOTS, Answered, Question, asking, may_put
 from mcp_workbench.era.revision import CAPABILITIES_KEY
 from mcp_workbench.era.translate import Members, read_members
-from mcp_workbench.surface.host_call import Desk, HostCall, Opening
-from mcp_workbench.surface.reading import HostEra, Refusal
+from mcp_workbench.surface.calls import HostCall
+from mcp_workbench.surface.parse import RequestError
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from mcp_workbench.downstream.connection import Connection
     from mcp_workbench.era.seal import Sealed
     from mcp_workbench.surface.asking import Asking
+    from mcp_workbench.surface.holding import Everyone
+    from mcp_workbench.surface.session import HostSession
 
 NOTHING = msgspec.Raw(b"{}")
-# What belongs to a question that a server has asked, and not to the request itself.
-ANSWERS = ("inputResponses", "requestState")
 # Legacy servers may ask only a host that they do not share: the only one there is, or one with a
 # connection of its own. Modern servers ask inside a result, so they may always.
 Asked = Literal["by all servers", "by its own servers", "by modern servers"]
@@ -33,23 +33,13 @@ ROOTS_CHANGED = "notifications/roots/list_changed"
 _BAD_STATE = "Invalid or expired requestState"
 
 
-class Session(Desk, Protocol):
-    """What the desk needs of the session that it belongs to."""
-
-    @property
-    def era(self) -> HostEra: ...
-    def use(self, host_call: HostCall) -> None: ...
-
-
 class QuestionDesk:
     """Answers servers in the host's name, or finds out that nobody can."""
 
-    def __init__(
-        self, session: Session, shared: Asking | None, beside: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, session: HostSession, shared: Asking | None, suspended: Everyone) -> None:
         self._session = session
         self._asking = shared
-        self._beside = beside
+        self._suspended = suspended
         self.takes_turns = shared is not None  # one request, whose answers come with another
         self.leases: dict[ServerAddress, Any] = {}
         self._capabilities: Members = {}
@@ -61,7 +51,7 @@ class QuestionDesk:
         if self._asking is None:
             from mcp_workbench.surface.asking import Asking
 
-            self._asking = Asking(beside=self._beside)
+            self._asking = Asking(suspended=self._suspended)
         return self._asking
 
     @property
@@ -101,10 +91,10 @@ class QuestionDesk:
             host_call = self._session.under_way.waiting_for(question.address)
         if not self._session.era.modern:
             about = host_call.id if host_call is not None else b""
-            return self.asking.ask(self._session.sender, question, about, answered)
+            return self.asking.ask(self._session, question, about, answered)
         if host_call is None:
             self._answer_alone(question, answered)
-        elif not may_put(question, read_members(host_call.call.capabilities)):
+        elif not may_put(question, read_members(host_call.request.capabilities)):
             code = _NOT_THIS_TIME.get(question.method, envelope.METHOD_NOT_FOUND)
             answered(b"", envelope.error_object(code, "this request of the host can't be asked"))
         else:
@@ -136,77 +126,74 @@ class QuestionDesk:
         if self._session.era.modern:
             self.asking.relay(host_call, result)
         else:
-            self.asking.drive(host_call, result, lambda: self._again(host_call))
+            self.asking.drive(host_call, result, lambda: self._session.start(host_call))
 
     def needs_addresses(self, host_call: HostCall, error: msgspec.Raw) -> None:
         """A legacy server wants a person to visit addresses, and then to be called again."""
         self.asking.send_to_addresses(host_call, error)
 
-    def _again(self, host_call: HostCall) -> None:
-        if not host_call.repeat():
-            self._session.use(host_call)
-
     # A modern host that comes back with answers
 
-    def returned(self, id: bytes, call: ToolCall) -> ToolCall | None:
-        """The call to make now; None where a held one goes on. Raises a Refusal for a bad state."""
-        if "requestState" not in call.params:
-            return call
-        state = self._state(call)
-        if state is None or state.route != call.tool.address:
-            raise Refusal(envelope.INVALID_PARAMS, _BAD_STATE)
+    def returned(self, call: HostCall) -> bool:
+        """Is the call to be sent now? No where a held one goes on. Raises a RequestError for a bad state."""
+        request = call.request
+        if "requestState" not in request.params:
+            return True
+        state = self._state(request)
+        if state is None or state.route != request.tool.address:
+            raise RequestError(envelope.INVALID_PARAMS, _BAD_STATE)
         if state.kind == "relay":
-            params = {**call.params, "requestState": state.state}
-            return msgspec.structs.replace(call, params=params)
+            params = {**request.params, "requestState": state.state}
+            call.request = msgspec.structs.replace(request, params=params)
+            return True
         if state.kind == "held":
-            self._resume(id, state.handle, call)
-            return None
-        return _first(call) if self._answer_first(id, state.handle, call) else None
+            self._resume(call, state.handle)
+            return False
+        return self._answer_first(call, state.handle)
 
-    def opening(
-        self, id: bytes, asked: ToolIdentifier, members: Members, meta: Members
-    ) -> Members | None:
+    def opening(self, call: HostCall) -> bool:
         """Note a request that may have to wait for servers, which may ask something meanwhile.
 
-        What it says beside answers to such questions; None where one of these is missing.
+        False where answers to such questions are missing, which are asked for again.
         """
-        modern = self._session.era.modern
-        call = as_call(asked, members, meta, self.declared(meta), modern=modern)
-        state = self._state(call) if "requestState" in members else None
-        if state is not None and state.kind == "again":
-            if not self._answer_first(id, state.handle, call):
-                return None
-            members = {key: value for key, value in members.items() if key not in ANSWERS}
-        self._session.under_way[id] = Opening(self._session, id, _first(call), flat=False)
-        return members
+        state = self._state(call.request) if "requestState" in call.request.params else None
+        is_again = state is not None and state.kind == "again"
+        if state is not None and is_again and not self._answer_first(call, state.handle):
+            return False
+        self._session.under_way[call.id] = call
+        return True
 
-    def _state(self, call: ToolCall) -> Sealed | None:
+    def _state(self, request: CallRequest) -> Sealed | None:
         try:
-            token = msgspec.json.decode(call.params["requestState"], type=str)
+            token = msgspec.json.decode(request.params["requestState"], type=str)
         except msgspec.DecodeError:
             return None
-        return self.asking.open_state(token, _first(call))
+        return self.asking.open_state(token, request)
 
-    def _resume(self, id: bytes, handle: str, call: ToolCall) -> None:
+    def _resume(self, call: HostCall, handle: str) -> None:
         from mcp_workbench.surface.asking import GONE
 
         held = self.asking.holding.resume(handle)
         if held is None:
-            raise Refusal(envelope.INVALID_PARAMS, GONE)
-        held.host_call.resume(self._session, id)
+            raise RequestError(envelope.INVALID_PARAMS, GONE)
+        held.host_call.resume(self._session, call.id)
         if self._session.under_way.has(held.host_call):  # else its answer was there already
-            self.asking.holding.answer(held, _answers(call))
+            self.asking.holding.answer(held, _answers(call.request))
 
-    def _answer_first(self, id: bytes, handle: str, call: ToolCall) -> bool:
+    def _answer_first(self, call: HostCall, handle: str) -> bool:
         """Answer what was asked before the request began; False where some of it is asked again."""
+        answers = _answers(call.request)
+        call.request = call.request.without_answers()
         held = self.asking.holding.resume(handle)
         if held is None:  # too late for the question, but the request never began
             return True
-        held.host_call = HostCall(self._session, id, _first(call), flat=False)
-        held.host_call.held = held
-        self._session.under_way[id] = held.host_call
-        self.asking.holding.answer(held, _answers(call))
-        return not held.open
+        held.host_call, call.held = call, held
+        self._session.under_way[call.id] = call
+        self.asking.holding.answer(held, answers)
+        if held.open:
+            return False
+        call.held = None
+        return True
 
     def close(self) -> None:
         """The session is over; what is shared with others goes on."""
@@ -217,23 +204,8 @@ class QuestionDesk:
 _NOT_THIS_TIME = {ELICIT: envelope.INVALID_PARAMS}
 
 
-def as_call(
-    asked: ToolIdentifier, members: Members, meta: Members, declared: msgspec.Raw, *, modern: bool
-) -> ToolCall:
-    """The form that calls have: what is asked for stands in the place of arguments."""
-    params = {key: members[key] for key in ANSWERS if key in members}
-    said = {key: value for key, value in members.items() if key not in ANSWERS}
-    params["arguments"] = msgspec.Raw(msgspec.json.encode(said))
-    return ToolCall(asked, params, meta, modern, declared)
-
-
-def _first(call: ToolCall) -> ToolCall:
-    """The call as it was before any question: what its state is bound to."""
-    return msgspec.structs.replace(call, params={"arguments": call.params["arguments"]})
-
-
-def _answers(call: ToolCall) -> Members:
+def _answers(request: CallRequest) -> Members:
     try:
-        return read_members(call.params.get("inputResponses", b"{}"))
+        return read_members(request.params.get("inputResponses", b"{}"))
     except msgspec.DecodeError:
         return {}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from mcp_workbench.era.revision import BATCHES
+from mcp_workbench.surface import parse
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Malformed
@@ -20,13 +19,11 @@ class StdioFront:
         self._take = session.receive
         self._channel = channel
         self._framer = LineFramer(message_bytes)
-        self._express = session.express.take
 
     def receive(self, data: bytes) -> None:
         """Bytes from the host."""
         for line in self._framer.feed(data):
-            if not self._express(line):
-                self._receive_line(line)
+            self._receive_line(line)
         if self._framer.overflow is not None:
             self._refuse_large()
 
@@ -37,7 +34,7 @@ class StdioFront:
 
     def _receive_line(self, line: bytes) -> None:
         try:
-            message = envelope.decode_text(line)
+            message = parse.read(line)
         except Malformed as error:
             if self._session.era.revision == BATCHES and envelope.is_batch(line):
                 self._receive_batch(line)
@@ -45,13 +42,6 @@ class StdioFront:
                 self._refuse(error)
         else:
             self._take(message)
-
-    def drain(self) -> None:
-        """Take nothing new; what is under way goes on."""
-        from mcp_workbench.surface.draining import turn_away  # not before we end
-
-        self._take = partial(turn_away, self._session)
-        self._express = _nothing
 
     def _receive_batch(self, line: bytes) -> None:
         try:
@@ -66,7 +56,3 @@ class StdioFront:
     def _refuse(self, error: Malformed) -> None:
         told = envelope.error_object(error.code, str(error))
         self._channel.send(envelope.refusal(error.id, told))
-
-
-def _nothing(line: bytes) -> bool:
-    return False  # is taken any more

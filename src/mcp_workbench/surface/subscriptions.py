@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,12 +13,14 @@ from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.primitives import level_in, level_of, reaches, tagged, untagged
 from mcp_workbench.era.revision import LOG_LEVEL_KEY, SUBSCRIPTION_KEY
 from mcp_workbench.era.translate import Members, complete, read_members
-from mcp_workbench.offering import Heard, Offering
-from mcp_workbench.surface.host_request import Calls, Host, Request
-from mcp_workbench.surface.primitives import Primitives
-from mcp_workbench.surface.reading import Refusal, read_uri
-from mcp_workbench.surface.routes import Routes
+from mcp_workbench.gateway.primitives import Heard, Offering
+from mcp_workbench.surface.owners import Owners
+from mcp_workbench.surface.parse import RequestError, read_uri
+from mcp_workbench.surface.primitives import Primitives, Request
 from mcp_workbench.wire import envelope
+
+if TYPE_CHECKING:
+    from mcp_workbench.surface.session import HostSession
 
 UPDATED = "notifications/resources/updated"
 VISITED = "notifications/elicitation/complete"
@@ -62,17 +64,15 @@ class Subscriptions:
 
     def __init__(
         self,
-        host: Host,
+        session: HostSession,
         offering: Offering,
-        routes: Routes,
+        owners: Owners,
         primitives: Primitives,
-        calls: Calls,
     ) -> None:
-        self._host = host
+        self._session = session
         self._offering = offering
-        self._routes = routes
+        self._owners = owners
         self._primitives = primitives
-        self._calls = calls
         self._own = Listening()  # of a legacy host
         self._listening: dict[bytes, Listening] = {}  # of a modern one, by request
 
@@ -80,27 +80,27 @@ class Subscriptions:
 
     def subscribe(self, id: bytes, members: Members, meta: Members) -> None:
         request = Request(id, members, meta)
-        self._host.run(id, self._primitives.answer, request, self._subscribe)
+        self._session.run(id, self._primitives.answer, request, self._subscribe)
 
     def unsubscribe(self, id: bytes, members: Members) -> None:
         uri = read_uri(members)
         for owner in [owner for owner, shown in self._own.resources.items() if shown == uri]:
             del self._own.resources[owner]
             self._offering.unsubscribe(owner, self._own)
-        self._host.reply(id, b"{}")
+        self._session.reply(id, b"{}")
 
     def listen(self, id: bytes, members: Members, meta: Members) -> None:
         request = Request(id, members, meta)
-        self._host.run(id, self._primitives.answer, request, self._listen)
+        self._session.run(id, self._primitives.answer, request, self._listen)
 
     async def _subscribe(self, request: Request) -> None:
         uri = read_uri(request.members)
-        owner = await self._routes.require_owner(uri)
+        owner = await self._owners.require_owner(uri)
         if not await self._offering.subscribe(owner, self._own):
             why = f"[{owner.address}] Error: the server does not tell of changes of its resources"
-            raise Refusal(envelope.METHOD_NOT_FOUND, why)
+            raise RequestError(envelope.METHOD_NOT_FOUND, why)
         self._own.resources[owner] = uri
-        self._host.reply(request.id, b"{}")
+        self._session.reply(request.id, b"{}")
 
     async def _listen(self, request: Request) -> None:
         wanted = _read_filter(request.members)
@@ -122,7 +122,7 @@ class Subscriptions:
     async def _watch(self, uri: str, listening: Listening) -> None:
         """Hear of this resource if that can be; otherwise it is left out of what is honoured."""
         try:
-            owner = await self._routes.owner(uri)
+            owner = await self._owners.owner(uri)
             if owner is not None and await self._offering.subscribe(owner, listening):
                 listening.resources[owner] = uri
         except WorkbenchError:
@@ -139,10 +139,10 @@ class Subscriptions:
         for id in list(self._listening):
             self.ended(id)
             result = envelope.encode({"_meta": {SUBSCRIPTION_KEY: msgspec.Raw(id)}})
-            self._host.reply(id, complete(result, STAMPS))
+            self._session.reply(id, complete(result, STAMPS))
 
     def close(self) -> None:
-        for holder in (self._own, self._host, *self._listening.values()):
+        for holder in (self._own, self._session, *self._listening.values()):
             self._offering.forget(holder)
 
     # What is wanted
@@ -150,7 +150,7 @@ class Subscriptions:
     @property
     def lists_kept(self) -> frozenset[str]:
         """The lists of whose changes the host wants to hear."""
-        if not self._host.era.modern:
+        if not self._session.era.modern:
             return frozenset(self._primitives.seen)
         flags = {flag for listening in self._listening.values() for flag in listening.kinds}
         return frozenset(_list_of(method) for method, flag in _FLAGS.items() if flag in flags)
@@ -170,19 +170,19 @@ class Subscriptions:
             self._updated(heard)
         elif heard.method == VISITED:
             self._visited(heard)
-        elif heard.place.address.toolbox in self._routes.toolboxes:
+        elif heard.place.address.toolbox in self._owners.toolboxes:
             self.list_changed(heard.method)
 
     def _visited(self, heard: Heard) -> None:
         """An address that a person was sent to has been dealt with; modern hosts ask no more."""
-        if not self._host.era.modern and heard.asker in (None, self._host):
-            self._host.notify(VISITED, bytes(heard.params))
+        if not self._session.era.modern and heard.asker in (None, self._session):
+            self._session.notify(VISITED, bytes(heard.params))
 
     def list_changed(self, method: str) -> None:
         """Something that the host sees has changed."""
-        if not self._host.era.modern:
+        if not self._session.era.modern:
             if _list_of(method) in self._primitives.seen:
-                self._host.notify(method)
+                self._session.notify(method)
             return
         for id, listening in self._listening.items():
             if _FLAGS[method] in listening.kinds:
@@ -192,47 +192,47 @@ class Subscriptions:
         try:
             params = read_members(untagged(heard.params))
             changed = Owned(heard.place.address, read_uri(params))
-        except (msgspec.DecodeError, Refusal):
+        except (msgspec.DecodeError, RequestError):
             return
         if shown := self._own.shown(changed):
             params["uri"] = msgspec.Raw(envelope.encode(shown))
-            self._host.notify(UPDATED, envelope.encode(params))
+            self._session.notify(UPDATED, envelope.encode(params))
         for id, listening in self._listening.items():
             if shown := listening.shown(changed):
                 params["uri"] = msgspec.Raw(envelope.encode(shown))
                 self._frame(id, UPDATED, envelope.encode(params))
 
     def _frame(self, id: bytes, method: str, params: bytes) -> None:
-        self._host.notify(method, tagged(params, id), id)
+        self._session.notify(method, tagged(params, id), id)
 
     # Logging
 
     def _log(self, heard: Heard) -> None:
         level, address = level_of(heard.params), heard.place.address
-        if self._host.era.modern:
+        if self._session.era.modern:
             about = self._asked_to_log(heard, level)
             if about:
-                self._host.notify(MESSAGE, bytes(heard.params), about)
+                self._session.notify(MESSAGE, bytes(heard.params), about)
             return
         wish = self._legacy_wish(address.toolbox)
         if reaches(level, wish) and self._concerns(heard, address):
-            mine = self._under_way_at(heard) if heard.asker is self._host else []
-            self._host.notify(MESSAGE, bytes(heard.params), mine[0][0] if mine else b"")
+            mine = self._under_way_at(heard) if heard.asker is self._session else []
+            self._session.notify(MESSAGE, bytes(heard.params), mine[0][0] if mine else b"")
 
     def _legacy_wish(self, toolbox: str) -> str:
         """Nobody's wish lets pass what servers say by themselves; another's does not count for us."""
-        own = self._offering.level_of(self._host)
+        own = self._offering.level_of(self._session)
         return own or ("info" if self._offering.somebody_wants_logs(toolbox) else "debug")
 
     def _concerns(self, heard: Heard, address: ServerAddress) -> bool:
-        if heard.asker is self._host:
+        if heard.asker is self._session:
             return True
-        opened = address.toolbox in self._routes.toolboxes
+        opened = address.toolbox in self._owners.toolboxes
         return opened and not heard.modern_server  # a modern one speaks of one request alone
 
     def _asked_to_log(self, heard: Heard, level: str) -> bytes:
         """The oldest request under way there that wants messages of this level."""
-        if heard.asker is not self._host:
+        if heard.asker is not self._session:
             return b""
         for id, meta in self._under_way_at(heard):
             if LOG_LEVEL_KEY in meta and reaches(level, level_in(meta)):
@@ -241,11 +241,11 @@ class Subscriptions:
 
     def _under_way_at(self, heard: Heard) -> list[tuple[bytes, Members]]:
         """The requests that it may be about: the one, if that is known."""
-        calls = [(id, call) for id, call in self._calls.items() if call is not None]
+        calls = [(id, call) for id, call in self._session.under_way.items() if call is not None]
         if heard.caller is not None:
-            return [(id, call.call.meta) for id, call in calls if call is heard.caller]
+            return [(id, call.request.meta) for id, call in calls if call is heard.caller]
         there = heard.place.address
-        return [(id, call.call.meta) for id, call in calls if call.call.tool.address == there]
+        return [(id, call.request.meta) for id, call in calls if call.request.tool.address == there]
 
 
 def _list_of(method: str) -> str:
@@ -256,7 +256,9 @@ def _read_filter(members: Members) -> _Filter:
     try:
         found = msgspec.json.decode(members.get("notifications", b"{}"), type=_Filter)
     except msgspec.DecodeError as error:
-        raise Refusal(envelope.INVALID_PARAMS, f"params.notifications: {error}") from None
+        raise RequestError(envelope.INVALID_PARAMS, f"params.notifications: {error}") from None
     if len(found.resourceSubscriptions) > MOST_LISTENED:
-        raise Refusal(envelope.INVALID_PARAMS, f"more than {MOST_LISTENED} subscriptions at once")
+        raise RequestError(
+            envelope.INVALID_PARAMS, f"more than {MOST_LISTENED} subscriptions at once"
+        )
     return found

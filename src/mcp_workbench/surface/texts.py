@@ -115,6 +115,21 @@ def _pretty(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
+class Draining(WorkbenchError):
+    """We are ending, and begin nothing new."""
+
+    code = DRAINING
+
+
+def draining() -> Draining:
+    return Draining(ENDING)
+
+
+def draining_error() -> tuple[int, str, dict[str, str]]:
+    """The same for a request that is no call: code, message and data."""
+    return envelope.SERVER_ERROR, ENDING, {CODE_KEY: DRAINING}
+
+
 def text_result(text: str, stale: tuple[Stale, ...] = ()) -> bytes:
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
     if stale:

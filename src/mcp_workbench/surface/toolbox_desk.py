@@ -2,53 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from mcp_workbench.core.call import ToolCall
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.era.translate import Members
 from mcp_workbench.surface import texts
 from mcp_workbench.surface.beside_tools import BesideTools
-from mcp_workbench.surface.host_call import Desk, HostCall
 from mcp_workbench.surface.menu import Collision, Menu
-from mcp_workbench.surface.meta_tools import SEARCH_TOOLS, open_toolbox_definition, own_definitions
-from mcp_workbench.surface.reading import HostEra, Refusal
-from mcp_workbench.surface.wishes import OpenToolbox, OwnTool
+from mcp_workbench.surface.meta_tools import open_toolbox_definition, own_definitions
+from mcp_workbench.surface.parse import SEARCH_TOOLS, OpenToolbox, OwnTool, RequestError
 from mcp_workbench.wire import envelope
-from mcp_workbench.workbench import Workbench
 
 if TYPE_CHECKING:
     from mcp_workbench.core.reload import Reloaded
-    from mcp_workbench.surface.errands import Work
+    from mcp_workbench.surface.session import HostSession
 
 LIST_CHANGED = "notifications/tools/list_changed"
-
-
-class Session(Desk, Protocol):
-    """What the desk needs of the session that it belongs to."""
-
-    @property
-    def era(self) -> HostEra: ...
-    def use(self, host_call: HostCall) -> None: ...
-    def run(self, id: bytes, work: Work, *args: Any) -> None: ...
 
 
 class ToolboxDesk:
     """Shows one host its menu, and keeps it up to date."""
 
-    def __init__(
-        self, session: Session, workbench: Workbench, menu: Menu, beside: BesideTools
-    ) -> None:
+    def __init__(self, session: HostSession, menu: Menu, beside: BesideTools) -> None:
         self._session = session
-        self._workbench = workbench
+        self._view = session.view
         self._menu = menu
         self._beside = beside
         menu.renew()  # hosts without a session share one, and may have missed a change
 
     def list_tools(self, id: bytes, members: Members, meta: Members) -> None:
         if "cursor" in members and not envelope.is_null(members["cursor"]):
-            raise Refusal(envelope.INVALID_PARAMS, "Unknown cursor: the list has one page")
+            raise RequestError(envelope.INVALID_PARAMS, "Unknown cursor: the list has one page")
         if self._menu.is_static:
             modern = self._session.era.modern
             self._session.reply_own(id, self._menu.static_list(modern=modern))
@@ -64,59 +49,40 @@ class ToolboxDesk:
         else:
             self._session.reply_own(id, listed)
 
-    async def _open(self, id: bytes, wish: OpenToolbox) -> None:
+    async def _open(self, id: bytes, wanted: OpenToolbox) -> None:
         """Open a toolbox; what that changes of the host's lists is announced."""
-        name = wish.toolbox
+        name = wanted.toolbox
         try:
-            opened = await self._workbench.open(name)
+            opened = await self._view.open(name)
         except WorkbenchError as error:
-            result = texts.error_result(error, *self._workbench.warnings)
+            result = texts.error_result(error, *self._view.gateway.warnings)
             self._session.reply_own(id, result)
             return
         if self._menu.opened(name) and not self._session.era.modern:
             self._session.notify(LIST_CHANGED)
-        text = await self._menu.opened_text(opened, wish.detail)
+        text = await self._menu.opened_text(opened, wanted.detail)
         self._session.reply_own(id, texts.text_result(text, opened.stale))
         await self._beside.opened(name)
 
-    async def answer(self, id: bytes, wish: OpenToolbox | OwnTool) -> None:
+    async def answer(self, id: bytes, wanted: OpenToolbox | OwnTool) -> None:
         """Answer a call of a tool of ours."""
-        if isinstance(wish, OpenToolbox):
-            await self._open(id, wish)
+        if isinstance(wanted, OpenToolbox):
+            await self._open(id, wanted)
             return
         from mcp_workbench.surface import own_answers  # not before somebody searches
 
         try:
-            if wish.name == SEARCH_TOOLS:
-                result = await own_answers.searched(self._workbench, wish.arguments)
+            if wanted.name == SEARCH_TOOLS:
+                result = await own_answers.searched(self._view, wanted.arguments)
             else:
-                result = own_answers.read(self._workbench, self._menu.owner, wish.arguments)
+                result = own_answers.read(self._view, self._menu.owner, wanted.arguments)
         except WorkbenchError as error:
             result = texts.error_result(error)
         self._session.reply_own(id, result)
 
-    def use(self, id: bytes, call: ToolCall, *, flat: bool) -> None:
-        """Begin a call, looked at more closely where its server's entry says so."""
-        session, bench = self._session, self._workbench
-        if not self._menu.careful:
-            session.use(HostCall(session, id, call, flat=flat))
-            return
-        from mcp_workbench.surface import careful_calls as careful
-
-        if flat or not self._menu.budgeted:
-            host_call = HostCall(session, id, call, flat=flat)
-        else:
-            host_call = careful.careful_call(session, id, call, bench, self._menu.owner)
-        spec = careful.validated(bench, call)
-        if spec is None:
-            session.use(host_call)
-        else:
-            session.under_way[id] = host_call
-            session.run(id, careful.check, bench, spec, host_call, session.use)
-
     def tools_changed(self, server: ServerAddress) -> None:
         """A connected server has other tools than before."""
-        if server.toolbox not in self._workbench.snapshot.toolboxes:
+        if server.toolbox not in self._view.snapshot.toolboxes:
             return
         if self._session.era.modern:
             self._beside.list_changed(LIST_CHANGED)
@@ -125,11 +91,11 @@ class ToolboxDesk:
 
     def reloaded(self, change: Reloaded) -> None:
         """Another configuration holds: say which lists of the host differ, begin what may add to them."""
-        era, menu, bench = self._session.era, self._menu, self._workbench
+        era, menu, view = self._session.era, self._menu, self._view
         menu.renew()
         if not (era.modern or era.legacy):
             return
-        before, after = bench.seen(change.before), bench.seen(change.after)
+        before, after = view.scope.of(change.before), view.scope.of(change.after)
         either = {**before.toolboxes, **after.toolboxes}
         boxes = {box for box in either if menu.sees(box, modern=era.modern)}
         differ = {kind for box, kind in change.lists if box in boxes}
@@ -145,8 +111,8 @@ class ToolboxDesk:
         for kind in sorted(differ):
             self._list_changed(kind)
         plan, subscribed = change.plan, self._beside.subscribed
-        bench.revive(a for a in (*plan.changed, *plan.added) if kept and a.toolbox in boxes)
-        bench.revive(a for a in plan.changed if a in subscribed)
+        view.revive(a for a in (*plan.changed, *plan.added) if kept and a.toolbox in boxes)
+        view.revive(a for a in plan.changed if a in subscribed)
 
     def _list_changed(self, kind: str) -> None:
         method = f"notifications/{kind}/list_changed"

@@ -123,20 +123,16 @@ def _too_deep(line: bytes) -> Malformed:
     return Malformed(PARSE_ERROR, TOO_DEEP, salvaged_id(line))
 
 
+def checked_text(line: bytes) -> bytes:
+    """A line of a host, whose UTF-8 is not mended but refused. A mark at its start is fine."""
+    if not is_utf8(line):
+        raise Malformed(PARSE_ERROR, "not UTF-8", salvaged_id(line))
+    return line.removeprefix(BOM)
+
+
 def decode_text(line: bytes) -> Envelope:
-    """Read one message of a host, whose UTF-8 is not mended but refused. A mark at its start is fine."""
-    if not line.isascii():
-        if not is_utf8(line):
-            raise Malformed(PARSE_ERROR, "not UTF-8", salvaged_id(line))
-        line = line.removeprefix(BOM)
-    return decode(line)
-
-
-def decode_body(body: bytes) -> Envelope:
-    """Read one message that a host sent by HTTP: it may have line breaks, what is read from it not."""
-    message = decode_text(body)
-    mended = one_line(body)
-    return message if mended is body else decode_text(mended)
+    """Read one message of a host."""
+    return decode(line if line.isascii() else checked_text(line))
 
 
 def one_line(json: bytes) -> bytes:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
-from mcp_workbench.callers import Caller
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.names import ServerAddress
@@ -19,14 +16,10 @@ from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.listing import Unlistable
 from mcp_workbench.downstream.offers import ANNOUNCED_TTL, Listed
 from mcp_workbench.downstream.standing import Heard, Place
-from mcp_workbench.downstream.waiters import Loss, Lost
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.primitives import request_params
-from mcp_workbench.era.translate import PAIRS, Members
+from mcp_workbench.downstream.waiters import Lost
+from mcp_workbench.gateway.views import View
 from mcp_workbench.timing import pause
-from mcp_workbench.wire import envelope
 from mcp_workbench.wire.tasks import task_scope
-from mcp_workbench.workbench import Workbench
 
 __all__ = ["Heard", "Offering", "Shelves"]
 
@@ -45,32 +38,24 @@ class Shelves(msgspec.Struct, frozen=True):
 class Offering:
     """Prompts, resources and the rest of the servers that a host may see."""
 
-    def __init__(self, workbench: Workbench) -> None:
-        self._workbench = workbench
-        self._views: dict[ServerAddress, tuple[Catalogue, ToolFilter, frozenset[str]]] = {}
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._app_views: dict[ServerAddress, tuple[Catalogue, ToolFilter, frozenset[str]]] = {}
         self._absent: dict[ServerAddress, float] = {}  # when it was last asked, and did not answer
 
-    @property
-    def bench(self) -> Workbench:
-        return self._workbench
-
     def specs(self, toolboxes: Iterable[str]) -> list[ServerSpec]:
-        boxes = self._workbench.snapshot.toolboxes
+        boxes = self._view.snapshot.toolboxes
         there = (boxes[name] for name in toolboxes if name in boxes)
         return [spec for box in there for spec in box.servers.values()]
 
     @property
     def toolboxes(self) -> list[str]:
         """All toolboxes of the endpoint."""
-        return list(self._workbench.snapshot.toolboxes)
+        return list(self._view.snapshot.toolboxes)
 
     def addresses(self) -> list[ServerAddress]:
         """All servers of the endpoint."""
         return [spec.address for spec in self.specs(self.toolboxes)]
-
-    def spec(self, address: ServerAddress) -> ServerSpec:
-        """Raises NotFound where there is none."""
-        return self._workbench.snapshot.toolbox(address.toolbox).server(address.server)
 
     # Lists
 
@@ -80,8 +65,8 @@ class Offering:
         One that can't be asked costs itself alone.
         """
         specs = self.specs(toolboxes)
-        bench = self._workbench
-        connections = await bench.connections(specs) if begin else bench.live(specs)
+        view = self._view
+        connections = await view.connections(specs) if begin else view.live(specs)
         found: dict[ServerAddress, Listed] = {}
 
         async def list_one(connection: Connection) -> None:
@@ -99,7 +84,7 @@ class Offering:
             self._absent.update((s.address, now) for s in specs if s.address not in found)
         ordered = [(s.address, found[s.address]) for s in specs if s.address in found]
         whole = len(ordered) == len(specs)
-        private = bench.snapshot.private  # the same question of another host has another answer
+        private = view.snapshot.private  # the same question of another host has another answer
         return Shelves(
             tuple(Shelf(address, listed.offers) for address, listed in ordered),
             min((listed.ttl for _, listed in ordered), default=ANNOUNCED_TTL) if whole else 0,
@@ -126,7 +111,7 @@ class Offering:
 
     def _claims(self, spec: ServerSpec, uri: str) -> bool | None:
         """None: it has to be asked."""
-        live = self._workbench.live([spec])
+        live = self._view.live([spec])
         if not live:
             is_recent = time.monotonic() - self._absent.get(spec.address, -ABSENT) < ABSENT
             return self._claimed_before(spec, uri) if is_recent else None
@@ -142,7 +127,7 @@ class Offering:
 
     def _claimed_before(self, spec: ServerSpec, uri: str) -> bool:
         """Did it list this resource, or a tool that names it, when it was last asked?"""
-        known = self._workbench.remembered(spec)
+        known = self._view.remembered(spec)
         if known is None:
             return False
         raws = [msgspec.Raw(raw) for raw in known.offers.get("resources", ())]
@@ -151,52 +136,32 @@ class Offering:
 
     def _views_of(self, spec: ServerSpec, catalogue: Catalogue) -> frozenset[str]:
         """The resources that its visible tools name as their views; found out once for a list."""
-        known = self._views.get(spec.address)
+        known = self._app_views.get(spec.address)
         if known is None or known[0] is not catalogue or known[1] is not spec.tools:
             shown = [tool for name, tool in catalogue.tools.items() if spec.tools.shows(name)]
             views = frozenset(uri for tool in shown for uri in _views(tool.raw))
-            known = self._views[spec.address] = (catalogue, spec.tools, views)
+            known = self._app_views[spec.address] = (catalogue, spec.tools, views)
         return known[2]
 
     def only_owner(self, uri: str, toolboxes: Iterable[str]) -> Owned | None:
         """The one connected server that has resources, if none of these can have others."""
         specs = self.specs(toolboxes)
-        there = {connection.spec.address for connection in self._workbench.live(specs)}
+        there = {connection.spec.address for connection in self._view.live(specs)}
         if any(self._may_have_resources(spec) for spec in specs if spec.address not in there):
             return None
-        live = self._workbench.live(self.specs(self.toolboxes))
+        live = self._view.live(self.specs(self.toolboxes))
         having = [c.spec.address for c in live if c.offers.declared.resources]
         return Owned(having[0], uri) if len(having) == 1 else None
 
     def _may_have_resources(self, spec: ServerSpec) -> bool:
-        known = self._workbench.remembered(spec)
+        known = self._view.remembered(spec)
         return known is None or known.capabilities.get("resources", False)
-
-    # Requests
-
-    async def send(self, caller: Caller, method: str, members: Members) -> None:
-        """Send a request to the server that its caller names; that is told of the outcome.
-
-        Raises NotFound or ServerUnavailable where it could not be sent.
-        """
-        spec = self.spec(caller.call.tool.address)
-        connection = await self._workbench.connected(spec)
-        if full := connection.full():
-            raise _failed(connection, "overloaded", full)
-        way = _Way(self, method, members)
-        pair = PAIRS[caller.call.modern_host, connection.modern]
-        talk = connection.conversation
-        number = talk.pending.add(caller, time.monotonic() + spec.timeout)
-        caller.begun(connection, number, way)
-        params = request_params(pair, members, caller.call, number, STAMPS)
-        talk.channel.send(envelope.request(number, method, params))
-        self._workbench.watch_deadlines()
 
     # What hosts want for longer
 
     async def subscribe(self, owner: Owned, holder: object) -> bool:
         """Hear of a resource's changes. False where its server does not tell of any."""
-        connection = await self._workbench.connected(self.spec(owner.address))
+        connection = await self._view.connected(self._view.spec(owner.address))
         if not connection.offers.declared.subscribe:
             return False
         try:
@@ -206,45 +171,31 @@ class Offering:
         return True
 
     def unsubscribe(self, owner: Owned, holder: object) -> None:
-        places = self._workbench.standing.unsubscribe_at(owner.address, owner.key, holder)
+        places = self._view.gateway.pool.standing.unsubscribe_at(owner.address, owner.key, holder)
         self._end([(place, owner.key) for place in places])
 
     def want_level(self, holder: object, level: str) -> None:
         """Messages from this level on are wanted; legacy servers that can are told at once."""
-        self._workbench.standing.want_level(holder, level, self.toolboxes)
-        for connection in self._workbench.all_live:
+        self._view.gateway.pool.standing.want_level(holder, level, self.toolboxes)
+        for connection in self._view.gateway.connected:
             connection.offers.wishes.heed_level()
 
     def level_of(self, holder: object) -> str:
-        return self._workbench.standing.level_of(holder)
+        return self._view.gateway.pool.standing.level_of(holder)
 
     def somebody_wants_logs(self, toolbox: str) -> bool:
-        return bool(self._workbench.standing.level_at(toolbox))
+        return bool(self._view.gateway.pool.standing.level_at(toolbox))
 
     def forget(self, holder: object) -> None:
         """A host is gone, and with it whatever it alone wanted."""
-        self._end(self._workbench.standing.forget(holder))
+        self._end(self._view.gateway.pool.standing.forget(holder))
 
     def _end(self, gone: list[tuple[Place, str]]) -> None:
         """Servers that are there are told; those that are not will not be asked again."""
-        by_place = {c.offers.place: c for c in self._workbench.all_live} if gone else {}
+        by_place = {c.offers.place: c for c in self._view.gateway.connected} if gone else {}
         for place, uri in gone:
             if place in by_place:
                 by_place[place].offers.wishes.unsubscribed(uri)
-
-
-class _Way(msgspec.Struct, frozen=True):
-    """How a request was sent, should it have to be sent once more."""
-
-    offering: Offering
-    method: str
-    members: Members
-
-    def again(self, caller: Caller, loss: Loss) -> asyncio.Task[Any]:
-        return self.offering.bench.send_again(caller, loss, self._send)
-
-    async def _send(self, caller: Caller) -> None:
-        await self.offering.send(caller, self.method, self.members)
 
 
 class _Ui(msgspec.Struct, frozen=True):

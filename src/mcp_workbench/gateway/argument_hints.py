@@ -1,4 +1,4 @@
-"""A call that missed, answered with what its tool takes: the server's own words come first."""
+"""Whether arguments fit a tool's schema, and how a failed call is answered with what its tool takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.bounded import TooManyParts, read_members
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition, read_object
 from mcp_workbench.core.misfits import misfits
 from mcp_workbench.core.shape import arguments_shape
@@ -19,17 +19,17 @@ MOST_READ = 512 << 10  # bytes of a definition, and of arguments, that are compa
 UNEXPLAINED = f"Whether the arguments fit the tool's schema is {TOO_COMPLEX}"
 
 
-def lesson(definition: Definition, call: ToolCall) -> str:
-    """What is wrong with the call's arguments, and the signature; nothing where they seem right."""
+def hint_for(definition: Definition, request: CallRequest) -> str:
+    """What is wrong with the arguments, and the signature; nothing where they seem right."""
     try:
-        return explained(definition, call)
+        return misfit(definition, request)
     except TooComplex:
         return UNEXPLAINED
 
 
-def explained(definition: Definition, call: ToolCall) -> str:
+def misfit(definition: Definition, request: CallRequest) -> str:
     """The same. Raises TooComplex where nobody but the server can tell."""
-    arguments = call.params["arguments"]
+    arguments = request.params["arguments"]
     if len(definition.raw) > MOST_READ or len(arguments) > MOST_READ:
         raise TooComplex
     try:
@@ -54,12 +54,12 @@ def has_failed(result: msgspec.Raw | bytes) -> bool:
         return False
 
 
-def taught_result(result: msgspec.Raw | bytes, told: str) -> bytes:
+def result_with_hint(result: msgspec.Raw | bytes, hint: str) -> bytes:
     """A server's failed result with one more block of text, every other byte as it came.
 
     A result that has no list of blocks is none that anything could be added to.
     """
-    block = msgspec.json.encode({"type": "text", "text": told})
+    block = msgspec.json.encode({"type": "text", "text": hint})
     try:
         content = bytes(read_members(result).get("content", b"")).strip()
         if not content.startswith(b"["):
@@ -71,9 +71,9 @@ def taught_result(result: msgspec.Raw | bytes, told: str) -> bytes:
         return bytes(result)
 
 
-def taught_error(error: msgspec.Raw, message: str, told: str) -> msgspec.Raw:
-    """A server's error with more words, its code and data as they came."""
-    words = msgspec.json.encode(f"{message}\n{told}")
+def error_with_hint(error: msgspec.Raw, message: str, hint: str) -> msgspec.Raw:
+    """A server's error with a longer message, its code and data as they came."""
+    words = msgspec.json.encode(f"{message}\n{hint}")
     try:
         return msgspec.Raw(checked(changed(error, {"message": words}), error))
     except TooManyParts:

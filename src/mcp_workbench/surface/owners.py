@@ -13,13 +13,13 @@ from mcp_workbench.core.offers import (
     read_addressed,
 )
 from mcp_workbench.era.primitives import not_found_code
-from mcp_workbench.offering import Offering
+from mcp_workbench.gateway.primitives import Offering
 from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.reading import HostEra, Refusal
+from mcp_workbench.surface.parse import HostEra, RequestError
 from mcp_workbench.wire import envelope
 
 
-class Routes:
+class Owners:
     """One host's ways to servers: those of the toolboxes that it sees come first."""
 
     def __init__(self, era: HostEra, offering: Offering, menu: Menu) -> None:
@@ -52,7 +52,7 @@ class Routes:
             offered = {shelf.address: shelf.offers for shelf in found.shelves}
             owners.sort(key=lambda owner: owner.key not in offered.get(owner.address, {}))
         if not owners:
-            raise Refusal(envelope.INVALID_PARAMS, f"Unknown prompt: {name}")
+            raise RequestError(envelope.INVALID_PARAMS, f"Unknown prompt: {name}")
         return owners[0]
 
     # Resources
@@ -61,7 +61,7 @@ class Routes:
         owner = await self.owner(uri)
         if owner is None:
             code = not_found_code(modern_host=self._era.modern)
-            raise Refusal(code, f"Resource not found: {uri}", {"uri": uri})
+            raise RequestError(code, f"Resource not found: {uri}", {"uri": uri})
         return owner
 
     async def owner(self, uri: str) -> Owned | None:
@@ -96,5 +96,5 @@ def require_own_names(shelves: Iterable[Shelf]) -> None:
                     f"'naming' is 'bare', but {owners[name]} and {shelf.address} both have a prompt "
                     f"named {name!r}: give them endpoints of their own, or leave 'naming' out"
                 )
-                raise Refusal(envelope.INTERNAL_ERROR, why)
+                raise RequestError(envelope.INTERNAL_ERROR, why)
             owners[name] = shelf.address

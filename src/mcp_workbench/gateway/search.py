@@ -13,11 +13,11 @@ import msgspec
 from mcp_workbench.core.errors import InvalidCall, no_server_anywhere
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
+from mcp_workbench.gateway.views import View
 from mcp_workbench.search.index import Index, Shows
 from mcp_workbench.search.query import Found, Knowledge, KnownServer, Query, Search, Unread
 from mcp_workbench.search.words import Words
 from mcp_workbench.timing import deadline
-from mcp_workbench.workbench import Workbench
 
 if TYPE_CHECKING:
     from mcp_workbench.core.catalogue import Catalogue
@@ -28,7 +28,7 @@ Said = tuple["Catalogue", str, str]
 
 AT_ONCE = 150  # tools whose words are counted between two messages; more of them in a thread
 BYTES_AT_ONCE = 32 << 10  # of their definitions, where every word may be a new one
-VIEWS = 16  # indexes that are kept: hosts may see different toolboxes
+INDEXES = 16  # indexes that are kept: hosts may see different toolboxes
 MOST_CHARACTERS = 20_000  # of a query; a text that long is to be looked into, not for
 AGAIN = 60.0  # seconds until a search may start a server again that did not answer one
 EAGER_WAIT = deadline(
@@ -36,22 +36,20 @@ EAGER_WAIT = deadline(
 )  # seconds for servers that a search starts; slower ones are known to the next
 
 
-def known_tools(
-    workbench: Workbench, before: Mapping[ServerAddress, KnownServer] | None = None
-) -> Knowledge:
+def known_tools(view: View, before: Mapping[ServerAddress, KnownServer] | None = None) -> Knowledge:
     """What is known of every server's tools. Nothing is started for it.
 
     Where nothing has changed since `before`, the same objects are given again.
     """
     known: dict[ServerAddress, KnownServer] = {}
     unknown: list[ServerSpec] = []
-    boxes = workbench.snapshot.toolboxes.values()
+    boxes = view.snapshot.toolboxes.values()
     specs = (spec for box in boxes for spec in box.servers.values())
-    live = {connection.spec.address: connection for connection in workbench.live(specs)}
+    live = {connection.spec.address: connection for connection in view.live(specs)}
     for box in boxes:
         for spec in box.servers.values():
             address = spec.address
-            said = _said(workbench, spec, live.get(address))
+            said = _said(view, spec, live.get(address))
             old = before.get(address) if before else None
             if said is None:
                 unknown.append(spec)
@@ -62,12 +60,12 @@ def known_tools(
     return Knowledge(known, tuple(unknown))
 
 
-def _said(workbench: Workbench, spec: ServerSpec, live: Connection | None) -> Said | None:
+def _said(view: View, spec: ServerSpec, live: Connection | None) -> Said | None:
     """A server's tools, its title and what it says of itself: now, or when it was last connected."""
     if live is not None:
         agreed = getattr(live.state, "agreed", None)
         return live.catalogue, getattr(agreed, "name", ""), getattr(agreed, "instructions", "")
-    known = workbench.remembered(spec)
+    known = view.remembered(spec)
     return None if known is None else (known.catalogue, known.server_name, known.instructions)
 
 
@@ -81,7 +79,15 @@ def _is_about(old: KnownServer, box: ToolboxSpec, said: Said) -> bool:
     )
 
 
-class View:
+async def find(view: View, query: Query) -> Found:
+    """The tools that this view shows and the query asks for. Raises as `Finder.find` does."""
+    gateway = view.gateway
+    if gateway.finder is None:
+        gateway.finder = Finder()
+    return await gateway.finder.find(view, query)
+
+
+class Indexed:
     """The tools of some toolboxes: what is known of them, and an index of that."""
 
     def __init__(self, index: Index) -> None:
@@ -90,37 +96,33 @@ class View:
 
 
 class Finder:
-    """The indexes of one workbench, one for each set of toolboxes that somebody sees."""
+    """The indexes of one gateway, one for each set of toolboxes that somebody sees."""
 
     def __init__(self) -> None:
         self._words = Words()
         self._counted: dict[bytes, Counted] = {}
         self._tried: dict[ServerAddress, float] = {}  # servers that a search has started, and when
-        self._views: OrderedDict[tuple[str, ...], View] = OrderedDict()
+        self._indexes: OrderedDict[tuple[str, ...], Indexed] = OrderedDict()
 
-    @staticmethod
-    def of(workbench: Workbench) -> Finder:
-        return workbench.beside.setdefault("finder", Finder())
-
-    async def find(self, workbench: Workbench, query: Query) -> Found:
+    async def find(self, view: View, query: Query) -> Found:
         """Raises NotFound where the query names a place that is not there, InvalidCall where it is too long."""
         if len(query.words) > MOST_CHARACTERS:
             text = f"query: must have at most {MOST_CHARACTERS} characters"
             raise InvalidCall(f"Invalid parameters: {text}")
-        shows = _scope(workbench.snapshot, query)
-        await self._discover(workbench, query)
-        view = await self._current(workbench)
-        found = Search(view.index, view.knowledge, self._words, shows).find(query)
-        return _with_states(found, workbench) if found.unknown else found
+        shows = _scope(view.snapshot, query)
+        await self._discover(view, query)
+        indexed = await self._current(view)
+        found = Search(indexed.index, indexed.knowledge, self._words, shows).find(query)
+        return _with_states(found, view) if found.unknown else found
 
-    async def _discover(self, workbench: Workbench, query: Query) -> None:
+    async def _discover(self, view: View, query: Query) -> None:
         """Start unknown servers where their toolbox allows it; who is slow goes on by itself."""
-        boxes, now = workbench.snapshot.toolboxes, time.monotonic()
+        boxes, now = view.snapshot.toolboxes, time.monotonic()
         if all(box.discover == "lazy" for box in boxes.values()):
             return
         wanted = [
             spec
-            for spec in known_tools(workbench).unknown
+            for spec in known_tools(view).unknown
             if boxes[spec.address.toolbox].discover == "eager"
             and query.covers(spec.address)
             and now - self._tried.get(spec.address, -AGAIN) >= AGAIN
@@ -129,72 +131,74 @@ class Finder:
             self._tried.update((spec.address, now) for spec in wanted)
             try:
                 async with asyncio.timeout(EAGER_WAIT):
-                    await workbench.connections(wanted)
+                    await view.connections(wanted)
             except TimeoutError:
                 return
 
-    async def _current(self, workbench: Workbench) -> View:
+    async def _current(self, view: View) -> Indexed:
         """The index of what is known now; a large one is made off the loop, and swapped whole."""
         tries = 3  # while a large one is made, servers may change
         while True:
-            view = self._view(workbench)
-            knowledge = known_tools(workbench, view.knowledge.known)
-            news = _news(view, knowledge)
+            indexed = self._index_of(view)
+            knowledge = known_tools(view, indexed.knowledge.known)
+            news = _news(indexed, knowledge)
             tools = [tool for one in news for tool in one.catalogue.tools.values()]
             fresh = [tool for tool in tools if tool.raw not in self._counted]
             few = len(tools) <= AT_ONCE
             if few and sum(len(tool.raw) for tool in fresh) <= BYTES_AT_ONCE:
-                _bring_up_to_date(view, knowledge, news)
-                return view
+                _bring_up_to_date(indexed, knowledge, news)
+                return indexed
             if tries == 0:  # what changes all the time is searched as it was a moment ago
-                return view
+                return indexed
             tries -= 1
             if few:
                 index = Index(self._words, self._counted)
                 await asyncio.to_thread(index.count_words, fresh)
                 continue
             made = await asyncio.to_thread(self._made, knowledge)
-            self._views[tuple(workbench.snapshot.toolboxes)] = made
+            self._indexes[tuple(view.snapshot.toolboxes)] = made
 
-    def _view(self, workbench: Workbench) -> View:
-        key = tuple(workbench.snapshot.toolboxes)
-        view = self._views.get(key)
-        if view is None:
-            view = self._views[key] = View(Index(self._words, self._counted))
-        self._views.move_to_end(key)
-        while len(self._views) > VIEWS:
-            self._views.popitem(last=False)
-        return view
+    def _index_of(self, view: View) -> Indexed:
+        key = tuple(view.snapshot.toolboxes)
+        indexed = self._indexes.get(key)
+        if indexed is None:
+            indexed = self._indexes[key] = Indexed(Index(self._words, self._counted))
+        self._indexes.move_to_end(key)
+        while len(self._indexes) > INDEXES:
+            self._indexes.popitem(last=False)
+        return indexed
 
-    def _made(self, knowledge: Knowledge) -> View:
-        view = View(Index(self._words, self._counted))
+    def _made(self, knowledge: Knowledge) -> Indexed:
+        indexed = Indexed(Index(self._words, self._counted))
         for one in knowledge.known.values():
-            index = view.index
+            index = indexed.index
             index.put(one.spec.address, one.visible(), one.about, one.fingerprint, weigh=False)
-        view.index.fill()
-        view.knowledge = knowledge
-        return view
+        indexed.index.fill()
+        indexed.knowledge = knowledge
+        return indexed
 
 
-def _news(view: View, knowledge: Knowledge) -> list[KnownServer]:
+def _news(indexed: Indexed, knowledge: Knowledge) -> list[KnownServer]:
     """Servers whose tools the index does not have, or not as they are now."""
-    before = view.knowledge.known
+    before = indexed.knowledge.known
     others = [one for at, one in knowledge.known.items() if before.get(at) is not one]
-    return [one for one in others if not view.index.is_current(one.spec.address, one.fingerprint)]
+    return [
+        one for one in others if not indexed.index.is_current(one.spec.address, one.fingerprint)
+    ]
 
 
-def _bring_up_to_date(view: View, knowledge: Knowledge, news: list[KnownServer]) -> None:
+def _bring_up_to_date(indexed: Indexed, knowledge: Knowledge, news: list[KnownServer]) -> None:
     for one in news:
-        view.index.put(one.spec.address, one.visible(), one.about, one.fingerprint)
-    if len(view.index.servers) != len(knowledge.known):
-        for address in [a for a in view.index.servers if a not in knowledge.known]:
-            view.index.remove(address)
-    view.knowledge = knowledge
+        indexed.index.put(one.spec.address, one.visible(), one.about, one.fingerprint)
+    if len(indexed.index.servers) != len(knowledge.known):
+        for address in [a for a in indexed.index.servers if a not in knowledge.known]:
+            indexed.index.remove(address)
+    indexed.knowledge = knowledge
 
 
-def _with_states(found: Found, workbench: Workbench) -> Found:
+def _with_states(found: Found, view: View) -> Found:
     """The same with what is known of the servers that could not be looked at."""
-    states = {one.address: one for one in workbench.health()}
+    states = {one.address: one for one in view.gateway.health()}
     unknown: list[Unread] = []
     for one in found.unknown:
         state = states[one.address]

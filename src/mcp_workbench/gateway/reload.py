@@ -6,21 +6,21 @@ from collections.abc import Iterator, Mapping
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reload import Reloaded, ReloadPlan, plan_reload, servers_of, settled
-from mcp_workbench.core.sight import Sights
 from mcp_workbench.core.spec import ServerSpec, Snapshot
 from mcp_workbench.downstream.connection import Connection
 from mcp_workbench.downstream.pool import ConnectionPool
+from mcp_workbench.gateway.views import Scopes
 
 
-def reload(wanted: Snapshot, sights: Sights, pool: ConnectionPool) -> Reloaded:
+def reload(wanted: Snapshot, scopes: Scopes, pool: ConnectionPool) -> Reloaded:
     """Exchange the configuration. Nothing in here waits, so nobody sees half of it."""
-    before = sights.whole.snapshot
+    before = scopes.whole.snapshot
     after, later = settled(before, wanted)
     specs = servers_of(after)
     ways = pool.ways(specs)
     was = pool.ways(servers_of(before)) | pool.begun_ways()
     plan = plan_reload(before, after, was, ways)
-    sights.exchange(after)
+    scopes.replace(after)
     retired = pool.renew(specs, ways, after.limits)
     lists = frozenset(_other_lists(before, after, plan, {**pool.at_hand(), **retired}))
     return Reloaded(before, after, plan, later, lists)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from mcp_workbench.callers import Caller, PythonCaller
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.downstream.waiters import Loss
@@ -25,11 +24,12 @@ from mcp_workbench.era.questions import (
 )
 from mcp_workbench.era.revision import URL_ELICITATION_NEEDED
 from mcp_workbench.era.translate import Members, read_members
+from mcp_workbench.gateway.calls import Call, PythonCall
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.tasks import TaskScope, task_scope
 
 if TYPE_CHECKING:
-    from mcp_workbench.workbench import Workbench
+    from mcp_workbench.gateway.views import View
 
 Json = dict[str, Any]
 OnProgress = Callable[[Json], None]
@@ -52,21 +52,21 @@ class Person(Protocol):
 
 
 @asynccontextmanager
-async def interview(workbench: Workbench, person: Person) -> AsyncGenerator[Interview]:
-    """For the block, this person is asked whatever the servers of this workbench want to know.
+async def interview(view: View, person: Person) -> AsyncGenerator[Interview]:
+    """For the block, this person is asked whatever the servers of this view want to know.
 
     Enter it before the first server is begun: each is told at its opening what it may ask for.
     """
     async with task_scope() as scope:
         host = PersonHost(person, scope)
-        yield Interview(workbench.for_host(host, alone=True), host)
+        yield Interview(view.for_host(host, sole=True), host)
 
 
 class Interview:
-    """The workbench as this person has it."""
+    """The servers as this person has them."""
 
-    def __init__(self, workbench: Workbench, host: PersonHost) -> None:
-        self.workbench = workbench
+    def __init__(self, view: View, host: PersonHost) -> None:
+        self.view = view
         self._host = host
 
     async def use_tool(
@@ -78,10 +78,8 @@ class Interview:
         """The server's own result, when all that it asked has been answered."""
         params = {"arguments": msgspec.Raw(msgspec.json.encode(arguments))}
         meta = {} if on_progress is None else {"progressToken": msgspec.Raw(b"0")}
-        call = ToolCall(tool, params, meta, capabilities=self._host.declared)
-        caller = InterviewCaller(call, on_progress, self._host, self.workbench)
-        await self.workbench.dispatch(call, caller)
-        return await caller.result()
+        request = CallRequest(tool, params, meta, capabilities=self._host.declared)
+        return await InterviewCall(self.view, request, on_progress, self._host).result()
 
 
 class PersonHost:
@@ -109,11 +107,11 @@ class PersonHost:
 
     def ask(self, question: Question, caller: object, answered: Answered) -> Callable[[], None]:
         """A legacy server's question; the clock of the call that it came in stands meanwhile."""
-        call = caller if isinstance(caller, Caller) else None
+        call = caller if isinstance(caller, Call) else None
         task = self.scope.start(self._ask(question, call, answered), f"ask {question.address}")
         return lambda: _cancel(task)
 
-    async def _ask(self, question: Question, call: Caller | None, answered: Answered) -> None:
+    async def _ask(self, question: Question, call: Call | None, answered: Answered) -> None:
         if call is not None:
             call.pause()
         try:
@@ -141,16 +139,19 @@ def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
 
 
-class InterviewCaller(PythonCaller):
+class InterviewCall(PythonCall):
     """A call that goes on with the answers when its server has asked something."""
 
     def __init__(
-        self, call: ToolCall, on_progress: OnProgress | None, host: PersonHost, workbench: Workbench
+        self, view: View, request: CallRequest, on_progress: OnProgress | None, host: PersonHost
     ) -> None:
-        super().__init__(call, on_progress)
+        super().__init__(view, request, on_progress)
         self._host = host
-        self._workbench = workbench
         self._rounds = 0
+
+    @property
+    def host_name(self) -> str:
+        return "mcp-workbench call"
 
     @property
     def asker(self) -> object:
@@ -161,22 +162,22 @@ class InterviewCaller(PythonCaller):
 
     def questioned(self, result: msgspec.Raw) -> None:
         try:
-            wanted = read_input_required(self.call.tool.address, result)
+            wanted = read_input_required(self.request.tool.address, result)
         except msgspec.DecodeError as error:
             self.lost(Loss("protocol_error", f"the server's question can't be read: {error}"))
             return
         state: Members = {} if wanted.state is None else {"requestState": wanted.state}
         self._start(self._answer(wanted.questions, state))
 
-    def refused(self, error: msgspec.Raw) -> None:
+    def rejected(self, error: msgspec.Raw) -> None:
         """A legacy server may want addresses visited first; then it is called anew."""
         if envelope.read_error(error).code != URL_ELICITATION_NEEDED or self._rounds:
-            super().refused(error)
+            super().rejected(error)
             return
         try:
-            questions = read_needed(self.call.tool.address, error)
+            questions = read_needed(self.request.tool.address, error)
         except msgspec.DecodeError:
-            super().refused(error)
+            super().rejected(error)
             return
         self._start(self._visit(questions, error))
 
@@ -186,7 +187,7 @@ class InterviewCaller(PythonCaller):
             work.close()
             self.lost(Loss("protocol_error", "the server never stops asking"))
         else:
-            self._host.scope.start(work, f"answer {self.call.tool}")
+            self._host.scope.start(work, f"answer {self.request.tool}")
 
     async def _answer(self, questions: dict[str, Question], state: Members) -> None:
         answers: Members = {}
@@ -199,19 +200,19 @@ class InterviewCaller(PythonCaller):
         if not questions and self._rounds > 1:  # it wants to be asked once more, later
             await asyncio.sleep(min(PAUSE * 2 ** (self._rounds - 2), LONGEST_PAUSE))
         more = {"inputResponses": msgspec.Raw(msgspec.json.encode(answers)), **state}
-        await self._call_anew({"arguments": self.call.params["arguments"], **more})
+        await self._call_anew({"arguments": self.request.params["arguments"], **more})
 
     async def _visit(self, questions: dict[str, Question], error: msgspec.Raw) -> None:
         for question in questions.values():
             told = await self._host.put(question)
             if told is None or bytes(read_members(told).get("action", b"")) != b'"accept"':
-                super().refused(error)
+                super().rejected(error)
                 return
-        await self._call_anew(self.call.params)
+        await self._call_anew(self.request.params)
 
     async def _call_anew(self, params: Members) -> None:
-        self.call = msgspec.structs.replace(self.call, params=params)
+        self.request = msgspec.structs.replace(self.request, params=params)
         try:
-            await self._workbench.dispatch(self.call, self)
+            await self.view.dispatch(self)
         except WorkbenchError as error:
-            self.failed(error)
+            self.fail(error)

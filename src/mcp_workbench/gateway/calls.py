@@ -1,0 +1,218 @@
+"""One request in flight on somebody's behalf: who sent it, what it asks, its route and its one outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.catalogue import Definition, read_object
+from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
+from mcp_workbench.downstream.waiters import Loss, Waiter
+from mcp_workbench.era.ourselves import STAMPS
+from mcp_workbench.era.translate import PAIRS, Unanswerable, asks_for_input, result_for
+from mcp_workbench.gateway.interceptors import (
+    CallOutcome,
+    Cancelled,
+    Completed,
+    Failed,
+    Interceptor,
+    Rejected,
+)
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Outcome
+from mcp_workbench.wire.pending import NEVER
+
+if TYPE_CHECKING:
+    from mcp_workbench.downstream.connection import Connection
+    from mcp_workbench.gateway.routes import Route
+    from mcp_workbench.gateway.views import View
+
+
+class Call(Waiter):
+    """It is sent by its route, perhaps more than once, and ends once. A subclass delivers the outcome."""
+
+    route: Route | None = None  # on which it was sent last
+    connection: Connection | None = None
+    number = 0  # of the request on that connection
+    plain = False  # a result can be delivered as it came: no translation, nobody looks at it
+    passed: tuple[Interceptor, ...] = ()  # that made it wait, and let it go on
+    results_owner: object = None  # who may read on in a result that is cut; nobody: it is not cut
+    explains = False  # whoever reads the outcome is helped by hints
+    _task: asyncio.Task[Any] | None = None  # in which it waits, or is sent once more
+    _is_resent = False
+
+    def __init__(self, view: View, request: CallRequest) -> None:
+        self.view = view
+        self.request = request
+        self.started = time.monotonic()
+
+    @property
+    def host_name(self) -> str:
+        """The program that sent it, by its own name."""
+        return ""
+
+    @property
+    def definition(self) -> Definition | None:
+        """The tool as its server lists it."""
+        known = {} if self.connection is None else self.connection.catalogue.tools
+        return known.get(self.request.tool.tool)
+
+    # Its way to the server
+
+    def run(self, work: Any, name: str) -> None:
+        """Go on in a task, which outlives whoever started it and ends with the call."""
+        self._task = self.view.gateway.pool.start(work, name)
+
+    def cancel(self, reason: str) -> None:
+        """Take the call back: the server is told, and nobody is answered."""
+        self.abandon(reason)
+        self.finish(Cancelled(reason))
+
+    def abandon(self, reason: str) -> None:
+        """Stop waiting for the server, which is told; the call has yet to end."""
+        if self._task is not None:
+            self._task.cancel()
+        if self.connection is not None:
+            self.connection.conversation.cancel(self.number, reason)
+
+    # What comes of it
+
+    def settled(self, answer: Outcome) -> None:
+        if answer.error:
+            self.rejected(answer.error)
+            return
+        modern_server = self.connection is not None and self.connection.modern
+        if modern_server and asks_for_input(answer.result):
+            self.questioned(answer.result)
+            return
+        try:
+            pair = PAIRS[self.request.modern_host, modern_server]
+            result = result_for(pair, answer.result, STAMPS)
+        except Unanswerable as error:
+            self.lost(Loss("protocol_error", str(error)))
+            return
+        self.finish(Completed(result))
+
+    def lost(self, loss: Loss) -> None:
+        if not self._is_resent and self._may_send_again(loss):
+            self._is_resent = True
+            self.run(self.view.resend(self, loss), f"resend {self.request.tool}")
+        else:
+            self.report(loss)
+
+    def report(self, loss: Loss) -> None:
+        """There will be no result."""
+        tool, ran, later = self.request.tool, loss.may_have_run, loss.retry_after
+        self.fail(CallFailed(loss.code, tool, loss.reason, may_have_run=ran, retry_after=later))
+
+    def fail(self, error: WorkbenchError) -> None:
+        self.finish(Failed(error))
+
+    def finish(self, outcome: CallOutcome) -> None:
+        """The call has ended: the interceptors look at the outcome, then its sender gets it."""
+        after = self.view.after if self.route is None else self.route.after
+        for interceptor in after:
+            outcome = interceptor.after(self, outcome)
+        self.deliver(outcome)
+
+    # Once more
+
+    def _may_send_again(self, loss: Loss) -> bool:
+        if self.route is None or not self.is_repeatable():
+            return False
+        from mcp_workbench.core.again import may_send_again  # not before something is lost
+
+        harmless = self.route.is_harmless
+        return may_send_again(loss.code, may_have_run=loss.may_have_run, harmless=harmless)
+
+    def is_repeatable(self) -> bool:
+        """Has nothing happened beside the call that would have to happen again?"""
+        return True
+
+    # Its clock
+
+    def pause(self) -> None:
+        """A person is being asked: the call's clock stops."""
+        if self.connection is not None:
+            self.connection.conversation.pending.postpone(self.number, NEVER)
+
+    def proceed(self) -> None:
+        """The clock starts anew."""
+        if self.connection is not None:
+            deadline = time.monotonic() + self.connection.spec.timeout
+            self.connection.conversation.pending.postpone(self.number, deadline)
+
+    # What a subclass decides
+
+    def questioned(self, result: msgspec.Raw) -> None:
+        """A modern server wants to know something first."""
+        self.lost(Loss("protocol_error", "the server asks for input, and nobody can be asked"))
+
+    def rejected(self, error: msgspec.Raw) -> None:
+        """The server answered with an error."""
+        self.finish(Rejected(error))
+
+    def deliver(self, outcome: CallOutcome) -> None:
+        raise NotImplementedError
+
+    def progressed(self, params: msgspec.Raw) -> None:
+        raise NotImplementedError
+
+
+class PythonCall(Call):
+    """A Python program awaits the result."""
+
+    def __init__(
+        self,
+        view: View,
+        request: CallRequest,
+        on_progress: Callable[[dict[str, Any]], None] | None,
+    ) -> None:
+        super().__init__(view, request)
+        self._on_progress = on_progress
+        self._future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    async def result(self) -> dict[str, Any]:
+        """Send it and await its result. Raises a WorkbenchError where there is none."""
+        try:
+            await self.view.dispatch(self)
+        except WorkbenchError as error:
+            self.fail(error)
+        except asyncio.CancelledError:
+            self.cancel("the caller was cancelled")
+            raise
+        try:
+            return await self._future
+        except asyncio.CancelledError:
+            self.cancel("the caller was cancelled")
+            raise
+
+    def deliver(self, outcome: CallOutcome) -> None:
+        if self._future.done():
+            return
+        if isinstance(outcome, Completed):
+            self._complete(outcome.result)
+        elif isinstance(outcome, Rejected):
+            error = envelope.read_error(outcome.error)
+            self._future.set_exception(ServerError(error.code, error.message, bytes(outcome.error)))
+        elif isinstance(outcome, Failed):
+            self._future.set_exception(outcome.error)
+
+    def _complete(self, result: msgspec.Raw | bytes) -> None:
+        try:
+            self._future.set_result(read_object(result))
+        except msgspec.DecodeError as error:
+            why = f"the server's result has no usable form: {error}"
+            failed = CallFailed("protocol_error", self.request.tool, why, may_have_run=True)
+            self._future.set_exception(failed)
+
+    def progressed(self, params: msgspec.Raw) -> None:
+        if self._on_progress is not None:
+            notice = read_object(params)
+            notice.pop("progressToken", None)
+            self._on_progress(notice)

@@ -1,0 +1,143 @@
+"""One configuration, its servers, and all that is shared by those who use them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mcp_workbench.core.call import TOOLS_CALL, CallRequest
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.reports import ServerHealth
+from mcp_workbench.core.spec import ServerSpec, Snapshot
+from mcp_workbench.downstream import looks
+from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.pool import ConnectionPool
+from mcp_workbench.gateway.arguments import ArgumentCheck, ArgumentHints
+from mcp_workbench.gateway.interceptors import Interceptor
+from mcp_workbench.gateway.views import Scopes, View
+from mcp_workbench.wire.tasks import Lifetime
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.reload import Reloaded
+    from mcp_workbench.gateway.result_budget import KeptResults
+    from mcp_workbench.gateway.search import Finder
+
+Listener = Callable[[ServerAddress], None]
+OnReload = Callable[["Reloaded"], None]
+
+_HINTS = ArgumentHints()
+_CHECK = ArgumentCheck()
+
+
+class Gateway(Lifetime):
+    """The servers of one configuration. Use it with `async with`; what it offers is asked of a view."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        environ: Mapping[str, str] | None = None,
+        interceptors: Iterable[Interceptor] = (),
+    ) -> None:
+        self.interceptors = tuple(interceptors)  # of every call
+        self.scopes = Scopes(snapshot)
+        self.pool = ConnectionPool(
+            snapshot.limits, os.environ if environ is None else environ, self._catalogue_changed
+        )
+        self.suspended: dict[str, Callable[[str], None]] = {}  # by handle: gives up one call
+        self.finder: Finder | None = None  # made with the first search
+        self._listeners: list[tuple[Listener, OnReload | None]] = []
+        self.view = View(self, self.scopes.whole)  # of everything
+
+    def _life(self) -> AbstractAsyncContextManager[None]:
+        return self._open()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncGenerator[None]:
+        async with self.pool:
+            yield
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The configuration that holds now."""
+        return self.scopes.whole.snapshot
+
+    def policy(
+        self, request: CallRequest, spec: ServerSpec, snapshot: Snapshot
+    ) -> tuple[Interceptor, ...]:
+        """The interceptors that the configuration asks for."""
+        if request.method != TOOLS_CALL:
+            return ()
+        chosen: list[Interceptor] = [_CHECK] if spec.validate else []
+        budget = snapshot.toolbox(spec.address.toolbox).budget(spec)
+        if budget and snapshot.tool_mode == "proxy":  # there is `read_result` to read on with
+            from mcp_workbench.gateway.result_budget import ResultBudget
+
+            chosen.append(ResultBudget(budget, self.kept_results))
+        return (*chosen, _HINTS)
+
+    @cached_property
+    def kept_results(self) -> KeptResults:
+        """Those of all hosts, so that all of them together are bounded."""
+        from mcp_workbench.gateway.result_budget import KeptResults  # not before there is a budget
+
+        return KeptResults()
+
+    @property
+    def connected(self) -> list[Connection]:
+        """Every connection that takes calls."""
+        return self.pool.all_met()
+
+    def hold(self, held: bool) -> None:  # noqa: FBT001 - a callback's one argument
+        """A host reads too slowly: let the servers wait, or go on."""
+        self.pool.hold(held=held)
+
+    def health(self) -> list[ServerHealth]:
+        """How every server of the configuration does; nothing is started for it."""
+        specs = [spec for box in self.snapshot.toolboxes.values() for spec in box.servers.values()]
+        count = self.pool.around.processes.of
+        return [looks.health(s, self.pool.last(s.address), count(s.address)) for s in specs]
+
+    @property
+    def processes(self) -> int:
+        """How many processes of servers run now, those that are being seen out included."""
+        return self.pool.around.processes.count
+
+    # Changes
+
+    def reload(self, snapshot: Snapshot) -> Reloaded:
+        """Take another configuration, in one step. Says what that changed.
+
+        Calls under way finish on the connection they began on; a server whose entry leads to
+        another process or URL is connected anew at the next need, the others stay connected.
+        """
+        from mcp_workbench.gateway.reload import reload  # not before there is something to reload
+
+        change = reload(snapshot, self.scopes, self.pool)
+        if change.anything:
+            for _, reloaded in tuple(self._listeners):
+                if reloaded is not None:
+                    reloaded(change)
+        return change
+
+    def warn(self, *warnings: str) -> None:
+        """Say this in every opened toolbox, until another configuration is taken."""
+        self.scopes.warnings = warnings
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.scopes.warnings
+
+    def on_change(self, listener: Listener, reloaded: OnReload | None = None) -> Callable[[], None]:
+        """Be told when a connected server's tools have changed, and when another configuration
+        holds; call what is returned to end that."""
+        both = (listener, reloaded)
+        self._listeners.append(both)
+        return lambda: self._listeners.remove(both)
+
+    def _catalogue_changed(self, address: ServerAddress) -> None:
+        for listener, _ in tuple(self._listeners):
+            listener(address)

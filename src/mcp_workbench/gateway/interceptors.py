@@ -1,0 +1,84 @@
+"""The seam around every call: an interceptor sees it before it is sent and when it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mcp_workbench.core.errors import WorkbenchError
+
+if TYPE_CHECKING:
+    from mcp_workbench.gateway.calls import Call
+
+
+# How a call can end. Exactly one of these.
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """The server's result, in the era of the host. It may be that of a failed tool (`isError`)."""
+
+    result: msgspec.Raw | bytes
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """The server's own JSON-RPC error, and a hint that goes with it; or ours, for a wrong request."""
+
+    error: msgspec.Raw
+    hint: str = ""
+    is_ours: bool = False
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """There is no answer of the server: it was not sent, or got lost."""
+
+    error: WorkbenchError
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """Its sender does not want it any more; nobody is answered."""
+
+    reason: str
+
+
+CallOutcome = Completed | Rejected | Failed | Cancelled
+
+
+# What an interceptor can decide before a call is sent.
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Do not send it; its sender gets this error."""
+
+    error: WorkbenchError
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Do not send it before this is done; what it returns decides."""
+
+    work: Callable[[], Awaitable[Refusal | None]]
+
+
+class Interceptor:
+    """Looks at calls. A subclass overrides one of the two methods, or both."""
+
+    failures_only = False  # `after` does nothing with a result whose tool has not failed
+
+    def before(self, call: Call) -> Refusal | Wait | None:
+        """Called when the call is about to be sent on `call.route`; None lets it pass."""
+        return None
+
+    def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
+        """Called once, when the call has ended; returns the outcome that its sender gets."""
+        return outcome
+
+
+def with_before(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
+    """Those that look at a call before it is sent."""
+    return tuple(i for i in interceptors if type(i).before is not Interceptor.before)
+
+
+def with_after(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
+    """Those that look at a call when it has ended."""
+    return tuple(i for i in interceptors if type(i).after is not Interceptor.after)

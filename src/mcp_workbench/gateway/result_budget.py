@@ -1,0 +1,232 @@
+"""Results that are longer than their budget: kept for a while, shown in parts, never run again."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mcp_workbench.bounded import read_elements, read_members
+from mcp_workbench.core.errors import NotFound
+from mcp_workbench.core.splice import changed
+from mcp_workbench.gateway.interceptors import CallOutcome, Completed, Interceptor
+
+if TYPE_CHECKING:
+    from mcp_workbench.gateway.calls import Call
+
+MOST_BYTES = 32 << 20  # of all results that are kept, for all hosts together
+LIFETIME = 1800.0  # seconds
+MOST_COMPARED = 512 << 10  # characters of a text and of data that are compared as values
+MOST_BLOCKS = 10_000  # of a result that is cut
+DEEPEST = 8  # lists in lists, of which the first is told
+KEYS = 12  # of an object that are named
+LONGEST_TOLD = 100  # characters of what a host sent
+_JSON_STARTS = ("{", "[")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The whole text of one result."""
+
+    owner: object
+    text: str
+    size: int
+    until: float
+    budget: int
+
+
+class KeptResults:
+    """By unguessable handles; each is its owner's alone."""
+
+    def __init__(self, most: int = MOST_BYTES, lifetime: float = LIFETIME) -> None:
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._bytes = 0
+        self._most = most
+        self._lifetime = lifetime
+
+    def keep(self, owner: object, text: str, budget: int) -> str:
+        """A handle for this text; empty where it is larger than all that may be kept."""
+        now, size = time.monotonic(), len(text.encode())
+        if size > self._most:
+            return ""
+        self._expire(now)
+        while self._bytes + size > self._most:
+            self._drop(next(iter(self._kept)))
+        handle = secrets.token_urlsafe(9)
+        self._kept[handle] = Kept(owner, text, size, now + self._lifetime, budget)
+        self._bytes += size
+        return handle
+
+    def kept(self, owner: object, handle: str) -> Kept:
+        """Unknown, expired and others' handles are told alike."""
+        self._expire(time.monotonic())
+        found = self._kept.get(handle)
+        if found is None or found.owner is not owner:
+            text = f"Result '{shortened(handle)}' not found"
+            hint = "Results are kept for half an hour at most. Call the tool again for a new one."
+            raise NotFound("unknown_result", text, hint=hint)
+        return found
+
+    def _expire(self, now: float) -> None:
+        """The oldest stand first, and all live equally long."""
+        while self._kept and next(iter(self._kept.values())).until <= now:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, handle: str) -> None:
+        self._bytes -= self._kept.pop(handle).size
+
+
+class ResultBudget(Interceptor):
+    """Cuts results of a server whose entry gives them a budget, for those who can read on."""
+
+    def __init__(self, budget: int, store: KeptResults) -> None:
+        self._budget = budget
+        self._store = store
+
+    def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
+        owner = call.results_owner
+        if owner is None or not isinstance(outcome, Completed):
+            return outcome
+        return Completed(within_budget(outcome.result, self._budget, self._store, owner))
+
+
+def within_budget(
+    result: msgspec.Raw | bytes, budget: int, store: KeptResults, owner: object
+) -> msgspec.Raw | bytes:
+    """The result, or its beginning and how to read on. Only text is cut; an error never is."""
+    if len(memoryview(result)) <= budget:  # a character has at least one byte
+        return result
+    try:
+        members = read_members(result)
+        blocks = read_elements(members.get("content", b"[]"), MOST_BLOCKS)
+        if bytes(members.get("isError", b"")) == b"true":
+            return result
+        return _Cut(blocks, members.get("structuredContent")).made(result, budget, store, owner)
+    except msgspec.DecodeError:  # of another shape: the host is the judge
+        return result
+
+
+class _Text(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+
+
+class _Cut:
+    """One result taken apart: its texts, and the data that says the same or more."""
+
+    def __init__(self, blocks: list[msgspec.Raw], data: msgspec.Raw | None) -> None:
+        self._blocks = blocks
+        self._data = "" if data is None else bytes(data).decode()
+
+    def made(
+        self, result: msgspec.Raw | bytes, budget: int, store: KeptResults, owner: object
+    ) -> msgspec.Raw | bytes:
+        texts = [_text(block) for block in self._blocks]
+        whole = "\n".join(text for text in texts if text is not None)
+        if len(whole) + len(self._data) <= budget:
+            return result
+        kept = whole if not self._data or _same(whole, self._data) else f"{whole}\n{self._data}"
+        kept = kept.lstrip("\n") if not whole else kept
+        handle = store.keep(owner, kept, budget)
+        if not handle:
+            return result
+        shown, end = self._shown(texts, budget)
+        notice = f"{_shape(kept)}. {how_to_read_on(len(kept) - end, handle, end)}"
+        content = b",".join((*shown, _block(notice)))
+        return changed(result, {"content": b"[%b]" % content, "structuredContent": None})
+
+    def _shown(self, texts: list[str | None], budget: int) -> tuple[list[bytes], int]:
+        """The blocks with as much text as there is room for, and where in the whole that ends."""
+        shown: list[bytes] = []
+        end, full = -1, False  # where the last text ended; a line break follows it in the whole
+        for block, text in zip(self._blocks, texts, strict=True):
+            if text is None:
+                shown.append(bytes(block))
+                continue
+            if full:
+                continue
+            start = end + 1
+            room = budget - start
+            if len(text) <= room:
+                shown.append(bytes(block))
+                end = start + len(text)
+                continue
+            full = True
+            head = _head(text, max(room, 0))
+            if head:
+                shown.append(_block(head))
+                end = start + len(head)
+        return shown, max(end, 0)
+
+
+def _text(block: msgspec.Raw) -> str | None:
+    try:
+        read = msgspec.json.decode(block, type=_Text)
+    except msgspec.DecodeError:
+        return None
+    return read.text if read.type == "text" else None
+
+
+def _head(text: str, room: int) -> str:
+    """The beginning, cut after a line where that costs less than half of it."""
+    line = text.rfind("\n", 0, room) + 1
+    return text[:line] if line > room // 2 else text[:room]
+
+
+def how_to_read_on(count: int, handle: str, offset: int) -> str:
+    call = msgspec.json.encode({"handle": handle, "offset": offset}).decode()
+    return f"{count} more characters: read_result {call}"
+
+
+def _shape(text: str) -> str:
+    """What the whole is, in a few words."""
+    if text.startswith(_JSON_STARTS):
+        try:
+            return f"A part of {_json_shape(text.encode())}"
+        except (msgspec.DecodeError, RecursionError):
+            pass
+    lines = text.count("\n") + 1
+    return f"A part of {lines} {'line' if lines == 1 else 'lines'}"
+
+
+def _json_shape(json: msgspec.Raw | bytes, depth: int = DEEPEST) -> str:
+    kind = bytes(memoryview(json)[:1])
+    if kind == b"[" and depth:
+        items = read_elements(json)
+        first = f", the first {_json_shape(items[0], depth - 1)}" if items else ""
+        return f"a JSON list of {len(items)}{first}"
+    if kind == b"{":
+        names = list(read_members(json))
+        more = f" (+{len(names) - KEYS})" if len(names) > KEYS else ""
+        told = msgspec.json.encode([name[:40] for name in names[:KEYS]]).decode()
+        return f"a JSON object with {told}{more}"
+    return "a JSON value"
+
+
+def _same(text: str, data: str) -> bool:
+    """Does the text say what the data says? Servers write both for older hosts."""
+    try:
+        if len(text) + len(data) > MOST_COMPARED:  # in the order of their members
+            return _compact(text) == _compact(data)
+        return msgspec.json.decode(text) == msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _compact(text: str) -> bytes:
+    return msgspec.json.format(text.encode(), indent=-1)
+
+
+def shortened(text: str) -> str:
+    """What a host sent, as far as it is needed to know it again."""
+    return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}…"
+
+
+def _block(text: str) -> bytes:
+    return msgspec.json.encode({"type": "text", "text": text})
+
+
+def text_blocks(texts: list[str]) -> bytes:
+    return b'{"content":[%b]}' % b",".join(map(_block, texts))

@@ -1,0 +1,203 @@
+"""Where the requests for one target go: compiled once, valid until something it was made of changes.
+
+A route is the only sender of what is asked on somebody's behalf. The commonest call goes from a legacy host
+to a legacy server that is ready, and no interceptor looks at it: then `send` is a few comparisons and one
+write. Between two calls everybody sleeps, and a processor that wakes up has to fetch again whatever it
+runs, so what counts is how little that is."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from mcp_workbench.core.call import TOOLS_CALL, CallRequest
+from mcp_workbench.core.errors import CallFailed, WorkbenchError
+from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.core.spec import ServerSpec
+from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.room import FEW
+from mcp_workbench.era.ourselves import STAMPS
+from mcp_workbench.era.primitives import request_params
+from mcp_workbench.era.translate import PAIRS, params_for
+from mcp_workbench.gateway.calls import Call
+from mcp_workbench.gateway.interceptors import (
+    Interceptor,
+    Refusal,
+    Wait,
+    with_after,
+    with_before,
+)
+from mcp_workbench.wire import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from mcp_workbench.gateway.views import View
+
+LITTLE = 1 << 16  # bytes on their way: where there are more, the server is slow
+MOST_ROUTES = 256  # of a view: one tool can be written in many ways, and
+LONGEST_KEY = 1024  # bytes; in very long ones
+
+
+class Route:
+    """The way to one tool, or to one server with another method."""
+
+    __slots__ = (
+        "_catalogue",
+        "_channel",
+        "_few",
+        "_harmless",
+        "_head",
+        "_little",
+        "_name",
+        "_pending",
+        "_pool",
+        "_scope",
+        "_snapshot",
+        "_timeout",
+        "_tools",
+        "after",
+        "before",
+        "connection",
+        "method",
+        "plain",
+        "tool",
+    )
+
+    def __init__(
+        self,
+        request: CallRequest,
+        spec: ServerSpec,
+        connection: Connection,
+        view: View,
+        interceptors: tuple[Interceptor, ...],
+    ) -> None:
+        self.tool: ToolIdentifier = request.tool
+        self.method = request.method
+        self.connection = connection
+        self.before = with_before(interceptors)
+        self.after = with_after(interceptors)
+        looks_at_results = any(not interceptor.failures_only for interceptor in self.after)
+        self.plain = not connection.modern and not looks_at_results
+        self._pool = view.gateway.pool
+        limits = self._pool.around.limits
+        self._timeout = spec.timeout
+        self._few = min(FEW, limits.calls_per_server)
+        self._little = min(LITTLE, limits.queue_bytes)
+        self._pending = connection.conversation.pending
+        self._channel = connection.conversation.channel
+        self._scope = view.scope
+        self._snapshot = view.scope.snapshot
+        self._tools = connection.wares
+        self._catalogue = connection.catalogue
+        self._harmless: bool | None = None  # not looked at yet
+        self._name = self._head = b""
+        if request.method == TOOLS_CALL:
+            self._name = connection.visible(spec.tools)[request.tool.tool]
+            if not connection.modern:
+                start = b',"method":"tools/call","params":{"name":%b,"arguments":'
+                self._head = start % self._name
+
+    @property
+    def is_gone(self) -> bool:
+        """Can it never be valid again? Then whoever keeps it keeps a closed connection."""
+        return self.connection.over or self._scope.snapshot is not self._snapshot
+
+    @property
+    def is_harmless(self) -> bool:
+        """Would a second run change nothing, as far as the tool says? Other requests only read."""
+        if self._harmless is None:
+            from mcp_workbench.core.again import is_harmless  # rarely asked for
+
+            definition = self._catalogue.tools.get(self.tool.tool)
+            known = definition is not None and is_harmless(definition.raw)
+            self._harmless = known or self.method != TOOLS_CALL
+        return self._harmless
+
+    def send(self, call: Call) -> bool:
+        """Send the call, or refuse it; False, and nothing done, where the route is not valid any more."""
+        connection, pending = self.connection, self._pending
+        if (
+            not connection.usable
+            or self._scope.snapshot is not self._snapshot
+            or self._tools.catalogue is not self._catalogue
+        ):
+            return False
+        call.route = self
+        call.connection = connection
+        busy = len(pending.waiting) >= self._few or self._channel.backlog > self._little
+        if busy and (reason := connection.full()):
+            call.fail(CallFailed("overloaded", self.tool, reason, may_have_run=False))
+            return True
+        if self.before and not self._passes(call):
+            return True
+        call.plain = self.plain and not call.request.modern_host
+        call.number = number = pending.add(call, monotonic() + self._timeout)
+        self._channel.send(self._frame(call.request, number))
+        if self._pool.clock is None:
+            self._pool.watch_deadlines()
+        return True
+
+    def _frame(self, request: CallRequest, number: int) -> bytes:
+        params = request.params
+        if self._head and not request.meta and len(params) == 1:
+            return b'{"jsonrpc":"2.0","id":%d%b%b}}\n' % (number, self._head, params["arguments"])
+        pair = PAIRS[request.modern_host, self.connection.modern]
+        if self._name:
+            body = params_for(pair, self._name, request, number, STAMPS)
+        else:
+            body = request_params(pair, params, request, number, STAMPS)
+        return envelope.request(number, self.method, body)
+
+    def _passes(self, call: Call) -> bool:
+        """May the call be sent now? Otherwise it was refused, or waits and will be sent later."""
+        for interceptor in self.before:
+            if interceptor in call.passed:
+                continue
+            decision = interceptor.before(call)
+            if isinstance(decision, Refusal):
+                call.fail(decision.error)
+                return False
+            if isinstance(decision, Wait):
+                call.run(_wait(call, interceptor, decision), f"hold {self.tool}")
+                return False
+        return True
+
+
+async def _wait(call: Call, interceptor: Interceptor, wait: Wait) -> None:
+    """Send the call when the interceptor's work is done, if that still allows it."""
+    call.connection = None  # it may be another by then
+    try:
+        refusal = await wait.work()
+        if refusal is not None:
+            raise refusal.error
+        call.passed += (interceptor,)
+        await call.view.dispatch(call)
+    except WorkbenchError as error:
+        call.fail(error)
+
+
+class Routes:
+    """The routes of one view, by how their target is written; those that are gone are dropped."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Route] = {}
+        self.get = self._known.get
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(self._known.values())
+
+    def keep(self, key: Hashable, route: Route) -> None:
+        if isinstance(key, bytes) and len(key) > LONGEST_KEY:
+            return
+        for old in [old for old, known in self._known.items() if known.is_gone]:
+            del self._known[old]
+        if len(self._known) >= MOST_ROUTES:
+            self._known.clear()
+        self._known[key] = route
+
+    def drop(self, key: Hashable) -> None:
+        self._known.pop(key, None)

@@ -1,0 +1,273 @@
+"""What one principal may see and use, from one host: every request goes through such a view."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from mcp_workbench.core.call import TOOLS_CALL, CallRequest
+from mcp_workbench.core.errors import ServerUnavailable, WorkbenchError, no_tool, not_connected
+from mcp_workbench.core.known import Known
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.reports import OpenedToolbox, ServerReport
+from mcp_workbench.core.spec import ServerSpec, Snapshot
+from mcp_workbench.downstream import looks
+from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.downstream.pool import owner_of
+from mcp_workbench.downstream.waiters import Loss
+from mcp_workbench.gateway.calls import Call
+from mcp_workbench.gateway.interceptors import Interceptor, with_after
+from mcp_workbench.gateway.routes import Route, Routes
+from mcp_workbench.timing import pause
+
+if TYPE_CHECKING:
+    from mcp_workbench.downstream.hosts import Host
+    from mcp_workbench.downstream.standing import Heard
+    from mcp_workbench.gateway.gateway import Gateway
+
+Shows = Callable[[str], bool]  # is a toolbox of this name visible?
+
+FRESH = pause(1.0)  # seconds; an unknown tool is looked for again in an older list
+ATTEMPTS = 3  # to find a connection that does not end under our hands
+RESTART = 0.25  # seconds before a server behind a URL that nobody answers for is tried once more
+
+
+class Scope:
+    """All toolboxes of the configuration that holds now, or some of them."""
+
+    def __init__(
+        self, snapshot: Snapshot, shows: Shows | None = None, *, private: bool = False
+    ) -> None:
+        self._shows = shows
+        self._private = private
+        self.snapshot = self.of(snapshot)
+
+    def of(self, snapshot: Snapshot) -> Snapshot:
+        """What of this configuration is visible here."""
+        if self._shows is None:
+            return snapshot
+        names = tuple(filter(self._shows, snapshot.toolboxes))
+        return snapshot.only(names, private=self._private)
+
+
+class Scopes:
+    """All scopes of one configuration, so that it can be replaced in one step."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.whole = Scope(snapshot)
+        self.warnings: tuple[str, ...] = ()  # what whoever opens a toolbox should know
+        self._parts: WeakSet[Scope] = WeakSet()
+
+    def part(self, shows: Shows, *, private: bool = False) -> Scope:
+        """Those toolboxes alone that are shown, now and after every change."""
+        part = Scope(self.whole.snapshot, shows, private=private)
+        self._parts.add(part)
+        return part
+
+    def replace(self, snapshot: Snapshot) -> None:
+        """From here on everybody sees this one."""
+        for scope in (self.whole, *self._parts):
+            scope.snapshot = scope.of(snapshot)
+        self.warnings = ()
+
+
+class View:
+    """A gateway as seen by one principal, through one host or none."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        scope: Scope,
+        principal: str = "",
+        host: Host | None = None,
+        interceptors: tuple[Interceptor, ...] = (),
+    ) -> None:
+        self.gateway = gateway
+        self.scope = scope
+        self.principal = principal
+        self.interceptors = interceptors  # of all calls from here, beside those of the gateway
+        self.after = with_after((*gateway.interceptors, *interceptors))  # of calls without a route
+        self.routes = Routes()
+        self._host = host
+        self._pool = gateway.pool
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The configuration that holds now, as far as it is visible here."""
+        return self.scope.snapshot
+
+    def narrowed(self, shows: Shows, *, principal: str = "", private: bool = False) -> View:
+        """The same servers, with the toolboxes that are shown, for this principal."""
+        scope = self.gateway.scopes.part(shows, private=private)
+        return View(self.gateway, scope, principal or self.principal, self._host, self.interceptors)
+
+    def for_host(self, host: Host, *, sole: bool) -> View:
+        """The same for one host. If it is the `sole` one, every server may ask it."""
+        if sole:
+            self._pool.sole_host = host
+        return View(self.gateway, self.scope, self.principal, host, self.interceptors)
+
+    def intercepted(self, *interceptors: Interceptor) -> View:
+        """The same with interceptors of its own, which look at a call last before it is sent."""
+        mine = (*self.interceptors, *interceptors)
+        return View(self.gateway, self.scope, self.principal, self._host, mine)
+
+    def release(self) -> None:
+        """The host is gone: servers that belong to it alone are ended."""
+        if self._host is not None:
+            self._pool.release(self._host)
+
+    # Calls
+
+    def start(self, call: Call, key: Hashable = None) -> bool:
+        """Send the call now if its server is ready and knows the tool; otherwise do nothing.
+
+        `key` is how its target is written, if not as the request has it. Raises a WorkbenchError where
+        there is no such server, or none can be started now.
+        """
+        request = call.request
+        key = key or (request.method, request.tool)
+        known = self.routes.get(key)
+        if known is not None:
+            if known.send(call):
+                return True
+            self.routes.drop(key)
+        route = self._compile(request)
+        if route is None:
+            return False
+        self.routes.keep(key, route)
+        return route.send(call)
+
+    def _compile(self, request: CallRequest) -> Route | None:
+        tool = request.tool
+        spec = self.spec(tool.address)
+        connection = self._pool.connection(spec, self._host)
+        if not connection.usable:
+            return None
+        if request.method == TOOLS_CALL and tool.tool not in connection.visible(spec.tools):
+            return None
+        policy = self.gateway.policy(request, spec, self.snapshot)
+        interceptors = (*policy, *self.gateway.interceptors, *self.interceptors)
+        return Route(request, spec, connection, self, interceptors)
+
+    async def dispatch(self, call: Call) -> None:
+        """Send the call as soon as its server is ready. Raises a WorkbenchError where it can't be sent."""
+        for _ in range(ATTEMPTS):
+            await self._prepare(call.request)
+            if self.start(call):
+                return
+        tool = call.request.tool
+        raise not_connected(tool.server, tool.toolbox, "it keeps ending")
+
+    async def _prepare(self, request: CallRequest) -> None:
+        """Wait until the request's server is ready and its tool known, or raise what is wrong."""
+        tool = request.tool
+        spec = self.spec(tool.address)
+        connection = await self.connected(spec)
+        if request.method != TOOLS_CALL or tool.tool in connection.visible(spec.tools):
+            return
+        if not connection.fresh(FRESH):
+            await connection.refresh()
+        visible = connection.visible(spec.tools)
+        if tool.tool not in visible and not connection.retired:
+            raise no_tool(tool, list(visible))
+
+    async def resend(self, call: Call, loss: Loss) -> None:
+        """Send a lost call once more; where that fails too, it has ended."""
+        if loss.code == "connect_failed":
+            await asyncio.sleep(RESTART)
+        try:
+            await self.dispatch(call)
+        except WorkbenchError as error:
+            if loss.may_have_run:
+                call.report(loss)  # that it may have run matters more than why not again
+            else:
+                call.fail(error)
+
+    # Toolboxes and servers
+
+    def spec(self, address: ServerAddress) -> ServerSpec:
+        """Raises NotFound where there is no such server."""
+        return self.scope.snapshot.toolbox(address.toolbox).server(address.server)
+
+    async def open(self, name: str, *, remembered: bool = False) -> OpenedToolbox:
+        """Connect to every server of a toolbox, whose definitions are as received.
+
+        Raises only where no server could be reached. `remembered`: a server that is not there, but was,
+        has the tools that it had; none is started for them, and none that is starting is waited for.
+        """
+        until = time.monotonic() + self.snapshot.limits.open_wait
+        while True:
+            toolbox = self.snapshot.toolbox(name)
+            # All are begun before the first wait, so that they start at once.
+            found = [
+                (remembered and looks.remembered(spec, self._pool, self._host))
+                or self._pool.begun(spec, self._host)
+                for spec in toolbox.servers.values()
+            ]
+            begun = [one for one in found if isinstance(one, Connection)]
+            await looks.decided(begun, self.snapshot.limits.open_wait)
+            if time.monotonic() > until or not any(one.retired for one in begun):
+                break  # otherwise it is another toolbox by now
+        return looks.opened(toolbox, found, self._pool.memory, self.gateway.warnings)
+
+    def remembered(self, spec: ServerSpec) -> Known | None:
+        """What this server offered when it was last connected, by us or others; none is started."""
+        return self._pool.memory.recall(spec)
+
+    async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
+        """Those of these servers that can be reached in time; all are begun at once."""
+        found = [self._pool.begun(spec, self._host) for spec in specs]
+        begun = [one for one in found if isinstance(one, Connection)]
+        await looks.decided(begun, self.snapshot.limits.open_wait)
+        return [connection for connection in begun if connection.usable]
+
+    def live(self, specs: Iterable[ServerSpec]) -> list[Connection]:
+        """Those of these servers that are connected already."""
+        found = (self._pool.met(spec, self._host) for spec in specs)
+        return [connection for connection in found if connection is not None]
+
+    async def connected(self, spec: ServerSpec) -> Connection:
+        """The server, ready for calls; where its entry changes meanwhile, its successor."""
+        address, until = spec.address, time.monotonic() + spec.connect_timeout
+        while True:
+            connection = self._pool.connection(spec, self._host)
+            looks.require_patience(connection, self.snapshot.limits)
+            await connection.ready()
+            if not connection.retired or time.monotonic() > until:
+                break
+            spec = self.spec(address)
+        if connection.over:
+            raise looks.not_ready(connection)
+        return connection
+
+    async def survey(self, address: ServerAddress) -> ServerReport:
+        """Look at one server closely; trouble with it is part of the report."""
+        spec = self.spec(address)
+        since = time.monotonic()
+        try:
+            connection = await self.connected(spec)
+        except ServerUnavailable as error:
+            return ServerReport(address, error.reason, seconds=time.monotonic() - since)
+        return looks.report(spec, connection, since, self._pool.around)
+
+    def revive(self, addresses: Iterable[ServerAddress]) -> None:
+        """Begin these servers; whoever shows their lists is told where those are others."""
+        for address in addresses:
+            if (spec := self.snapshot.find(address)) is not None:
+                self._pool.revive(spec, self._host)
+
+    def on_heard(self, hearer: Callable[[Heard], None]) -> Callable[[], None]:
+        """Be told what servers say unasked, beside changes of tools; what is returned ends that."""
+        # A modern host says with its request what it can do, and so whose connections it has.
+        return self._pool.standing.on_heard(lambda: owner_of(self._host), hearer)
+
+
+def narrowed_to(snapshot: Snapshot, names: tuple[str, ...]) -> Snapshot:
+    """Like `Snapshot.narrowed`, for names that may have gone: what is not there is left out."""
+    if not names:
+        return snapshot
+    return snapshot.only(tuple(name for name in names if name in snapshot.toolboxes))
