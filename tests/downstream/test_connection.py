@@ -142,6 +142,19 @@ async def test_a_filter_is_applied_and_kept_up_to_date() -> None:
         assert "extra" in connection.visible(some)
 
 
+async def test_a_server_that_is_being_stopped_is_not_there_for_anybody() -> None:
+    one = spec("s")
+    async with pool() as opened:
+        connection = opened.connection(one)
+        await connection.ready()
+        assert opened.met(one) is connection
+
+        connection.stop()
+
+        assert opened.met(one) is None, "its process may be gone already"
+        assert opened.all_met() == []
+
+
 async def test_an_announced_change_is_read_once_and_told() -> None:
     changes: asyncio.Queue[ServerAddress] = asyncio.Queue()
     async with pool(changes.put_nowait) as opened:

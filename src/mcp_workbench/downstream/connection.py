@@ -154,6 +154,7 @@ class Connection:
     def stop(self) -> None:
         """Ask it to end: at once while connecting, politely when ready."""
         self._stopping = self.over = True
+        self.usable = self.plain = False  # nobody begins a call there while it is seen out
         self._wake.set()
         if self._task is not None and isinstance(self.state, Connecting):
             self._task.cancel()

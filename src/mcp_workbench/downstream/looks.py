@@ -203,9 +203,9 @@ def _health(spec: ServerSpec, connection: Connection | None) -> ServerHealth:
     if connection is None:
         return ServerHealth(spec.address, "idle", spec.problem)
     state, now = connection.state, time.monotonic()
+    if connection.resting:
+        return ServerHealth(spec.address, "idle", connection.ending)
     if isinstance(state, Closed):
-        if connection.resting:
-            return ServerHealth(spec.address, "idle", state.reason)
         next_try = max(state.trial.not_before - now, 0.0)
         word = "broken" if state.trial.is_open else "failed"
         return ServerHealth(spec.address, word, state.reason, state.trial.failures, next_try)
