@@ -13,8 +13,8 @@ from mcp_workbench.core.errors import CallFailed, ServerError
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand
 from mcp_workbench.era.questions import Question
-from mcp_workbench.interview import interview
-from mcp_workbench.workbench import Workbench
+from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.interview import interview
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot, tool
 from tests.kit.servers import FOLDER
@@ -62,8 +62,8 @@ def server(script: str, era: Any, *args: str, **wishes: Any) -> Snapshot:
 async def told(config: Snapshot, person: Ada, name: str) -> Any:
     async with (
         asyncio.timeout(PATIENCE),
-        Workbench(config) as workbench,
-        interview(workbench, person) as it,
+        Gateway(config) as gateway,
+        interview(gateway.view, person) as it,
     ):
         result = await it.use_tool(tool("it", name), {})
     return result["content"][0]["text"]

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from mcp_workbench.config.expand import way_to
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reload import Reloaded, ReloadPlan, plan_reload, servers_of, settled
-from mcp_workbench.core.sight import Sights, narrowed_to
 from mcp_workbench.core.spec import (
     HttpEndpoint,
     HttpWish,
@@ -18,6 +17,7 @@ from mcp_workbench.core.spec import (
     ToolboxSpec,
     tool_filter,
 )
+from mcp_workbench.gateway.views import Scopes, narrowed_to
 from tests.kit.config import snapshot, spec
 
 replace = msgspec.structs.replace
@@ -135,16 +135,16 @@ def test_a_reload_says_in_words_what_it_changed() -> None:
 
 
 def test_every_view_follows_and_one_of_a_toolbox_that_is_gone_is_empty() -> None:
-    sights = Sights(snapshot(spec("a"), spec("b", toolbox="ops")))
-    dev, ops = sights.part("dev".__eq__), sights.part("ops".__eq__)
-    sights.warnings = ("something is wrong",)
+    scopes = Scopes(snapshot(spec("a"), spec("b", toolbox="ops")))
+    dev, ops = scopes.part("dev".__eq__), scopes.part("ops".__eq__)
+    scopes.warnings = ("something is wrong",)
 
-    sights.exchange(snapshot(spec("c")))
+    scopes.replace(snapshot(spec("c")))
 
-    assert list(sights.whole.snapshot.toolboxes) == ["dev"]
+    assert list(scopes.whole.snapshot.toolboxes) == ["dev"]
     assert list(dev.snapshot.toolboxes["dev"].servers) == ["c"]
     assert ops.snapshot.toolboxes == {}
-    assert sights.warnings == ()
+    assert scopes.warnings == ()
 
 
 NAMES = st.sampled_from("abcd")

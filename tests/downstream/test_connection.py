@@ -10,12 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.spec import Era, Limits, ServerSpec, StdioCommand, ToolFilter
 from mcp_workbench.downstream.connection import Closed, Connection, Ready
 from mcp_workbench.downstream.pool import ConnectionPool
-from mcp_workbench.downstream.waiters import FutureWaiter, Lost
+from mcp_workbench.downstream.waiters import Lost
+from mcp_workbench.era.ourselves import STAMPS
+from mcp_workbench.era.translate import PAIRS, params_for
 from mcp_workbench.wire.envelope import Outcome
 from tests.kit.clock import eventually, until
 from tests.kit.config import spec
@@ -52,10 +54,10 @@ async def ask(connection: Connection, tool: str, arguments: bytes = b"{}") -> Ou
 
 async def call(connection: Connection, tool: str, arguments: bytes = b"{}") -> Outcome:
     """Call a tool as hosts do."""
-    waiter = FutureWaiter()
-    wish = ToolCall(ToolIdentifier("dev", "s", tool), {"arguments": msgspec.Raw(arguments)})
-    connection.begin(wish, b'"%b"' % tool.encode(), waiter, float("inf"))
-    return await waiter.future
+    name = b'"%b"' % tool.encode()
+    request = CallRequest(ToolIdentifier("dev", "s", tool), {"arguments": msgspec.Raw(arguments)})
+    params = params_for(PAIRS[False, connection.modern], name, request, 0, STAMPS)
+    return await connection.conversation.ask("tools/call", params, LIMIT)
 
 
 def text(answer: Outcome) -> str:

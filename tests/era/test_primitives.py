@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.era.declared import Declared, read_declared
 from mcp_workbench.era.primitives import (
@@ -37,10 +37,10 @@ def read(data: bytes | msgspec.Raw) -> Any:
     return msgspec.json.decode(data)
 
 
-def asked(meta: dict[str, Any], *, modern_host: bool) -> ToolCall:
+def asked(meta: dict[str, Any], *, modern_host: bool) -> CallRequest:
     tool = ToolIdentifier("a", "b", "prompts/get")
     capabilities = raw({"roots": {}})
-    return ToolCall(tool, {}, {k: raw(v) for k, v in meta.items()}, modern_host, capabilities)
+    return CallRequest(tool, {}, {k: raw(v) for k, v in meta.items()}, modern_host, capabilities)
 
 
 def test_parameters_get_the_envelope_of_our_hop() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.era.translate import (
     Members,
@@ -39,7 +39,7 @@ members = st.dictionaries(
 
 def sent(pair: Pair, params: Members, meta: Members | None = None) -> bytes:
     """The parameters of a call of `echo`, our seventh request."""
-    call = ToolCall(ToolIdentifier("a", "b", "echo"), params, meta or {}, pair.modern_host)
+    call = CallRequest(ToolIdentifier("a", "b", "echo"), params, meta or {}, pair.modern_host)
     return params_for(pair, b'"echo"', call, 7, OURS)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.workbench import Workbench
 from tests.faults.scene import faulty
 from tests.faults.web import box_call, served
 from tests.http_servers.scenes import bench
 from tests.kit.clock import PATIENCE, eventually, until
 from tests.kit.config import entry, snapshot, spec, tool, url_spec
+from tests.kit.inside import InsideWorkbench
 from tests.kit.processes import children, gone, pids_in
 from tests.kit.results import json_text
 from tests.kit.servers.bad_http import bad_http
@@ -73,9 +73,9 @@ async def disorder(folder: Path, *, rounds: int, caplog: pytest.LogCaptureFixtur
     for turn in range(rounds):
         pids = folder / f"pids{turn}"
         specs = [spec(f"s{n}", env={"PIDFILE": str(pids)}) for n in range(10)]
-        async with asyncio.timeout(PATIENCE), Workbench(snapshot(*specs)) as workbench:
+        async with asyncio.timeout(PATIENCE), InsideWorkbench(snapshot(*specs)) as workbench:
             assert (await workbench.open_toolbox("dev")).servers_connected == 10
-            live = workbench.all_live
+            live = workbench.gateway.connected
             dice.shuffle(live)
             async with asyncio.TaskGroup() as group:
                 for connection in live[:8]:
@@ -119,8 +119,8 @@ async def test_hundreds_of_refreshes_open_no_session() -> None:
         bad_http() as bad,
         bench(url_spec(bad.url("/session/ok")), spec("pipe")) as workbench,
     ):
-        await workbench.open("dev")
-        for connection in workbench.all_live:
+        await workbench.view.open("dev")
+        for connection in workbench.gateway.connected:
             for _ in range(REFRESHES):
                 await connection.refresh()
         seen = json_text(await workbench.use_tool(tool("pipe", "stats")))

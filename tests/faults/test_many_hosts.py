@@ -62,7 +62,7 @@ async def test_the_number_of_processes_is_shown_server_by_server(tmp_path: Path)
         url = ServerSpec(ServerAddress("dev", "url"), HttpEndpoint(bad.url("/ok")))
         dev = msgspec.structs.replace(dev, servers={**dev.servers, "url": url})
         async with port(Snapshot({"dev": dev})) as opened:
-            bench = opened.front.workbench
+            bench = opened.front.gateway
             sessions = [await opened.open() for _ in range(3)]
             for session in sessions:
                 await session.result("tools/call", open_toolbox("dev"))

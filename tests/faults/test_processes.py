@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcp_workbench.core.errors import CallFailed
-from mcp_workbench.workbench import Workbench
+from mcp_workbench.gateway.workbench import Workbench
 from tests.faults.scene import AT_ONCE, OTHER, failure, faulty, tried_in_time
 from tests.kit.clock import PATIENCE, eventually, takes_at_most
 from tests.kit.config import entry, snapshot, spec, tool

@@ -66,7 +66,7 @@ IN_RESULTS = {
         "every pair",
         "JSON is UTF-8; a message with other bytes can't be read",
     ),
-    "lesson": Change(
+    "hint_for": Change(
         "a text block is put behind the others: what is wrong with the arguments, and the tool's signature",
         "results whose first member is `isError`, or that end with it or nearly so, where the arguments do not fit the tool's schema",
         "the agent needs no second look; the server's words come first",
@@ -90,7 +90,7 @@ IN_ERRORS = {
         "calls by flat name (dynamic mode)",
         "the model reads results, hosts keep errors from it",
     ),
-    "lesson": Change(
+    "hint_for": Change(
         "`message` of -32602 is followed by what is wrong with the arguments, and by the tool's signature; by flat name these are a second text block",
         "where they do not fit the tool's schema",
         "as above",

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.era import negotiate
 from mcp_workbench.era.declared import read_declared
@@ -92,7 +92,7 @@ def test_parameters_keep_what_is_not_of_the_hop(
     params = {"arguments": raw(arguments)} | {
         key: raw(value) for key, value in more.items() if key not in ("name", "arguments", "_meta")
     }
-    call = ToolCall(
+    call = CallRequest(
         ToolIdentifier("a", "b", "c"),
         params,
         {k: raw(v) for k, v in meta.items()},

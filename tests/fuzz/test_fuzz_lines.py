@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from mcp_workbench.surface import parse
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
 from mcp_workbench.wire.frames import HEAD, LineFramer
@@ -94,10 +95,11 @@ def test_what_is_read_is_what_stands_there(line: bytes) -> None:
 @fuzzed(mutated(written), examples=70)
 def test_a_host_s_message_is_read_alike_in_a_body_and_on_a_line(body: bytes) -> None:
     try:
-        message = envelope.decode_body(body)
+        read = parse.read_body(body)
     except Malformed as error:
         one_json_line(envelope.refusal(error.id, envelope.error_object(error.code, str(error))))
         return
+    message = read.whole() if isinstance(read, parse.UseToolRequest) else read
     for raw in (message.id, message.params, message.result, message.error):
         assert b"\n" not in bytes(raw)
         assert b"\r" not in bytes(raw)

@@ -12,12 +12,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from mcp_workbench.core.spec import ToolMode
+from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.tasks import task_scope
-from mcp_workbench.workbench import Workbench
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, ids, in_chunks, mutated, objects, strict_json, values, writers
 from tests.fuzz.test_fuzz_conversation import no_fault_of_ours
@@ -96,7 +96,7 @@ class Scene:
     async def say(self, data: bytes) -> list[Any]:
         """What is answered until nothing is under way any more."""
         self.front.receive(data)
-        while self.session._under_way:  # noqa: ASYNC110 - bounded by the scene
+        while self.session.under_way:  # noqa: ASYNC110 - bounded by the scene
             await asyncio.sleep(0)
         return self.host.read()
 
@@ -106,10 +106,10 @@ def talk(mode: ToolMode, play: Any) -> None:
         host = Host()
         async with (
             asyncio.timeout(PATIENCE),
-            Workbench(snapshot(mode=mode)) as workbench,
+            Gateway(snapshot(mode=mode)) as gateway,
             task_scope() as scope,
         ):
-            await play(Scene(host, HostSession(workbench, host, scope, Menu(workbench, ()))))
+            await play(Scene(host, HostSession(gateway.view, host, scope, Menu(gateway.view, ()))))
 
     with no_fault_of_ours():
         asyncio.run(scene())

@@ -18,10 +18,10 @@ from mcp_workbench.era.older import legacy_definition, legacy_result
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.primitives import read_error_for, with_cache
 from mcp_workbench.era.translate import PAIRS, Pair, Unanswerable, result_for
+from mcp_workbench.gateway.argument_hints import error_with_hint, result_with_hint
+from mcp_workbench.gateway.result_budget import KeptResults, within_budget
 from mcp_workbench.surface.flat_tools import flat_definition
 from mcp_workbench.surface.primitives import _readdressed
-from mcp_workbench.surface.results import KeptResults, within_budget
-from mcp_workbench.surface.teaching import taught_error, taught_result
 from mcp_workbench.wire.envelope import answer, refusal
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.material import strict_json
@@ -57,7 +57,7 @@ def spelled(members: list[tuple[str, Any]], space: str) -> bytes:
 def test_a_failed_result_with_a_lesson_is_json(members: Any, space: str, words: str) -> None:
     result = spelled(members, space)
 
-    found = strict_json(taught_result(msgspec.Raw(result), words))
+    found = strict_json(result_with_hint(msgspec.Raw(result), words))
 
     said = strict_json(result)
     if isinstance(said.get("content"), list):
@@ -71,7 +71,7 @@ def test_a_failed_result_with_a_lesson_is_json(members: Any, space: str, words: 
 def test_an_error_with_a_lesson_is_json(members: Any, space: str, words: str) -> None:
     error = spelled(members, space)
 
-    found = strict_json(bytes(taught_error(msgspec.Raw(error), "m", words)))
+    found = strict_json(bytes(error_with_hint(msgspec.Raw(error), "m", words)))
 
     assert found == {**strict_json(error), "message": f"m\n{words}"}
 

@@ -58,7 +58,7 @@ def with_help(text: str, command: str) -> str:
     return _HELP.sub(lambda _: help_of(command), text, count=1)
 
 
-def explained() -> str:
+def misfit() -> str:
     """Every code, by area: what it means, and what to do."""
     parts: list[str] = []
     for area, title in AREAS.items():
@@ -72,7 +72,7 @@ def explained() -> str:
 
 
 def with_codes(text: str) -> str:
-    return text.partition(_MARK)[0] + _MARK + "\n" + explained()
+    return text.partition(_MARK)[0] + _MARK + "\n" + misfit()
 
 
 def write() -> None:

@@ -127,7 +127,7 @@ async def test_a_connection_that_its_server_gave_up_costs_no_listing_and_no_call
     async with bad_http() as bad:
         bad.acts["/start/modern/brief"] = act
         async with bench(url_spec(bad.url("/start/modern/brief"))) as workbench:
-            await workbench.open("dev")
+            await workbench.view.open("dev")
             assert len(bad.calls("tools/list")) == 2
             assert (await trouble(workbench)).may_have_run
             assert len(bad.calls("tools/call")) == 1

@@ -258,8 +258,8 @@ async def test_a_host_that_does_not_read_holds_the_server_and_not_our_memory() -
         await out.raw(b"0\r\n\r\n")
 
     async with bad_http() as bad, bench(url_spec(bad.on("/flood", act))) as workbench:
-        await workbench.open("dev")
-        workbench.hold(True)
+        await workbench.view.open("dev")
+        workbench.gateway.hold(True)
         waiting = asyncio.ensure_future(echo(workbench))
         await until(lambda: sent > 0)
         before = -1
@@ -268,7 +268,7 @@ async def test_a_host_that_does_not_read_holds_the_server_and_not_our_memory() -
             for _ in range(20):
                 await asyncio.sleep(0.001)
         assert sent < 300
-        workbench.hold(False)
+        workbench.gateway.hold(False)
         assert await waiting == "hi"
 
 

@@ -120,7 +120,7 @@ async def test_a_cancel_reaches_it(
 async def test_changes_are_heard(urls: dict[str, str], kind: str, wishes: Any) -> None:
     heard = asyncio.Event()
     async with bench(url_spec(urls[kind], **wishes)) as workbench:
-        await workbench.open("dev")
+        await workbench.view.open("dev")
         workbench.on_change(lambda _: heard.set())
         name, numbers = "", count()
         while not heard.is_set():  # the stream of changes is opened beside

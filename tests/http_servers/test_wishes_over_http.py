@@ -229,7 +229,7 @@ async def test_a_modern_server_is_listened_to_again_and_not_believed_meanwhile(w
         async with bench(url_spec(server.url, era="modern")) as workbench:
             await workbench.open_toolbox("dev")
             await until(lambda: len(server.since) == 1)
-            [connection] = workbench.all_live
+            [connection] = workbench.gateway.connected
             server.ended.set()
             await until(lambda: connection.offers.wishes.deaf)
             bad.tools = [*bad.tools, {"name": "late", "inputSchema": {"type": "object"}}]

@@ -32,10 +32,9 @@ LOADED = (  # what a host's first requests load
     "mcp_workbench.config.likeness",
     "mcp_workbench.daemon.joining",
     "mcp_workbench.downstream.catalogue_files",
-    "mcp_workbench.offering",
-    "mcp_workbench.surface.draining",
+    "mcp_workbench.gateway.primitives",
     "mcp_workbench.surface.primitives",
-    "mcp_workbench.surface.routes",
+    "mcp_workbench.surface.owners",
     "mcp_workbench.surface.subscriptions",
     "mcp_workbench.wire.guard",
 )

@@ -187,8 +187,8 @@ async def test_a_result_is_the_one_that_the_server_gives(
         text = f"[peers/{server}/{tool}] Error: {expected['message']}"
         assert seen == {"content": [{"type": "text", "text": text}], "isError": True}
     elif STEADY[number] == MISSED:
-        lesson = {"type": "text", "text": LESSON}
-        assert seen == {**expected, "content": [*expected["content"], lesson]}
+        hint_for = {"type": "text", "text": LESSON}
+        assert seen == {**expected, "content": [*expected["content"], hint_for]}
     else:
         assert seen == expected
 

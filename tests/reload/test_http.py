@@ -45,13 +45,13 @@ async def test_endpoints_appear_and_disappear() -> None:
     async with port(one()) as at:
         assert (await status(at, "/mcp/dev"), await status(at, "/mcp/ops")) == (200, 404)
 
-        at.front.workbench.reload(both())
+        at.front.gateway.reload(both())
         assert (await status(at, "/mcp/dev"), await status(at, "/mcp/ops")) == (200, 200)
 
-        at.front.workbench.reload(one())
+        at.front.gateway.reload(one())
         assert (await status(at, "/mcp/dev"), await status(at, "/mcp/ops")) == (200, 404)
 
-        at.front.workbench.reload(both())
+        at.front.gateway.reload(both())
         assert await status(at, "/mcp/ops") == 200
 
 
@@ -62,7 +62,7 @@ async def test_a_session_of_an_endpoint_that_is_gone_is_told_so_and_goes_on_when
         session = await at.open(path="/mcp/ops")
         await session.result("tools/call", open_ops())
 
-        at.front.workbench.reload(one())
+        at.front.gateway.reload(one())
 
         told = await session.result("tools/call", open_ops())
         assert told["content"][0]["text"] == "Toolbox 'ops' not found"
@@ -71,10 +71,10 @@ async def test_a_session_of_an_endpoint_that_is_gone_is_told_so_and_goes_on_when
         stranger = {"mcp-session-id": "nobody"}
         assert (await at.ask(rpc("ping", {}, 1), stranger, path="/mcp/ops")).status == 404
 
-        at.front.workbench.reload(both())
+        at.front.gateway.reload(both())
         assert "isError" not in await session.result("tools/call", open_ops())
 
-        at.front.workbench.reload(one())
+        at.front.gateway.reload(one())
         assert (await session.post(b"", "DELETE")).status == 200
 
 
@@ -101,7 +101,7 @@ async def test_a_call_through_an_endpoint_that_vanishes_is_answered(
         await until(lambda: len(pids_in(tmp_path / "pids")) == 1)
         await at.ask_modern("tools/call", params | {"arguments": {"tool": slow | {"tool": "echo"}}})
 
-        at.front.workbench.reload(one())
+        at.front.gateway.reload(one())
         assert (
             await at.ask_modern("tools/call", use_tool("fixture", "echo"))
         ).json_text  # by the server that stays
@@ -118,11 +118,11 @@ async def test_only_sessions_that_see_a_difference_are_told() -> None:
         await all_of_it.result("tools/call", open_ops())
         assert (await streams[0].message())["method"] == TOOLS
 
-        at.front.workbench.reload(one("dynamic"))
+        at.front.gateway.reload(one("dynamic"))
         assert (await streams[0].message())["method"] == TOOLS
 
         added = snapshot(spec("fixture"), spec("c"), mode="dynamic")
-        at.front.workbench.reload(added)
+        at.front.gateway.reload(added)
         assert (await streams[1].message())["method"] == TOOLS  # and nothing before it
         listed = await dev.result("tools/list")
         assert "dev__c__echo" in [tool["name"] for tool in listed["tools"]]
@@ -136,7 +136,7 @@ async def test_a_modern_stream_carries_the_news() -> None:
         assert (await peer.head())[0] == 200
         assert (await peer.message())["method"] == "notifications/subscriptions/acknowledged"
 
-        at.front.workbench.reload(both())
+        at.front.gateway.reload(both())
 
         assert (await peer.message())["method"] == TOOLS
         listed = (await at.ask_modern("tools/list")).result["tools"]
@@ -151,7 +151,7 @@ async def test_each_host_s_own_server_is_replaced_for_each() -> None:
         hosts = [await at.open(), await at.open()]
         before = [(await host.use("stats")).json_text["pid"] for host in hosts]
 
-        at.front.workbench.reload(own(NOW="1"))
+        at.front.gateway.reload(own(NOW="1"))
 
         after = [(await host.use("stats")).json_text["pid"] for host in hosts]
         assert len({*before, *after}) == 4
@@ -176,7 +176,7 @@ async def test_whoever_is_being_asked_is_not_hurried() -> None:
         question = await call.message()
         assert question["method"] == "elicitation/create"
 
-        at.front.workbench.reload(asker(NOW="1"))
+        at.front.gateway.reload(asker(NOW="1"))
         assert (await session.use("can")).status == 200  # by the successor
         await asyncio.sleep(3 * TICK)  # the clock has looked at the old one
 
@@ -219,7 +219,7 @@ async def test_a_session_outlives_a_thousand_reloads() -> None:
     async with port(both()) as at:
         session = await at.open()
         for _ in range(500):
-            at.front.workbench.reload(one())
-            at.front.workbench.reload(both())
+            at.front.gateway.reload(one())
+            at.front.gateway.reload(both())
 
         assert "isError" not in await session.result("tools/call", open_ops())

@@ -14,6 +14,7 @@ from mcp_workbench.core.reload import ReloadPlan
 from mcp_workbench.core.spec import Limits, ServerSpec, tool_filter
 from tests.kit.clock import PATIENCE, until
 from tests.kit.config import snapshot, spec, tool
+from tests.kit.inside import InsideWorkbench
 from tests.kit.processes import alive, let_through, pids_in
 from tests.kit.results import json_text
 
@@ -257,21 +258,21 @@ async def test_a_configuration_may_be_exchanged_before_anything_is_open() -> Non
 
 async def test_views_and_limits_follow() -> None:
     before = snapshot(spec("a"), spec("b", toolbox="ops"))
-    async with asyncio.timeout(PATIENCE), Workbench(before) as wb:
-        ops = wb.view("ops".__eq__)
+    async with asyncio.timeout(PATIENCE), InsideWorkbench(before) as wb:
+        ops = wb.view.narrowed("ops".__eq__)
 
         wb.reload(snapshot(spec("a"), limits=Limits(open_wait=1.5)))
         assert (ops.snapshot.toolboxes, ops.snapshot.limits.open_wait) == ({}, 1.5)
         with pytest.raises(WorkbenchError, match=r"^Toolbox 'ops' not found$"):
-            await ops.open_toolbox("ops")
+            await ops.open("ops")
 
         wb.reload(before)
-        assert (await ops.open_toolbox("ops")).servers_connected == 1
+        assert (await ops.open("ops")).connected == 1
 
 
 async def test_a_warning_stands_in_every_opened_toolbox_until_a_reload() -> None:
-    async with asyncio.timeout(PATIENCE), Workbench(snapshot(spec("a"))) as wb:
-        wb.warn("the file is broken")
+    async with asyncio.timeout(PATIENCE), InsideWorkbench(snapshot(spec("a"))) as wb:
+        wb.gateway.warn("the file is broken")
         for _ in range(2):
             assert (await wb.open_toolbox("dev")).warnings == ("the file is broken",)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -12,9 +13,10 @@ from mcp_workbench.core.errors import InvalidCall, NotFound
 from mcp_workbench.core.known import Known
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolFilter
-from mcp_workbench.finding import AT_ONCE, MOST_CHARACTERS, Finder, known_tools
+from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.search import AT_ONCE, MOST_CHARACTERS, find, known_tools
+from mcp_workbench.gateway.views import View
 from mcp_workbench.search.query import Found, Query
-from mcp_workbench.workbench import Workbench
 from tests.kit.config import snapshot, spec
 from tests.search.test_index import tool
 
@@ -24,14 +26,25 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Knowing(Workbench):
-    """A workbench whose servers are known from earlier; none is started."""
+class Knowing(View):
+    """A view whose servers are known from earlier; none is started."""
 
     def __init__(self, shown: Snapshot, **servers: list[Definition]) -> None:
-        super().__init__(shown)
+        self._opened = Gateway(shown)
+        super().__init__(self._opened, self._opened.scopes.whole)
         self.json_text: dict[str, Known] = {}
         for server, tools in servers.items():
             self.says(server, *tools)
+
+    async def __aenter__(self) -> Self:
+        await self._opened.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await self._opened.__aexit__(*raised)
+
+    def reload(self, shown: Snapshot) -> None:
+        self.gateway.reload(shown)
 
     def says(self, server: str, *tools: Definition) -> None:
         self.json_text[server] = Known(Catalogue({one.name: one for one in tools}), modern=False)
@@ -43,7 +56,7 @@ class Knowing(Workbench):
         return [str(one.tool) for one in (await self.asked(words, toolbox)).tools]
 
     async def asked(self, words: str, toolbox: str = "") -> Found:
-        return await Finder.of(self).find(self, Query(words, toolbox))
+        return await find(self, Query(words, toolbox))
 
 
 READ, WRITE = tool("read_file", "Reads a file."), tool("write_file", "Writes a file.")

@@ -321,7 +321,7 @@ def test_a_refused_call_learns_what_the_tool_takes(
 ) -> None:
     flags = ("modern",) if server_era == "modern" else ()
     servers = {"a": place.server(*flags, era=server_era)}
-    lesson = "path: Expected string, received number\nfail(path: string)"
+    hint_for = "path: Expected string, received number\nfail(path: string)"
     with place.host(modern=modern, dev={"mcpServers": servers}) as host:
         host.handshake()
         wrong = host.use("a", "fail", {"path": 5})
@@ -330,7 +330,7 @@ def test_a_refused_call_learns_what_the_tool_takes(
         refused = host.error("tools/call", {"name": "use_tool", "arguments": {"tool": {"toolbox": "dev", "server": "a", "tool": "error"}, "arguments": {"error": code, "path": 5}}})  # fmt: skip
 
     assert wrong["isError"] is True
-    assert texts(wrong) == ["no such file", lesson]
+    assert texts(wrong) == ["no such file", hint_for]
     assert texts(right) == ["no such file"]
     assert (refused["code"], refused["data"]) == (-32602, {"n": 1})
     assert refused["message"] == (
@@ -357,9 +357,9 @@ def test_wherever_a_server_says_that_a_call_failed(place: Place, mode: str) -> N
             else:
                 result = host.call("dev__a__result", arguments)
 
-            *words, lesson = texts(result)
+            *words, hint_for = texts(result)
             assert words == texts(json.loads(said)), where
-            assert lesson.splitlines()[0] == "path: Expected string, received number", where
+            assert hint_for.splitlines()[0] == "path: Expected string, received number", where
 
 
 def test_a_result_that_only_speaks_of_errors_passes_as_it_is(legacy: PipeHost) -> None:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.misfits import MOST, misfits
 from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.surface.teaching import lesson, taught_error, taught_result
+from mcp_workbench.gateway.argument_hints import error_with_hint, hint_for, result_with_hint
 from tests.kit.results import raw
 from tests.search.schemas import NAMES, SCALARS, SCHEMAS
 
@@ -100,15 +100,15 @@ def test_a_name_too_many_is_no_problem_where_any_may_come() -> None:
 # What a caller is told
 
 
-def call(arguments: Any) -> ToolCall:
-    return ToolCall(ToolIdentifier("d", "s", "edit"), {"arguments": raw(arguments)})
+def call(arguments: Any) -> CallRequest:
+    return CallRequest(ToolIdentifier("d", "s", "edit"), {"arguments": raw(arguments)})
 
 
 TOOL = Definition("edit", json.dumps({"name": "edit", "inputSchema": SCHEMA}).encode())
 
 
 def test_the_lesson_is_the_problems_and_the_signature() -> None:
-    told = lesson(TOOL, call({"path": 5}))
+    told = hint_for(TOOL, call({"path": 5}))
 
     problems, signature = told.split("\n")
     assert problems == "path: Expected string, received number"
@@ -117,8 +117,8 @@ def test_the_lesson_is_the_problems_and_the_signature() -> None:
 
 @pytest.mark.parametrize("definition", [b'{"name":"edit"}', b'{"name":"edit","inputSchema":7}'])
 def test_where_nothing_is_wrong_nothing_is_said(definition: bytes) -> None:
-    assert lesson(TOOL, call({"path": "fine"})) == ""
-    assert lesson(Definition("edit", definition), call({"x": 1})) == ""
+    assert hint_for(TOOL, call({"path": "fine"})) == ""
+    assert hint_for(Definition("edit", definition), call({"x": 1})) == ""
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_where_nothing_is_wrong_nothing_is_said(definition: bytes) -> None:
     ],
 )
 def test_a_lesson_comes_behind_the_server_s_words_and_changes_no_other_byte(result: bytes) -> None:
-    taught = taught_result(result, "LESSON")
+    taught = result_with_hint(result, "LESSON")
 
     block = b'{"type":"text","text":"LESSON"}'
     assert json.loads(taught)["content"][:-1] == json.loads(result)["content"]
@@ -140,12 +140,12 @@ def test_a_lesson_comes_behind_the_server_s_words_and_changes_no_other_byte(resu
             assert without.replace(b" ", b"") == result.replace(b" ", b"")
             break
     else:
-        pytest.fail("the lesson is missing")
+        pytest.fail("the hint_for is missing")
 
 
 def test_an_error_keeps_its_code_and_data() -> None:
     error = raw(b'{"code":-32602,"message":"bad","data":{"n":1.0}}')
 
-    assert bytes(taught_error(error, "bad", "LESSON")) == (
+    assert bytes(error_with_hint(error, "bad", "LESSON")) == (
         b'{"code":-32602,"message":"bad\\nLESSON","data":{"n":1.0}}'
     )

@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.surface.arguments import retired_hint
 from mcp_workbench.surface.meta_tools import (
     open_toolbox_definition,
-    read_open_toolbox,
-    read_use_tool,
     use_tool_definition,
 )
+from mcp_workbench.surface.parse import read_open_toolbox, read_use_tool, renamed_hint
 from tests.kit.config import snapshot
 from tests.kit.results import raw
 
@@ -82,7 +80,7 @@ def test_the_retired_form_is_hinted_at_beside_the_right_one_too() -> None:
         read_use_tool(raw({"tool": GOOD, "tool_name": "dev__fs__read"}))
 
     assert str(caught.value) == 'Invalid parameters: Unrecognized key: "tool_name"'
-    assert caught.value.hint == retired_hint()
+    assert caught.value.hint == renamed_hint()
 
 
 def test_arguments_are_optional() -> None:

@@ -12,13 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_workbench.core.spec import Limits, Snapshot
+from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.views import View
 from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.reading import cancelled_id
+from mcp_workbench.surface.parse import cancelled_id
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire.depth import DEPTH
 from mcp_workbench.wire.tasks import TaskScope, task_scope
-from mcp_workbench.workbench import Workbench
 from tests.kit.config import snapshot, spec
 from tests.kit.memory_host import MemoryHost
 from tests.kit.results import json_text
@@ -31,14 +32,14 @@ class Talking:
 
     def __init__(
         self,
-        workbench: Workbench,
+        gateway: Gateway,
         host: MemoryHost,
         requests: TaskScope,
         opened: tuple[str, ...] = (),
     ) -> None:
-        session = HostSession(workbench, host, requests, Menu(workbench, opened))
+        session = HostSession(gateway.view, host, requests, Menu(gateway.view, opened))
         self.when_idle = session.when_idle
-        limit = workbench.snapshot.limits.message_bytes
+        limit = gateway.snapshot.limits.message_bytes
         self.receive = StdioFront(session, host, limit).receive
 
 
@@ -49,10 +50,10 @@ async def session(
     host = MemoryHost()
     async with (
         asyncio.timeout(LIMIT),
-        Workbench(configuration) as workbench,
+        Gateway(configuration) as gateway,
         task_scope() as requests,
     ):
-        yield Talking(workbench, host, requests, opened), host
+        yield Talking(gateway, host, requests, opened), host
 
 
 def line(**message: Any) -> bytes:
@@ -172,10 +173,10 @@ def test_a_cancel_of_any_depth_does_no_harm() -> None:
         assert cancelled_id(params) == b""
 
 
-class Faulty(Workbench):
+class Faulty(View):
     """One of our own faults, planted."""
 
-    def begin(self, call: Any, caller: Any) -> bool:
+    def start(self, call: Any, key: Any = None) -> bool:
         raise ZeroDivisionError("planted")
 
     async def open(self, name: str, *, remembered: bool = False) -> Any:
@@ -186,8 +187,9 @@ async def test_a_fault_of_ours_costs_one_request_and_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     host = MemoryHost()
-    async with asyncio.timeout(LIMIT), Faulty(snapshot()) as workbench, task_scope() as requests:
-        talking = Talking(workbench, host, requests)
+    async with asyncio.timeout(LIMIT), Gateway(snapshot()) as gateway, task_scope() as requests:
+        gateway.view = Faulty(gateway, gateway.scopes.whole)
+        talking = Talking(gateway, host, requests)
         talking.receive(INITIALIZE)
         wish = {"tool": {"toolbox": "dev", "server": "a", "tool": "echo"}}
         for id, name, arguments in (

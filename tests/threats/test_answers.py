@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from mcp_workbench.cli.render import say_json
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.steps import TooComplex
-from mcp_workbench.surface.teaching import UNEXPLAINED, explained, lesson, taught_result
+from mcp_workbench.gateway.argument_hints import UNEXPLAINED, hint_for, misfit, result_with_hint
 from tests.kit.results import raw, texts
 from tests.search.test_hosts import FILES, Place
 from tests.threats import worst
@@ -22,8 +22,8 @@ DOUBLING = {**FILES[2], "inputSchema": worst.doubling(28 * 60)}  # of the tool `
 SHAPES = ['"boom"', "5", "null", "true", "{}", '{"type":"text","text":"x"}', "[]"]
 
 
-def call(arguments: Any) -> ToolCall:
-    return ToolCall(ToolIdentifier("dev", "a", "edit"), {"arguments": raw(arguments)})
+def call(arguments: Any) -> CallRequest:
+    return CallRequest(ToolIdentifier("dev", "a", "edit"), {"arguments": raw(arguments)})
 
 
 @pytest.mark.timeout(20)
@@ -31,9 +31,9 @@ def test_a_schema_that_doubles_with_each_level_is_too_complex() -> None:
     tool = Definition("edit", worst.definition(worst.doubling(28 * 60)))
     assert len(tool.raw) < 3000
 
-    assert lesson(tool, call({"a": "x"})) == UNEXPLAINED
+    assert hint_for(tool, call({"a": "x"})) == UNEXPLAINED
     with pytest.raises(TooComplex):
-        explained(tool, call({"a": "x"}))
+        misfit(tool, call({"a": "x"}))
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_failed_call_of_such_a_tool_holds_nobody_up(place: Place, *, validate:
 def test_what_was_found_before_the_steps_ran_out_is_told() -> None:
     schema = {**worst.doubling(28 * 60), "required": ["b"]}
 
-    told = lesson(Definition("edit", worst.definition(schema)), call({"a": "x"}))
+    told = hint_for(Definition("edit", worst.definition(schema)), call({"a": "x"}))
 
     assert told.startswith("b: Required\nedit(b: any")
 
@@ -88,7 +88,7 @@ def test_whatever_a_failed_result_has_for_content_the_host_gets_json(
 def test_a_result_without_content_or_with_too_many_members_stays_as_it_is() -> None:
     many = b'{"content":[],' + worst.objects(1 << 20)[0][1:]
     for result in (b'{"isError":true}', many):
-        assert taught_result(result, "words") == result
+        assert result_with_hint(result, "words") == result
 
 
 UNSEEN = "\x9b31m\u202eevil\u2066\u200b\x7f"

@@ -16,7 +16,7 @@ from mcp_workbench.cli.form import fields
 from mcp_workbench.cli.render import plain
 from mcp_workbench.config.findings import MOST as MOST_FINDINGS
 from mcp_workbench.config.load import load_config
-from mcp_workbench.core.call import ToolCall
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition, read_definitions
 from mcp_workbench.core.errors import InvalidCall, did_you_mean
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
@@ -32,12 +32,13 @@ from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.questions import read_input_required, read_needed
 from mcp_workbench.era.seal import digest_of
 from mcp_workbench.era.translate import PAIRS, Unanswerable, result_for
+from mcp_workbench.gateway.argument_hints import hint_for, result_with_hint
+from mcp_workbench.gateway.result_budget import KeptResults, within_budget
 from mcp_workbench.search.fields import About, server_counts, tool_counts
 from mcp_workbench.search.words import Words
+from mcp_workbench.surface import parse
 from mcp_workbench.surface.detail import full_form, signature_line
-from mcp_workbench.surface.meta_tools import read_open_toolbox, read_use_tool
-from mcp_workbench.surface.results import KeptResults, within_budget
-from mcp_workbench.surface.teaching import lesson, taught_result
+from mcp_workbench.surface.parse import read_open_toolbox, read_use_tool
 from mcp_workbench.wire import envelope
 from tests.kit.config import write_config
 from tests.kit.results import raw
@@ -51,8 +52,8 @@ MESSAGES = list(worst.messages(100))
 AT = ServerAddress("dev", "a")
 
 
-def call(arguments: Any) -> ToolCall:
-    return ToolCall(ToolIdentifier("dev", "a", "edit"), {"arguments": raw(arguments)})
+def call(arguments: Any) -> CallRequest:
+    return CallRequest(ToolIdentifier("dev", "a", "edit"), {"arguments": raw(arguments)})
 
 
 # Schemas
@@ -67,7 +68,7 @@ def test_what_is_wrong_with_a_call_is_told_in_proportion(schema: Callable[[int],
     def work(fed: Any) -> None:
         tool, calls = fed
         for one in calls:
-            lesson(tool, one)
+            hint_for(tool, one)
 
     assert_linear(work, made, SCHEMA)
 
@@ -95,7 +96,7 @@ def test_a_tool_is_listed_and_searched_in_proportion(schema: Callable[[int], Any
 def test_a_definition_beyond_reading_is_said_to_be_so() -> None:
     tool = Definition("edit", worst.definition(worst.chain(2 << 20)))
 
-    assert TOO_COMPLEX in lesson(tool, call({"a": 5}))
+    assert TOO_COMPLEX in hint_for(tool, call({"a": 5}))
     assert TOO_COMPLEX in signature_line(tool).text
     assert TOO_COMPLEX in full_form(tool).text
     assert list(tool_counts(tool, Words()).counts) == ["edit"]
@@ -104,8 +105,8 @@ def test_a_definition_beyond_reading_is_said_to_be_so() -> None:
 def test_arguments_beyond_reading_are_said_to_be_so() -> None:
     tool = Definition("edit", worst.definition({"properties": {"a": {"type": "string"}}}))
 
-    assert "Expected string" in lesson(tool, call({"a": 5}))
-    assert TOO_COMPLEX in lesson(tool, call({"a": [5] * 400_000}))
+    assert "Expected string" in hint_for(tool, call({"a": 5}))
+    assert TOO_COMPLEX in hint_for(tool, call({"a": [5] * 400_000}))
 
 
 # Names
@@ -179,7 +180,7 @@ def test_a_message_takes_four_times_its_size_at_most(name: str) -> None:
 
     def work() -> None:
         with suppress(envelope.Malformed):
-            envelope.decode_body(line)
+            parse.read_body(line)
 
     assert peak(work) <= 4 * len(line) + SPARE
 
@@ -197,7 +198,7 @@ def test_members_are_read_and_changed_in_proportion(at: int) -> None:
         acts: list[Callable[[bytes], Any]] = [
             read_members,
             lambda one: changed(one, {"content": b"[]", "": None}),
-            lambda one: taught_result(b'{"content":[],' + one[1:], "words"),
+            lambda one: result_with_hint(b'{"content":[],' + one[1:], "words"),
             lambda one: each(b"[" + one + b"]", lambda part: changed(part, {"uri": b"1"})),
             lambda one: read_offers("prompts", [msgspec.Raw(b'{"name":"x",' + one[1:])]),
             lambda one: read_definitions([msgspec.Raw(b'{"name":"x",' + one[1:])]),

@@ -12,7 +12,7 @@ from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import OpenToolboxResult
 from mcp_workbench.core.errors import empty_component
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.reports import ServerHealth, for_programs
+from mcp_workbench.core.reports import ServerHealth, ServerReport, for_programs
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.gateway.calls import PythonCall
 from mcp_workbench.gateway.gateway import Gateway
@@ -80,6 +80,10 @@ class Workbench(Lifetime):
         from mcp_workbench.search.query import Query
 
         return await find(self._gateway.view, Query(words, toolbox, server, limit))
+
+    async def survey(self, address: ServerAddress) -> ServerReport:
+        """Look at one server closely; trouble with it is part of the report."""
+        return await self._gateway.view.survey(address)
 
     def health(self) -> list[ServerHealth]:
         """How every server of the configuration does; nothing is started for it."""

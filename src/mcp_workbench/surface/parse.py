@@ -79,10 +79,10 @@ class UseToolRequest(msgspec.Struct, gc=False):
 
     def whole(self) -> Envelope:
         """The same in the form of all other requests."""
+        wanted = {"name": USE_TOOL, "arguments": self.params.arguments}
+        params = {**wanted, "_meta": self.params.meta} if self.params.meta else wanted
         return Envelope(
-            id=self.id,
-            method=self.method,
-            params=msgspec.Raw(msgspec.json.encode(self.params)),
+            id=self.id, method=self.method, params=msgspec.Raw(msgspec.json.encode(params))
         )
 
 

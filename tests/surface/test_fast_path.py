@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 
 from mcp_workbench.core.spec import Limits, Snapshot, ToolFilter
-from mcp_workbench.surface.express import LONGEST, MOST_ROUTES
+from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.routes import LONGEST_KEY, MOST_ROUTES
+from mcp_workbench.surface.calls import HostCall
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire.depth import DEPTH
 from mcp_workbench.wire.tasks import task_scope
-from mcp_workbench.workbench import Workbench
 from tests.kit.config import snapshot, spec, tool, url_spec
+from tests.kit.inside import InsideWorkbench
 from tests.kit.memory_host import MemoryHost
 from tests.kit.results import json_text, texts
 from tests.kit.servers.bad_http import bad_http
@@ -27,13 +29,14 @@ from tests.surface.test_session import INITIALIZE, LIMIT, line
 
 
 class Talk:
-    """A host whose lines are offered to the lane first, as the front does."""
+    """A host whose calls go to one server."""
 
-    def __init__(self, workbench: Workbench, session: HostSession, host: MemoryHost) -> None:
-        self.workbench = workbench
+    def __init__(self, gateway: Gateway, session: HostSession, host: MemoryHost) -> None:
+        self.gateway = gateway
         self.host = host
-        self.express = session.express
-        limit = workbench.snapshot.limits.message_bytes
+        self.session = session
+        self.routes = session.view.routes
+        limit = gateway.snapshot.limits.message_bytes
         self.receive = StdioFront(session, host, limit).receive
         self._last = 0
 
@@ -45,6 +48,14 @@ class Talk:
             wish["arguments"] = arguments
         params = {"name": "use_tool", "arguments": wish, **more}
         return line(id=self._last, method="tools/call", params=params)
+
+    def sent(self, call: bytes) -> HostCall:
+        """The call that this line begins, sent before anybody else had a turn."""
+        self.receive(call)
+        begun = self.session.under_way[json.dumps(json.loads(call)["id"]).encode()]
+        assert begun is not None
+        assert begun.number, "it waits for its server"
+        return begun
 
     async def answer(self) -> dict[str, Any]:
         return await self.host.answer(self._last)
@@ -61,45 +72,43 @@ async def talk(configuration: Snapshot) -> AsyncGenerator[Talk]:
     host = MemoryHost()
     async with (
         asyncio.timeout(LIMIT),
-        Workbench(configuration) as workbench,
+        Gateway(configuration) as gateway,
         task_scope() as requests,
     ):
-        session = HostSession(workbench, host, requests, Menu(workbench, ()))
-        talking = Talk(workbench, session, host)
+        session = HostSession(gateway.view, host, requests, Menu(gateway.view, ()))
+        talking = Talk(gateway, session, host)
         talking.receive(INITIALIZE)
         await talking.result("echo")
         yield talking
 
 
-async def test_a_call_to_a_ready_server_takes_it_and_is_answered_as_ever() -> None:
+async def test_a_call_to_a_ready_server_is_sent_at_once_and_answered_as_ever() -> None:
     async with talk(snapshot(spec("a"))) as talking:
         before = await talking.result("echo", {"x": [1.0, 10**30]})
 
-        assert talking.express.take(talking.use("echo", {"x": [1.0, 10**30]}))
+        assert talking.sent(talking.use("echo", {"x": [1.0, 10**30]})).plain
         assert (await talking.answer())["result"] == before
         assert json_text(before) == {"name": "echo", "arguments": {"x": [1.0, 10**30]}}
 
 
 async def test_before_the_conversation_is_opened_nothing_is_sent() -> None:
     host = MemoryHost()
-    async with asyncio.timeout(LIMIT), Workbench(snapshot(spec("a"))) as workbench:
+    async with asyncio.timeout(LIMIT), InsideWorkbench(snapshot(spec("a"))) as workbench:
         await workbench.use_tool(tool("a", "echo"))
         async with task_scope() as requests:
-            session = HostSession(workbench, host, requests, Menu(workbench, ()))
+            session = HostSession(workbench.view, host, requests, Menu(workbench.view, ()))
+            talking = Talk(workbench.gateway, session, host)
 
-            assert not session.express.take(Talk(workbench, session, host).use("echo"))
+            talking.receive(talking.use("echo"))
 
-
-async def test_where_arguments_are_looked_at_the_long_way_does_it() -> None:
-    async with talk(snapshot(spec("a", validate=True))) as talking:
-        assert not talking.express.take(talking.use("echo"))
+            assert "open the conversation first" in (await talking.answer())["error"]["message"]
 
 
 async def test_nothing_is_sent_before_a_server_is_there() -> None:
     async with talk(snapshot(spec("a"), spec("b", "hang"))) as talking:
-        call = talking.use("echo").replace(b'"a"', b'"b"')
+        talking.receive(talking.use("echo").replace(b'"a"', b'"b"'))
 
-        assert not talking.express.take(call)
+        assert [call.number for call in talking.session.under_way.values() if call] == [0]
 
 
 @pytest.mark.parametrize(
@@ -107,75 +116,90 @@ async def test_nothing_is_sent_before_a_server_is_there() -> None:
     [
         (b'"id": 2', b'"id": "2"'),
         (b'"id": 2', b'"id": -2'),
-        (b'"id": 2', b'"id": 2.0'),
-        (b'"use_tool"', b'"open_toolbox"'),
-        (b'"tools/call"', b'"tools/list"'),
-        (b'"arguments": {"text": "x"}', b'"arguments": ["x"]'),
-        (b'"arguments": {"text": "x"}', b'"arguments": null'),
-        (b'"x"}', b'"x"}, "more": 1'),
-        (b'"server": "a"', b'"server": ""'),
-        (b'"server": "a"', b'"server": "a", "name": "echo"'),
-        (b'"server": "a"', b'"server": 1'),
         (b'"x"', '"é"'.encode()),
-        (b'"x"', b'"x'),
+        (b'"server": "a"', b'"server"  :"\\u0061"'),
     ],
 )
-async def test_what_is_unusual_is_left_to_the_long_way(old: bytes, new: bytes) -> None:
+async def test_another_way_to_write_it_is_the_same_call(old: bytes, new: bytes) -> None:
     async with talk(snapshot(spec("a"))) as talking:
         call = talking.use("echo", {"text": "x"})
-        assert talking.express.take(call)
-        await talking.answer()
-        unusual = call.replace(old, new)
-        assert unusual != call
+        other = call.replace(old, new)
+        assert other != call
 
-        assert not talking.express.take(unusual)
+        assert talking.sent(other).plain
+        answer = await talking.host.answer(json.loads(other)["id"])
+        assert (
+            json_text(answer["result"])["arguments"]
+            == json.loads(other)["params"]["arguments"]["arguments"]
+        )
 
 
-async def test_a_call_with_members_beside_it_is_left_too() -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (b'"id": 2', b'"id": 2.0', "id must be a string or an integer"),
+        (b'"arguments": {"text": "x"}', b'"arguments": ["x"]', "arguments: Expected object"),
+        (b'"arguments": {"text": "x"}', b'"arguments": null', "arguments: Expected object"),
+        (b'"server": "a"', b'"server": ""', "tool.server: Server name cannot be empty"),
+        (b'"server": "a"', b'"server": "a", "name": "echo"', "Unrecognized key"),
+        (b'"server": "a"', b'"server": 1', "tool.server: Expected string, received number"),
+        (b'"x"', b'"x', "not JSON"),
+    ],
+)
+async def test_what_is_wrong_is_explained(old: bytes, new: bytes, told: str) -> None:
     async with talk(snapshot(spec("a"))) as talking:
-        assert not talking.express.take(talking.use("echo", _meta={"progressToken": 1}))
-        assert not talking.express.take(talking.use("echo", x=1))
+        call = talking.use("echo", {"text": "x"})
+        wrong = call.replace(old, new)
+        assert wrong != call
+        talking.host.frames.clear()
+
+        talking.receive(wrong)
+
+        assert told in talking.host.frames[0].decode()
 
 
-async def test_an_id_in_use_is_not_taken_again() -> None:
+async def test_a_call_with_members_beside_it_is_sent_with_them() -> None:
+    async with talk(snapshot(spec("a"))) as talking:
+        assert talking.sent(talking.use("echo", _meta={"progressToken": 1})).request.meta
+        await talking.answer()
+        assert set(talking.sent(talking.use("echo", x=1)).request.params) == {"arguments", "x"}
+        await talking.answer()
+
+
+async def test_an_id_in_use_is_refused() -> None:
     async with talk(snapshot(spec("a"))) as talking:
         call = talking.use("hang")
-        assert talking.express.take(call)
+        first = talking.sent(call)
+        talking.host.frames.clear()
 
-        assert not talking.express.take(call)
+        talking.receive(call)
 
-
-async def test_a_host_that_wants_logs_is_served_the_long_way() -> None:
-    async with talk(snapshot(spec("a"))) as talking:
-        talking.receive(line(id="l", method="logging/setLevel", params={"level": "info"}))
-        await talking.host.answer("l")
-
-        assert not talking.express.take(talking.use("echo"))
+        assert b"id is in use" in talking.host.frames[0]
+        assert list(talking.session.under_way.values()) == [first]
 
 
 async def test_a_tool_that_another_configuration_hides_is_not_called() -> None:
     async with talk(snapshot(spec("a"))) as talking:
-        assert talking.express.take(talking.use("echo"))
+        assert talking.sent(talking.use("echo"))
         await talking.answer()
         shown = ToolFilter(exclude=("echo",))
-        talking.workbench.reload(snapshot(spec("a", tools=shown)))
+        talking.gateway.reload(snapshot(spec("a", tools=shown)))
 
         hidden = await talking.result("echo")
 
         assert "Tool 'echo' not found in server 'a'" in texts(hidden)[0]
-        assert not talking.express.take(talking.use("echo"))
 
 
 async def test_after_a_reload_the_new_server_answers() -> None:
     async with talk(snapshot(spec("a"))) as talking:
         old = json_text(await talking.result("stats"))["pid"]
         assert json_text(await talking.result("stats"))["pid"] == old
-        talking.workbench.reload(snapshot(spec("a", env={"CHANGED": "1"})))
+        talking.gateway.reload(snapshot(spec("a", env={"CHANGED": "1"})))
 
         new = json_text(await talking.result("stats"))["pid"]
 
         assert new != old
-        assert talking.express.take(talking.use("stats"))
+        assert talking.sent(talking.use("stats"))
         assert json_text((await talking.answer())["result"])["pid"] == new
 
 
@@ -194,8 +218,8 @@ async def test_sent_again_to_a_modern_server_it_is_answered_as_its_host_reads(
     tools = tmp_path / "tools.json"
     tools.write_text(json.dumps([once, {"name": "echo", "inputSchema": {}}]))
     async with talk(snapshot(spec("a", f"tools={tools}"))) as talking:
-        assert talking.express.take(talking.use("die_once", {"file": str(tmp_path / "runs")}))
-        talking.workbench.reload(snapshot(spec("a", "modern", f"tools={tools}", era="modern")))
+        assert talking.sent(talking.use("die_once", {"file": str(tmp_path / "runs")}))
+        talking.gateway.reload(snapshot(spec("a", "modern", f"tools={tools}", era="modern")))
 
         result = (await talking.answer())["result"]
 
@@ -205,24 +229,26 @@ async def test_sent_again_to_a_modern_server_it_is_answered_as_its_host_reads(
 
 async def test_a_new_list_of_tools_is_looked_at_before_the_next_call() -> None:
     async with talk(snapshot(spec("a"))) as talking:
-        assert talking.express.take(talking.use("echo"))
+        assert talking.sent(talking.use("echo"))
         await talking.answer()
         changed = asyncio.Event()
-        talking.workbench.on_change(lambda _: changed.set())
+        talking.gateway.on_change(lambda _: changed.set())
         await talking.result("flip", {"name": "extra"})
         await changed.wait()
 
-        assert not talking.express.take(talking.use("echo"))  # its route was found in the old list
-        assert talking.express.take(talking.use("echo"))
+        old = talking.routes.get(b'{"toolbox": "dev", "server": "a", "tool": "echo"}')
+        new = talking.sent(talking.use("echo")).route
+        assert new is not old, "its route was found in the old list"
+        await talking.answer()
+        assert talking.sent(talking.use("echo"))
         await talking.answer()
 
 
 async def test_a_busy_server_is_left_to_the_limits() -> None:
     limits = Limits(calls_per_server=1)
     async with talk(snapshot(spec("a"), limits=limits)) as talking:
-        assert talking.express.take(talking.use("hang"))
+        assert talking.sent(talking.use("hang"))
 
-        assert not talking.express.take(talking.use("echo"))
         assert "limits.callsPerServer" in texts(await talking.result("echo"))[0]
 
 
@@ -230,30 +256,31 @@ async def test_one_tool_written_in_a_thousand_ways_costs_no_memory() -> None:
     async with talk(snapshot(spec("a"))) as talking:
         for spaces in range(2 * MOST_ROUTES):
             wide = talking.use("echo").replace(b'"server":', b'"server":' + b" " * spaces)
-            assert talking.express.take(wide)
+            assert talking.sent(wide)
             await talking.answer()
 
-        assert len(talking.express.routes) <= MOST_ROUTES
+        assert len(talking.routes) <= MOST_ROUTES
 
 
 async def test_a_very_long_way_to_write_it_is_not_kept() -> None:
     async with talk(snapshot(spec("a"))) as talking:
-        wide = talking.use("echo").replace(b'"server":', b'"server":' + b" " * LONGEST)
+        wide = talking.use("echo").replace(b'"server":', b'"server":' + b" " * LONGEST_KEY)
 
-        assert not talking.express.take(wide)
-        assert b" " * LONGEST not in b"".join(talking.express.routes)
+        assert talking.sent(wide)
+        await talking.answer()
+        assert len(talking.routes) == 1
 
 
 async def test_a_route_that_is_gone_is_not_kept() -> None:
     async with talk(snapshot(spec("a"))) as talking:
-        assert talking.express.take(talking.use("echo"))
+        assert talking.sent(talking.use("echo"))
         await talking.answer()
-        talking.workbench.reload(snapshot(spec("a", env={"CHANGED": "1"})))
+        talking.gateway.reload(snapshot(spec("a", env={"CHANGED": "1"})))
         await talking.result("stats")
-        assert talking.express.take(talking.use("stats"))
+        assert talking.sent(talking.use("stats"))
         await talking.answer()
 
-        assert [route.tool.tool for route in talking.express.routes.values()] == ["stats"]
+        assert {route.tool.tool for route in talking.routes} == {"stats"}
 
 
 async def test_no_depth_of_a_call_to_a_url_costs_more_than_that_call() -> None:
@@ -281,11 +308,11 @@ async def test_no_depth_of_a_call_to_a_url_costs_more_than_that_call() -> None:
 async def test_the_rest_of_a_call_is_made_where_it_is_needed() -> None:
     """A failed call teaches what the tool takes: for that its arguments have to be known."""
     async with talk(snapshot(spec("a"))) as talking:
-        assert talking.express.take(talking.use("fail"))
+        assert talking.sent(talking.use("fail"))
         result = (await talking.answer())["result"]
         assert result["isError"] is True
         assert "no such file" in json.dumps(result)
 
         refusal = json.dumps({"code": -32602, "message": "wrong"})
-        assert talking.express.take(talking.use("error", {"error": refusal}))
+        assert talking.sent(talking.use("error", {"error": refusal}))
         assert (await talking.answer())["error"]["code"] == -32602
