@@ -13,11 +13,13 @@ if sys.version_info < (3, 12):  # the reader's levels and our own frames share o
 
 _OPENING, _CLOSING = b"[", b"]"
 _SAME = bytes.maketrans(b"{}", _OPENING + _CLOSING)  # it matters how deep it is, not in what
-_STEPS = bytes.maketrans(_OPENING + _CLOSING, b"\x01\xff")  # one down, one up: 255 is -1 when signed
+_STEPS = bytes.maketrans(
+    _OPENING + _CLOSING, b"\x01\xff"
+)  # one down, one up: 255 is -1 when signed
 _OTHERS = bytes(set(range(256)) - set(b'[{]}"'))
 
 _PIECE = 64 << 10  # bytes that are looked at together
-_BLOCK = 256  # brackets whose number is enough to know, as long as the limit is not near
+_BLOCK = 256  # brackets that are looked at one by one where the limit is as near as that
 # Of a message that asks for more, nobody finds out how deep it is: it counts as too deep.
 MOST_QUOTES = 4_000_000  # of texts that have brackets in them, or between them
 MOST_NEAR = 1_000_000  # brackets so deep that each has to be looked at
@@ -68,8 +70,12 @@ class _Walk:
             piece = json[start : start + _PIECE]
             start += _PIECE
             if piece.find(b"\\") >= 0:
-                piece = piece.replace(rb"\\", b"").replace(rb"\"", b"")
+                piece = piece.replace(rb"\\", b"")
                 start += piece.endswith(b"\\")  # what it stands before is in the next piece
+                escaped = piece.count(rb"\"")
+                if self._in_string and escaped == piece.count(b'"'):
+                    continue  # the string does not end here
+                piece = piece.replace(rb"\"", b"") if escaped else piece
             if self._passes_limit(self._outside_strings(piece)):
                 return True
         return False
@@ -90,14 +96,21 @@ class _Walk:
         """Goes any of them below the last level, or is that too long to find out?"""
         if self._quotes_left < 0:
             return True
-        opened = brackets.count(_OPENING)
-        if self._depth + opened <= DEPTH:  # however they are ordered
-            self._depth += 2 * opened - len(brackets)
-            return False
-        if len(brackets) > _BLOCK:
-            blocks = range(0, len(brackets), _BLOCK)
-            return any(self._passes_limit(brackets[at : at + _BLOCK]) for at in blocks)
-        self._near_left -= len(brackets)
-        levels = list(accumulate(memoryview(brackets.translate(_STEPS)).cast("b"), initial=self._depth))
-        self._depth = levels[-1]
-        return max(levels) > DEPTH or self._near_left < 0
+        at, depth = 0, self._depth
+        while at < len(brackets):
+            room = DEPTH - depth
+            if room < _BLOCK:
+                block = brackets[at : at + _BLOCK]
+                self._near_left -= len(block)
+                steps = memoryview(block.translate(_STEPS)).cast("b")
+                levels = list(accumulate(steps, initial=depth))
+                if max(levels) > DEPTH or self._near_left < 0:
+                    return True
+                depth = levels[-1]
+                at += _BLOCK
+            else:  # however so few of them are ordered
+                count = min(room, len(brackets) - at)
+                depth += 2 * brackets.count(_OPENING, at, at + count) - count
+                at += count
+        self._depth = depth
+        return False
