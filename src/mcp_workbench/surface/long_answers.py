@@ -61,8 +61,11 @@ def quoted(texts: Iterable[bytes]) -> Iterator[bytes]:
             start += read
 
 
-def whole_result(about: bytes, members: Iterable[bytes], *, modern: bool) -> bytes:
+async def whole_result(about: bytes, members: Iterable[bytes], *, modern: bool) -> bytes:
     """A result of ours: `about` is an object with its few other members, which are never long."""
     head = complete(about, STAMPS) if modern else about
     comma = b"" if head == b"{}" else b","
-    return b"".join((head[:-1], comma, *members, b"}"))
+    turns = Turns()
+    result = b"".join((head[:-1], comma, *members, b"}"))
+    await turns.next()  # to send it takes about as long
+    return result

@@ -116,7 +116,7 @@ class Menu:
         """The answer of `open_toolbox`."""
         text = await in_turns(quoted(await self._opened_parts(opened, wanted)))
         content = (b'"content":[{"type":"text","text":"', *text, b'"}]')
-        return whole_result(stale_meta(opened.stale), content, modern=modern)
+        return await whole_result(stale_meta(opened.stale), content, modern=modern)
 
     async def _opened_parts(self, opened: OpenedToolbox, wanted: Detail | None) -> Iterable[bytes]:
         if self.dynamic:
@@ -153,7 +153,7 @@ class Menu:
                 tools += await in_turns(flat_parts(opened, modern=modern))
             mark = stale_mark(found)
         members = (b'"tools":[', *listed(tools), b"]", _LIVE_CACHE if modern else b"")
-        return whole_result(mark, members, modern=modern)
+        return await whole_result(mark, members, modern=modern)
 
     def known(self, name: str) -> ToolIdentifier | None:
         """Which tool a name of dynamic mode means, as far as that is known without asking."""
