@@ -96,7 +96,7 @@ class ExpressLane:
         self.leaving: Leaving | None = None  # told before a call is sent
 
     def take(self, line: bytes) -> bool:
-        if not line.isascii() or too_deep(line):
+        if not line.isascii():
             return False
         try:
             request = _read(line)
@@ -110,6 +110,7 @@ class ExpressLane:
             or self._is_used(id)
             or self._beside.log_level is not None
             or memoryview(arguments)[0] != OPENING_BRACE
+            or too_deep(line)
         ):
             return False
         route = self.routes.get(tool) or self._find(tool)

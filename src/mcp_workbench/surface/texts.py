@@ -115,11 +115,13 @@ def _pretty(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def text_result(text: str, stale: tuple[Stale, ...] = ()) -> bytes:
-    result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
-    if stale:
-        result["_meta"] = {STALE_KEY: stale}
-    return msgspec.json.encode(result)
+def text_result(text: str) -> bytes:
+    return msgspec.json.encode({"content": [{"type": "text", "text": text}]})
+
+
+def stale_meta(stale: tuple[Stale, ...]) -> bytes:
+    """An object that says whose tools are those of some time ago, if any are."""
+    return msgspec.json.encode({"_meta": {STALE_KEY: stale}} if stale else {})
 
 
 def error_result(error: WorkbenchError, *warnings: str) -> bytes:
