@@ -87,15 +87,26 @@ _counter = _Counter()  # of the list that is read now
 _count_elements = msgspec.json.Decoder(list[_Element]).decode
 
 
-def read_elements(json: msgspec.Raw | bytes, most: int = MOST_ELEMENTS) -> list[msgspec.Raw]:
-    """The elements of a list, each as it came. Of a large one, all have to be objects."""
-    if len(json) > LARGE:
-        _counter.left = most
-        _count_elements(json)
+def read_elements(
+    json: msgspec.Raw | bytes, most: int = MOST_ELEMENTS, *, checked: bool = False
+) -> list[msgspec.Raw]:
+    """The elements of a list, each as it came. Of a large one, all have to be objects.
+
+    `checked`: that was found out before.
+    """
+    if not checked:
+        check_elements(json, most)
     elements = _read_elements(json)
     if len(elements) > most:
         raise _too_many_elements()
     return elements
+
+
+def check_elements(json: msgspec.Raw | bytes, most: int = MOST_ELEMENTS) -> None:
+    """Raises TooManyParts, or another DecodeError, where a list is too large to be taken apart."""
+    if len(json) > LARGE:
+        _counter.left = most
+        _count_elements(json)
 
 
 def _too_many_elements() -> TooManyParts:

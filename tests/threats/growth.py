@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -46,6 +47,23 @@ def peak(work: Callable[[], Any]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+async def steps_of(work: Awaitable[Any]) -> tuple[float, float]:
+    """Seconds of CPU that the loop's thread takes for this: in all, and at most between two turns of another."""
+    task = asyncio.ensure_future(work)
+    longest = 0.0
+    gc.disable()
+    try:
+        first = since = time.thread_time()
+        while not task.done():
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            longest, since = max(longest, now - since), now
+    finally:
+        gc.enable()
+    await task
+    return since - first, longest
 
 
 def is_linear(make: Callable[[int], Callable[[], Any]], size: int) -> tuple[bool, str]:

@@ -4,7 +4,8 @@
 
 The JSON object says which methods it never answers (`hangs`), which lists it gives page by page without
 end (`drips`), how many seconds each page takes (`seconds`), and from which reading of its tools on it
-does so (`tools_from`). It has the tools `seen`, which counts the requests that came, and `change`, which
+does so (`tools_from`). `more_tools` is how many tools it has beside the usual ones, `tool_bytes` how long the
+description of each of them is. It has the tools `seen`, which counts the requests that came, and `change`, which
 announces that its tools have changed.
 """
 
@@ -21,7 +22,15 @@ MEMBERS = {
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("seen", "change")]
+SCHEMA: dict[str, Any] = {"type": "object"}
+LONG = '"a" ' * (WISHES.get("tool_bytes", 0) // 4)
+TOOLS: list[dict[str, Any]] = [
+    *({"name": name, "inputSchema": SCHEMA} for name in ("seen", "change")),
+    *(
+        {"name": f"more_{n}", "description": LONG, "inputSchema": SCHEMA}
+        for n in range(WISHES.get("more_tools", 0))
+    ),
+]
 seen: Counter[str] = Counter()
 lock = threading.Lock()
 

@@ -122,6 +122,23 @@ def messages(size: int) -> dict[str, bytes]:
         "spaces": filled(b"{", b" ", b',"id":3}', size),
         "opening braces": filled(b"", b'{"a":', b',"id":3}', size),
         "letters of four bytes": filled(b'{"params":"', "\N{GRINNING FACE}".encode(), b'"', size),
+        "a method of letters of four bytes": filled(
+            b'{"id":1,"method":"', "\N{GRINNING FACE}".encode(), b'"}', size
+        ),
+        "brackets": filled(b'{"id":1,"method":"m","params":[', b"[],", b"[]]}", size),
+        "objects and lists": filled(
+            b'{"id":1,"method":"m","params":[', b'{"a":[{}]},', b"[]]}", size
+        ),
+        "brackets in strings": filled(b'{"id":1,"method":"m","params":[', b'"[",', b"[]]}", size),
+        "brackets and escaped quotes": filled(
+            b'{"id":1,"method":"m","params":[[],"' + b"[" * 2000, rb"[[\"", b'"]}', size
+        ),
+        "brackets near the limit": filled(
+            b'{"id":1,"method":"m","params":' + b"[" * 990, b"[],", b"[]" + b"]" * 990 + b"}", size
+        ),
+        "escapes and half a character": filled(
+            b'{"id":1,"method":"m","params":{"a":"', rb"\n", rb'\ud800"}}', size
+        ),
         "members": filled(b'{"id":1,"method":"m","params":{', b'"":0,', b'"a":1}}', size),
     }
 

@@ -50,7 +50,7 @@ class Keeper:
 
     def wished(self, visitor: Visitor, wish: bytes, fields: list[bytes]) -> None:
         if wish == words.JOIN and len(fields) >= 3:
-            self._join(visitor, fields)
+            self._scope.start(self._join(visitor, fields), f"join {visitor.pid}")
         elif wish == words.STATUS:
             status = status_of(
                 self._about,
@@ -68,11 +68,15 @@ class Keeper:
 
     # Joining
 
-    def _join(self, visitor: Visitor, fields: list[bytes]) -> None:
+    async def _join(self, visitor: Visitor, fields: list[bytes]) -> None:
+        # In a thread: a file may be long, or a pipe into which nobody writes.
+        waiting = await asyncio.to_thread(self._waiting, self._gateway.snapshot)
+        if visitor.is_closed:
+            return
         version, config, named, *variables = fields
         toolboxes = tuple(filter(None, named.decode("utf-8", "replace").split(",")))
         try:
-            why = self._why_not(version, config, toolboxes, variables)
+            why = self._why_not(version, config, toolboxes, variables) or waiting
         except NotFound as error:
             visitor.tell(words.REFUSED, words.QUIETLY, error.message.encode())
             return
@@ -115,15 +119,15 @@ class Keeper:
         if self.is_ending:
             return "it is ending"
         snapshot = self._gateway.snapshot.narrowed(toolboxes)
-        return self._waiting() or _other_values(snapshot, _environment(variables))
+        return _other_values(snapshot, _environment(variables))
 
-    def _waiting(self) -> str:
+    def _waiting(self, snapshot: Snapshot) -> str:
         """What of the file takes effect at the next start only, so that hosts alone have it already."""
         try:
             wanted = load_config(self._about.config)
         except ConfigError:  # what was loaded before it still holds, and hosts are told so
             return ""
-        _, later = settled(self._gateway.snapshot, wanted)
+        _, later = settled(snapshot, wanted)
         keys = [key for key in later if key != "http"]
         return (
             f"{', '.join(keys)} has changed in the file since it was started: {RENEW}"

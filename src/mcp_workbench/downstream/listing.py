@@ -1,12 +1,12 @@
 """Asking a server for all its tools, page by page, and to be told when they change."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import msgspec
 
-from mcp_workbench.bounded import read_elements
+from mcp_workbench.bounded import check_elements, read_elements
 from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
 from mcp_workbench.core.errors import shown_name
 from mcp_workbench.downstream.conversation import Conversation
@@ -18,7 +18,8 @@ from mcp_workbench.wire import envelope
 LIST_SECONDS = 30.0  # for a whole list, however many pages it has
 PAGES = 100  # a server that never ends its list is cut here
 MOST_COMPLAINTS = 50
-AT_ONCE = 500  # entries of a page that are read before others have a turn
+AT_ONCE = 500  # entries of a page that are read before others have a turn, or
+AT_ONCE_BYTES = 1 << 20
 
 
 class Unlistable(Exception):
@@ -89,13 +90,30 @@ async def _list_tools(
 
 def in_turns(raws: list[msgspec.Raw]) -> Iterator[list[msgspec.Raw]]:
     """A page in parts that are read one at a time."""
-    return (raws[start : start + AT_ONCE] for start in range(0, len(raws), AT_ONCE))
+    part: list[msgspec.Raw] = []
+    size = 0
+    for raw in raws:
+        part.append(raw)
+        size += len(raw)
+        if len(part) == AT_ONCE or size >= AT_ONCE_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
-async def others_turn(raws: list[msgspec.Raw]) -> None:
+async def others_turn(raws: Sequence[msgspec.Raw]) -> None:
     """After a part that was not the last and only one."""
-    if len(raws) == AT_ONCE:
+    if len(raws) == AT_ONCE or sum(map(len, raws)) >= AT_ONCE_BYTES:
         await asyncio.sleep(0)
+
+
+async def page_elements(listed: msgspec.Raw) -> list[msgspec.Raw]:
+    """The entries of a page, which is read several times; others have a turn before each of them."""
+    await others_turn([listed])
+    check_elements(listed)
+    await others_turn([listed])
+    return read_elements(listed, checked=True)
 
 
 def listen(
@@ -137,8 +155,9 @@ async def _page(conversation: Conversation, params: bytes, seconds: float) -> _P
         if error.code == envelope.METHOD_NOT_FOUND:  # it has no tools, and that is allowed
             return _Page()
         raise Unlistable(f"it refused to list its tools: {error.message} ({error.code})")
+    await others_turn([answer.result])
     try:
         page = msgspec.json.decode(answer.result, type=_RawPage)
-        return _Page(read_elements(page.tools), page.nextCursor)
+        return _Page(await page_elements(page.tools), page.nextCursor)
     except msgspec.DecodeError as error:
         raise Unlistable(f"its list of tools has no usable form: {error}") from None

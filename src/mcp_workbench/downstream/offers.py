@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.bounded import read_elements, read_members
+from mcp_workbench.bounded import read_members
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.offers import Kind, Offer, read_offers
 from mcp_workbench.downstream.conversation import Conversation
@@ -22,6 +22,7 @@ from mcp_workbench.downstream.listing import (
     list_params,
     list_seconds,
     others_turn,
+    page_elements,
 )
 from mcp_workbench.downstream.standing import Heard, Place, Standing
 from mcp_workbench.downstream.waiters import Lost, Waiter
@@ -234,7 +235,7 @@ class Offers:
             if error.code == envelope.METHOD_NOT_FOUND:  # resources without templates are common
                 return _Page()
             raise Unlistable(f"it refused to list its {kind}: {error.message} ({error.code})")
-        return _read_page(kind, answer.result)
+        return await _read_page(kind, answer.result)
 
     @property
     def _talking(self) -> Conversation:
@@ -287,10 +288,13 @@ class _PageTail(msgspec.Struct):
     cacheScope: Any = None  # noqa: N815
 
 
-def _read_page(kind: Kind, result: msgspec.Raw) -> _Page:
+async def _read_page(kind: Kind, result: msgspec.Raw) -> _Page:
+    await others_turn([result])
     try:
         tail = msgspec.json.decode(result, type=_PageTail)
-        items = read_elements(read_members(result).get(MEMBERS[kind], b"[]"))
+        await others_turn([result])
+        listed = read_members(result).get(MEMBERS[kind], msgspec.Raw(b"[]"))
+        items = await page_elements(listed)
     except msgspec.DecodeError as error:
         raise Unlistable(f"its list of {kind} has no usable form: {error}") from None
     ttl = tail.ttlMs if isinstance(tail.ttlMs, int) else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from time import perf_counter
 from typing import Any, cast
 
 import msgspec
@@ -25,6 +24,7 @@ from mcp_workbench.core.signature import (
 )
 from mcp_workbench.core.spec import Detail
 from mcp_workbench.core.steps import TOO_COMPLEX
+from mcp_workbench.surface.long_answers import Turns
 
 Json = dict[str, Any]
 
@@ -37,7 +37,6 @@ HINTS = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open world",
 }
-AT_ONCE = 0.02  # seconds that tools are put in words before others have a turn
 MOST_READ = 512 << 10  # bytes of a definition that is put in words
 PARAMETER_DEPTH = 4
 MOST_PARAMETERS = 200  # lines about the parameters of one tool
@@ -59,14 +58,10 @@ Lines = dict[Definition, Line]
 async def in_words(tools: Iterable[Definition], detail: Detail) -> Lines:
     """The lines of these tools. Everybody else has a turn in between: they may be long to read."""
     lines: Lines = {}
-    since = perf_counter()
+    turns = Turns()
     for tool in tools if detail in ("full", "signature") else ():
         lines[tool] = _line(tool, detail)
-        if perf_counter() - since > AT_ONCE:
-            from asyncio import sleep  # `cost` writes the same lines and needs no loop
-
-            await sleep(0)
-            since = perf_counter()
+        await turns.next()
     return lines
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ServerAddress, generate_tool_name
-from mcp_workbench.core.reports import OpenedToolbox
+from mcp_workbench.core.reports import OpenedServer, OpenedToolbox
 from mcp_workbench.core.splice import changed
 from mcp_workbench.era.older import legacy_definition
 from mcp_workbench.era.translate import Members, read_members
-from mcp_workbench.surface.meta_tools import opened_text
+from mcp_workbench.surface.meta_tools import parts_with
 from mcp_workbench.surface.texts import STALE_KEY
 
 encode = msgspec.json.encode
 asdict = msgspec.structs.asdict
+replace = msgspec.structs.replace
 
 
 def flat_definition(definition: Definition, owner: ServerAddress) -> bytes:
@@ -30,32 +31,32 @@ def flat_definition(definition: Definition, owner: ServerAddress) -> bytes:
     return changed(definition.raw, told)
 
 
-def for_legacy_hosts(opened: OpenedToolbox) -> OpenedToolbox:
-    """The same toolbox with definitions of modern servers as legacy hosts can read them."""
-    replace = msgspec.structs.replace
-    servers = tuple(
-        replace(s, tools=tuple(replace(t, raw=legacy_definition(t.raw)) for t in s.tools))
-        if s.modern
-        else s
-        for s in opened.servers
-    )
-    return replace(opened, servers=servers)
+def legacy_tool(tool: Definition, server: OpenedServer) -> Definition:
+    """A tool of this server as a legacy host can read it."""
+    return replace(tool, raw=legacy_definition(tool.raw)) if server.modern else tool
 
 
 def flat_definitions(opened: OpenedToolbox) -> list[bytes]:
-    return [flat_definition(tool, s.address) for s in opened.servers for tool in s.tools]
+    return list(flat_parts(opened, modern=True))
+
+
+def flat_parts(opened: OpenedToolbox, *, modern: bool) -> Iterator[bytes]:
+    """The definitions for a host of this era, each of them made when it is asked for."""
+    for server in opened.servers:
+        for tool in server.tools:
+            yield flat_definition(tool if modern else legacy_tool(tool, server), server.address)
 
 
 def stale_mark(opened: Iterable[OpenedToolbox]) -> bytes:
-    """The member of a list of tools that says whose are those of some time ago, if any are."""
+    """An object that says whose tools are those of some time ago, if any are."""
     stale = [{"toolbox": o.spec.name, **asdict(one)} for o in opened for one in o.stale]
-    return b',"_meta":%b' % encode({STALE_KEY: stale}) if stale else b""
+    return b'{"_meta":%b}' % encode({STALE_KEY: stale}) if stale else b"{}"
 
 
-def opened_flat(opened: OpenedToolbox) -> str:
+def opened_flat(opened: OpenedToolbox) -> Iterator[bytes]:
     """The answer of `open_toolbox` in dynamic mode: names only, the definitions arrive natively."""
-    tools = [_short(tool, s.address) for s in opened.servers for tool in s.tools]
-    return opened_text(opened, tools)
+    tools = (_short(tool, s.address) for s in opened.servers for tool in s.tools)
+    return parts_with(opened, tools)
 
 
 def _short(definition: Definition, owner: ServerAddress) -> bytes:

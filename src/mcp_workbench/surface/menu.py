@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from mcp_workbench.core.errors import WorkbenchError
@@ -9,23 +11,20 @@ from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
 from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.gateway.views import View
-from mcp_workbench.surface.flat_tools import (
-    flat_definitions,
-    for_legacy_hosts,
-    opened_flat,
-    stale_mark,
-)
+from mcp_workbench.surface.flat_tools import flat_parts, legacy_tool, opened_flat, stale_mark
+from mcp_workbench.surface.long_answers import Turns, in_turns, listed, quoted, whole_result
 from mcp_workbench.surface.meta_tools import (
     open_toolbox_definition,
-    opened_json,
+    opened_parts,
     own_definitions,
     use_tool_definition,
 )
+from mcp_workbench.surface.texts import stale_meta
 from mcp_workbench.wire.tasks import task_scope
 
 STATIC_TTL = 60_000  # milliseconds that a modern host may keep what changes with the file alone
 # Cached only as private: the tools come from servers, which may tell each of their users apart.
-_LIVE_CACHE = b',"ttlMs":0,"cacheScope":"private"}'
+_LIVE_CACHE = b',"ttlMs":0,"cacheScope":"private"'
 _STATIC_CACHE = b',"ttlMs":%d,"cacheScope":"%b"}'
 
 
@@ -102,19 +101,27 @@ class Menu:
         everything = modern or self.bare
         return list(self._view.snapshot.toolboxes) if everything else self._in_order()
 
-    async def opened_text(self, opened: OpenedToolbox, wanted: Detail | None) -> str:
+    async def opened_result(
+        self, opened: OpenedToolbox, wanted: Detail | None, *, modern: bool
+    ) -> bytes:
+        """The answer of `open_toolbox`."""
+        text = await in_turns(quoted(await self._opened_parts(opened, wanted)))
+        content = (b'"content":[{"type":"text","text":"', *text, b'"}]')
+        return await whole_result(stale_meta(opened.stale), content, modern=modern)
+
+    async def _opened_parts(self, opened: OpenedToolbox, wanted: Detail | None) -> Iterable[bytes]:
         if self.dynamic:
             return opened_flat(opened)
         detail = wanted or opened.spec.detail
         if detail == "schema":
-            return opened_json(opened)
+            return opened_parts(opened)
         from mcp_workbench.surface.detail import (
             in_words,
             opened_in_words,
         )  # most hosts take the contract's
 
         tools = (tool for server in opened.servers for tool in server.tools)
-        return opened_in_words(opened, detail, await in_words(tools, detail))
+        return [opened_in_words(opened, detail, await in_words(tools, detail)).encode()]
 
     def static_list(self, *, modern: bool) -> bytes:
         """The list of proxy mode."""
@@ -126,19 +133,18 @@ class Menu:
         """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""
         self.renew()
         boxes = self.toolboxes(modern=modern)
-        mark = b""  # there is none beside bare names: nothing of ours is
+        mark = b"{}"  # there is none beside bare names: nothing of ours is
         if self.bare:
             tools = await self._bare_definitions(boxes, modern=modern)
         else:
-            tools = [self._open_toolbox]
-            if not modern:  # some hosts never hear that their list has changed
-                tools.append(self._use_tool)
+            # Some hosts never hear that their list has changed.
+            tools = [self._open_toolbox] if modern else [self._open_toolbox, self._use_tool]
             found = await self._open_all(boxes)
             for opened in found:
-                tools += flat_definitions(opened if modern else for_legacy_hosts(opened))
+                tools += await in_turns(flat_parts(opened, modern=modern))
             mark = stale_mark(found)
-        listed = b'{"tools":[%b]%b' % (b",".join(tools), mark)
-        return listed + (_LIVE_CACHE if modern else b"}")
+        members = (b'"tools":[', *listed(tools), b"]", _LIVE_CACHE if modern else b"")
+        return await whole_result(mark, members, modern=modern)
 
     def known(self, name: str) -> ToolIdentifier | None:
         """Which tool a name of dynamic mode means, as far as that is known without asking."""
@@ -158,18 +164,17 @@ class Menu:
         """Definitions as their servers gave them. Two tools of one name can't be shown."""
         routes: dict[str, ToolIdentifier] = {}
         tools: list[bytes] = []
-        listed = self._of
-        for found_box in await self._open_all(boxes):
-            opened = found_box if modern else for_legacy_hosts(found_box)
-            for server in opened.servers:
-                for tool in server.tools:
-                    where = server.address
-                    found = ToolIdentifier(where.toolbox, where.server, tool.name)
-                    if tool.name in routes:
-                        raise Collision(routes[tool.name], found)
-                    routes[tool.name] = found
-                    tools.append(tool.raw)
-        if listed is self._of:
+        listed_for, turns = self._of, Turns()
+        opened = await self._open_all(boxes)
+        for server in (server for box in opened for server in box.servers):
+            for tool in server.tools:
+                found = ToolIdentifier(server.address.toolbox, server.address.server, tool.name)
+                if tool.name in routes:
+                    raise Collision(routes[tool.name], found)
+                routes[tool.name] = found
+                tools.append(tool.raw if modern else legacy_tool(tool, server).raw)
+                await turns.next()
+        if listed_for is self._of:
             self._routes = routes
         return tools
 

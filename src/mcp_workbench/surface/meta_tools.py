@@ -1,5 +1,6 @@
 """Our own tools: their definitions, and the answer of `open_toolbox`."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from mcp_workbench.core.catalogue import Unavailable, tool_info_json
 from mcp_workbench.core.reports import OpenedToolbox
 from mcp_workbench.core.spec import Detail, Snapshot
+from mcp_workbench.surface.long_answers import listed
 from mcp_workbench.surface.parse import OPEN_TOOLBOX, READ_RESULT, SEARCH_TOOLS, USE_TOOL
 from mcp_workbench.surface.texts import name_list
 
@@ -136,23 +138,30 @@ def read_result_definition() -> dict[str, Any]:
 
 def opened_json(opened: OpenedToolbox) -> str:
     """The answer of `open_toolbox` in proxy mode: every definition as received, plus its owner."""
-    tools = [tool_info_json(tool, s.address) for s in opened.servers for tool in s.tools]
-    return opened_text(opened, tools)
+    return b"".join(opened_parts(opened)).decode()
 
 
-def opened_text(opened: OpenedToolbox, tools: list[bytes]) -> str:
+def opened_parts(opened: OpenedToolbox) -> Iterator[bytes]:
+    """The same in parts, each of them made when it is asked for."""
+    tools = (tool_info_json(tool, s.address) for s in opened.servers for tool in s.tools)
+    return parts_with(opened, tools)
+
+
+def parts_with(opened: OpenedToolbox, tools: Iterable[bytes]) -> Iterator[bytes]:
+    """What is said of an opened toolbox, with these tools."""
     encode = msgspec.json.encode
-    parts = [
-        b'{"toolbox":%b' % encode(opened.spec.name),
-        b'"description":%b' % encode(opened.spec.description),
-        b'"servers_connected":%d' % opened.connected,
-        b'"tools":[%b]' % b",".join(tools),
-    ]
+    yield b'{"toolbox":%b,"description":%b,"servers_connected":%d,"tools":[' % (
+        encode(opened.spec.name),
+        encode(opened.spec.description),
+        opened.connected,
+    )
+    yield from listed(tools)
+    yield b"]"
     if opened.unavailable:
-        parts.append(b'"unavailable":%b' % encode(_told(opened.unavailable)))
+        yield b',"unavailable":%b' % encode(_told(opened.unavailable))
     if opened.warnings:
-        parts.append(b'"warnings":%b' % encode(opened.warnings))
-    return (b",".join(parts) + b"}").decode()
+        yield b',"warnings":%b' % encode(opened.warnings)
+    yield b"}"
 
 
 def _told(unavailable: tuple[Unavailable, ...]) -> list[dict[str, str]]:

@@ -130,11 +130,13 @@ def draining_error() -> tuple[int, str, dict[str, str]]:
     return envelope.SERVER_ERROR, ENDING, {CODE_KEY: DRAINING}
 
 
-def text_result(text: str, stale: tuple[Stale, ...] = ()) -> bytes:
-    result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
-    if stale:
-        result["_meta"] = {STALE_KEY: stale}
-    return msgspec.json.encode(result)
+def text_result(text: str) -> bytes:
+    return msgspec.json.encode({"content": [{"type": "text", "text": text}]})
+
+
+def stale_meta(stale: tuple[Stale, ...]) -> bytes:
+    """An object that says whose tools are those of some time ago, if any are."""
+    return msgspec.json.encode({"_meta": {STALE_KEY: stale}} if stale else {})
 
 
 def error_result(error: WorkbenchError, *warnings: str) -> bytes:

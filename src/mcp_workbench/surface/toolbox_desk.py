@@ -47,7 +47,7 @@ class ToolboxDesk:
             told = envelope.error_object(envelope.INTERNAL_ERROR, str(error))
             self._session.refuse(id, told)
         else:
-            self._session.reply_own(id, listed)
+            self._session.reply(id, listed)
 
     async def _open(self, id: bytes, wanted: OpenToolbox) -> None:
         """Open a toolbox; what that changes of the host's lists is announced."""
@@ -60,8 +60,9 @@ class ToolboxDesk:
             return
         if self._menu.opened(name) and not self._session.era.modern:
             self._session.notify(LIST_CHANGED)
-        text = await self._menu.opened_text(opened, wanted.detail)
-        self._session.reply_own(id, texts.text_result(text, opened.stale))
+        modern = self._session.era.modern
+        result = await self._menu.opened_result(opened, wanted.detail, modern=modern)
+        self._session.reply(id, result)
         await self._beside.opened(name)
 
     async def answer(self, id: bytes, wanted: OpenToolbox | OwnTool) -> None:

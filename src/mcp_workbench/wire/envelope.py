@@ -28,6 +28,9 @@ MOST_HALVES = (
 MOST_BROKEN = 8 << 20  # bytes of a broken message that is looked at from its end
 MOST_SIGNS = 200_000  # quotes and escapes in it
 MOST_BAD = 8000  # bytes of a piece that are no text
+LARGE = 64 << 10  # bytes; of a longer message, a text is not read before its length is known
+LONGEST_METHOD = 4096  # bytes
+MOST_BACKSLASHES = 4096  # before an escape, to be counted
 _QUESTION_MARKS = bytes(range(128)) + b"?" * 128
 _PIECE = 64 << 10  # bytes of a long text that are decoded at a time
 _N = ord("n")
@@ -47,6 +50,14 @@ class Envelope(Outcome, gc=False):
 
     id: msgspec.Raw = NOTHING
     method: str = ""
+    params: msgspec.Raw = NOTHING
+
+
+class _LargeEnvelope(Outcome, gc=False):
+    """The same of a large message: a text takes up to five times its bytes while it is read."""
+
+    id: msgspec.Raw = NOTHING
+    method: msgspec.Raw = NOTHING
     params: msgspec.Raw = NOTHING
 
 
@@ -80,6 +91,8 @@ class Malformed(Exception):
 
 read_answer = msgspec.json.Decoder(Answer).decode
 _decode = msgspec.json.Decoder(Envelope).decode
+_decode_large = msgspec.json.Decoder(_LargeEnvelope).decode
+_read_text = msgspec.json.Decoder(str).decode
 _read_error = msgspec.json.Decoder(ErrorObject).decode
 
 # The id is salvaged only where it surely belongs to the envelope, at its very start or its very end,
@@ -93,6 +106,11 @@ _ID_LAST = re.compile(rb',\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\}\s
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _STRING = re.compile(rb'"[^"]*"')  # where escapes have no sign any more
 
+_NEAR = 32  # bytes between half a character and where the codec stumbles over it, or fewer
+_TRUNCATED = "Input data was truncated"
+_BYTE = re.compile(r".*\(byte (\d+)\)$").match
+_ESCAPE = len(rb"\ud800")
+_HIGH = re.compile(rb"\\u[dD][89abAB]").match
 _HALF = re.compile(
     rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|[c-fC-F][0-9a-fA-F]{2})"
 ).match
@@ -101,7 +119,7 @@ _HALF = re.compile(
 def decode(line: bytes) -> Envelope:
     """Read one message, which must be valid UTF-8. Lone surrogate escapes are mended."""
     try:
-        message = _decode(line)
+        message = _decode(line) if len(line) <= LARGE else _read_large(line)
     except RecursionError:
         raise _too_deep(line) from None
     except msgspec.ValidationError as error:
@@ -117,6 +135,14 @@ def decode(line: bytes) -> Envelope:
         ours = usable_id(id) and (message.result or b'"jsonrpc"' in line)  # else a log line in JSON
         raise Malformed(INVALID_REQUEST, "neither a method nor one outcome", id if ours else b"")
     return message
+
+
+def _read_large(line: bytes) -> Envelope:
+    message = _decode_large(line)
+    if len(message.method) > LONGEST_METHOD:
+        raise msgspec.ValidationError("the name of its method is too long")
+    method = _read_text(message.method) if message.method else ""
+    return Envelope(message.result, message.error, message.id, method, message.params)
 
 
 def _too_deep(line: bytes) -> Malformed:
@@ -148,39 +174,65 @@ def has(data: bytes, sign: bytes) -> bool:
 
 
 def _decode_mended(line: bytes, error: msgspec.DecodeError) -> Envelope:
-    mended = mend_surrogates(line)
-    if mended == line:
+    mended = mend_surrogates(line, _place_of(error, line))
+    if mended is line:
         raise Malformed(PARSE_ERROR, f"not JSON: {error}", salvaged_id(line))
     return decode(mended)
 
 
-def mend_surrogates(line: bytes) -> bytes:
+def _place_of(error: msgspec.DecodeError, line: bytes) -> int | None:
+    """Near which byte the line is broken; None where the codec does not say it."""
+    reason = str(error)
+    if reason == _TRUNCATED:
+        return len(line)
+    place = _BYTE(reason)
+    return None if place is None else int(place[1])
+
+
+def mend_surrogates(line: bytes, broken_at: int | None = None) -> bytes:
     """Replace escapes of half a character, as JavaScript writes them after cutting an emoji.
 
-    A line with very many such escapes stays as it is: nobody cuts as many.
+    A line that is broken at a place without such an escape stays as it is; so does one with very
+    many of them, or with an escape after thousands of backslashes: nobody writes either.
     """
-    alike = line.lower()  # the search for one spelling of an escape is quicker than anything else
+    start = 0 if broken_at is None else _first_half(line, broken_at)
+    if start < 0:
+        return line
+    alike = line[start:].lower()  # the search for one spelling is quicker than anything else
     parts: list[bytes] = []
-    looked_at = done = 0  # up to where the line was searched, and copied
+    done = end = 0  # up to where the line was copied, and where the last such escape ended
     for _ in range(MOST_HALVES):
-        at = alike.find(b"\\ud", looked_at)
-        if at < 0:
+        at = alike.find(b"\\ud", max(end - start, 0)) + start
+        if at < start:
             return b"".join((*parts, line[done:])) if parts else line
-        half = None if _is_escaped(line[looked_at:at]) else _HALF(line, at)
-        looked_at = half.end() if half else at + 3
+        backslashes = _backslashes(line[max(end, at - MOST_BACKSLASHES) : at])
+        if backslashes == MOST_BACKSLASHES:
+            return line
+        half = None if backslashes % 2 else _HALF(line, at)
+        end = half.end() if half else at + 3
         if half and half[1] is None:
             parts += (line[done:at], rb"\ufffd")
-            done = looked_at
+            done = end
     return line
 
 
-def _is_escaped(before: bytes) -> bool:
-    """Does a backslash behind this text belong to the one before it? So in the text `\\\\ud83d`."""
-    return (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
+def _first_half(line: bytes, broken_at: int) -> int:
+    """Where the first half of a character is that the line can be broken at; -1 where there is none."""
+    start = max(broken_at - _NEAR, 0)  # what stands before that is in order
+    at = line[start : broken_at + _NEAR].lower().find(b"\\ud")
+    if at < 0:
+        return -1
+    at += start
+    return at - _ESCAPE if at >= _ESCAPE and _HIGH(line, at - _ESCAPE) else at
+
+
+def _backslashes(before: bytes) -> int:
+    """How many it ends with. If odd, one that follows belongs to the last: so in `\\\\ud83d`."""
+    return len(before) - len(before.rstrip(b"\\"))
 
 
 def is_utf8(line: bytes) -> bool:
-    """A long one in pieces: as one text it may take four times as much memory."""
+    """A long one in pieces: as one text it may take five times as much memory."""
     try:
         if len(line) <= _PIECE:
             line.decode()
@@ -198,15 +250,30 @@ def mend_text(line: bytes) -> bytes:
 
     What follows on a piece with very many of them is no text: all that is not ASCII becomes `?`.
     """
-    read = codecs.getincrementaldecoder("utf-8")("replace").decode
     parts: list[bytes] = []
-    for at in range(0, len(line), _PIECE):
-        text = read(line[at : at + _PIECE], at + _PIECE >= len(line))
-        parts.append(text.encode())
-        if text.count("\ufffd") > MOST_BAD:
-            parts.append(line[at + _PIECE :].translate(_QUESTION_MARKS))
-            break
+    at = 0
+    while at < len(line):
+        end = at + _PIECE
+        piece = line[at:end]
+        if not piece.isascii():
+            piece, bad, read = _mended(piece, is_last=end >= len(line))
+            end = at + read
+            if bad > MOST_BAD:
+                parts += (piece, line[end:].translate(_QUESTION_MARKS))
+                break
+        parts.append(piece)
+        at = end
     return b"".join(parts)
+
+
+def _mended(piece: bytes, *, is_last: bool) -> tuple[bytes, int, int]:
+    """It as valid text, how many bytes were bad, and how far that is; the rest is cut off in a letter."""
+    try:
+        read = codecs.utf_8_decode(piece, "strict", is_last)[1]
+    except UnicodeDecodeError:
+        text, read = codecs.utf_8_decode(piece, "replace", is_last)
+        return text.encode(), text.count("\ufffd"), read
+    return piece[:read], 0, read
 
 
 def salvaged_id(line: bytes) -> bytes:

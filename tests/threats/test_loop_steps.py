@@ -1,0 +1,326 @@
+"""What takes long is done in parts, and what is read is read quickly: nobody else waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.kit.inside import InsideWorkbench
+
+from mcp_workbench import __version__
+from mcp_workbench.bounded import read_elements
+from mcp_workbench.config.load import load_config
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerSpec, StdioCommand, ToolMode
+from mcp_workbench.daemon import words
+from mcp_workbench.daemon.gate import Visitor
+from mcp_workbench.daemon.keeper import Keeper
+from mcp_workbench.daemon.log import BoundedLog
+from mcp_workbench.daemon.report import About
+from mcp_workbench.downstream import listing
+from mcp_workbench.surface.long_answers import in_turns, quoted
+from mcp_workbench.surface.menu import Menu
+from mcp_workbench.surface.session import HostSession
+from mcp_workbench.wire import depth, envelope
+from mcp_workbench.wire.tasks import task_scope
+from tests.kit.config import snapshot
+from tests.kit.memory_host import MemoryHost
+from tests.threats import worst
+from tests.threats.growth import cost, peak, steps_of
+
+PATIENCE = 120.0
+LISTING = str(Path(__file__).with_name("listing_server.py"))
+MESSAGE = 8 << 20  # bytes
+SPARE = 1 << 20
+PARTS = 4  # in which a long work is done at least
+
+
+# Messages
+
+
+def read(line: bytes) -> envelope.Envelope | envelope.Malformed:
+    try:
+        return envelope.decode_text(line)
+    except envelope.Malformed as error:
+        return error
+
+
+@pytest.mark.parametrize("name", ["brackets", "objects and lists", "brackets near the limit"])
+def test_how_deep_a_message_is_costs_little_more_than_to_read_it(name: str) -> None:
+    line = worst.messages(MESSAGE)[name]
+    reading = cost(lambda: msgspec.json.decode(line, type=envelope.Envelope))
+
+    assert cost(lambda: depth.too_deep(line)) <= 5 * reading
+
+
+@pytest.mark.parametrize(
+    "name", ["escapes, broken at the end", "backslashes", "words that look like an escape"]
+)
+def test_a_broken_message_costs_little_more_than_a_whole_one(name: str) -> None:
+    line = worst.messages(MESSAGE)[name]
+    whole = worst.filled(b'{"method":"m","params":"', rb"\n", b'"}', MESSAGE)
+    assert isinstance(read(line), envelope.Malformed)
+    assert isinstance(read(whole), envelope.Envelope)
+
+    assert cost(lambda: read(line)) <= 3 * cost(lambda: read(whole))
+
+
+@pytest.mark.parametrize("letter", ["\N{GRINNING FACE}", "\N{EURO SIGN}", "\xe9", "a"])
+def test_a_method_as_long_as_a_message_is_refused_unread(letter: str) -> None:
+    line = worst.filled(b'{"id":7,"method":"', letter.encode(), b'"}', MESSAGE)
+
+    refused = read(line)
+
+    assert isinstance(refused, envelope.Malformed)
+    assert (refused.code, refused.id) == (envelope.INVALID_REQUEST, b"7")
+    assert "the name of its method is too long" in str(refused)
+    assert peak(lambda: read(line)) <= SPARE
+
+
+def test_a_large_message_is_read_like_a_small_one() -> None:
+    spare = b" " * envelope.LARGE
+    for text in (
+        rb'{"id":"a","method":"\u0062","params":{"c":1}}',
+        b'{"id":3,"result":{}}',
+        b'{"id":3,"error":{"code":1}}',
+        b'{"method":3}',
+        b'{"id":3,"method":"m","result":1}',
+        b'{"id":4}',
+        b"[]",
+    ):
+        small, large = read(text), read(text + spare)
+        if isinstance(small, envelope.Envelope):
+            assert small == large
+        else:
+            assert isinstance(large, envelope.Malformed)
+            assert (small.code, small.id) == (large.code, large.id)
+
+
+def plain_depth(value: bytes) -> int:
+    """The same by the simplest means."""
+    steps = {"[": 1, "{": 1, "]": -1, "}": -1}
+    outside, inside, escaped = "", False, False
+    for sign in value.decode():
+        if escaped:
+            escaped = False
+        elif inside and sign == "\\":
+            escaped = True
+        elif sign == '"':
+            inside = not inside
+        elif not inside and sign in steps:
+            outside += sign
+    return max(accumulate(steps[sign] for sign in outside), default=0)
+
+
+@pytest.mark.parametrize("levels", [depth.DEPTH, depth.DEPTH + 1])
+@pytest.mark.parametrize("shift", range(8))
+def test_the_depth_is_right_wherever_a_text_is_cut(levels: int, shift: int) -> None:
+    text = json.dumps('[{"\\' * 40_000).encode()
+    value = b"[" + b" " * shift + text + b"," + b"[" * (levels - 1) + b"]" * (levels - 1) + b"]"
+    assert len(value) > 3 << 16  # several pieces
+
+    assert depth.too_deep(value) is (levels > depth.DEPTH)
+
+
+def test_the_depth_of_any_value_is_right() -> None:
+    choose = random.Random(3)
+
+    def made(height: int) -> str:
+        kind = choose.random()
+        if not height or kind < 0.3:
+            return json.dumps("".join(choose.choices('[]{}"\\a\n', k=6)))
+        if kind < 0.7:
+            around = choose.choice([1, 2, 100, 400])
+            return "[" * around + ",".join(made(height - 1) for _ in range(2)) + "]" * around
+        around = choose.choice([1, 100, 300])
+        return '{"[":' * around + made(height - 1) + "}" * around
+
+    deep = 0
+    for _ in range(60):
+        value = made(8).encode()
+        if len(value) > 2 * depth.DEPTH:
+            is_deep = plain_depth(value) > depth.DEPTH
+            assert depth.too_deep(value) is is_deep
+            deep += is_deep
+    assert deep
+
+
+def test_a_message_that_is_long_near_the_limit_counts_as_too_deep() -> None:
+    near = b"[" * 900
+    little = near + b"[],[]" + b"]" * 900
+    much = near + b"[]," * depth.MOST_NEAR + b"[]" + b"]" * 900
+
+    assert not depth.too_deep(little)
+    assert depth.too_deep(much)
+
+
+@pytest.mark.parametrize("before", range(40))
+def test_half_a_character_is_found_wherever_it_stands(before: int) -> None:
+    pairs = rb"\ud83d\ude00" * 5
+    for half in (rb"\ud83d", rb"\uDE00", rb"\ud83d\\ud83d", rb"\ud83d\n"):
+        body = b"a" * before + pairs + half + pairs + rb"\\ud83d" + half
+        mended = half.replace(rb"\uDE00", rb"\ufffd").replace(rb"\ud83d", rb"\ufffd", 1)
+        whole = b"a" * before + pairs + mended + pairs + rb"\\ud83d" + mended
+
+        message = read(b'{"method":"m","params":{"a":"' + body + b'"}}')
+
+        assert isinstance(message, envelope.Envelope)
+        assert json.loads(bytes(message.params)) == json.loads(b'{"a":"' + whole + b'"}')
+
+
+def test_text_is_mended_alike_wherever_it_is_cut() -> None:
+    letters = "\N{GRINNING FACE}\N{EURO SIGN}\xe9a".encode() * 20_000
+    for shift in range(4):
+        line = b"a" * shift + letters + b"\xf0\x9f\x98" + letters + b"\xff"
+
+        assert envelope.mend_text(line) == line.decode("utf-8", "replace").encode()
+
+
+# Lists
+
+
+def test_a_page_is_read_in_turns() -> None:
+    tool = b"{%b}" % b",".join(b'"%d":[1]' % n for n in range(70))
+    page = msgspec.Raw(b"[%b]" % b",".join([tool] * 20_000))
+
+    whole, longest = asyncio.run(steps_of(listing.page_elements(page)))
+
+    assert longest <= 0.8 * whole  # there are two readings
+    assert asyncio.run(listing.page_elements(page)) == read_elements(page)
+
+
+def test_large_entries_of_a_page_are_few_in_a_turn() -> None:
+    raws = [msgspec.Raw(b"{" + b" " * (n % 7 << 14) + b"}") for n in range(1500)]
+
+    turns = list(listing.in_turns(raws))
+
+    assert [raw for turn in turns for raw in turn] == raws
+    most = listing.AT_ONCE_BYTES + max(map(len, raws))
+    assert all(sum(map(len, turn)) < most and len(turn) <= listing.AT_ONCE for turn in turns)
+
+
+def server(**wishes: Any) -> ServerSpec:
+    target = StdioCommand(sys.executable, (LISTING, json.dumps(wishes)))
+    return ServerSpec(ServerAddress("dev", "many"), target, era="legacy")
+
+
+async def steps_of_answer(
+    mode: ToolMode, request: dict[str, Any], **wishes: Any
+) -> tuple[float, float, Any]:
+    """What a request costs once its server is there, and its result."""
+    host = MemoryHost()
+    async with (
+        asyncio.timeout(PATIENCE),
+        InsideWorkbench(snapshot(server(**wishes), mode=mode)) as workbench,
+        task_scope() as requests,
+    ):
+        await workbench.open("dev")
+        session = HostSession(workbench, host, requests, Menu(workbench, ("dev",)))
+        session.era.revision = "2025-06-18"
+
+        async def asked() -> None:
+            session.receive(envelope.decode(json.dumps({"id": 1, **request}).encode()))
+            await host.more.wait()
+
+        whole, longest = await steps_of(asked())
+        session.close()
+    return whole, longest, json.loads(host.frames[0])["result"]
+
+
+def test_a_long_list_of_tools_is_made_in_turns() -> None:
+    work = steps_of_answer("dynamic", {"method": "tools/list"}, more_tools=9000, tool_bytes=500)
+    whole, longest, result = asyncio.run(work)
+
+    assert len(result["tools"]) == 9004
+    assert longest <= whole / PARTS
+
+
+def test_long_definitions_are_told_in_turns() -> None:
+    opening = {"name": "open_toolbox", "arguments": {"toolbox_name": "dev", "detail": "schema"}}
+    request = {"method": "tools/call", "params": opening}
+    work = steps_of_answer("proxy", request, more_tools=300, tool_bytes=64 << 10)
+    whole, longest, result = asyncio.run(work)
+
+    told = json.loads(result["content"][0]["text"])
+    assert len(told["tools"]) == 302
+    assert told["tools"][-1]["description"] == '"a" ' * (16 << 10)
+    assert longest <= whole / 2  # at the end all of it is put together
+
+
+def test_one_long_text_is_quoted_in_turns() -> None:
+    text = ('"\N{GRINNING FACE}\xe9\n' * 40_000).encode()
+
+    assert json.loads(b'"%b"' % b"".join(quoted([text, b"", b"a"]))) == text.decode() + "a"
+    assert peak(lambda: b"".join(quoted([text]))) <= 4 * len(text) + SPARE
+
+
+def test_who_makes_many_parts_lets_others_have_a_turn() -> None:
+    def parts() -> Iterator[bytes]:
+        for _ in range(20):
+            end = time.perf_counter() + 0.01
+            while time.perf_counter() < end:
+                pass
+            yield b"a"
+
+    async def scene() -> int:
+        making, turns = asyncio.ensure_future(in_turns(parts())), 0
+        while not making.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert await making == [b"a"] * 20
+        return turns
+
+    assert asyncio.run(scene()) >= PARTS
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    "made", [lambda: b"// a\n" * 200_000, lambda: b"/*" + b"*" * (1 << 20) + b"*/"]
+)
+def test_a_host_that_joins_does_not_hold_up_others(
+    made: Callable[[], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "workbench-config.json"
+    path.write_bytes(made() + b'{"mcpServers":{"a":{"command":"x"}}}' + b"// a\n" * 200_000)
+    path.chmod(0o600)
+    configuration = load_config(path)
+
+    async def scene() -> tuple[float, float, bytes]:
+        ours, theirs = socket.socketpair()
+        book = BoundedLog(str(tmp_path / "log"))
+        about = About(str(path), str(tmp_path / "log"), time.monotonic())
+        async with (
+            asyncio.timeout(PATIENCE),
+            InsideWorkbench(configuration) as workbench,
+            task_scope() as hosts,
+        ):
+            visitor = Visitor(ours, Keeper(about, workbench, hosts, book), os.getpid())
+            theirs.setblocking(False)
+            theirs.send(
+                words.packed(words.FORMAT, words.JOIN, __version__.encode(), bytes(path), b"")
+            )
+            answer = asyncio.get_running_loop().sock_recv(theirs, 1 << 10)
+            steps = asyncio.ensure_future(answer)
+            whole, longest = await steps_of(steps)
+            visitor.close()
+            theirs.close()
+            book.close()
+            return whole, longest, await steps
+
+    _, longest, answer = asyncio.run(scene())
+
+    assert words.WELCOME in answer
+    assert longest <= cost(lambda: load_config(path)) / PARTS
