@@ -225,8 +225,8 @@ async def steps_of_answer(
         InsideWorkbench(snapshot(server(**wishes), mode=mode)) as workbench,
         task_scope() as requests,
     ):
-        await workbench.open("dev")
-        session = HostSession(workbench, host, requests, Menu(workbench, ("dev",)))
+        await workbench.view.open("dev")
+        session = HostSession(workbench.view, host, requests, Menu(workbench.view, ("dev",)))
         session.era.revision = "2025-06-18"
 
         async def asked() -> None:
