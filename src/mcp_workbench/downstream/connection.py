@@ -106,7 +106,9 @@ class Connection:
         return self.wares.complaints + (() if self._link is None else self._link.complaints)
 
     def fresh(self, seconds: float) -> bool:
-        return not self.offers.wishes.deaf and self.wares.fresh(seconds)
+        """Whether its list is not older than this, and nothing says that there is another."""
+        known = not self.offers.wishes.deaf and not self._rereading.is_under_way
+        return known and self.wares.fresh(seconds)
 
     async def refresh(self) -> None:
         """List its tools again, once for all who want it now; failing to leaves those that we have."""

@@ -43,6 +43,10 @@ class Rereading:
         self._wares = wares
         self._under_way: asyncio.Task[None] | None = None
 
+    @property
+    def is_under_way(self) -> bool:
+        return self._under_way is not None
+
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
         """The server takes requests for the length of the block."""
