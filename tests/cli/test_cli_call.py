@@ -14,6 +14,10 @@ from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
 from tests.kit.config import demo_server, toolbox, write_config
 
 
+def nested(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
 def test_text_goes_to_stdout_and_nothing_else(tmp_path: Path) -> None:
     assert run_command("call", "demo/basics/echo", "text=Grüße", cwd=tmp_path) == (0, "Grüße\n", "")
     assert run_command("call", "demo/basics/add", "a:=2", "b:=3", cwd=tmp_path) == (0, "5\n", "")
@@ -78,6 +82,18 @@ def test_progress_is_told_on_stderr(tmp_path: Path) -> None:
         (
             ["demo/basics/add", "--input", "@wrong.json"],
             "--input is not JSON: wrong.json:2:8: a value should stand here, not '}'\n",
+        ),
+        (
+            ["demo/basics/add", "--input", f'{{"a": {nested(1000)}}}'],
+            "--input is nested more than 1000 levels deep\n",
+        ),
+        (
+            ["demo/basics/add", f"a:={nested(1001)}"],
+            "the value of 'a' is nested more than 1000 levels deep\n",
+        ),
+        (
+            ["demo/basics/add", f"a:={nested(300)}]"],
+            "the value of 'a' is not JSON: JSON is malformed: trailing characters",
         ),
         (
             ["add", "a:=1"],

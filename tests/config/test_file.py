@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_workbench.config.findings import MOST
 from mcp_workbench.config.load import MOST_BYTES, load_config
 from mcp_workbench.config.ownership import doubts_of
 from mcp_workbench.config.validate import validate
@@ -47,6 +48,28 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_file(tmp_path: Pa
 
 
 CMD = "'cmd' (Goose's spelling) is 'command' here"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (1, "1 more warning, which is not listed"),
+        (3, "3 more warnings, which are not listed"),
+    ],
+)
+def test_how_many_problems_are_not_listed_is_told_last_and_without_a_place(
+    tmp_path: Path, more: int, told: str
+) -> None:
+    keys = "".join(f'"k{n}": 1,\n' for n in range(MOST + more))
+    file = tmp_path / "workbench-config.json"
+    server = '{"a": {"command": "x"}}'
+    file.write_text(f'{{\n{keys}"mcpServers": {server}, "mcpServers": {server}}}')
+
+    *listed, twice, last = load_config(file).warnings
+
+    assert [one.line for one in listed] == list(range(2, MOST + 2))
+    assert twice.code == "WB-CONF-024"
+    assert (last.message, last.line, last.column, last.count) == (told, 0, 0, more)
 
 
 def test_the_error_text_has_a_line_for_each_problem(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from mcp_workbench.downstream.waiters import Lost
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.translate import PAIRS, params_for
 from mcp_workbench.wire.envelope import Outcome
+from mcp_workbench.wire.tasks import task_scope
 from tests.kit.clock import eventually, until
 from tests.kit.config import spec
-from tests.kit.processes import alive, gone, pids_in
+from tests.kit.processes import alive, gone, let_through, pids_in
 
 LIMIT = 20.0
 LISTEN = "subscriptions/listen"
@@ -202,6 +203,20 @@ async def test_a_change_announced_while_the_list_is_read_is_not_forgotten() -> N
 
         await changes.get()
         assert "late" in connection.catalogue.tools
+
+
+async def test_a_list_that_is_being_read_again_is_not_taken_for_fresh(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    async with ready(spec("s", f"list_gate={gate}")) as connection, task_scope() as tasks:
+        assert connection.fresh(LIMIT)
+        os.mkfifo(gate)
+        reading = tasks.start(connection.refresh(), "refresh")
+        await asyncio.sleep(0)  # it begins
+        assert not connection.fresh(LIMIT)  # whoever misses a tool waits for it
+
+        await until(lambda: let_through(gate))
+        await reading
+        assert connection.fresh(LIMIT)
 
 
 async def test_the_same_list_again_is_no_change() -> None:

@@ -477,11 +477,13 @@ async def test_the_port_takes_a_bounded_number_of_peers() -> None:
         opened.server.most = 2
         peers = [await opened.connect() for _ in range(2)]
         for peer in peers:
-            peer.send(post("/a"))
-            assert (await peer.answer()).status == 200
+            peer.send(post("/held"))
+        await until(lambda: len(opened.front.held) == 2)
         assert (await (await opened.connect()).answer()).status == 503
-        peers[0].send(post("/a"))
-        assert (await peers[0].answer()).status == 200
+        for response in opened.front.held:
+            response.plain(Reply(200, b"held"))
+        for peer in peers:
+            assert (await peer.answer()).status == 200
 
 
 async def test_a_port_that_stops_closes_the_idle_and_lets_the_others_finish() -> None:

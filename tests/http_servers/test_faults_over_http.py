@@ -370,6 +370,7 @@ def test_failures_make_the_pauses_longer() -> None:
         (b"event: endpoint\ndata: http://127.0.0.2:1/steal\n\n", "http://127.0.0.2:1,"),
         (b"event: endpoint\ndata: //127.0.0.2:1/steal\n\n", "http://127.0.0.2:1,"),
         (b"event: endpoint\ndata: ftp://x/\n\n", "no usable address"),
+        (b"event: endpoint\ndata: /%s\n\n" % (b"x" * 8192), "of 8193 bytes; 8192 are allowed"),
     ],
 )
 async def test_an_address_elsewhere_is_not_posted_to(first: bytes, words: str) -> None:

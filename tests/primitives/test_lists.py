@@ -104,6 +104,19 @@ def test_a_resource_is_read_where_it_belongs(
     assert content == {"uri": uri, "text": f"{owner} has {own}", "x-odd": [1, None]}
 
 
+def test_every_listed_resource_is_read_where_it_was_listed(pair: PipeHost) -> None:
+    listed = names(pair.result("resources/list"), "resources", "uri")
+
+    read = [pair.result("resources/read", {"uri": uri})["contents"] for uri in listed]
+
+    assert [content["text"] for [content] in read] == [
+        f"one has {SHARED}",
+        "one has note://one/own",
+        f"two has {SHARED}",
+        "two has note://two/own",
+    ]
+
+
 def test_templates_collide_as_resources_do(pair: PipeHost) -> None:
     found = pair.result("resources/templates/list")
 

@@ -4,8 +4,9 @@
 
 The JSON object says which methods it never answers (`hangs`), which lists it gives page by page without
 end (`drips`), how many seconds each page takes (`seconds`), and from which reading of its tools on it
-does so (`tools_from`). `more_tools` is how many tools it has beside the usual ones, `tool_bytes` how long the
-description of each of them is. It has the tools `seen`, which counts the requests that came, and `change`, which
+does so (`tools_from`), or waits at a FIFO before it lists them (`gate`). `more_tools` is how many tools it has
+beside the usual ones, `tool_bytes` how long the description of each of them is. It has the tools `seen`, which
+counts the requests that came, and `change`, which
 announces that its tools have changed.
 """
 
@@ -13,6 +14,7 @@ import json
 import sys
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 WISHES: dict[str, Any] = json.loads(sys.argv[1])
@@ -52,10 +54,17 @@ def drip(id: Any, method: str, cursor: int) -> None:
     timer.start()
 
 
+def wait_at_gate(id: Any) -> None:
+    with Path(WISHES["gate"]).open():
+        reply(id, {"tools": TOOLS})
+
+
 def listed(id: Any, method: str, cursor: int) -> None:
     late = method != "tools/list" or seen[method] >= WISHES.get("tools_from", 1)
     if method in WISHES.get("drips", ()) and late:
         drip(id, method, cursor)
+    elif method == "tools/list" and late and "gate" in WISHES:
+        threading.Thread(target=wait_at_gate, args=(id,), daemon=True).start()
     else:
         reply(id, {MEMBERS[method]: TOOLS if method == "tools/list" else []})
 

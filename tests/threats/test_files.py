@@ -13,7 +13,7 @@ import pytest
 
 from mcp_workbench.config import plain_file
 from mcp_workbench.config.load import load_config
-from mcp_workbench.config.ownership import Owned, doubts
+from mcp_workbench.config.ownership import Group, Owned, doubts, doubts_of, is_private
 from mcp_workbench.config.state_folder import NotPrivate
 from mcp_workbench.config.watch import FileWatch, Found
 from mcp_workbench.core.errors import ConfigError
@@ -63,8 +63,8 @@ def met(tmp_path: Path, mark: Path) -> Path:
 # The decision
 
 
-def owned(uid: int, mode: int = 0o755, path: str = "/x") -> Owned:
-    return Owned(path, uid, mode)
+def owned(uid: int, mode: int = 0o755, group: str = "") -> Owned:
+    return Owned("/x", uid, mode, group)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,10 @@ def owned(uid: int, mode: int = 0o755, path: str = "/x") -> Owned:
         (owned(ME), [owned(ME)], []),
         (owned(0), [owned(0)], []),
         (owned(ME), [owned(0), owned(ME)], []),
-        (owned(ME), [owned(ME, 0o775)], []),  # groups of one member are the custom
+        (owned(ME, 0o664), [owned(ME, 0o775)], []),  # of private groups
+        (owned(ME, 0o664, "team"), [owned(ME)], ["WB-CONF-008"]),
+        (owned(ME), [owned(0), owned(ME, 0o2775, "team")], ["WB-CONF-009"]),
+        (owned(0, 0o664, "team"), [owned(0, 0o775, "team")], ["WB-CONF-008", "WB-CONF-009"]),
         (owned(STRANGER), [owned(ME)], ["WB-CONF-008"]),
         (owned(ME), [owned(STRANGER)], ["WB-CONF-009"]),
         (owned(ME), [owned(ME, 0o777)], ["WB-CONF-009"]),
@@ -95,6 +98,58 @@ def test_whose_file_it_is_and_who_can_put_another_there(
 
 def test_to_root_a_file_of_an_ordinary_user_is_another_users() -> None:
     assert [doubt.code for doubt in doubts(owned(ME), [owned(0)], 0)] == ["WB-CONF-008"]
+
+
+@pytest.mark.parametrize(
+    ("group", "private"),
+    [
+        (Group(ME, "me", frozenset({ME})), True),
+        (Group(ME, "other-name", frozenset({ME})), True),
+        (Group(500, "me", frozenset({ME})), True),
+        (Group(ME, "me", frozenset()), True),  # of numbers that have no names
+        (Group(500, "users", frozenset({ME})), False),  # others may join it
+        (Group(ME, "me", frozenset({ME, STRANGER})), False),
+        (Group(500, "team", frozenset({STRANGER})), False),
+    ],
+)
+def test_a_group_is_private_where_it_is_the_users_own_and_has_no_other_member(
+    group: Group, *, private: bool
+) -> None:
+    assert is_private(group, ME, "me") is private
+
+
+def open_to_a_group(path: Path) -> None:
+    """Let a group of others write here."""
+    others = {STRANGER} if os.geteuid() == 0 else set(os.getgroups()) - {os.getgid(), 0}
+    if not others:
+        pytest.skip("this user is in one group only, and only root can give a file to another")
+    os.chown(path, -1, min(others))
+    path.chmod(0o775 if path.is_dir() else 0o664)
+
+
+@pytest.mark.parametrize(("what", "code"), [("file", "WB-CONF-008"), ("folder", "WB-CONF-009")])
+def test_what_a_group_can_write_is_refused_where_it_was_met_and_told_where_it_was_named(
+    met: Path, mark: Path, what: str, code: str
+) -> None:
+    open_to_a_group(met if what == "file" else met.parent)
+
+    refused = run_command("tools", cwd=met.parent)
+    assert (refused.status, mark.exists()) == (2, False)
+    assert code in refused.err
+    assert "the group " in refused.err
+
+    used = run_command("tools", "--config", str(met), cwd=met.parent)
+    [line] = [line for line in used.err.splitlines() if "used because it was named" in line]
+    assert "the group " in line
+
+
+def test_the_users_private_group_may_write(met: Path) -> None:
+    if met.stat().st_gid != os.geteuid():
+        pytest.skip("this user's first group is no private one")
+    met.chmod(0o664)
+    met.parent.chmod(0o775)
+
+    assert doubts_of(str(met), met.stat()) == []
 
 
 # A file that was met

@@ -249,6 +249,75 @@ async def test_whoever_is_let_in_once_is_no_stranger_and_a_refused_one_is() -> N
         assert ours not in opened.server.strangers
 
 
+# Whoever was let in
+
+
+async def test_the_longest_idle_connection_makes_room_and_never_a_busy_one() -> None:
+    async with echo() as opened:
+        streams, begins, sends = [await opened.connect() for _ in range(3)]
+        for busy in (begins, sends):
+            busy.send(post("/a"))
+            await busy.answer()
+        streams.send(post("/held"))
+        begins.send(post("/late")[:10])
+        sends.send(post("/late", b"body")[:-1])
+        idle = [await opened.connect() for _ in range(3)]
+        for peer in idle:
+            peer.send(post("/a"))
+            await peer.answer()
+        idle[0].send(post("/b"))  # so that the second one has been idle for longer
+        await idle[0].answer()
+        await until(lambda: sum(one.is_idle for one in opened.server.connections) == len(idle))
+        opened.server.most = len(opened.server.connections)
+
+        for held, longest in enumerate((idle[1], idle[2], idle[0]), 2):
+            new = await opened.connect()
+            new.send(post("/new"))
+            assert (await new.answer()).status == 200
+            assert await longest.ended()
+            new.send(post("/held"))
+            await until(lambda held=held: len(opened.front.held) == held)
+
+        assert (await (await opened.connect()).answer()).status == 503
+        opened.front.held[0].plain(Reply(200, b"held"))
+        begins.send(post("/late")[10:])
+        sends.send(b"y")
+        assert (await streams.answer()).body == b"held"
+        assert (await begins.answer()).body == b"/late "
+        assert (await sends.answer()).body == b"/late body"
+
+
+async def test_a_stranger_makes_room_before_whoever_was_let_in() -> None:
+    async with echo() as opened:
+        idle, stranger = await opened.connect(), await opened.connect()
+        idle.send(post("/a"))
+        await idle.answer()
+        await until(lambda: len(opened.server.strangers) == 1)
+        opened.server.most = 2
+
+        assert await opened.ask(post("/new")) == (200, b"/new ")
+
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await stranger.answer()
+        idle.send(post("/b"))
+        assert (await idle.answer()).body == b"/b "
+
+
+async def test_a_token_holder_finds_room_among_idle_connections_of_token_holders() -> None:
+    async with port(http=HttpWish(token=TOKEN)) as opened:
+        session = await opened.open(authorization=f"Bearer {TOKEN}")
+        for _ in range(3):
+            peer = await opened.connect()
+            peer.send(session.request(session.ask("ping")))
+            assert (await peer.answer()).status == 200
+        opened.server.most = len(opened.server.connections)
+
+        peer = await opened.connect()
+        peer.send(session.request(session.ask("ping")))
+
+        assert (await peer.answer()).status == 200
+
+
 # HTTP as it is written
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.kit.inside import InsideWorkbench
 
 from mcp_workbench import __version__
 from mcp_workbench.bounded import read_elements
@@ -35,6 +34,7 @@ from mcp_workbench.surface.session import HostSession
 from mcp_workbench.wire import depth, envelope
 from mcp_workbench.wire.tasks import task_scope
 from tests.kit.config import snapshot
+from tests.kit.inside import InsideWorkbench
 from tests.kit.memory_host import MemoryHost
 from tests.threats import worst
 from tests.threats.growth import cost, peak, steps_of
@@ -307,7 +307,7 @@ def test_a_host_that_joins_does_not_hold_up_others(
             InsideWorkbench(configuration) as workbench,
             task_scope() as hosts,
         ):
-            visitor = Visitor(ours, Keeper(about, workbench, hosts, book), os.getpid())
+            visitor = Visitor(ours, Keeper(about, workbench.gateway, hosts, book), os.getpid())
             theirs.setblocking(False)
             theirs.send(
                 words.packed(words.FORMAT, words.JOIN, __version__.encode(), bytes(path), b"")

@@ -19,6 +19,7 @@ from mcp_workbench.era.questions import (
     SAMPLE,
     asked_by,
     read_input_required,
+    read_needed,
 )
 from tests.kit.config import write_config
 from tests.kit.pipe_host import PipeHost
@@ -184,3 +185,13 @@ def test_a_modern_result_holds_only_so_many() -> None:
     assert len(read_input_required(ADDRESS, result(MOST_OPEN)).questions) == MOST_OPEN
     with pytest.raises(msgspec.DecodeError, match="at once"):
         read_input_required(ADDRESS, result(MOST_OPEN + 1))
+
+
+def test_so_does_an_error_of_a_legacy_server_that_sends_a_person_elsewhere() -> None:
+    def error(count: int) -> msgspec.Raw:
+        visits = [{"url": "https://example.com", "message": "Go"}] * count
+        return msgspec.Raw(json.dumps({"data": {"elicitations": visits}}).encode())
+
+    assert len(read_needed(ADDRESS, error(MOST_OPEN))) == MOST_OPEN
+    with pytest.raises(msgspec.DecodeError, match="at once"):
+        read_needed(ADDRESS, error(MOST_OPEN + 1))

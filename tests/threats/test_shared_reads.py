@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.kit.clock import PATIENCE
+from tests.kit.clock import PATIENCE, eventually
 from tests.kit.config import offers_entry
 from tests.kit.pipe_host import PipeHost
-from tests.kit.results import Message
+from tests.kit.processes import let_through
+from tests.kit.results import Message, use_tool
 from tests.primitives.scenes import begin, bench, use
 
 FIXTURE = Path(__file__).with_name("listing_server.py")
@@ -23,7 +25,8 @@ ENOUGH = 5 * TIMEOUT  # what is left to a busy machine; before, each waited for 
 
 def trouble(**wishes: Any) -> dict[str, Any]:
     args = ["-E", "-S", str(FIXTURE), json.dumps(wishes)]
-    return {"command": sys.executable, "args": args, "timeout": TIMEOUT, "era": "legacy"}
+    timeout = wishes.get("timeout", TIMEOUT)
+    return {"command": sys.executable, "args": args, "timeout": timeout, "era": "legacy"}
 
 
 def two(folder: Path, **wishes: Any) -> PipeHost:
@@ -127,6 +130,47 @@ def test_tools_that_are_listed_again_without_end_hold_up_no_call(tmp_path: Path)
         host.use("bad", "unknown")
 
         assert time.monotonic() - since < ENOUGH
+
+
+def unknown_tools(host: PipeHost, number: int) -> list[int]:
+    """Calls of tools that the server may have by now: it has to be asked."""
+    params = [use_tool("bad", f"unknown{one}") for one in range(number)]
+    return [host.ask("tools/call", one) for one in params]
+
+
+def test_one_reading_of_tools_serves_all_who_want_it_and_ends_in_the_servers_own_time(
+    tmp_path: Path,
+) -> None:
+    with two(tmp_path, drips=["tools/list"], tools_from=2, seconds=PATIENCE) as host:
+        begin(host, "dev")
+        use(host, "dev", "bad", "change")
+        eventually(lambda: count(host, "tools/list") == 2, "they are read again")
+        since = time.monotonic()
+        answers = all_answers(host, unknown_tools(host, 5))
+
+        assert time.monotonic() - since < ENOUGH
+        assert all("not found" in str(answer) for answer in answers.values())
+        assert count(host, "tools/list") == 2
+
+
+def test_tools_that_change_while_they_are_read_are_read_once_more_for_all(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    with two(tmp_path, gate=str(gate), tools_from=2, timeout=PATIENCE) as host:
+        begin(host, "dev")
+        use(host, "dev", "bad", "change")
+        eventually(lambda: count(host, "tools/list") == 2, "they are read again")
+        use(host, "dev", "bad", "change")
+        asked = unknown_tools(host, 5)
+        assert count(host, "tools/list") == 2  # none of them begins another
+
+        eventually(lambda: let_through(gate), "the first reading ends")
+        eventually(lambda: count(host, "tools/list") == 3, "they are read once more")
+        eventually(lambda: let_through(gate), "the second one ends")
+        answers = all_answers(host, asked)
+
+        assert all("not found" in str(answer) for answer in answers.values())
+        assert count(host, "tools/list") == 3
 
 
 def test_a_subscription_that_is_not_answered_ends_in_the_servers_own_time(tmp_path: Path) -> None:

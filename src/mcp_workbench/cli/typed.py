@@ -8,12 +8,13 @@ from typing import Any, cast
 
 from mcp_workbench.core.errors import InvalidCall, empty_component
 from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.wire.depth import read_json
+from mcp_workbench.wire.depth import DEPTH, read_json
 
 Json = dict[str, Any]
 
 _NAMED = "a tool is named TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them"
 _OBJECT = 'such as {"name": "value"}'
+_TOO_DEEP = f"nested more than {DEPTH} levels deep"  # as deep as no message may be
 _FILE = "write --input @PATH with a file that holds a JSON object, or --input - for standard input"
 
 
@@ -31,7 +32,9 @@ def read_input(given: str) -> Json:
     text = _read(given)
     try:
         value: Any = read_json(text)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InvalidCall(f"--input is {_TOO_DEEP}") from None
+    except ValueError as error:
         reason = _reason(text, error, given)
         raise InvalidCall(f"--input is not JSON: {reason}", hint=_OBJECT) from None
     if not isinstance(value, dict):
@@ -58,6 +61,8 @@ def _reason(text: bytes | str, error: Exception, given: str = "") -> str:
 
     try:
         jsonc.parse(text if isinstance(text, str) else text.decode())
+    except jsonc.TooDeep:  # for the reader of files that people write; the wire's reads further
+        return str(error)
     except jsonc.SyntaxProblem as problem:
         name = "standard input" if given == "-" else given[1:] if given.startswith("@") else ""
         place = f"{name}:{problem.line}:{problem.column}: " if name else ""
@@ -90,7 +95,9 @@ def add_pairs(pairs: tuple[str, ...], arguments: Json) -> set[str]:
 def _json(name: str, value: str) -> Any:
     try:
         return read_json(value)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InvalidCall(f"the value of '{name}' is {_TOO_DEEP}") from None
+    except ValueError as error:
         hint = f"for a text write {name}=TEXT"
         reason = _reason(value, error)
         raise InvalidCall(f"the value of '{name}' is not JSON: {reason}", hint=hint) from None

@@ -26,7 +26,7 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str
     severity: Severity = "error"
     inside: str = ""  # the part of the value that is meant
-    count: int = 1  # findings that it stands for
+    unlisted: int = 0  # findings that it only counts: it has no place of its own
 
 
 class Findings:
@@ -43,10 +43,10 @@ class Findings:
 
     def _left_out(self, severity: Severity) -> Finding:
         last = next(one for one in reversed(self._kept) if one.severity == severity)
-        kinds = "errors" if severity == "error" else "warnings"
         more = self._met[severity] - MOST
-        message = f"{more} more {kinds}, which are not listed"
-        return Finding((), last.code, message, "correct the others first", severity, count=more)
+        kinds = f"{severity}, which is" if more == 1 else f"{severity}s, which are"
+        message = f"{more} more {kinds} not listed"
+        return Finding((), last.code, message, "correct the others first", severity, unlisted=more)
 
     def add(self, *findings: Finding) -> None:
         for finding in findings:

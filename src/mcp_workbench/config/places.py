@@ -14,7 +14,10 @@ MOST_READ = 1 << 20  # characters of a file whose lines are told
 
 
 def placed(findings: list[Finding], text: str) -> list[Problem]:
-    """The findings, and the keys that stand twice, with their places, in the order of the file."""
+    """The findings, and the keys that stand twice, with their places, in the order of the file.
+
+    How many more there are follows at the end, without a place.
+    """
     try:
         root = jsonc.read(text) if len(text) <= MOST_READ else None
     except jsonc.SyntaxProblem:
@@ -22,10 +25,11 @@ def placed(findings: list[Finding], text: str) -> list[Problem]:
     if root is None:  # too deep or too long for the scanner: the paths have to do
         return [_problem(finding) for finding in findings]
     lines = jsonc.Lines(text)
-    found = [(_offset(text, root, finding), finding) for finding in findings]
+    found = [(_offset(text, root, one), one) for one in findings if not one.unlisted]
     found += islice(_doubled(lines, root), MOST)
     found.sort(key=lambda pair: pair[0])
-    return [_problem(finding, *lines.place(offset)) for offset, finding in found]
+    listed = [_problem(finding, *lines.place(offset)) for offset, finding in found]
+    return listed + [_problem(finding) for finding in findings if finding.unlisted]
 
 
 def _offset(text: str, root: jsonc.Node, finding: Finding) -> int:
@@ -53,5 +57,5 @@ def _problem(finding: Finding, line: int = 0, column: int = 0) -> Problem:
         line,
         column,
         finding.severity,
-        finding.count,
+        finding.unlisted or 1,
     )

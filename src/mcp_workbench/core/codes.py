@@ -42,18 +42,20 @@ CODES = {
         "Correct the text there. The mistake is often just before the place, such as a missing comma.",
     ),
     "WB-CONF-008": Explanation(
-        "The configuration file belongs to another user",
-        "The file says which programs are started, and that user can change it at any time. Where it was "
+        "Another user can change the configuration file",
+        "The file says which programs are started. It belongs to another user, or a group can write it that "
+        "is not your private group: one of your name or number with nobody else in it. Where it was "
         "met in the current folder, or changes hands while it is served, it is refused; where you have named it "
         "(--config, $WORKBENCH_CONFIG), this is a warning. Files of root are trusted.",
-        "Change the owner of the file, use a copy of your own, or name it with --config if you trust "
-        "that user: under sudo, or as root in a container, that may be yourself.",
+        "Change the owner of the file or its rights (chmod g-w FILE), use a copy of your own, or name it with --config if you trust "
+        "whoever can change it: under sudo, or as root in a container, that may be yourself.",
     ),
     "WB-CONF-009": Explanation(
         "Another user could put a file into the folder of the configuration",
-        "The folder belongs to another user, or everybody can write to it, as to /tmp: whoever puts a "
+        "The folder belongs to another user, or everybody can write to it, as to /tmp, or a group that is "
+        "not your private group: whoever puts a "
         "file there decides which programs are started as you. Refused and allowed as WB-CONF-008 says.",
-        "Keep the file in a folder of your own (chmod o-w FOLDER), or name it with --config if you "
+        "Keep the file in a folder of your own (chmod go-w FOLDER), or name it with --config if you "
         "trust everybody who can write there.",
     ),
     "WB-CONF-010": Explanation(

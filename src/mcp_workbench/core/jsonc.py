@@ -42,6 +42,10 @@ class SyntaxProblem(ValueError):
         self.column = column
 
 
+class TooDeep(SyntaxProblem):
+    """The text may be JSON: it is nested too deeply for this reader to tell."""
+
+
 class Place(NamedTuple):
     """Where an editor shows it; both count from 1."""
 
@@ -178,7 +182,8 @@ class _Scanner:
 
     def container(self, opening: str, depth: int) -> Node:
         if not depth:
-            raise self.problem(f"this is nested more than {DEPTH} levels deep")
+            message = f"this is nested more than {DEPTH} levels deep"
+            raise TooDeep(message, *place(self.text, self.at))
         start, closing = self.at, "}" if opening == "{" else "]"
         children: list[Child] = []
         self.at += 1

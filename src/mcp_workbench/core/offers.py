@@ -98,14 +98,6 @@ def shown_uris(shelves: Iterable[Shelf]) -> dict[str, Owned]:
     return shown
 
 
-def owner_of_uri(uri: str, shelves: Iterable[Shelf]) -> Owned | None:
-    """Whose resource this is, by the lists alone."""
-    for shelf in shelves:
-        if uri in shelf.offers:
-            return Owned(shelf.address, uri)
-    return None
-
-
 def owner_by_template(uri: str, shelves: Iterable[Shelf]) -> Owned | None:
     """Whose template this URI may have been made from; the template itself counts as made from it.
 

@@ -11,7 +11,7 @@ from mcp_workbench.downstream.dial import Unreachable, dial
 from mcp_workbench.downstream.hosts import Host
 from mcp_workbench.downstream.last_words import masked, too_slow
 from mcp_workbench.downstream.link import Link
-from mcp_workbench.downstream.listing import Unlistable
+from mcp_workbench.downstream.listing import Unlistable, list_seconds
 from mcp_workbench.downstream.meeting import meet
 from mcp_workbench.downstream.offers import Offers
 from mcp_workbench.downstream.questions import OpenQuestions
@@ -19,7 +19,7 @@ from mcp_workbench.downstream.room import is_full, why_full
 from mcp_workbench.downstream.states import Closed, Connecting, Ended, Ready
 from mcp_workbench.downstream.surroundings import Surroundings
 from mcp_workbench.downstream.trials import Trial
-from mcp_workbench.downstream.upkeep import read_again, took_notice
+from mcp_workbench.downstream.upkeep import Rereading, read_again, took_notice
 from mcp_workbench.downstream.waiters import Loss, Lost
 from mcp_workbench.downstream.wares import Wares
 from mcp_workbench.downstream.wellbeing import Wellbeing
@@ -56,6 +56,7 @@ class Connection:
         self.succeeds = False  # another: what differs from that one's lists is announced
         self.wares = Wares(spec.address, around)
         self.visible = self.wares.visible
+        self._rereading = Rereading(self.wares)
         self.modern = False
         self.conversation = self._new_conversation()
         self.wellbeing = Wellbeing()
@@ -66,8 +67,7 @@ class Connection:
         self._decided = asyncio.Event()  # no longer Connecting
         self._wake = asyncio.Event()  # something for `run` to do
         self.resting = False  # stopped because nobody used it
-        self._stopping = False
-        self._hung_up = False
+        self._stopping = self._hung_up = False
         self._ready_at = 0.0
         self._link: Link | None = None
         self._held = False
@@ -100,10 +100,15 @@ class Connection:
         return self.wares.complaints + (() if self._link is None else self._link.complaints)
 
     def fresh(self, seconds: float) -> bool:
-        return not self.offers.wishes.deaf and self.wares.fresh(seconds)
+        """Whether its list is not older than this, and nothing says that there is another."""
+        known = not self.offers.wishes.deaf and not self._rereading.is_under_way
+        return known and self.wares.fresh(seconds)
 
     async def refresh(self) -> None:
-        """List its tools again now; failing to leaves those that we have."""
+        """List its tools again, once for all who want it now; failing to leaves those that we have."""
+        await self._rereading.done(self._read_again, list_seconds(self.spec.timeout))
+
+    async def _read_again(self) -> None:
         if await self.wares.read_again(self.conversation, self.spec.timeout, modern=self.modern):
             self._around.changed(self)
 
@@ -154,7 +159,7 @@ class Connection:
     def stop(self) -> None:
         """Ask it to end: at once while connecting, politely when ready."""
         self._stopping = self.over = True
-        self.usable = self.plain = False  # nobody begins a call there while it is seen out
+        self.usable = False  # nobody begins a call there while it is seen out
         self._wake.set()
         if self._task is not None and isinstance(self.state, Connecting):
             self._task.cancel()
@@ -206,6 +211,7 @@ class Connection:
             self.offers.wishes.hear_changes(self.conversation, found)
             shown = self.succeeds or self._around.memory.held(self.spec.address) is not None
             talk, timeout = self.conversation, self.spec.connect_timeout
+            self.wares.begin()
             if await self.wares.read(talk, timeout, modern=self.modern) and shown:
                 self._around.changed(self)
         except (Ended, Unlistable, Lost) as error:
@@ -217,7 +223,11 @@ class Connection:
     async def _serve(self, link: Link, agreed: Agreed) -> None:
         since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
         offers, talk = self.offers, self.conversation
-        async with offers.open(talk, agreed, lambda: self.spec.timeout), task_scope() as chores:
+        async with (
+            offers.open(talk, agreed, lambda: self.spec.timeout),
+            self._rereading.open(),
+            task_scope() as chores,
+        ):
             self._ready_at = time.monotonic()
             self._settle(Ready(agreed, self._ready_at - since))
             self.wares.remember(self.spec, agreed, self._ready_at - since)

@@ -15,6 +15,7 @@ from mcp_workbench.wire.http_answer import Broken, Turns
 from mcp_workbench.wire.sse import EventReader, EventTooLarge
 
 ENDPOINT_PATIENCE = 5.0  # seconds for the first event, which says where to post
+ENDPOINT_BYTES = 8 << 10  # of that address; web servers take request lines of about this length
 
 
 class OldStream:
@@ -84,7 +85,7 @@ class OldStream:
                 for event in reader.feed(chunk):
                     await turns.next()
                     if event.name == "endpoint" and not self._decided.is_set():
-                        self._take_endpoint(event.data.decode("utf-8", "replace"))
+                        self._take_endpoint(event.data)
                     elif event.name == "message":
                         await self._flowing.wait()
                         self._talk.receive(one_line(event.data) + b"\n")
@@ -93,9 +94,14 @@ class OldStream:
         finally:
             answer.close()
 
-    def _take_endpoint(self, reference: str) -> None:
+    def _take_endpoint(self, data: bytes) -> None:
+        if len(data) > ENDPOINT_BYTES:
+            raise Broken(
+                f"the server named an address to post to of {len(data)} bytes; "
+                f"{ENDPOINT_BYTES} are allowed"
+            )
         try:
-            there = self._road.here.joined(reference.strip())
+            there = self._road.here.joined(data.decode("utf-8", "replace").strip())
         except BadAddress:
             raise Broken("the server named no usable address to post to") from None
         if not there.same_origin(self._road.here):

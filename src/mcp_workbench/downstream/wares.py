@@ -50,10 +50,13 @@ class Wares:
         """Is there reason to think that the server has others by now?"""
         return self.stale or self._unread
 
+    def begin(self) -> None:
+        """A reading begins: an announcement from here on asks for yet another."""
+        self._unread = self.behind
+        self.stale = False
+
     async def read(self, talk: Conversation, within: float, *, modern: bool) -> bool:
         """Ask the server for all of them, within this time. Are they others than before?"""
-        self._unread = self.behind
-        self.stale = False  # an announcement from here on asks for yet another reading
         most, found = self._around.limits.tools_per_server, None
         try:
             found, self.complaints = await list_tools(talk, most, within, modern=modern)

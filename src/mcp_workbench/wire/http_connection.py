@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from time import monotonic
 from typing import Protocol, cast
 
 from mcp_workbench.wire.http_message import CONTINUE, Reply, Request, plain_head
-from mcp_workbench.wire.http_reading import HEAD_TIME, OUR_FAULT, Limits, RequestReader
+from mcp_workbench.wire.http_reading import HEAD_TIME, NEVER, OUR_FAULT, Limits, RequestReader
 from mcp_workbench.wire.http_response import Response
 from mcp_workbench.wire.stdio import join_writes
 
@@ -44,6 +45,7 @@ class HttpConnection(RequestReader):
         super().__init__(server)
         self.server = server
         self.since = server.now
+        self.idle_since = NEVER  # when the last answer was complete
         self._left = 0  # bytes that the peer had not taken when the clock last looked
         self._stalled = server.now
 
@@ -131,6 +133,7 @@ class HttpConnection(RequestReader):
             self._deadline = self.server.now + HEAD_TIME
         elif self._entering is None:
             self._deadline = self.server.now + IDLE_TIME
+            self.idle_since = monotonic()  # the loop's time stands still between two events
 
     def _next(self) -> None:
         if self._waiting and self._response is None and not self._transport.is_closing():
@@ -142,6 +145,12 @@ class HttpConnection(RequestReader):
         self._deadline = self.server.now + LINGER
         with suppress(OSError, RuntimeError):
             self._transport.write_eof()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it was answered whole, and nothing of another request has come."""
+        under_way = self._response or self._waiting or self._request or self._entering
+        return not (under_way or self.deaf or self.backlog) and self.idle_since < NEVER
 
     def leave(self) -> None:
         """Close if nothing is under way, and otherwise after the answer."""

@@ -52,15 +52,24 @@ class HttpServer:
     # Connections
 
     def enter(self, connection: HttpConnection) -> bool:
-        """Take a new one. Where there is no room, the stranger that came first makes it."""
+        """Take a new one. Where there is no room, the stranger that came first makes it.
+
+        Where there is no other stranger, it is the one that has been idle for the longest time.
+        """
         self.connections.add(connection)
         self.strangers[connection] = None
         if len(self.connections) <= self.most:
             return True
         oldest = next(iter(self.strangers))
-        if oldest is connection:
+        if oldest is not connection:
+            self._send_away(oldest)
+            return True
+        idle = [one for one in self.connections if one.is_idle]
+        if not idle:
             return False
-        self._send_away(oldest)
+        longest = min(idle, key=lambda one: one.idle_since)
+        self.left(longest)
+        longest.leave()
         return True
 
     def let_in(self, connection: HttpConnection) -> None:
