@@ -15,7 +15,7 @@ from mcp_workbench.surface.reading import cancelled_id
 from mcp_workbench.surface.stdio_front import StdioFront
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope, Malformed
-from mcp_workbench.wire.stdio import READ_BYTES, PipeReader
+from mcp_workbench.wire.stdio import PIPE_BYTES, READ_BYTES, PipeReader
 from mcp_workbench.workbench import Workbench
 
 Tell = Callable[..., None]  # the joiner, in fields of one frame
@@ -126,6 +126,7 @@ def _is_request(line: bytes) -> bool:
 class NotedReader(PipeReader):
     """Reads from a joined host, straight into the note."""
 
+    part_bytes = PIPE_BYTES  # the note is of all that was read at once
     note: Note
     small: tuple[memoryview]
 
