@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from mcp_workbench.daemon.front import JoinedFront
+from mcp_workbench.daemon.note import new_note, open_note, read_note
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.stdio import PART_BYTES, PIPE_BYTES, STEP, PipeReader
@@ -113,6 +117,71 @@ async def test_between_the_parts_it_can_be_held_or_closed(act: str) -> None:
     others.stop()
     if act == "close":
         os.close(write)
+
+
+class Plain:
+    """As much of a session as lines need that are no messages, and a channel for what is said of them."""
+
+    era = SimpleNamespace(revision="2025-06-18", modern=False)
+    backlog = 0
+
+    def __init__(self) -> None:
+        self.express = SimpleNamespace(take=lambda line: False)
+        self.under_way: dict[bytes, object] = {}
+        self.count = 0
+        self.line = b""
+        self.sent = 0
+
+    def receive(self, message: object) -> None: ...
+
+    def send(self, frame: bytes, about: bytes = b"") -> None:
+        self.sent += 1
+
+
+class Joined:
+    """A joined host whose lines come in parts of what was read at once."""
+
+    def __init__(self, data: bytes) -> None:
+        self.fd = new_note("/tmp")
+        self.note = open_note(self.fd)
+        self.session: Any = Plain()
+        self.front = JoinedFront(
+            self.session, self.session, 1 << 20, self.note, lambda *fields: None
+        )
+        self.note.chunk[: len(data)] = data
+        self.note.read(len(data))
+
+    @property
+    def left(self) -> list[bytes]:
+        """The lines that whoever takes over would have to look at."""
+        return read_note(self.fd).lines
+
+
+def test_between_the_parts_the_note_of_a_joined_host_knows_which_lines_are_done() -> None:
+    joined = Joined(b"1\n2\n3\n4\nrest")
+
+    assert joined.left == [b"1", b"2", b"3", b"4"]
+    joined.front.receive(b"1\n2\n")
+    assert joined.left == [b"3", b"4"]
+    joined.front.receive(b"3\n")
+    assert joined.left == [b"4"]
+    joined.front.receive(b"4\nrest")
+    assert joined.left == []
+    assert read_note(joined.fd).rest == b"rest"
+    assert joined.session.sent == 4
+
+
+def test_what_a_joined_host_asks_for_in_a_part_after_we_began_to_close_stays_in_the_note() -> None:
+    request = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    joined = Joined(b"1\n%b\n2\n" % request)
+
+    joined.front.receive(b"1\n")
+    joined.front.is_closing = True
+    joined.front.receive(b"%b\n" % request)
+    joined.front.receive(b"2\n")
+
+    assert joined.left == [request, b"2"]
+    assert joined.session.sent == 1
 
 
 def test_a_short_batch_costs_little_more_than_another_line() -> None:
