@@ -76,6 +76,13 @@ class OpenQuestions:
             self._reply(talk, envelope.answer(id, b"{}"))
         elif self.host is None or not may_ask(method, self.declared):
             self._refuse(talk, id, method)
+        elif (
+            id in self._open
+        ):  # an answer could not tell them apart, nor would it count as one more
+            told = envelope.error_object(
+                envelope.INVALID_REQUEST, "a question under way has this id"
+            )
+            self._reply(talk, envelope.refusal(id, told))
         elif too_many := self._too_many():
             self._reply(talk, envelope.refusal(id, envelope.error_object(_BUSY, too_many)))
         else:
