@@ -62,11 +62,18 @@ def filled_pipe(data: bytes) -> int:
     return read
 
 
+class Midway(PipeReader):
+    """Reads as it does behind a large message: as much as the pipe may hold."""
+
+    def __init__(self, fd: int, slow: Slow) -> None:
+        super().__init__(fd, slow.receive, slow.ended.set)
+        self._most = PIPE_BYTES
+
+
 async def parts_of(data: bytes) -> Slow:
     others = Others()
     slow = Slow(others)
-    reader = PipeReader(filled_pipe(data), slow.receive, slow.ended.set)
-    reader._most = PIPE_BYTES  # as behind a large message
+    Midway(filled_pipe(data), slow)
     async with asyncio.timeout(PATIENCE):
         await slow.ended.wait()
     others.stop()
@@ -119,6 +126,10 @@ async def test_between_the_parts_it_can_be_held_or_closed(act: str) -> None:
         os.close(write)
 
 
+def _never(line: bytes) -> bool:
+    return False
+
+
 class Plain:
     """As much of a session as lines need that are no messages, and a channel for what is said of them."""
 
@@ -126,7 +137,7 @@ class Plain:
     backlog = 0
 
     def __init__(self) -> None:
-        self.express = SimpleNamespace(take=lambda line: False)
+        self.express = SimpleNamespace(take=_never)
         self.under_way: dict[bytes, object] = {}
         self.count = 0
         self.line = b""
