@@ -175,7 +175,12 @@ class Subscriptions:
 
     def _visited(self, heard: Heard) -> None:
         """An address that a person was sent to has been dealt with; modern hosts ask no more."""
-        if not self._host.era.modern and heard.asker in (None, self._host):
+        theirs = heard.asker in (None, self._host)
+        if (
+            theirs
+            and not self._host.era.modern
+            and self._routes.may_use(heard.place.address.toolbox)
+        ):
             self._host.notify(VISITED, bytes(heard.params))
 
     def list_changed(self, method: str) -> None:
