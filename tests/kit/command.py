@@ -16,13 +16,12 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from mcp_workbench.config.port import VARIABLE
-from tests.kit import quick_command
+from tests.kit import forked
 from tests.kit.clock import PATIENCE
+from tests.kit.forked import COMMAND, Streams
 from tests.kit.http_host import ACCEPT, rpc
-from tests.kit.quick_command import Streams
 from tests.kit.results import INITIALIZE, Json
 
-COMMAND = quick_command.COMMAND
 TIMEOUT = 60  # seconds, on a busy machine
 
 
@@ -56,7 +55,7 @@ def run_command(*argv: str, cwd: Path, stdin: str = "", **variables: str) -> Don
 
 def typed(argv: Sequence[str], cwd: Path, streams: Streams, env: dict[str, str]) -> Done:
     """The same, with streams that need not be ours."""
-    done = quick_command.run(argv, cwd=cwd, env=env, streams=streams, timeout=TIMEOUT)
+    done = forked.run(argv, cwd=cwd, env=env, streams=streams, timeout=TIMEOUT)
     assert "Traceback" not in done.stderr, done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
 

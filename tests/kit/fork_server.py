@@ -1,65 +1,47 @@
 """Programs whose imports take longer than their work: imported once, and forked for each start.
 
-What answers is the same code in a fresh process, on pipes of its own. Where the process itself is the
-subject (its command line, its environment in /proc, its memory, its group), it is started as it is.
-`fork_relay.py` is the command that asks for one.
+What answers is the same code in a fresh process, on streams of its own. Where the process itself is
+the subject (its command line, its environment in /proc, its memory, its group), it is started as it
+is. `forked.py` starts such a server and asks it for forks; `fork_relay.py` is a command that does.
+
+A request is the folder, the program, the number of its arguments, these, and the environment, with a
+zero byte between them; the three streams come with its first byte. The answer is a line with the
+number of the process, and one with its exit status.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import signal
+import select
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NoReturn
 
-BYTES = 1 << 18  # of one wish: words and environment
+BYTES = 1 << 16  # read at once
 
 
-def serve(path: str, programs: Mapping[str, Callable[[], object]]) -> None:
-    """Fork one of the programs for whoever connects, until we are killed."""
+def serve(path: str, programs: Mapping[str, Callable[[], object]]) -> Callable[[], object]:
+    """Fork for each request until stdin ends; return, in the fork, the program that was asked for."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(64)
         print("ready", flush=True)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        gc.collect()
         gc.freeze()
-        while True:
+        while listener in select.select([listener, 0], [], [])[0]:
             caller, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                break
+                return programs[_fork(caller)]
             caller.close()
-    # From here on, a process for each start.
-    words, pipes, _, _ = socket.recv_fds(caller, BYTES, 3)
-    folder, name, arguments, environ = (part.split("\0") for part in words.decode().split("\n"))
-    pid = os.fork()
-    if pid:
-        _tell_the_end(caller, pid, pipes)
-    caller.close()
-    _stand_on(pipes)
-    os.chdir(folder[0])
-    os.environ.clear()
-    for pair in filter(None, environ):
-        key, _, value = pair.partition("=")
-        os.environ[key] = value
-    sys.argv[:] = [name[0], *filter(None, arguments)]
-    _end(programs[name[0]])
+            _reap()
+    os._exit(0)
 
 
-def _stand_on(pipes: list[int]) -> None:
-    for number, pipe in enumerate(pipes):
-        os.dup2(pipe, number)
-        os.close(pipe)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", 1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-
-
-def _end(program: Callable[[], object]) -> NoReturn:
+def leave_after(program: Callable[[], object]) -> NoReturn:
     """Run it, and leave without taking everything down again, which would copy every page."""
     status = 0
     try:
@@ -74,10 +56,39 @@ def _end(program: Callable[[], object]) -> NoReturn:
     os._exit(status)
 
 
-def _tell_the_end(caller: socket.socket, pid: int, pipes: list[int]) -> NoReturn:
-    for pipe in (0, 1, 2, *pipes):
-        os.close(pipe)
-    caller.sendall(b"%d\n" % pid)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    caller.sendall(b"%d\n" % status)
+def _fork(caller: socket.socket) -> str:
+    """Become the process that was asked for; the one that is left behind tells how it ended."""
+    request, streams, _, _ = socket.recv_fds(caller, BYTES, 3)
+    while part := caller.recv(BYTES):
+        request += part
+    pid = os.fork()
+    if pid:
+        _tell_the_end(caller, pid, streams)
+    caller.close()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    folder, program, count, *words = request.split(b"\0")
+    os.chdir(folder)
+    os.environb.clear()
+    for pair in words[int(count) :]:
+        key, _, value = pair.partition(b"=")
+        os.environb[key] = value
+    sys.argv[:] = map(os.fsdecode, [program, *words[: int(count)]])
+    return program.decode()
+
+
+def _tell_the_end(caller: socket.socket, pid: int, streams: list[int]) -> NoReturn:
+    for stream in (0, 1, 2, *streams):
+        os.close(stream)
+    with suppress(BrokenPipeError):  # nobody waits for it any more
+        caller.sendall(b"%d\n" % pid)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        caller.sendall(b"%d\n" % status)
     os._exit(0)
+
+
+def _reap() -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
