@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 from mcp_workbench.config.port import VARIABLE
 from tests.kit import forked
 from tests.kit.clock import PATIENCE
-from tests.kit.forked import COMMAND, Streams
+from tests.kit.forked import Streams
 from tests.kit.http_host import ACCEPT, rpc
 from tests.kit.results import INITIALIZE, Json
 
+COMMAND = forked.COMMAND
 TIMEOUT = 60  # seconds, on a busy machine
 
 
@@ -139,21 +140,23 @@ def serving(
     address: str = "0",
     env: dict[str, str] | None = None,
     *more: str,
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] | None = None,
 ) -> Generator[HttpCommand]:
     """The real command on a port that it chooses itself; it is killed at the end if it still runs."""
-    argv = [*command, "serve", "--config", str(config), "--http", address, *more]
+    env = {**os.environ, **(env or {})}
+    start = command or forked.command(env)
+    argv = [*start, "serve", "--config", str(config), "--http", address, *more]
     process = subprocess.Popen(
         argv,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **(env or {})},
+        env=env,
     )
     assert process.stderr is not None
     try:
         line = process.stderr.readline()
-        remark = "" if env and VARIABLE in env else process.stderr.readline()
+        remark = "" if VARIABLE in env else process.stderr.readline()
         yield HttpCommand(process, line, remark)
     finally:
         process.kill()

@@ -25,9 +25,9 @@ def main(path: str, program: str, *arguments: str) -> int:
     server = _socket.socket(_socket.AF_UNIX)
     server.connect(path)
     rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, STREAMS)
+    request = len(request).to_bytes(4) + request
     sent = server.sendmsg([request], [rights])
     server.sendall(request[sent:])
-    server.shutdown(_socket.SHUT_WR)
     pid = number(server)
 
     def hand_on(number: int, _: object) -> None:

@@ -1,25 +1,35 @@
 """Programs whose imports take longer than their work: imported once, and forked for each start.
 
+    python -m tests.kit.fork_server SOCKET    (the workbench)
+
 What answers is the same code in a fresh process, on streams of its own. Where the process itself is
 the subject (its command line, its environment in /proc, its memory, its group), it is started as it
 is. `forked.py` starts such a server and asks it for forks; `fork_relay.py` is a command that does.
 
-A request is the folder, the program, the number of its arguments, these, and the environment, with a
-zero byte between them; the three streams come with its first byte. The answer is a line with the
-number of the process, and one with its exit status.
+A request is its length in four bytes, then the folder, the program, the number of its arguments, these,
+and the environment, with a zero byte between them; the three streams come with its first byte. The
+answer is a line with the number of the process, and one with its exit status. Who hangs up before
+that has the process killed.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import os
+import pkgutil
+import runpy
 import select
+import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
+from threading import Thread
 from typing import NoReturn
 
+WORKBENCH = "workbench"  # the name of our own program
 BYTES = 1 << 16  # read at once
 
 
@@ -59,8 +69,8 @@ def leave_after(program: Callable[[], object]) -> NoReturn:
 def _fork(caller: socket.socket) -> str:
     """Become the process that was asked for; the one that is left behind tells how it ended."""
     request, streams, _, _ = socket.recv_fds(caller, BYTES, 3)
-    while part := caller.recv(BYTES):
-        request += part
+    while len(request) < 4 or len(request) < 4 + int.from_bytes(request[:4]):
+        request += caller.recv(BYTES)
     pid = os.fork()
     if pid:
         _tell_the_end(caller, pid, streams)
@@ -68,7 +78,7 @@ def _fork(caller: socket.socket) -> str:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    folder, program, count, *words = request.split(b"\0")
+    folder, program, count, *words = request[4:].split(b"\0")
     os.chdir(folder)
     os.environb.clear()
     for pair in words[int(count) :]:
@@ -81,6 +91,7 @@ def _fork(caller: socket.socket) -> str:
 def _tell_the_end(caller: socket.socket, pid: int, streams: list[int]) -> NoReturn:
     for stream in (0, 1, 2, *streams):
         os.close(stream)
+    Thread(target=_kill_without_caller, args=(caller, pid), daemon=True).start()
     with suppress(BrokenPipeError):  # nobody waits for it any more
         caller.sendall(b"%d\n" % pid)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -88,7 +99,34 @@ def _tell_the_end(caller: socket.socket, pid: int, streams: list[int]) -> NoRetu
     os._exit(0)
 
 
+def _kill_without_caller(caller: socket.socket, pid: int) -> None:
+    with suppress(ConnectionError):
+        caller.recv(1)
+    os.kill(pid, signal.SIGKILL)
+
+
 def _reap() -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+
+
+def load_everything() -> None:
+    """Import all that any command could need."""
+    import mcp_workbench
+
+    for module in pkgutil.walk_packages(mcp_workbench.__path__, "mcp_workbench."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    importlib.import_module("uvloop")
+
+
+def workbench() -> None:
+    """What `python -m mcp_workbench` does."""
+    sys.path[0] = str(Path.cwd())
+    runpy.run_module("mcp_workbench", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    load_everything()
+    serve(sys.argv[1], {WORKBENCH: workbench})()

@@ -1,7 +1,5 @@
 """The workbench as a fork of a process that has imported it already: a tenth of a second less.
 
-    python -m tests.kit.forked SOCKET
-
 For tests that care for what the command reads and writes, not for its process. Python and the program
 read some variables when they start: there is a process that forks for each of their values.
 """
@@ -9,10 +7,7 @@ read some variables when they start: there is a process that forks for each of t
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
-import pkgutil
-import runpy
 import signal
 import socket
 import subprocess
@@ -25,12 +20,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from tests.kit.fork_server import serve
+from tests.kit.fork_server import WORKBENCH
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "mcp_workbench")
 RELAY = (sys.executable, "-E", "-S", str(Path(__file__).with_name("fork_relay.py")))
-WORKBENCH = "workbench"  # the program's name for the process that forks
 READ_AT_START = ("PYTHON", "PYTEST_VERSION", "MCP_WORKBENCH_TEST_", "LC_", "LANG")
 
 
@@ -61,9 +55,25 @@ def run(
     return subprocess.CompletedProcess([*COMMAND, *argv], status, out, err)
 
 
+class Use:
+    """Whether commands that stay are forks, too: `everywhere` says so."""
+
+    forks = False
+
+
+@contextmanager
+def everywhere() -> Generator[None]:
+    """Inside, hosts on a pipe, those of the SDK and `serve --http` are forks."""
+    Use.forks = True
+    try:
+        yield
+    finally:
+        Use.forks = False
+
+
 def command(env: Mapping[str, str]) -> tuple[str, ...]:
-    """What to start instead of the command in this environment: it asks for a fork and stands for it."""
-    return (*RELAY, _socket_of(env), WORKBENCH) if _forks(env) else COMMAND
+    """What starts the command in this environment: itself, or what asks for a fork and stands for it."""
+    return (*RELAY, _socket_of(env), WORKBENCH) if Use.forks and _forks(env) else COMMAND
 
 
 @contextmanager
@@ -103,7 +113,7 @@ def _socket_of(env: Mapping[str, str]) -> str:
 def _server(at_start: tuple[tuple[str, str], ...], _process: int) -> str:
     """The socket of the process for these variables; what was forked from us has its own."""
     lasting = ExitStack()
-    path = lasting.enter_context(forking("-m", "tests.kit.forked", env=dict(at_start)))
+    path = lasting.enter_context(forking("-m", "tests.kit.fork_server", env=dict(at_start)))
     atexit.register(lasting.close)
     return path
 
@@ -114,6 +124,7 @@ def _ran(
     """The status, and what came on the streams that are ours."""
     words = [str(cwd), WORKBENCH, str(len(argv)), *argv, *(f"{k}={v}" for k, v in env.items())]
     request = b"\0".join(map(os.fsencode, words))
+    request = len(request).to_bytes(4) + request
     with socket.socket(socket.AF_UNIX) as server, ThreadPoolExecutor(3) as threads:
         server.settimeout(timeout)
         server.connect(_socket_of(env))
@@ -122,7 +133,6 @@ def _ran(
         read_err, err = _pipe_or(streams.err)
         sent = socket.send_fds(server, [request], [stdin, out, err])
         server.sendall(request[sent:])
-        server.shutdown(socket.SHUT_WR)
         for end in (stdin, out, err):
             os.close(end)
         threads.submit(_write, write, streams.stdin.encode())
@@ -157,27 +167,3 @@ def _read(pipe: int | None) -> str:
         return ""
     with os.fdopen(pipe, "rb") as stream:
         return stream.read().decode()
-
-
-# The process that forks.
-
-
-def load_everything() -> None:
-    """Import all that any command could need."""
-    import mcp_workbench
-
-    for module in pkgutil.walk_packages(mcp_workbench.__path__, "mcp_workbench."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-    importlib.import_module("uvloop")
-
-
-def workbench() -> None:
-    """What `python -m mcp_workbench` does."""
-    sys.path[0] = str(Path.cwd())
-    runpy.run_module("mcp_workbench", run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    load_everything()
-    serve(sys.argv[1], {WORKBENCH: workbench})()

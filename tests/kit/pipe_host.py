@@ -11,16 +11,13 @@ import struct
 import subprocess
 import termios
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pytest
-
 from tests.kit import forked
 from tests.kit.clock import PATIENCE, eventually
-from tests.kit.forked import COMMAND
 from tests.kit.results import (
     INITIALIZE,
     LEGACY,
@@ -31,19 +28,6 @@ from tests.kit.results import (
     open_toolbox,
     use_tool,
 )
-
-
-def command_in(env: Mapping[str, str]) -> Sequence[str]:
-    """The command itself; a fork of it where a folder has `forked_hosts`."""
-    return COMMAND
-
-
-@pytest.fixture(scope="package", autouse=True)
-def forked_hosts() -> Generator[None]:
-    """A folder that imports this into its conftest has hosts whose command is a fork."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{__name__}.command_in", forked.command)
-        yield
 
 
 class PipeHost:
@@ -65,7 +49,7 @@ class PipeHost:
         self._id = 0
         env = {**os.environ, **(env or {})}
         self.process = subprocess.Popen(
-            [*(command or command_in(env)), "serve", "--config", str(config), *options],
+            [*(command or forked.command(env)), "serve", "--config", str(config), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
