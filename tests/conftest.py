@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import gc
 import os
 import signal
 import sys
@@ -18,6 +19,11 @@ if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Before the program is imported: what it waits between two looks or tries, tests need not wait.
 os.environ.setdefault("MCP_WORKBENCH_TEST_PAUSES", "0.2")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests need not be searched for garbage again and again."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -26,8 +26,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
-from typing import NoReturn
+from typing import Any, NoReturn, Self
 
 WORKBENCH = "workbench"  # the name of our own program
 BYTES = 1 << 16  # read at once
@@ -35,20 +34,25 @@ BYTES = 1 << 16  # read at once
 
 def serve(path: str, programs: Mapping[str, Callable[[], object]]) -> Callable[[], object]:
     """Fork for each request until stdin ends; return, in the fork, the program that was asked for."""
-    with socket.socket(socket.AF_UNIX) as listener:
+    with socket.socket(socket.AF_UNIX) as listener, _Forks() as forks:
         listener.bind(path)
         listener.listen(64)
         print("ready", flush=True)
         gc.collect()
         gc.freeze()
-        while listener in select.select([listener, 0], [], [])[0]:
-            caller, _ = listener.accept()
-            if os.fork() == 0:
-                listener.close()
-                return programs[_fork(caller)]
-            caller.close()
-            _reap()
-    os._exit(0)
+        while 0 not in (ready := select.select([0, listener, *forks.sources()], [], [])[0]):
+            forks.look_at(ready)
+            if listener in ready:
+                caller, _ = listener.accept()
+                request, streams = _read(caller)
+                if forks.fork(caller):
+                    break
+                for stream in streams:
+                    os.close(stream)
+        else:
+            forks.kill()
+            os._exit(0)
+    return programs[_become(request, streams)]
 
 
 def leave_after(program: Callable[[], object]) -> NoReturn:
@@ -66,19 +70,85 @@ def leave_after(program: Callable[[], object]) -> NoReturn:
     os._exit(status)
 
 
-def _fork(caller: socket.socket) -> str:
-    """Become the process that was asked for; the one that is left behind tells how it ended."""
+class _Forks:
+    """Those that run, and who asked for each."""
+
+    def __init__(self) -> None:
+        self._callers: dict[int, socket.socket] = {}
+        self._ended, self._waker = socket.socketpair()  # a byte for each child that ends
+
+    def __enter__(self) -> Self:
+        for end in (self._ended, self._waker):
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, _nothing)  # the byte is enough
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """In a fork: nothing of this is its own."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for one in self.sources():
+            one.close()
+        self._waker.close()
+
+    def sources(self) -> list[socket.socket]:
+        """What is to be read: those who hang up, and that a child has ended."""
+        return [self._ended, *self._callers.values()]
+
+    def fork(self, caller: socket.socket) -> bool:
+        """Are we the fork?"""
+        pid = os.fork()
+        self._callers[pid] = caller
+        if pid:
+            _tell(caller, pid)
+        return not pid
+
+    def look_at(self, ready: list[Any]) -> None:
+        """Kill those whose callers have hung up; tell the others' how theirs have ended."""
+        for pid, caller in list(self._callers.items()):
+            if caller in ready:
+                os.kill(pid, signal.SIGKILL)
+                self._callers.pop(pid).close()
+        if self._ended in ready:
+            self._ended.recv(BYTES)
+            with suppress(ChildProcessError):
+                self._reap()
+
+    def kill(self) -> None:
+        for pid in self._callers:
+            os.kill(pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, status = ended
+            if caller := self._callers.pop(pid, None):
+                _tell(caller, os.waitstatus_to_exitcode(status))
+                caller.close()
+
+
+def _nothing(_signal: int, _frame: object) -> None:
+    pass
+
+
+def _tell(caller: socket.socket, number: int) -> None:
+    with suppress(ConnectionError):  # nobody waits for it any more
+        caller.sendall(b"%d\n" % number)
+
+
+def _read(caller: socket.socket) -> tuple[bytes, list[int]]:
     request, streams, _, _ = socket.recv_fds(caller, BYTES, 3)
     while len(request) < 4 or len(request) < 4 + int.from_bytes(request[:4]):
         request += caller.recv(BYTES)
-    pid = os.fork()
-    if pid:
-        _tell_the_end(caller, pid, streams)
-    caller.close()
+    return request[4:], streams
+
+
+def _become(request: bytes, streams: list[int]) -> str:
+    """Take the streams, the folder, the arguments and the environment that were asked for."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    folder, program, count, *words = request[4:].split(b"\0")
+    folder, program, count, *words = request.split(b"\0")
     os.chdir(folder)
     os.environb.clear()
     for pair in words[int(count) :]:
@@ -86,29 +156,6 @@ def _fork(caller: socket.socket) -> str:
         os.environb[key] = value
     sys.argv[:] = map(os.fsdecode, [program, *words[: int(count)]])
     return program.decode()
-
-
-def _tell_the_end(caller: socket.socket, pid: int, streams: list[int]) -> NoReturn:
-    for stream in (0, 1, 2, *streams):
-        os.close(stream)
-    Thread(target=_kill_without_caller, args=(caller, pid), daemon=True).start()
-    with suppress(BrokenPipeError):  # nobody waits for it any more
-        caller.sendall(b"%d\n" % pid)
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        caller.sendall(b"%d\n" % status)
-    os._exit(0)
-
-
-def _kill_without_caller(caller: socket.socket, pid: int) -> None:
-    with suppress(ConnectionError):
-        caller.recv(1)
-    os.kill(pid, signal.SIGKILL)
-
-
-def _reap() -> None:
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def load_everything() -> None:

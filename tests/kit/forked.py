@@ -64,11 +64,11 @@ class Use:
 @contextmanager
 def everywhere() -> Generator[None]:
     """Inside, hosts on a pipe, those of the SDK and `serve --http` are forks."""
-    Use.forks = True
+    before, Use.forks = Use.forks, True
     try:
         yield
     finally:
-        Use.forks = False
+        Use.forks = before
 
 
 def command(env: Mapping[str, str]) -> tuple[str, ...]:
