@@ -27,7 +27,8 @@ def main(path: str, program: str, *arguments: str) -> int:
     rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, STREAMS)
     request = len(request).to_bytes(4) + request
     sent = server.sendmsg([request], [rights])
-    server.sendall(request[sent:])
+    if rest := request[sent:]:  # otherwise all may be over by now
+        server.sendall(rest)
     pid = number(server)
 
     def hand_on(number: int, _: object) -> None:

@@ -65,8 +65,13 @@ def leave_after(program: Callable[[], object]) -> NoReturn:
     except BaseException as error:  # noqa: BLE001 - as the interpreter does
         sys.excepthook(type(error), error, error.__traceback__)
         status = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+    except OSError as error:  # what the interpreter says then, and its status
+        print(f"Exception ignored in: {sys.stdout!r}\n{error!r}", file=sys.stderr)
+        status = 120
+    with suppress(OSError):
+        sys.stderr.flush()
     os._exit(status)
 
 
@@ -176,4 +181,4 @@ def workbench() -> None:
 
 if __name__ == "__main__":
     load_everything()
-    serve(sys.argv[1], {WORKBENCH: workbench})()
+    leave_after(serve(sys.argv[1], {WORKBENCH: workbench}))

@@ -132,7 +132,8 @@ def _ran(
         read_out, out = _pipe_or(streams.out)
         read_err, err = _pipe_or(streams.err)
         sent = socket.send_fds(server, [request], [stdin, out, err])
-        server.sendall(request[sent:])
+        if rest := request[sent:]:  # otherwise all may be over by now
+            server.sendall(rest)
         for end in (stdin, out, err):
             os.close(end)
         threads.submit(_write, write, streams.stdin.encode())
