@@ -26,8 +26,6 @@ from tests.kit.processes import pids_in
 from tests.kit.results import INITIALIZE, Message, use_tool
 from tests.kit.servers.bad_http import bad_http
 
-pytestmark = pytest.mark.usefixtures("forked_commands")
-
 ROUTES = ["/mcp", "/mcp/dev", "/mcp/nothing", "/healthz", "/readyz", "/", "/metrics", "/mcp/../mcp"]
 VERBS = ["GET", "POST", "DELETE", "OPTIONS", "PUT", "HEAD"]
 TOKEN = "canary-" + "t" * 32
