@@ -11,6 +11,8 @@ FUZZ   ?= 3
 AT_ONCE ?= 4
 # Python would do this at the first start, unless it is told not to; then every start would pay.
 COMPILE := $(BIN)/python -m compileall -q src
+# The same holds for tests, which pytest compiles in each of its processes where nothing is kept.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts conformance soak bench bench-joined bench-search constraints clean
@@ -67,10 +69,10 @@ run: $(VENV)/.run ## the main job on the embedded default: a guided session with
 
 # Most tests wait for other processes, so two at a time per core; worksteal keeps neighbours together.
 test: $(VENV)/.dev ## everything that needs nothing but Python; AT_ONCE=4 tests run at a time
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal
+	$(PYTEST) -n $(AT_ONCE) --dist worksteal
 
 test-quick: $(VENV)/.dev ## the tests that hardly start a process: 20 seconds
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/core tests/wire tests/era tests/config tests/surface
+	$(PYTEST) -n 2 --dist worksteal tests/core tests/wire tests/era tests/config tests/surface
 
 coverage: $(VENV)/.dev ## the suite with branch coverage, the started programs included
 	$(BIN)/python -m coverage erase

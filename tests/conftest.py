@@ -1,8 +1,10 @@
 """What every test may ask for."""
 
+import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,10 +21,24 @@ if hasattr(signal, "SIGHUP"):
 os.environ.setdefault("MCP_WORKBENCH_TEST_PAUSES", "0.2")
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of tests need not be searched for garbage again and again."""
+    gc.freeze()
+
+
 @pytest.fixture
 def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     """For commands whose other side never answers: they give it a tenth of their patience."""
     monkeypatch.setenv("MCP_WORKBENCH_TEST_DEADLINES", "0.1")
+
+
+@pytest.fixture(scope="module")
+def forked_commands() -> Iterator[None]:
+    """For modules whose subject is not the process: their commands are forks of one that is loaded."""
+    from tests.kit.forked import everywhere  # the path was not set before
+
+    with everywhere():
+        yield
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.kit import command as kit
 from tests.kit.command import Done, environ
-from tests.kit.quick_command import Streams
+from tests.kit.forked import Streams
 
 if sys.platform == "win32":
     pytest.skip("pipes of another kind", allow_module_level=True)

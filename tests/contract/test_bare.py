@@ -13,6 +13,8 @@ from tests.kit.config import config_file, entry, offers_entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import json_text
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 BARE: dict[str, Any] = {"toolMode": "dynamic", "naming": "bare"}
 ONE: list[dict[str, Any]] = [{"name": "use_tool", "inputSchema": {}, "x-new": 1.50}]
 TWO: list[dict[str, Any]] = [{"name": "echo", "description": "Say", "inputSchema": {}}]

@@ -13,6 +13,8 @@ from tests.kit.config import config_file, entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import json_text, texts
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 @pytest.fixture(scope="module", params=[False, True], ids=["legacy host", "modern host"])
 def host(

@@ -12,6 +12,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import pids_in
 from tests.kit.results import json_text, texts
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 TOOLS: list[dict[str, Any]] = [
     {
         "name": "read_file",

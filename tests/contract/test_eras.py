@@ -12,6 +12,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import pids_in
 from tests.kit.results import ENVELOPE, META, MODERN, json_text, texts
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 SERVERS: dict[str, Any] = {
     **{

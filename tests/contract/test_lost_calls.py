@@ -14,6 +14,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import alive, pids_in
 from tests.kit.results import json_text, texts
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 def server(folder: Path, *flags: str, **annotations: bool) -> dict[str, Any]:
     """The fixture, whose tool `die_once` says this about itself."""

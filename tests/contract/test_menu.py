@@ -10,6 +10,8 @@ from tests.kit.config import entry, write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import texts
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy host", "modern host"])
 PASSWORD = "a-password-in-a-url"
 URL = f"http://user:{PASSWORD}@127.0.0.1:1/mcp?key={PASSWORD}"  # where nobody listens

@@ -13,6 +13,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import pids_in
 from tests.kit.results import json_text, texts
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 HINT = "mcp-workbench explain migration"
 
 

@@ -9,6 +9,8 @@ from tests.kit.config import write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import texts
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 SECRET = "sk-very-secret-0123456789"
 REFUSES = """
 import json, os, sys

@@ -14,6 +14,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import alive, kill_server, pids_in
 from tests.kit.results import json_text, texts
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 IDLE = 0.4  # seconds; short, and every wait for it is bounded elsewhere
 
 

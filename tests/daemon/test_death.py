@@ -17,6 +17,8 @@ from tests.kit.processes import alive, gone, pids_in
 from tests.kit.results import META, Message, json_text, texts, use_tool
 from tests.kit.shared import Shared, nothing_left
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 both = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 STUBBORN = ("no_eof_exit", "ignore_term")
 # How often it is killed amid work; more often in a long run.

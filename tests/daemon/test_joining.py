@@ -22,6 +22,8 @@ from tests.kit.results import META, json_text
 from tests.kit.servers import ASKER
 from tests.kit.shared import SHORT, Shared, shared
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 both = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 
 

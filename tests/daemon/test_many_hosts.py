@@ -7,11 +7,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.kit.config import config_file, entry, program_entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import META, json_text
 from tests.kit.servers import ASKER
 from tests.kit.shared import Shared, shared
+
+pytestmark = pytest.mark.usefixtures("forked_commands")
 
 HOSTS = 10
 SERVERS = 4  # and one that asks

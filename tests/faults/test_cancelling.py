@@ -17,6 +17,8 @@ from tests.kit.processes import gone, pids_in
 from tests.kit.results import json_text
 from tests.kit.servers.bad_http import BadHttp, Hung, Request, bad_http_in_a_thread
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 HOSTS = pytest.mark.parametrize("modern", [False, True], ids=["legacy host", "modern host"])
 TURNS = 5
 

@@ -14,6 +14,7 @@ from tests.fidelity.writing import PLACES, Way
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.command import serving
 from tests.kit.config import config_file
+from tests.kit.forked import everywhere
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import open_toolbox
 
@@ -85,7 +86,7 @@ class Bench:
 @contextmanager
 def bench(folder: Path, **settings: Any) -> Generator[Bench]:
     """Four servers in the toolbox `dev`, four hosts that have opened it."""
-    with ExitStack() as stack:
+    with everywhere(), ExitStack() as stack:
         servers: dict[str, Any] = {}
         for modern in (False, True):
             era = ERAS[modern]

@@ -22,9 +22,9 @@ import pytest
 from mcp_workbench import __version__
 from mcp_workbench.config.embedded import demo_snapshot
 from mcp_workbench.core.spec import StdioCommand
-from tests.kit import quick_command
+from tests.kit import forked
 from tests.kit.command import COMMAND
-from tests.kit.quick_command import Streams
+from tests.kit.forked import Streams
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "mcp_workbench"
@@ -278,7 +278,7 @@ def test_a_command_in_the_documents_runs(command: str, tmp_path: Path) -> None:
 
     def run(*argv: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, **home, "PYTHONUTF8": "1"}
-        return quick_command.run(argv, cwd=tmp_path, env=env, streams=Streams(), timeout=60)
+        return forked.run(argv, cwd=tmp_path, env=env, streams=Streams(), timeout=60)
 
     ran = run(*shlex.split(command)[1:])
     if (tmp_path / "home").exists():  # something may run in the background

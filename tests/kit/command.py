@@ -16,13 +16,13 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from mcp_workbench.config.port import VARIABLE
-from tests.kit import quick_command
+from tests.kit import forked
 from tests.kit.clock import PATIENCE
+from tests.kit.forked import Streams
 from tests.kit.http_host import ACCEPT, rpc
-from tests.kit.quick_command import Streams
 from tests.kit.results import INITIALIZE, Json
 
-COMMAND = quick_command.COMMAND
+COMMAND = forked.COMMAND
 TIMEOUT = 60  # seconds, on a busy machine
 
 
@@ -56,7 +56,7 @@ def run_command(*argv: str, cwd: Path, stdin: str = "", **variables: str) -> Don
 
 def typed(argv: Sequence[str], cwd: Path, streams: Streams, env: dict[str, str]) -> Done:
     """The same, with streams that need not be ours."""
-    done = quick_command.run(argv, cwd=cwd, env=env, streams=streams, timeout=TIMEOUT)
+    done = forked.run(argv, cwd=cwd, env=env, streams=streams, timeout=TIMEOUT)
     assert "Traceback" not in done.stderr, done.stderr
     return Done(done.returncode, done.stdout, done.stderr)
 
@@ -140,21 +140,23 @@ def serving(
     address: str = "0",
     env: dict[str, str] | None = None,
     *more: str,
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] | None = None,
 ) -> Generator[HttpCommand]:
     """The real command on a port that it chooses itself; it is killed at the end if it still runs."""
-    argv = [*command, "serve", "--config", str(config), "--http", address, *more]
+    env = {**os.environ, **(env or {})}
+    start = command or forked.command(env)
+    argv = [*start, "serve", "--config", str(config), "--http", address, *more]
     process = subprocess.Popen(
         argv,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **(env or {})},
+        env=env,
     )
     assert process.stderr is not None
     try:
         line = process.stderr.readline()
-        remark = "" if env and VARIABLE in env else process.stderr.readline()
+        remark = "" if VARIABLE in env else process.stderr.readline()
         yield HttpCommand(process, line, remark)
     finally:
         process.kill()

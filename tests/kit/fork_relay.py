@@ -14,19 +14,21 @@ import os
 import sys
 
 HANDED_ON = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP)
-PIPES = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+STREAMS = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
 
 
 def main(path: str, program: str, *arguments: str) -> int:
     """The exit status of the fork."""
-    environ = "\0".join(f"{key}={value}" for key, value in os.environ.items())
-    lines = [os.getcwd(), program, "\0".join(arguments), environ]
-    assert not any("\n" in line for line in lines)
+    words = [os.getcwdb(), *map(os.fsencode, (program, str(len(arguments)), *arguments))]
+    request = b"\0".join([*words, *(key + b"=" + value for key, value in os.environb.items())])
     _signal.pthread_sigmask(_signal.SIG_BLOCK, HANDED_ON)
     server = _socket.socket(_socket.AF_UNIX)
     server.connect(path)
-    rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, PIPES)
-    server.sendmsg(["\n".join(lines).encode()], [rights])
+    rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, STREAMS)
+    request = len(request).to_bytes(4) + request
+    sent = server.sendmsg([request], [rights])
+    if rest := request[sent:]:  # otherwise all may be over by now
+        server.sendall(rest)
     pid = number(server)
 
     def hand_on(number: int, _: object) -> None:
@@ -47,13 +49,13 @@ def main(path: str, program: str, *arguments: str) -> int:
 
 def number(server: _socket.socket) -> int:
     """The next line."""
-    said = b""
-    while not said.endswith(b"\n"):
+    line = b""
+    while not line.endswith(b"\n"):
         try:
-            said += server.recv(1) or b"1\n"
+            line += server.recv(1) or b"1\n"
         except InterruptedError:
             continue
-    return int(said)
+    return int(line)
 
 
 if __name__ == "__main__":

@@ -1,81 +1,170 @@
 """The workbench as a fork of a process that has imported it already: a tenth of a second less.
 
-    python -m tests.kit.forked SOCKET
-
-For hosts that care for what is said on their pipe, not for the process at its other end.
+For tests that care for what the command reads and writes, not for its process. Python and the program
+read some variables when they start: there is a process that forks for each of their values.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
-import pytest
-
-from tests.kit import pipe_host
-from tests.kit.fork_server import serve
+from tests.kit.fork_server import WORKBENCH
 
 ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "mcp_workbench")
 RELAY = (sys.executable, "-E", "-S", str(Path(__file__).with_name("fork_relay.py")))
-LOADED = (  # what a host's first requests load
-    "hashlib",
-    "uvloop",
-    "mcp_workbench.app",
-    "mcp_workbench.cli.commands",
-    "mcp_workbench.cli.main",
-    "mcp_workbench.config.chosen",
-    "mcp_workbench.config.likeness",
-    "mcp_workbench.daemon.joining",
-    "mcp_workbench.downstream.catalogue_files",
-    "mcp_workbench.gateway.primitives",
-    "mcp_workbench.surface.primitives",
-    "mcp_workbench.surface.owners",
-    "mcp_workbench.surface.subscriptions",
-    "mcp_workbench.wire.guard",
-)
-DEADLINES = "MCP_WORKBENCH_TEST_DEADLINES"  # it is read while the program is imported
+READ_AT_START = ("PYTHON", "PYTEST_VERSION", "MCP_WORKBENCH_TEST_", "LC_", "LANG")
+
+
+class Streams(NamedTuple):
+    """What the command reads, and where it writes: to us, or to a file that is open."""
+
+    stdin: str = ""
+    out: int = subprocess.PIPE
+    err: int = subprocess.PIPE
+
+
+def run(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], streams: Streams, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """What `subprocess.run` makes of the command."""
+    if not _forks(env):
+        return subprocess.run(
+            [*COMMAND, *argv],
+            cwd=cwd,
+            env=env,
+            input=streams.stdin,
+            stdout=streams.out,
+            stderr=streams.err,
+            encoding="utf-8",
+            timeout=timeout,
+        )
+    status, out, err = _ran(argv, cwd, env, streams, timeout)
+    return subprocess.CompletedProcess([*COMMAND, *argv], status, out, err)
+
+
+class Use:
+    """Whether commands that stay are forks, too: `everywhere` says so."""
+
+    forks = False
 
 
 @contextmanager
-def forking(folder: Path, *argv: str) -> Generator[tuple[str, ...]]:
-    """A program that calls `serve`, while this is open; a command that asks it for a fork."""
-    path = str(folder / "socket")
-    command = [sys.executable, *argv, path]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            yield (*RELAY, path)
-        finally:
-            process.kill()
-
-
-@pytest.fixture(scope="package", autouse=True)
-def forked_hosts(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
-    """A folder that imports this into its conftest has hosts on a pipe whose command is a fork."""
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        forking(tmp_path_factory.mktemp("forked"), "-m", "tests.kit.forked") as command,
-    ):
-        patch.setattr(pipe_host, "COMMAND", (*command, "workbench"))
+def everywhere() -> Generator[None]:
+    """Inside, hosts on a pipe, those of the SDK and `serve --http` are forks."""
+    before, Use.forks = Use.forks, True
+    try:
         yield
+    finally:
+        Use.forks = before
 
 
-def workbench() -> None:
-    """What `python -m mcp_workbench` does."""
-    if DEADLINES in os.environ or any(name.startswith("COV") for name in os.environ):
-        os.execv(sys.executable, [sys.executable, "-m", "mcp_workbench", *sys.argv[1:]])
-    from mcp_workbench.cli.main import main
-
-    main()
+def command(env: Mapping[str, str]) -> tuple[str, ...]:
+    """What starts the command in this environment: itself, or what asks for a fork and stands for it."""
+    return (*RELAY, _socket_of(env), WORKBENCH) if Use.forks and _forks(env) else COMMAND
 
 
-if __name__ == "__main__":
-    for module in LOADED:
-        import_module(module)
-    serve(sys.argv[1], {"workbench": workbench})
+@contextmanager
+def forking(*argv: str, env: Mapping[str, str] | None = None) -> Generator[str]:
+    """A Python program that calls `serve`, while this is open; its socket."""
+    with TemporaryDirectory(prefix="forking-") as folder:
+        path = str(Path(folder) / "socket")
+        # Python looks at its streams once: they are pipes in a fork, too.
+        with subprocess.Popen(
+            [sys.executable, *argv, path],
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n", process.communicate()
+            try:
+                yield path
+            finally:
+                process.stdin.close()
+
+
+def _forks(env: Mapping[str, str]) -> bool:
+    """Under coverage, forks would not be measured."""
+    return hasattr(os, "fork") and not any(name.startswith("COV") for name in env)
+
+
+def _socket_of(env: Mapping[str, str]) -> str:
+    at_start = sorted((k, v) for k, v in env.items() if k.startswith(READ_AT_START))
+    return _server(tuple(at_start), os.getpid())
+
+
+@cache
+def _server(at_start: tuple[tuple[str, str], ...], _process: int) -> str:
+    """The socket of the process for these variables; what was forked from us has its own."""
+    lasting = ExitStack()
+    path = lasting.enter_context(forking("-m", "tests.kit.fork_server", env=dict(at_start)))
+    atexit.register(lasting.close)
+    return path
+
+
+def _ran(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Streams, timeout: float
+) -> tuple[int, str, str]:
+    """The status, and what came on the streams that are ours."""
+    words = [str(cwd), WORKBENCH, str(len(argv)), *argv, *(f"{k}={v}" for k, v in env.items())]
+    request = b"\0".join(map(os.fsencode, words))
+    request = len(request).to_bytes(4) + request
+    with socket.socket(socket.AF_UNIX) as server, ThreadPoolExecutor(3) as threads:
+        server.settimeout(timeout)
+        server.connect(_socket_of(env))
+        stdin, write = os.pipe()
+        read_out, out = _pipe_or(streams.out)
+        read_err, err = _pipe_or(streams.err)
+        sent = socket.send_fds(server, [request], [stdin, out, err])
+        if rest := request[sent:]:  # otherwise all may be over by now
+            server.sendall(rest)
+        for end in (stdin, out, err):
+            os.close(end)
+        threads.submit(_write, write, streams.stdin.encode())
+        printed = threads.submit(_read, read_out)
+        complained = threads.submit(_read, read_err)
+        status = _status(server)
+        return status, printed.result(timeout), complained.result(timeout)
+
+
+def _status(server: socket.socket) -> int:
+    with server.makefile("rb") as answer:
+        pid = int(answer.readline())
+        try:
+            return int(answer.readline())
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            raise
+
+
+def _pipe_or(file: int) -> tuple[int | None, int]:
+    """The end that we read, if it is a pipe of ours, and the one that the command writes to."""
+    return os.pipe() if file == subprocess.PIPE else (None, os.dup(file))
+
+
+def _write(pipe: int, data: bytes) -> None:
+    with suppress(BrokenPipeError), os.fdopen(pipe, "wb") as stream:
+        stream.write(data)
+
+
+def _read(pipe: int | None) -> str:
+    if pipe is None:
+        return ""
+    with os.fdopen(pipe, "rb") as stream:
+        return stream.read().decode()

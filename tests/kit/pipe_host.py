@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.kit import forked
 from tests.kit.clock import PATIENCE, eventually
-from tests.kit.command import COMMAND
 from tests.kit.results import (
     INITIALIZE,
     LEGACY,
@@ -47,12 +47,13 @@ class PipeHost:
         self.others: list[Message] = []  # what was read while waiting for something else
         self._incoming: queue.Queue[bytes | None] = queue.Queue()
         self._id = 0
+        env = {**os.environ, **(env or {})}
         self.process = subprocess.Popen(
-            [*(command or COMMAND), "serve", "--config", str(config), *options],
+            [*(command or forked.command(env)), "serve", "--config", str(config), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **(env or {})},
+            env=env,
             bufsize=0,
         )
         self._stderr = bytearray()

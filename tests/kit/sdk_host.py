@@ -17,8 +17,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
 from tests.kit.clock import PATIENCE
-from tests.kit.command import COMMAND
 from tests.kit.config import program_entry, write_config
+from tests.kit.forked import command as forked_command
 from tests.kit.processes import MARK, assert_all_gone
 from tests.kit.results import LEGACY, MODERN, Json, use_tool
 from tests.kit.servers import SDK
@@ -72,8 +72,9 @@ async def sdk_host(
     marked = {name: {**server, "env": {MARK: mark}} for name, server in servers.items()}
     toolbox = {"description": "Under test", "mcpServers": marked}
     config = write_config(folder, {"toolMode": tools, "toolboxes": {"lab": toolbox}})
-    program, *words = [*COMMAND, "serve", "--config", str(config)]
-    command = StdioServerParameters(command=program, args=words, env={**os.environ, MARK: mark})
+    env = {**os.environ, MARK: mark}
+    program, *words = [*forked_command(env), "serve", "--config", str(config)]
+    command = StdioServerParameters(command=program, args=words, env=env)
     with (folder / "stderr").open("w+") as complaints:
         transport = stdio_client(command, errlog=complaints)
         try:

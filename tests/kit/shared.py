@@ -21,7 +21,7 @@ from mcp_workbench.daemon.footprint import measured
 from mcp_workbench.daemon.start import start
 from mcp_workbench.daemon.status import Status
 from tests.kit.clock import PATIENCE, eventually, within
-from tests.kit.command import COMMAND
+from tests.kit.forked import COMMAND, Streams, run
 from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import PROMISE, alive, groups_below, guards, in_groups
 
@@ -42,9 +42,14 @@ class Shared:
         self, *words: str, before: Sequence[str] = (), said: str = "", **env: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a command that hears what is `said`, and is itself started by what stands `before`."""
+        argv = [*words, "--config", str(self.config)]
+        environ = {**os.environ, **self.env, **env}
+        if not before:
+            streams = Streams(said)
+            return run(argv, cwd=Path.cwd(), env=environ, streams=streams, timeout=3 * PATIENCE)
         return subprocess.run(
-            [*before, *COMMAND, *words, "--config", str(self.config)],
-            env={**os.environ, **self.env, **env},
+            [*before, *COMMAND, *argv],
+            env=environ,
             input=said,
             capture_output=True,
             text=True,

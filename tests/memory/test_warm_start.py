@@ -18,6 +18,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import pids_in
 from tests.kit.results import json_text
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 MANY = 5
 SECRET = "canary-5d1e77aa90"
 

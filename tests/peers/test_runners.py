@@ -27,11 +27,12 @@ HELLO = {
 
 @pytest.mark.parametrize("runner", list(WAYS))
 def test_what_is_installed_from_a_passing_environment_lasts(runner: str, tmp_path: Path) -> None:
-    if shutil.which(runner) is None:
-        pytest.skip(f"{runner} is not installed here")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    assert shutil.which(runner, path=path), f"{runner} is missing: `make peers` installs it"
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
     env = {
         **kept,
+        "PATH": path,
         "HOME": str(tmp_path),
         "XDG_CACHE_HOME": str(tmp_path / ".cache"),
         "PYTHONUTF8": "1",

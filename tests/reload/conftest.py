@@ -1,5 +1,8 @@
-"""Hosts on a pipe: what they say is the subject here, not the process that they talk to."""
+"""Hosts here talk to forks of a loaded process: what is said is the subject, not the process."""
 
-from tests.kit.forked import forked_hosts
+import pytest
 
-__all__ = ["forked_hosts"]
+
+@pytest.fixture(scope="module", autouse=True)
+def _forks(forked_commands: None) -> None:  # pyright: ignore[reportUnusedFunction]
+    """For every module of this folder."""

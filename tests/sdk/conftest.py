@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import pytest
-from tests.kit.forked import forking
+from tests.kit.forked import RELAY, forking
 from tests.kit.sdk_host import PRELOADED
 from tests.kit.servers import SDK
 
@@ -16,9 +16,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+def servers() -> Generator[None]:
     """The SDK is imported once for all servers of this folder."""
-    folder = tmp_path_factory.mktemp("preloaded")
-    with forking(folder, str(SDK / "preloaded.py")) as command:
-        PRELOADED[:] = command
+    with forking(str(SDK / "preloaded.py")) as socket:
+        PRELOADED[:] = [*RELAY, socket]
         yield

@@ -25,6 +25,8 @@ from tests.kit.sdk_host import (
     text,
 )
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 META_TOOLS = ["open_toolbox", "use_tool"]
 
 both = pytest.mark.parametrize("server", [OLD, NEW])

@@ -26,6 +26,8 @@ from tests.kit.sdk_host import (
     text,
 )
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 CALLS: list[tuple[str, Json]] = [
     ("echo", {"text": "Grüße 🙂 \u2028 \ufeff \\ud83d"}),
     ("add", {"a": 0.1, "b": 2**60}),

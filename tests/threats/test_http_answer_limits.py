@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -207,6 +208,21 @@ async def test_events_that_came_at_once_are_heard_in_steps() -> None:
         await exchange.hear(Asked(1, "tools/call", b"", NOTHING), answer)
     assert len(heard) == count
     assert others[0] >= count // http_answer.EVENTS_AT_ONCE
+
+
+async def test_events_that_take_long_are_heard_one_at_a_time() -> None:
+    talk = Conversation(1 << 20, lambda message: time.sleep(2 * http_answer.STEP))
+    flowing = asyncio.Event()
+    flowing.set()
+    exchange = Exchange(cast("Any", Road(modern=False)), talk, flowing, Pace())
+    answer = Answer(Holder())
+    answer.begin(200, {"content-type": "text/event-stream"})
+    answer.push(b'data: {"jsonrpc":"2.0","method":"notifications/x"}\n\n' * 8)
+    answer.push(b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
+    answer.finish()
+    async with turns() as others:
+        await exchange.hear(Asked(1, "tools/call", b"", NOTHING), answer)
+    assert others[0] >= 8
 
 
 def test_what_an_event_is_called_stays_short() -> None:

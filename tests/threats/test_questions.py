@@ -177,6 +177,26 @@ def test_one_question_after_another_is_put_so_often_in_a_minute() -> None:
     assert server.put(5) == 5
 
 
+class Silent(Asked):
+    """The same with a host that does not answer."""
+
+    asked = 0
+
+    def ask(self, question: Any, caller: Any, answered: Any) -> Any:
+        self.asked += 1
+        return lambda: None
+
+
+def test_a_second_question_under_the_id_of_an_open_one_is_put_to_nobody() -> None:
+    server = Silent()
+
+    for _ in range(5):
+        server.put(1)
+
+    assert server.asked == 1
+    assert server.sent[-1]["error"]["message"] == "a question under way has this id"
+
+
 def test_a_modern_result_holds_only_so_many() -> None:
     def result(count: int) -> msgspec.Raw:
         wanted = {f"q{n}": {"method": "roots/list"} for n in range(count)}

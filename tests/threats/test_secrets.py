@@ -91,6 +91,12 @@ def test_the_part_of_a_secret_that_a_cut_has_left_is_masked(form: str) -> None:
     assert redact_cut(printed[100:900], SECRETS) == "[secret:SIGNING_KEY]"
 
 
+def test_a_secret_is_masked_where_python_prints_its_bytes() -> None:
+    secret = "caf\u00e9-gar\u00e7on"
+
+    assert redact(f"sent {secret.encode()!r}", {secret: "KEY"}) == "sent b'[secret:KEY]'"
+
+
 def test_only_the_end_of_a_long_complaint_is_kept_and_its_cut_secret_is_not_shown() -> None:
     secret = "".join(BODY) * 8
     one = spec("a", env={"A_KEY": "${K}"})

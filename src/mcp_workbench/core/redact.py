@@ -154,6 +154,7 @@ def _spelled(value: str) -> Iterator[str]:
     yield ascii(value)[1:-1]
     yield repr(value)[1:-1]
     data = _bytes(value)
+    yield repr(data)[2:-1]  # as Python prints bytes
     for text in (b64encode(data).decode(), urlsafe_b64encode(data).decode()):
         yield text
         yield text.rstrip("=")

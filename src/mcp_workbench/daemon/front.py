@@ -69,6 +69,7 @@ class JoinedFront(StdioFront):
         self._is_modern = False
         self.is_closing = False
         self.is_full = False  # a request was left in the note: nothing more may be read
+        self._received = 0  # bytes of what was read at once, in the parts so far
 
     def listen(self, fd: int, ended: Callable[[], None]) -> PipeReader:
         """Read from the host. One that does not read what we say is not read from, either."""
@@ -81,9 +82,17 @@ class JoinedFront(StdioFront):
             self._reader.hold(held=held or self.is_full)
 
     def receive(self, data: bytes) -> None:
-        """Bytes from the host. While we close, a new request and all after it are left in the note."""
+        """Bytes from the host. While we close, a new request and all after it are left in the note.
+
+        They are all that was read at once, or a part: then others have a turn before the next, and what
+        this one asks for may be answered by then.
+        """
         note = self._note
-        self._count = 0
+        if self.is_full:
+            return
+        if not self._received:
+            self._count = 0
+        self._received += len(data)
         for line in self._framer.feed(data):
             if self.is_closing and _is_request(line):
                 self.is_full = True
@@ -92,7 +101,12 @@ class JoinedFront(StdioFront):
             self._count += 1
             self._receive_line(line)
             note.looked_at(self._count)
-        note.done(data)
+        whole = note.chunk_read or data
+        if self._received < len(whole):
+            note.looked_at(self._count)
+        else:
+            self._received = 0
+            note.done(whole)
         if self._framer.overflow is not None:
             self._refuse_large()
 

@@ -83,12 +83,14 @@ class Note:
         self._area = 0
         self._under_way: dict[bytes, tuple[bytes, bytes]] = {}  # by id: its kind, and its line
         self._part: bytes | None = None
+        self.chunk_read = b""  # and is not done with
 
     # What comes from the host
 
     def read(self, count: int) -> bytes:
         """What the system has put there."""
-        return self.memory[_AT_CHUNK : _AT_CHUNK + count]
+        self.chunk_read = self.memory[_AT_CHUNK : _AT_CHUNK + count]
+        return self.chunk_read
 
     def looked_at(self, lines: int) -> None:
         """So many lines of the chunk are done with, or their requests stand in the list.
@@ -99,6 +101,7 @@ class Note:
 
     def done(self, data: bytes) -> None:
         """All of the chunk was looked at, but for the start of a line at its end."""
+        self.chunk_read = b""
         carries = self._carried or data[-1:] != b"\n"
         if carries:
             self._carry(data)  # from here on the chunk does not count

@@ -28,6 +28,9 @@ from mcp_workbench.wire.tasks import TaskScope, task_scope
 OPENINGS = (DISCOVER, INITIALIZE)
 MEETING = (*OPENINGS, "tools/list")  # why it failed is told to whoever asks for the server later
 LISTEN = "subscriptions/listen"
+MOST_REPLIES = (
+    64  # to questions of the server, on their way to it; a question that has more gets none
+)
 LASTING = ("needs_login", "rate_limited")  # says nothing about an era: no use to ask otherwise
 
 
@@ -57,6 +60,7 @@ class HttpLink:
         self._greeter = Greeter(road, self._exchange)
         self._opened: asyncio.Task[None] | None = None  # requests wait for it
         self._listening: asyncio.Task[None] | None = None
+        self._replies: set[asyncio.Task[None]] = set()
 
     # What a connection knows
 
@@ -110,11 +114,21 @@ class HttpLink:
         if message.method == CANCELLED:
             self._take_back(frame, message)
             return
-        task = self._scope.start(self._tell_quietly(frame), message.method or "answer")
+        if not message.method:
+            self._reply(frame)
+            return
+        task = self._scope.start(self._tell_quietly(frame), message.method)
         if message.method == INITIALIZED:
             self._opened = task
             if self._old is None:
                 self._listen()
+
+    def _reply(self, frame: bytes) -> None:
+        """Answer a question of the server, unless it asks on and on and takes no answer."""
+        if len(self._replies) < MOST_REPLIES:
+            task = self._scope.start(self._tell_quietly(frame), "answer")
+            self._replies.add(task)
+            task.add_done_callback(self._replies.discard)
 
     # Requests
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 import msgspec
 
-from mcp_workbench.bounded import check_elements, read_elements
+from mcp_workbench.bounded import MOST_ELEMENTS, check_elements, read_elements
 from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
 from mcp_workbench.core.errors import shown_name
 from mcp_workbench.downstream.conversation import Conversation
@@ -18,6 +18,7 @@ from mcp_workbench.wire import envelope
 LIST_SECONDS = 30.0  # for a whole list, however many pages it has
 PAGES = 100  # a server that never ends its list is cut here
 MOST_COMPLAINTS = 50
+TOO_LARGE = f"a whole list has limits.messageBytes at most, and {MOST_ELEMENTS} entries"
 AT_ONCE = 500  # entries of a page that are read before others have a turn, or
 AT_ONCE_BYTES = 1 << 20
 
@@ -34,6 +35,20 @@ class _RawPage(msgspec.Struct):
 class _Page(msgspec.Struct):
     tools: list[msgspec.Raw] = []
     nextCursor: str | None = None  # noqa: N815 - the wire's word
+    size: int = 0  # bytes
+
+
+class Total:
+    """What all pages of a list have come to: together no more than a single one may have."""
+
+    def __init__(self) -> None:
+        self._bytes = self._entries = 0
+
+    def is_beyond(self, size: int, entries: int, most: int) -> bool:
+        """With one more page of this size."""
+        self._bytes += size
+        self._entries += entries
+        return self._bytes > most or self._entries > MOST_ELEMENTS
 
 
 def list_seconds(timeout: float) -> float:
@@ -58,10 +73,13 @@ async def _list_tools(
 ) -> tuple[Catalogue, tuple[str, ...]]:
     tools: dict[str, Definition] = {}
     complaints: list[str] = []
-    cursor, seen = "", set[str]()
+    cursor, seen, total = "", set[str](), Total()
     for _ in range(PAGES):
         params = list_params(cursor, OURSELVES, modern=modern)
         page = await _page(conversation, params, seconds)
+        if total.is_beyond(page.size, len(page.tools), conversation.message_bytes):
+            complaints.insert(0, f"tools beyond the first {len(tools)} were left out ({TOO_LARGE})")
+            break
         for raws in in_turns(page.tools):
             found, wrong = read_definitions(raws)
             complaints += wrong
@@ -158,6 +176,7 @@ async def _page(conversation: Conversation, params: bytes, seconds: float) -> _P
     await others_turn([answer.result])
     try:
         page = msgspec.json.decode(answer.result, type=_RawPage)
-        return _Page(await page_elements(page.tools), page.nextCursor)
+        tools = await page_elements(page.tools)
+        return _Page(tools, page.nextCursor, len(answer.result))
     except msgspec.DecodeError as error:
         raise Unlistable(f"its list of tools has no usable form: {error}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -17,6 +18,8 @@ from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.listing import (
     LIST_SECONDS,
     PAGES,
+    TOO_LARGE,
+    Total,
     Unlistable,
     in_turns,
     list_params,
@@ -36,6 +39,8 @@ from mcp_workbench.timing import pause
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.tasks import TaskScope, task_scope
+
+log = logging.getLogger(__name__)
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 SILENCE = pause(10.0)  # seconds until a list is asked for again that did not come in its time
@@ -210,9 +215,18 @@ class Offers:
         offers: dict[str, Offer] = {}
         lives: list[int] = []
         public = self.modern
-        cursor, seen = "", set[str]()
+        cursor, seen, total = "", set[str](), Total()
         for _ in range(PAGES):
             page = await self._page(kind, cursor, seconds)
+            if total.is_beyond(page.size, len(page.items), self._talking.message_bytes):
+                log.warning(
+                    "%s: %s beyond the first %d were left out (%s)",
+                    self.place.address,
+                    kind,
+                    len(offers),
+                    TOO_LARGE,
+                )
+                break
             for raws in in_turns(page.items):
                 for key, offer in read_offers(kind, raws).items():
                     offers.setdefault(key, offer)
@@ -280,6 +294,7 @@ class _Page(msgspec.Struct):
     cursor: str = ""
     ttl: int = 0
     scope: str = ""
+    size: int = 0  # bytes
 
 
 class _PageTail(msgspec.Struct):
@@ -298,4 +313,4 @@ async def _read_page(kind: Kind, result: msgspec.Raw) -> _Page:
     except msgspec.DecodeError as error:
         raise Unlistable(f"its list of {kind} has no usable form: {error}") from None
     ttl = tail.ttlMs if isinstance(tail.ttlMs, int) else 0
-    return _Page(items, tail.nextCursor or "", ttl, str(tail.cacheScope))
+    return _Page(items, tail.nextCursor or "", ttl, str(tail.cacheScope), len(result))

@@ -186,7 +186,8 @@ class ConnectionPool(Lifetime):
             found = self._live.get(host.leases.get(spec.address, spec.address))
         else:
             found = self._live.get(self._key(spec, host))
-        return found if found is not None and found.usable else None
+        # One that is being stopped still has its state until its process has left.
+        return found if found is not None and found.usable and not found.over else None
 
     def all_met(self) -> list[Connection]:
         return [connection for connection in self._live.values() if connection.usable]

@@ -53,6 +53,7 @@ class OpenQuestions:
         self._since = clock()
         self._count = 0  # since then
         self._is_busy = False
+        self._is_deaf = False  # it was said that the server does not read
         self._address = address
         self.host = host
         self._open: dict[bytes, Callable[[], None]] = {}
@@ -72,19 +73,34 @@ class OpenQuestions:
         """A request of the server: a sign of life is ours to give, the rest is the host's."""
         id, method = bytes(message.id), message.method
         if method == "ping":
-            talk.channel.send(envelope.answer(id, b"{}"))
+            self._reply(talk, envelope.answer(id, b"{}"))
         elif self.host is None or not may_ask(method, self.declared):
             self._refuse(talk, id, method)
+        elif (
+            id in self._open
+        ):  # an answer could not tell them apart, nor would it count as one more
+            told = envelope.error_object(
+                envelope.INVALID_REQUEST, "a question under way has this id"
+            )
+            self._reply(talk, envelope.refusal(id, told))
         elif too_many := self._too_many():
-            talk.channel.send(envelope.refusal(id, envelope.error_object(_BUSY, too_many)))
+            self._reply(talk, envelope.refusal(id, envelope.error_object(_BUSY, too_many)))
         else:
             try:
                 question = asked_by(self._address, method, message.params or b"{}")
             except msgspec.DecodeError as error:
                 told = envelope.error_object(envelope.INVALID_PARAMS, str(error))
-                talk.channel.send(envelope.refusal(id, told))
+                self._reply(talk, envelope.refusal(id, told))
                 return
             self._put(talk, id, question, self.host)
+
+    def _reply(self, talk: Conversation, frame: bytes) -> None:
+        """Answer, unless the server leaves more unread than a message may have."""
+        if talk.channel.backlog <= talk.message_bytes:
+            talk.channel.send(frame)
+        elif not self._is_deaf:
+            self._is_deaf = True
+            log.warning("%s asks and does not read: it gets no more answers", self._address)
 
     def _too_many(self) -> str:
         """Why one more question is not put to anybody; empty where it may be."""
@@ -109,7 +125,7 @@ class OpenQuestions:
             if len(talk.pending.askers()) > 1:
                 log.warning("%s asks, and nobody can tell whom", self._address)
                 told = envelope.error_object(envelope.INTERNAL_ERROR, "it is unclear who is asked")
-                talk.channel.send(envelope.refusal(id, told))
+                self._reply(talk, envelope.refusal(id, told))
                 return
             caller = _oldest(talk)
         self._open[id] = lambda: None  # it may be answered at once
@@ -147,10 +163,10 @@ class OpenQuestions:
         if self._open.pop(id, None) is None:
             return
         frame = envelope.answer(id, result) if result else envelope.refusal(id, error)
-        talk.channel.send(frame)
+        self._reply(talk, frame)
 
     def _refuse(self, talk: Conversation, id: bytes, method: str) -> None:
         lacks = CAPABILITY_OF.get(method)
         why = f"Method not found: {method}" + (f" (the host takes no {lacks})" if lacks else "")
         error = envelope.error_object(envelope.METHOD_NOT_FOUND, why)
-        talk.channel.send(envelope.refusal(id, error))
+        self._reply(talk, envelope.refusal(id, error))

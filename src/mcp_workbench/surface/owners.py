@@ -32,6 +32,10 @@ class Owners:
         """Those that the host sees."""
         return self._menu.toolboxes(modern=self._era.modern)
 
+    def may_use(self, toolbox: str) -> bool:
+        """Is it one of those that there are for this host, opened or not?"""
+        return toolbox in self._menu.toolboxes(modern=True)
+
     @property
     def bare(self) -> bool:
         """Do servers' own names hold?"""

@@ -175,7 +175,9 @@ class Subscriptions:
 
     def _visited(self, heard: Heard) -> None:
         """An address that a person was sent to has been dealt with; modern hosts ask no more."""
-        if not self._session.era.modern and heard.asker in (None, self._session):
+        if self._session.era.modern or heard.asker not in (None, self._session):
+            return
+        if self._owners.may_use(heard.place.address.toolbox):
             self._session.notify(VISITED, bytes(heard.params))
 
     def list_changed(self, method: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import zlib
 from typing import Protocol
 
@@ -12,6 +13,7 @@ HIGH = 1 << 18  # bytes of an answer that wait for us before the server has to
 PIECE = 1 << 16  # bytes that are decompressed, or handed on, at once
 PACKED = 1 << 14  # bytes of which that is tried: what is left of them is copied each time
 EVENTS_AT_ONCE = 32  # of a stream, between two turns of others
+STEP = 0.02  # seconds; of large events there are fewer at once
 BOMB_BYTES = 8 << 20  # from here on an answer may not have been compressed beyond belief
 BOMB_RATIO = 200  # text comes down to a tenth or a thirtieth of itself
 MEMBER = 0x1F  # the first byte of a member of gzip: there may be more than one
@@ -39,15 +41,17 @@ class Slow(Broken):
 
 
 class Turns:
-    """Counts events of a stream: after some of them others have their turn."""
+    """Counts events of a stream: after some of them, or some time, others have their turn."""
 
     def __init__(self) -> None:
         self._count = 0
+        self._since = time.perf_counter()
 
     async def next(self) -> None:
         self._count += 1
-        if self._count % EVENTS_AT_ONCE == 0:
+        if self._count % EVENTS_AT_ONCE == 0 or time.perf_counter() > self._since + STEP:
             await asyncio.sleep(0)
+            self._since = time.perf_counter()
 
 
 class Holder(Protocol):

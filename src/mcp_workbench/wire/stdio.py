@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,8 @@ from weakref import WeakKeyDictionary
 PIPE_BYTES = 1 << 18  # what pipes are grown to: large results need fewer turns
 READ_BYTES = 1 << 13  # for a usual message: a buffer that is quick to have
 JOIN_BYTES = 1024  # a chunk from here on may hold many messages
+PART_BYTES = 1 << 11  # of many lines that are handed on before we look at the time
+STEP = 0.02  # seconds after which others have a turn before the rest of what was read
 AT_ONCE = 256  # frames in one write; systems allow about a thousand
 PRESSURE_BYTES = 1 << 20  # waiting for a slow reader before those who feed it are held
 F_SETPIPE_SZ = (
@@ -65,7 +68,12 @@ def join_writes(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class PipeReader:
-    """Hands on what arrives in a pipe, and says once when it ends."""
+    """Hands on what arrives in a pipe, and says once when it ends.
+
+    A line of three bytes can cost as much as a long one, so many lines are handed on in parts.
+    """
+
+    part_bytes = PART_BYTES
 
     def __init__(
         self, fd: int, received: Callable[[bytes], None], ended: Callable[[], None]
@@ -78,6 +86,8 @@ class PipeReader:
         self._received = received
         self._ended = ended
         self._most = READ_BYTES
+        self._held = False
+        self._rest = b""  # was read, and is handed on when others have had their turn
         self._read = self.read
         self._loop.add_reader(fd, self._readable)
 
@@ -85,9 +95,14 @@ class PipeReader:
 
     def hold(self, *, held: bool) -> None:
         """Stop reading, or go on: the pipe fills up, and who writes into it waits."""
+        self._held = held
+        self._look()
+
+    def _look(self) -> None:
+        """Wait for the pipe to have something, or leave it alone."""
         if self._fd < 0:
             return
-        if held:
+        if self._held or self._rest:
             self._loop.remove_reader(self._fd)
         else:
             self._loop.add_reader(self._fd, self._readable)
@@ -97,6 +112,7 @@ class PipeReader:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
+            self._rest = b""
 
     def _readable(self) -> None:
         try:
@@ -118,10 +134,23 @@ class PipeReader:
 
     def _receive_many(self, data: bytes) -> None:
         self._turn.joining = True
+        done, until = 0, time.perf_counter() + STEP
         try:
-            self._received(data)
+            while done < len(data) and time.perf_counter() < until:
+                start, done = done, _end_of_part(data, done, self.part_bytes)
+                self._received(data[start:done])
         finally:
             self._turn.end()
+        if done < len(data) and self._fd >= 0:
+            self._rest = data[done:]
+            self._loop.call_soon(self._receive_rest)
+            self._look()
+
+    def _receive_rest(self) -> None:
+        rest, self._rest = self._rest, b""
+        if rest:  # it was not closed meanwhile
+            self._receive_many(rest)
+            self._look()
 
 
 class PipeWriter:
@@ -259,6 +288,14 @@ class PipeWriter:
         if self._pressure is not None and high != self._pressing:
             self._pressing = high
             self._pressure(high)
+
+
+def _end_of_part(data: bytes, start: int, size: int) -> int:
+    """Behind the last line that ends within this size, or else behind the first that ends at all."""
+    if len(data) - start <= size:
+        return len(data)
+    end = data.rfind(b"\n", start, start + size) + 1 or data.find(b"\n", start + size) + 1
+    return end or len(data)
 
 
 def _is_whole(piece: bytes | memoryview) -> bool:

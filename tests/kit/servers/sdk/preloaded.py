@@ -13,13 +13,15 @@ import library
 import workshop
 
 sys.path.insert(0, str(Path(__file__).parents[4]))
-from tests.kit.fork_server import serve
+from tests.kit.fork_server import leave_after, serve
 
 if __name__ == "__main__":
-    serve(
-        sys.argv[1],
-        {
-            "library.py": lambda: anyio.run(library.main),
-            "workshop.py": lambda: anyio.run(workshop.main),
-        },
+    leave_after(
+        serve(
+            sys.argv[1],
+            {
+                "library.py": lambda: anyio.run(library.main),
+                "workshop.py": lambda: anyio.run(workshop.main),
+            },
+        )
     )
