@@ -64,13 +64,15 @@ def serve(
     opened: tuple[str, ...] = (),
     verbose: bool = False,
     resumed: Resumption | None = None,
+    log_calls: str = "",
 ) -> int:
     """Serve one host on stdin and stdout until it leaves; the exit status.
 
-    In dynamic mode the toolboxes in `opened` show their tools from the start.
+    In dynamic mode the toolboxes in `opened` show their tools from the start. `log_calls` names a
+    file for one line per call.
     """
     open_log(logging.DEBUG if verbose else logging.WARNING)
-    return run(_serve(snapshot, opened, resumed))
+    return run(_serve(snapshot, opened, resumed, log_calls))
 
 
 def open_log(level: int) -> None:
@@ -87,11 +89,13 @@ class _Attributed(logging.Formatter):
         return super().formatMessage(record)
 
 
-async def _serve(snapshot: Snapshot, opened: tuple[str, ...], resumed: Resumption | None) -> int:
+async def _serve(
+    snapshot: Snapshot, opened: tuple[str, ...], resumed: Resumption | None, log_calls: str
+) -> int:
     own_in, own_out = own_streams.claim_standard_streams()
     end = Ending(own_in, own_out, 2)
     end.on_signals()
-    async with Gateway(snapshot) as gateway, task_scope() as requests:
+    async with Gateway(snapshot, log_calls=log_calls) as gateway, task_scope() as requests:
         unread = end.host_left.set if own_streams.is_pipe(own_out) else partial(end.now, 1)
         channel = own_streams.open_writer(own_out, unread)
         channel.on_pressure(gateway.hold)

@@ -49,28 +49,31 @@ class PortRefused(WorkbenchError):
 
 def serve_http(
     snapshot: Snapshot,
-    host: str,
-    port: int,
+    address: tuple[str, int],
     *,
     toolboxes: tuple[str, ...] = (),
     verbose: bool = False,
+    log_calls: str = "",
 ) -> int:
     """Serve hosts on a port until a signal ends it; the exit status.
 
     Of a file that changes, the named toolboxes are taken, or all.
     """
+    host, port = address
     close_to_others()  # before any server is started: its environment is not all that it could read
     wish = port_wish(snapshot, os.environ, loopback=is_loopback(host))
     open_log(logging.DEBUG if verbose else logging.WARNING)
-    return run(_serve(snapshot, host, port, wish, toolboxes))
+    gateway = Gateway(snapshot, log_calls=log_calls)
+    return run(_serve(gateway, host, port, wish, toolboxes))
 
 
 async def _serve(
-    snapshot: Snapshot, host: str, port: int, wish: HttpWish, toolboxes: tuple[str, ...]
+    gateway: Gateway, host: str, port: int, wish: HttpWish, toolboxes: tuple[str, ...]
 ) -> int:
+    snapshot = gateway.snapshot
     end = Ending(0, 1, 2)
     end.on_signals()
-    async with open_port(snapshot, host, port, wish) as (front, server):
+    async with gateway, port_of(gateway, host, port, wish) as (front, server):
         _say(snapshot, host, server.port, wish)
         gc.freeze()  # what is here now stays: it need not be searched again and again
         with following(front.gateway, toolboxes, brief=True) as end.reload:
@@ -80,19 +83,10 @@ async def _serve(
 
 
 @asynccontextmanager
-async def open_port(
-    snapshot: Snapshot, host: str, port: int, wish: HttpWish
-) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
-    """Hosts are served for the length of the block; 0 is any free port."""
-    async with Gateway(snapshot) as gateway, port_of(gateway, host, port, wish) as opened:
-        yield opened
-
-
-@asynccontextmanager
 async def port_of(
     gateway: Gateway, host: str, port: int, wish: HttpWish
 ) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
-    """The same for a gateway that is open already."""
+    """Hosts of an open gateway are served for the length of the block; 0 is any free port."""
     most = gateway.snapshot.limits.message_bytes
     try:
         async with task_scope() as requests:

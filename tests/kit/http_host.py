@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
 
 from mcp_workbench.core.spec import HttpWish, Snapshot
-from mcp_workbench.http_app import open_port
+from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.http_app import port_of
 from mcp_workbench.surface.http_front import HttpFront
 from mcp_workbench.wire.http_server import HttpServer
 from tests.kit.clock import PATIENCE
@@ -296,7 +297,8 @@ async def port(
     configuration = configuration or snapshot(spec("fixture", *flags))
     async with (
         asyncio.timeout(PATIENCE),
-        open_port(configuration, "127.0.0.1", 0, http or HttpWish()) as (front, server),
+        Gateway(configuration) as gateway,
+        port_of(gateway, "127.0.0.1", 0, http or HttpWish()) as (front, server),
     ):
         opened = OwnPort(front, server)
         try:

@@ -38,6 +38,7 @@ class Wish(msgspec.Struct, frozen=True):
     tool: ToolIdentifier
     arguments: Json
     texts: set[str] | None
+    log_calls: str = ""
 
 
 @click.command()
@@ -55,6 +56,14 @@ class Wish(msgspec.Struct, frozen=True):
     help="Write images, sounds and resources of the answer into this folder.",
     **variable("CALL_SAVE"),
 )
+@click.option(
+    "--log-calls",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    default="",
+    help="Append one JSON line about the call to this file.",
+    **variable("CALL_LOG_CALLS"),
+)
 @global_options
 @click.pass_obj
 def call(  # noqa: PLR0913 - each is an option
@@ -65,6 +74,7 @@ def call(  # noqa: PLR0913 - each is an option
     given: str | None,
     no_check: bool,
     folder: str | None,
+    log_calls: str,
 ) -> int:
     """Call one tool: NAME=TEXT gives a text, NAME:=JSON anything else.
 
@@ -85,7 +95,7 @@ def call(  # noqa: PLR0913 - each is an option
     identifier = read_identifier(tool)
     arguments = read_input(given) if given is not None else {}
     texts = add_pairs(pairs, arguments)
-    result = _result(settings, Wish(identifier, arguments, None if no_check else texts))
+    result = _result(settings, Wish(identifier, arguments, None if no_check else texts, log_calls))
     saved = save(result, folder, identifier.tool) if folder is not None else {}
     failed = result.get("isError") is True
     if settings.json:
@@ -121,7 +131,7 @@ async def _called(settings: Settings, snapshot: Snapshot, wish: Wish, line: Prog
     from mcp_workbench.gateway.interview import interview
 
     async with (
-        Gateway(snapshot) as gateway,
+        Gateway(snapshot, log_calls=wish.log_calls) as gateway,
         interview(gateway.view, _person(settings, line)) as it,
     ):
         if wish.texts is not None:

@@ -11,6 +11,7 @@ ServeWish = tuple[str | None, tuple[str, ...], str]
 # Variables that stand for options of `serve` (`settings` loads too much to ask it).
 SERVE_VARIABLES = (
     "MCP_WORKBENCH_SERVE_HTTP",
+    "MCP_WORKBENCH_SERVE_LOG_CALLS",
     "MCP_WORKBENCH_SERVE_TOOLBOX",
     "MCP_WORKBENCH_VERBOSE",
 )

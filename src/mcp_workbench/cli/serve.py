@@ -55,6 +55,15 @@ def read_address(
     "always (or else start one), never.",
     **variable("SERVE_ATTACH"),
 )
+@click.option(
+    "--log-calls",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    default="",
+    help="Append one JSON line per call to this file; calls of the shared workbench are not in it, so"
+    " this host does not join one (see `up --log-calls`).",
+    **variable("SERVE_LOG_CALLS"),
+)
 @global_options
 @click.pass_obj
 def serve(
@@ -63,6 +72,7 @@ def serve(
     toolboxes: tuple[str, ...],
     address: tuple[str, int] | None,
     attach: str | None,
+    log_calls: str,
 ) -> int:
     """Be an MCP server on stdin and stdout: this is what a host starts.
 
@@ -80,6 +90,7 @@ def serve(
       mcp-workbench serve --config PATH --toolbox dev
       mcp-workbench serve --http 7411
       mcp-workbench serve --attach never
+      mcp-workbench serve --log-calls calls.jsonl
     """
     snapshot = settings.snapshot(silent=settings.verbose).narrowed(toolboxes)
     if settings.verbose and snapshot.warnings:
@@ -92,16 +103,28 @@ def serve(
         from mcp_workbench import http_app  # a parser of HTTP and more: not for stdio
 
         return http_app.serve_http(
-            snapshot, *address, toolboxes=toolboxes, verbose=settings.verbose
+            snapshot,
+            address,
+            toolboxes=toolboxes,
+            verbose=settings.verbose,
+            log_calls=log_calls,
         )
     from mcp_workbench.daemon.joining import join
 
-    outcome = join(settings.config, toolboxes, attach or "")
+    if log_calls and attach == "always":
+        raise click.UsageError(
+            "--log-calls: the shared workbench logs its calls with up --log-calls"
+        )
+    outcome = join(settings.config, toolboxes, "never" if log_calls else attach or "")
     if isinstance(outcome, int):
         return outcome
     from mcp_workbench import app  # the whole program: not for `--help`
     from mcp_workbench.daemon.alone import resumption
 
     return app.serve(
-        snapshot, opened=toolboxes, verbose=settings.verbose, resumed=resumption(outcome)
+        snapshot,
+        opened=toolboxes,
+        verbose=settings.verbose,
+        resumed=resumption(outcome),
+        log_calls=log_calls,
     )

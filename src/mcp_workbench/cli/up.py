@@ -39,9 +39,17 @@ class DaemonFailed(WorkbenchError):
     help="Serve hosts on this port, too.",
     **variable("UP_HTTP"),
 )
+@click.option(
+    "--log-calls",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    default="",
+    help="Append one JSON line per call to this file.",
+    **variable("UP_LOG_CALLS"),
+)
 @global_options
 @click.pass_obj
-def up(settings: Settings, *, address: tuple[str, int] | None) -> int:
+def up(settings: Settings, *, address: tuple[str, int] | None, log_calls: str) -> int:
     """Start a workbench in the background, which the hosts of this file share.
 
     Every `serve` of the same configuration file joins it: one process per server, however many
@@ -56,7 +64,7 @@ def up(settings: Settings, *, address: tuple[str, int] | None) -> int:
     place = place_for(settings)
     settings.snapshot()  # its problems are told here, with their places
     try:
-        found = running(place) or start(place, address=address)
+        found = running(place) or start(place, address=address, log_calls=log_calls)
     except NotStarted as error:
         message = f"the workbench could not be started: {error}"
         raise DaemonFailed(message, hint=error.fix) from None

@@ -1,4 +1,4 @@
-"""The background process: `python -m mcp_workbench.daemon [--found] CONFIG LINGER [HOST PORT]`."""
+"""The background process: `python -m mcp_workbench.daemon [--found] CONFIG LINGER CALLS [HOST PORT]`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def main(argv: list[str]) -> int:
     if os.fork():
         os._exit(0)  # whoever started us has no child to wait for, however long it lives
     named = argv[0] != FOUND
-    config, linger, *address = argv if named else argv[1:]
+    config, linger, log_calls, *address = argv if named else argv[1:]
     place = place_of(config)
     if place is None:
         sys.stderr.write(f"there is no file {config}\n")
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     place.named = named
     host = (address[0], int(address[1])) if address else None
     try:
-        return run_daemon(place, Wish(host, float(linger)))
+        return run_daemon(place, Wish(host, float(linger), log_calls))
     except WorkbenchError as error:
         fix = f"{FIX}{error.hint}" if error.hint else ""
         sys.stderr.write(f"{error.message}{fix}\n")

@@ -44,6 +44,7 @@ class Wish(msgspec.Struct, frozen=True):
 
     address: tuple[str, int] | None = None  # of a port, for hosts over HTTP
     linger: float = 0.0  # seconds without a host after which it ends; 0: never
+    log_calls: str = ""  # a file for one line per call
 
 
 def run_daemon(place: Place, wish: Wish) -> int:
@@ -68,7 +69,8 @@ async def _serve(place: Place, snapshot: Snapshot, wish: Wish, book: BoundedLog)
     end = Ending()
     end.on_signals()
     about = About(place.config, place.log, time.monotonic())
-    async with Gateway(snapshot) as gateway, task_scope() as hosts:
+    calls = wish.log_calls
+    async with Gateway(snapshot, log_calls=calls) as gateway, task_scope() as hosts:
         keeper = Keeper(about, gateway, hosts, book)
         keeper.down = end.asked
         async with _port(gateway, wish) as port, open_gate(place, keeper):

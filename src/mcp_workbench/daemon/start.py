@@ -40,7 +40,13 @@ class Started(NamedTuple):
     version: str = __version__
 
 
-def start(place: Place, *, linger: float = 0.0, address: tuple[str, int] | None = None) -> Started:
+def start(
+    place: Place,
+    *,
+    linger: float = 0.0,
+    address: tuple[str, int] | None = None,
+    log_calls: str = "",
+) -> Started:
     """Start one, or find the one that was started meanwhile. Raises NotStarted."""
     _require_sockets()
     try:
@@ -51,7 +57,9 @@ def start(place: Place, *, linger: float = 0.0, address: tuple[str, int] | None 
         raise NotStarted(f"the state folder can't be used: {why}", fix) from None
     where = [] if address is None else [address[0], str(address[1])]
     found = [] if place.named else [FOUND]
-    argv = [sys.executable, "-m", "mcp_workbench.daemon", *found, place.config, str(linger), *where]
+    calls = os.path.abspath(log_calls) if log_calls else ""  # noqa: PTH100 - it starts elsewhere
+    daemon = [sys.executable, "-m", "mcp_workbench.daemon"]
+    argv = [*daemon, *found, place.config, str(linger), calls, *where]
     process = subprocess.Popen(  # noqa: S603 - ourselves
         argv,
         stdin=subprocess.DEVNULL,

@@ -41,8 +41,13 @@ class Gateway(Lifetime):
         *,
         environ: Mapping[str, str] | None = None,
         interceptors: Iterable[Interceptor] = (),
+        log_calls: str = "",
     ) -> None:
         self.interceptors = tuple(interceptors)  # of every call
+        if log_calls:
+            from mcp_workbench.gateway.call_log import CallLog  # only where a file is named
+
+            self.interceptors += (CallLog(log_calls),)
         self.scopes = Scopes(snapshot)
         self.pool = ConnectionPool(
             snapshot.limits, os.environ if environ is None else environ, self._catalogue_changed

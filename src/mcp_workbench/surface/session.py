@@ -147,7 +147,8 @@ class HostSession:
 
     def _refuse_request(self, id: bytes, method: str, error: RequestError) -> None:
         if method in CALLS:
-            request = CallRequest(ToolIdentifier("", "", method), {}, method=method)
+            name = "" if method == TOOLS_CALL else method
+            request = CallRequest(ToolIdentifier("", "", name), {}, method=method)
             HostCall(self, id, request).finish(Rejected(msgspec.Raw(error.error), is_ours=True))
         else:
             self.refuse(id, error.error)
@@ -303,7 +304,7 @@ class HostSession:
 
     def _turn_away(self, id: bytes, method: str) -> None:
         if method == TOOLS_CALL:
-            request = CallRequest(ToolIdentifier("", "", method), {})
+            request = CallRequest(ToolIdentifier("", "", ""), {})
             HostCall(self, id, request).fail(texts.draining())
         else:
             self._refuse_request(id, method, RequestError(*texts.draining_error()))

@@ -1,0 +1,118 @@
+"""One JSON line for every call, and for every call that was refused (`--log-calls`).
+
+Who called what, how it ended, how long it took and how large the answer was. No arguments, no results.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mcp_workbench.core.call import TOOLS_CALL
+from mcp_workbench.core.errors import WorkbenchError
+from mcp_workbench.era.translate import asks_for_input
+from mcp_workbench.gateway.arguments import may_be_error
+from mcp_workbench.gateway.interceptors import (
+    CallOutcome,
+    Completed,
+    Failed,
+    Interceptor,
+    Rejected,
+)
+
+if TYPE_CHECKING:
+    from mcp_workbench.gateway.calls import Call
+
+log = logging.getLogger(__name__)
+
+LOCAL = "local"  # the principal where nobody had to show a token
+
+
+class LogUnusable(WorkbenchError):
+    """The file that calls are to be logged in can't be written."""
+
+    code = "log_unusable"
+
+
+class CallLog(Interceptor):
+    """Appends to a file, one write for each line, so that several processes may share it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = _open(path)
+        self._is_failing = False
+
+    def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
+        try:
+            os.write(self._fd, _line(call, outcome))
+            self._is_failing = False
+        except OSError as error:
+            if not self._is_failing:  # said once, until it works again
+                log.warning("calls can't be logged in %s: %s", self._path, error.strerror)
+            self._is_failing = True
+        return outcome
+
+
+def _open(path: str) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise LogUnusable(f"calls can't be logged in {path}: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise LogUnusable(f"calls can't be logged in {path}: not a regular file")
+    return fd
+
+
+def _line(call: Call, outcome: CallOutcome) -> bytes:
+    request = call.request
+    code, size = _ending(outcome)
+    what = (
+        {"tool": request.tool.tool} if request.method == TOOLS_CALL else {"method": request.method}
+    )
+    line = {
+        "time": _now(),
+        "principal": call.view.principal or LOCAL,
+        "host": call.host_name,
+        "toolbox": request.tool.toolbox,
+        "server": request.tool.server,
+        **what,
+        "outcome": code,
+        "ms": round((time.monotonic() - call.started) * 1000, 3),
+        "bytes": size,
+    }
+    return msgspec.json.encode(line) + b"\n"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _ending(outcome: CallOutcome) -> tuple[str, int]:
+    """A word for how a call has ended, and how many bytes its answer has."""
+    if isinstance(outcome, Completed):
+        return _completed(outcome.result), len(outcome.result)
+    if isinstance(outcome, Rejected):
+        return "invalid_request" if outcome.is_ours else "server_error", len(outcome.error)
+    if isinstance(outcome, Failed):
+        return outcome.error.code, 0
+    return "cancelled", 0
+
+
+def _completed(result: msgspec.Raw | bytes) -> str:
+    if may_be_error(result):
+        from mcp_workbench.gateway.argument_hints import has_failed
+
+        return "tool_error" if has_failed(result) else "ok"
+    is_question = b'"input_required"' in bytes(memoryview(result)[:_HEAD])
+    return "input_required" if is_question and asks_for_input(msgspec.Raw(result)) else "ok"
+
+
+_HEAD = 64  # bytes: a question of ours says so at its very start
