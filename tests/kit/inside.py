@@ -8,6 +8,8 @@ from mcp_workbench.gateway.workbench import Workbench
 
 
 class InsideWorkbench(Workbench):
+    """A workbench as a Python program has it, and its gateway."""
+
     @property
     def gateway(self) -> Gateway:
         return self._gateway

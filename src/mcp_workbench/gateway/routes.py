@@ -77,8 +77,8 @@ class Route:
         self.connection = connection
         self.before = with_before(interceptors)
         self.after = with_after(interceptors)
-        looks_at_results = any(not interceptor.failures_only for interceptor in self.after)
-        self.plain = not connection.modern and not looks_at_results
+        nobody_looks = all(interceptor.failures_only for interceptor in self.after)
+        self.plain = request.method == TOOLS_CALL and not connection.modern and nobody_looks
         self._pool = view.gateway.pool
         limits = self._pool.around.limits
         self._timeout = spec.timeout
