@@ -20,7 +20,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 CONNECT_TIMEOUT = 120.0  # seconds; a first `npx` or `uvx` downloads before it starts
 CALL_TIMEOUT = 600.0  # seconds; agents run builds and crawls through tools
-MESSAGE_BYTES = 64 << 20  # one message, either direction
+MESSAGE_BYTES = 32 << 20  # one message, either direction (docs/decisions/0011)
 CALLS_PER_SERVER = 4096  # in flight on one connection
 CALLS = 16384  # in flight on all connections together
 TOOLS_PER_SERVER = 10_000  # shown; no model reads as many
