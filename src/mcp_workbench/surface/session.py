@@ -197,7 +197,9 @@ class HostSession:
         try:
             wanted = parse.read_tool_request(mode, name, members, meta, modern_host=modern)
         except parse.UnknownTool as error:
-            raise RequestError(envelope.INVALID_PARAMS, str(error)) from None
+            call = self._call(id, ToolIdentifier("", "", name), members, meta)
+            self._refuse_call(call, RequestError(envelope.INVALID_PARAMS, str(error)))
+            return
         except InvalidCall as error:
             if name == parse.OPEN_TOOLBOX:
                 self.reply_own(id, texts.error_result(error))
