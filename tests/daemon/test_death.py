@@ -358,7 +358,7 @@ def test_an_end_that_was_asked_for_is_the_end(tmp_path: Path) -> None:
     """A joiner that was told to leave does not begin to serve because the workbench dies as well."""
     bench = Shared(config_file(tmp_path, {"a": entry()}))
     bench.begin()
-    with bench.host() as host:
+    with bench.host(real=True) as host:
         host.initialize()
         host.begin_use("a", "hang")
         eventually(lambda: bench.server("a")["callsInFlight"] == 1, "it is under way")

@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -231,8 +232,10 @@ async def test_a_redirect_to_another_port_brings_nobody_there(era: str) -> None:
 
 def children() -> set[int]:
     """All processes that this one has started and that still are, but for the guard of them."""
-    tasks = Path("/proc/self/task").iterdir()
-    found = {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # a thread that has ended meanwhile
+            found |= {int(pid) for pid in (task / "children").read_text().split()}
     return {pid for pid in found if SCRIPT not in Path(f"/proc/{pid}/cmdline").read_text()}
 
 

@@ -106,9 +106,11 @@ class Shared:
         [found] = [one for one in self.status()["servers"] if one["server"] == name]
         return found
 
-    def host(self, *options: str, modern: bool = False, **env: str) -> PipeHost:
-        """A host that has to join: one that does not would say so."""
-        return PipeHost(self.config, *options, modern=modern, env={**self.env, **env})
+    def host(self, *options: str, modern: bool = False, real: bool = False, **env: str) -> PipeHost:
+        """A host that has to join: one that does not would say so. `real`: signals reach it at once."""
+        command = COMMAND if real else None
+        env = {**self.env, **env}
+        return PipeHost(self.config, *options, modern=modern, env=env, command=command)
 
     def hosts(self, count: int) -> None:
         """Wait until so many have joined."""
