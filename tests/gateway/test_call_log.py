@@ -34,7 +34,7 @@ def lines(calls: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in calls.read_text().splitlines()]
 
 
-def logged(calls: Path) -> list[tuple[str, str, str]]:
+def logged(calls: Path) -> list[tuple[str, Any, str]]:
     """Server, tool or method, and outcome of each line."""
     return [(o["server"], o.get("tool", o.get("method")), o["outcome"]) for o in lines(calls)]
 
