@@ -409,7 +409,7 @@ def test_one_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     with shared(config_file(tmp_path, {"a": entry()})) as bench:
         os.kill(bench.pid, signal.SIGSTOP)
         try:
-            with bench.host(modern=False, **SHORT) as host:
+            with bench.host(modern=False, real=False, **SHORT) as host:
                 host.initialize()
                 host.use("a", "stats")
             seconds = ANSWER * float(SHORT["MCP_WORKBENCH_TEST_DEADLINES"])
