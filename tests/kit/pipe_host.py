@@ -193,16 +193,19 @@ class PipeHost:
         eventually(empty, "the command reads its input")
 
     def answer(self, id: Any) -> Message:
-        """The answer to this request; whatever comes before it goes to `others`."""
-        return self.until(lambda message: "method" not in message and message.get("id") == id)
+        """The answer to this request, or one that was passed over; the rest goes to `others`."""
+        return self._next(lambda message: "method" not in message and message.get("id") == id)
 
     def notice(self, method: str) -> Message:
         """The next notification of this kind, or one that was passed over."""
+        return self._next(lambda message: message.get("method") == method)
+
+    def _next(self, wanted: Callable[[Message], bool]) -> Message:
         for message in self.others:
-            if message.get("method") == method:
+            if wanted(message):
                 self.others.remove(message)
                 return message
-        return self.until(lambda message: message.get("method") == method)
+        return self.until(wanted)
 
     def until(self, wanted: Callable[[Message], bool]) -> Message:
         while True:
