@@ -466,7 +466,7 @@ def test_while_it_rests_lists_are_answered_and_it_is_not_started(tmp_path: Path)
 
 def test_one_that_a_host_has_started_ends_when_none_is_left(tmp_path: Path) -> None:
     bench = Shared(config_file(tmp_path, {"a": entry()}))
-    words = [sys.executable, "-m", "mcp_workbench.daemon", str(bench.config), "0.5"]
+    words = [sys.executable, "-m", "mcp_workbench.daemon", str(bench.config), "0.5", ""]
     told = subprocess.run(
         words, env={**os.environ, **bench.env}, capture_output=True, text=True, timeout=PATIENCE
     ).stdout

@@ -1,4 +1,4 @@
-"""Whether arguments fit a tool's schema, and how a failed call is answered with what its tool takes."""
+"""Whether arguments fit a tool's schema, and what a failed call is told about it."""
 
 from __future__ import annotations
 

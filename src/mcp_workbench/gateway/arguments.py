@@ -1,4 +1,4 @@
-"""Interceptors that compare a call's arguments with its tool's schema: before it is sent, or once it failed."""
+"""Interceptors that compare a call's arguments with its tool's schema."""
 
 from __future__ import annotations
 

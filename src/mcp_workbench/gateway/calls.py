@@ -1,4 +1,4 @@
-"""One request in flight on somebody's behalf: who sent it, what it asks, its route and its one outcome."""
+"""One request in flight on somebody's behalf: what it asks, its route, its one outcome."""
 
 from __future__ import annotations
 

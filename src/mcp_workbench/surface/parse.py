@@ -1,4 +1,4 @@
-"""What a host's message says: read once, in the strict form; only what does not fit is read again, to explain why.
+"""What a host's message says: read once, strictly; only what does not fit is read again, to say why.
 
 Stdio, HTTP and the daemon share this reader. Nothing is performed here.
 """
