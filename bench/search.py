@@ -33,6 +33,8 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.shape import arguments_shape
 from mcp_workbench.core.signature import short_signature
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec
+from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.views import View
 from mcp_workbench.search.index import Index
 from mcp_workbench.search.query import Knowledge, KnownServer, Query, Search
 from mcp_workbench.search.words import Words
@@ -40,7 +42,6 @@ from mcp_workbench.surface.detail import listed
 from mcp_workbench.surface.meta_tools import own_definitions
 from mcp_workbench.surface.own_answers import searched
 from mcp_workbench.surface.search_tools import MOST_SIBLINGS, told
-from mcp_workbench.workbench import Workbench
 
 Json = dict[str, Any]
 
@@ -212,13 +213,14 @@ def race(rows: list[Json], queries: list[Json], bars: Bars) -> None:
     bars.show("one server changed, ms", 1000 * (time.perf_counter() - since), most=20)
 
 
-class Knowing(Workbench):
-    """A workbench that has met every server of the set before, and starts none of them."""
+class Knowing(View):
+    """A view of servers that were all met before; none of them is started."""
 
     def __init__(self, bench: Bench) -> None:
         servers = {at.server: one.spec for at, one in bench.known.items()}
         box = msgspec.structs.replace(BOX, servers=servers)
-        super().__init__(Snapshot({box.name: box}, origin="bench"))
+        gateway = Gateway(Snapshot({box.name: box}, origin="bench"))
+        super().__init__(gateway, gateway.scopes.whole)
         self._said = {
             at: Known(one.catalogue, modern=False, server_name=one.title, instructions=one.text)
             for at, one in bench.known.items()
@@ -230,14 +232,15 @@ class Knowing(Workbench):
 
 async def answered(bench: Bench, texts: list[str]) -> list[list[Times]]:
     """The whole way from a query to its answer, three times."""
-    async with Knowing(bench) as workbench:
-        await searched(workbench, wish("x"))  # makes the index
+    view = Knowing(bench)
+    async with view.gateway:
+        await searched(view, wish("x"))  # makes the index
         rounds: list[list[Times]] = []
         for _ in range(3):
             times: list[Times] = []
             for arguments in map(wish, texts):
                 since = now()
-                await searched(workbench, arguments)
+                await searched(view, arguments)
                 times.append(passed(since))
             rounds.append(times)
         return rounds
