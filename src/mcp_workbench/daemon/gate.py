@@ -19,6 +19,7 @@ BACKLOG = 128  # who may stand before the door at once
 PAUSE = pause(1.0)  # seconds until somebody is let in again, where there was no descriptor left
 _MOST = 1 << 16
 _FDS = 2  # stdin and stdout
+MOST_UNSENT = 8 << 20  # bytes for one that does not listen; then it is left
 
 
 class Host(Protocol):
@@ -47,6 +48,7 @@ class Visitor:
         self._connection = connection
         self._keeper = keeper
         self._frames = Frames()
+        self._unsent = bytearray()
         self._greeted = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(connection.fileno(), self._readable)
@@ -58,21 +60,28 @@ class Visitor:
         frame = packed(*fields)
         try:
             sent = socket.send_fds(self._connection, [frame], fds) if fds else 0
-            self._rest(frame[sent:])
         except OSError:
             self._lost()
+            return
+        if not self._unsent and len(frame) > sent:
+            self._loop.add_writer(self._connection.fileno(), self._writable)
+        self._unsent += frame[sent:]
+        self._writable()
 
-    def _rest(self, frame: bytes) -> None:
-        """A report may be larger than the socket's buffer, and whoever asked for it reads."""
-        view = memoryview(frame)
-        while view:
-            try:
-                view = view[self._connection.send(view) :]
-            except BlockingIOError:
-                self._connection.settimeout(1.0)  # for all that is left; a local reader is quick
-                self._connection.sendall(view)
-                self._connection.settimeout(0)
-                return
+    def _writable(self) -> None:
+        """Send what is waiting. A report may be larger than the socket's buffer; who asked for it reads."""
+        try:
+            while self._unsent:
+                del self._unsent[: self._connection.send(self._unsent)]
+        except BlockingIOError:
+            if len(self._unsent) > MOST_UNSENT:
+                self._lost()
+            return
+        except OSError:
+            self._lost()
+            return
+        if self._connection.fileno() >= 0:
+            self._loop.remove_writer(self._connection.fileno())
 
     @property
     def is_closed(self) -> bool:
@@ -81,6 +90,7 @@ class Visitor:
     def close(self) -> None:
         if self._connection.fileno() >= 0:
             self._loop.remove_reader(self._connection.fileno())
+            self._loop.remove_writer(self._connection.fileno())
             self._connection.close()
 
     def _readable(self) -> None:

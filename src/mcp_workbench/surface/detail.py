@@ -37,7 +37,7 @@ HINTS = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open world",
 }
-MOST_READ = 512 << 10  # bytes of a definition that is put in words
+MOST_READ = 256 << 10  # bytes of a definition that is put in words
 PARAMETER_DEPTH = 4
 MOST_PARAMETERS = 200  # lines about the parameters of one tool
 _AS = {"full": "in full", "signature": "as signatures", "names": "by name"}

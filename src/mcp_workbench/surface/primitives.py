@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +26,7 @@ from mcp_workbench.gateway.primitives import Offering, Shelves
 from mcp_workbench.surface import texts
 from mcp_workbench.surface.calls import HostCall
 from mcp_workbench.surface.flat_tools import flat_definition
+from mcp_workbench.surface.long_answers import in_turns
 from mcp_workbench.surface.owners import Owners, require_own_names
 from mcp_workbench.surface.parse import RequestError, read_name, read_uri
 from mcp_workbench.wire import envelope
@@ -164,14 +165,14 @@ class Primitives:
         found = await self._listed(request, "prompts")
         if self._owners.bare:
             require_own_names(found.shelves)
-        shown = [
+        shown = (
             offer.raw
             if self._owners.bare
             else flat_definition(Definition(offer.key, offer.raw), shelf.address)
             for shelf in found.shelves
             for offer in shelf.offers.values()
-        ]
-        self._reply_list(request.id, "prompts", shown, found)
+        )
+        await self._reply_list(request.id, "prompts", shown, found)
 
     async def _resources(self, request: Request) -> None:
         await self._uris(request, "resources")
@@ -182,11 +183,11 @@ class Primitives:
     async def _uris(self, request: Request, kind: Kind) -> None:
         found = await self._listed(request, kind)
         by_address = {shelf.address: shelf.offers for shelf in found.shelves}
-        shown = [
+        shown = (
             _renamed(by_address[owner.address][owner.key].raw, KEYS[kind], owner.key, uri)
             for uri, owner in shown_uris(found.shelves).items()
-        ]
-        self._reply_list(request.id, kind, shown, found)
+        )
+        await self._reply_list(request.id, kind, shown, found)
 
     async def _listed(self, request: Request, kind: Kind) -> Shelves:
         cursor = request.members.get("cursor")
@@ -195,8 +196,11 @@ class Primitives:
         self.seen.add("prompts" if kind == "prompts" else "resources")
         return await self._offering.shelves(self._owners.toolboxes, kind)
 
-    def _reply_list(self, id: bytes, kind: Kind, shown: list[bytes], found: Shelves) -> None:
-        body = b'{"%b":[%b]' % (_MEMBERS[kind], b",".join(shown))
+    async def _reply_list(
+        self, id: bytes, kind: Kind, shown: Iterable[bytes], found: Shelves
+    ) -> None:
+        """A list may be long: everybody else has a turn while it is made."""
+        body = b'{"%b":[%b]' % (_MEMBERS[kind], b",".join(await in_turns(shown)))
         if self._session.era.modern:
             scope = b"public" if found.public else b"private"
             body += b',"ttlMs":%d,"cacheScope":"%b"' % (found.ttl, scope)
