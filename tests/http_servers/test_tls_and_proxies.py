@@ -143,7 +143,7 @@ def test_which_proxy_the_environment_means(url: str, environ: dict[str, str], pr
 
 @pytest.mark.parametrize("proxy", ["socks5://p:1", "https://p:1", "http://", "http://p:x"])
 def test_a_proxy_of_another_kind_is_told(proxy: str) -> None:
-    with pytest.raises(BadAddress, match=r"proxy .* no http:// URL"):
+    with pytest.raises(BadAddress, match=r"proxy .* not an http:// URL"):
         proxy_for(read_address("https://a.test"), {"https_proxy": proxy})
 
 

@@ -143,7 +143,7 @@ async def test_a_name_inside_the_compression_has_an_end() -> None:
 async def test_padding_behind_the_compression_has_an_end() -> None:
     packed = gzip.compress(b"ab", mtime=0)
     assert await body_of(GZIP + packed + b"\0" * 512) == b"ab"
-    with pytest.raises(Broken, match="something else follows"):
+    with pytest.raises(Broken, match="unexpected data follows"):
         await body_of(GZIP + packed, *[b"\0" * 50_000] * 4)
 
 
