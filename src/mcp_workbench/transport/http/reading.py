@@ -29,8 +29,8 @@ NEVER = float("inf")
 
 OUR_FAULT = Reply(500, b"the workbench failed; see its log")
 _TOO_LARGE = Reply(413, b"the message is too large (limits.messageBytes)")
-_TOO_MUCH = Reply(413, b"too much waits on this connection (limits.messageBytes)")
-_HEAD_TOO_LARGE = Reply(431, b"the head is too large")
+_TOO_MUCH = Reply(413, b"too many bytes wait on this connection (limits.messageBytes)")
+_HEAD_TOO_LARGE = Reply(431, b"the request head is too large")
 _TOO_MANY_CHUNKS = Reply(400, b"the body is cut into too many chunks")
 _BUSY = Reply(503, b"too much is being sent at once; try again soon", b"Retry-After: 1\r\n")
 _GO_AHEAD = b"100-continue"
@@ -271,17 +271,17 @@ def _unreadable(request: HttpRequest, version: str) -> Reply | None:
     """Return the refusal of a request that uses HTTP features we do not support."""
     headers = request.headers
     if version not in ("1.1", "1.0"):
-        return Reply(505, b"HTTP/1.1 is spoken here")
+        return Reply(505, b"only HTTP/1.1 is supported")
     if b"transfer-encoding" in headers:
         if request.old:  # a proxy that counts bytes would see another end
-            return Reply(400, b"HTTP/1.0 knows no chunks")
+            return Reply(400, b"HTTP/1.0 has no chunked transfer coding")
         if headers[b"transfer-encoding"].lower() != b"chunked":
-            return Reply(501, b"no other transfer coding than chunked is known")
+            return Reply(501, b"the only supported transfer coding is chunked")
     if b"upgrade" in headers and _has_body(request):  # the parser would not read the body
-        return Reply(501, b"HTTP/1.1 is spoken here: send this without Upgrade")
+        return Reply(501, b"upgrades are not supported: send this without Upgrade")
     expected = headers.get(b"expect", _GO_AHEAD).lower().split(b",")
     if any(item.strip() != _GO_AHEAD for item in expected) and not request.old:
-        return Reply(417, b"only 100-continue can be expected here")
+        return Reply(417, b"the only supported expectation is 100-continue")
     return None
 
 
