@@ -45,7 +45,7 @@ ROWS = (
     Row("F7", "text on stdout that is no message", (BYTES,)),
     Row("F8", "text that is not UTF-8", (BYTES,)),
     Row("F9", "a flood of complaints on stderr", (BYTES,)),
-    Row("F10", "a huge line, or one without an end", (BYTES, "wire/test_frames.py")),
+    Row("F10", "a huge line, or one without an end", (BYTES, "transport/test_frames.py")),
     Row("F11", "half a message, then the end", (PROCESSES,)),
     Row(
         "F12",

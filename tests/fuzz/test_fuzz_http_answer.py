@@ -55,10 +55,10 @@ class Keeper:
     def __init__(self) -> None:
         self.free: list[Wire] = []
 
-    def freed(self, wire: Wire) -> None:
-        self.free.append(wire)
+    def freed(self, connection: Wire) -> None:
+        self.free.append(connection)
 
-    def lost(self, wire: Wire) -> None:
+    def lost(self, connection: Wire) -> None:
         pass
 
     def weighed(self, bytes: int) -> None:

@@ -46,7 +46,7 @@ async def test_an_authority_of_the_environment_is_trusted(name: str) -> None:
 
 async def test_a_bundle_that_is_none_is_told() -> None:
     async with bench(url_spec("https://127.0.0.1:1/mcp"), SSL_CERT_FILE="/no/such") as workbench:
-        assert "SSL_CERT_FILE names no file with certificates" in await reason(workbench)
+        assert "SSL_CERT_FILE is not a file with certificates" in await reason(workbench)
 
 
 async def test_a_proxy_carries_plain_requests() -> None:
@@ -113,7 +113,7 @@ async def test_a_proxy_that_refuses_is_named_without_its_password() -> None:
         async with bench(url_spec("https://server.test/mcp"), https_proxy=login) as workbench:
             told = await reason(workbench)
 
-    assert f"the proxy http://127.0.0.1:{port} refused the way with 407" in told
+    assert f"the proxy http://127.0.0.1:{port} refused to connect (HTTP 407)" in told
     assert "hush" not in told
 
 
@@ -143,7 +143,7 @@ def test_which_proxy_the_environment_means(url: str, environ: dict[str, str], pr
 
 @pytest.mark.parametrize("proxy", ["socks5://p:1", "https://p:1", "http://", "http://p:x"])
 def test_a_proxy_of_another_kind_is_told(proxy: str) -> None:
-    with pytest.raises(BadAddress, match=r"proxy .* no http:// URL"):
+    with pytest.raises(BadAddress, match=r"proxy .* not an http:// URL"):
         proxy_for(read_address("https://a.test"), {"https_proxy": proxy})
 
 

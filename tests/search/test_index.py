@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from mcp_workbench.core.catalogue import Catalogue, Definition
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.spec import ServerSpec, StdioCommand, ToolboxSpec, ToolFilter
-from mcp_workbench.search.fields import About
-from mcp_workbench.search.index import Index
-from mcp_workbench.search.query import Found, Knowledge, KnownServer, Query, Search
-from mcp_workbench.search.scoring import Term, best_scores, scores_of
-from mcp_workbench.search.words import Words, parts
+from mcp_workbench.search.index import Index, Term, best_scores, scores_of
+from mcp_workbench.search.query import Query, Search, SearchableServer, SearchResult, SearchScope
+from mcp_workbench.search.words import ServerDescription, Words, parts
 
 WORDS = ("file", "search", "read", "write", "commit", "weather", "city", "user", "list", "image")
 
@@ -29,24 +27,26 @@ def tool(name: str, description: str = "", **properties: Any) -> Definition:
     return Definition(name, json.dumps(raw).encode())
 
 
-def known(address: str, *tools: Definition, text: str = "", shown: str = "*") -> KnownServer:
+def known(address: str, *tools: Definition, text: str = "", shown: str = "*") -> SearchableServer:
     toolbox, server = address.split("/")
     spec = ServerSpec(ServerAddress(toolbox, server), StdioCommand("x"), ToolFilter((shown,)))
-    return KnownServer(spec, ToolboxSpec(toolbox), Catalogue({t.name: t for t in tools}), text=text)
+    return SearchableServer(
+        spec, ToolboxSpec(toolbox), Catalogue({t.name: t for t in tools}), text=text
+    )
 
 
-def searched(query: Query | str, *servers: KnownServer) -> Found:
+def searched(query: Query | str, *servers: SearchableServer) -> SearchResult:
     words = Words()
     index = Index(words)
     for one in servers:
         index.put(one.spec.address, one.visible(), one.about, one.fingerprint)
     wanted = Query(query) if isinstance(query, str) else query
     scoped = bool(wanted.toolbox or wanted.server)
-    knowledge = Knowledge({one.spec.address: one for one in servers}, ())
+    knowledge = SearchScope({one.spec.address: one for one in servers}, ())
     return Search(index, knowledge, words, wanted.covers if scoped else None).find(wanted)
 
 
-def names(found: Found) -> list[str]:
+def names(found: SearchResult) -> list[str]:
     return [str(one.tool) for one in found.tools]
 
 
@@ -183,7 +183,9 @@ servers = st.dictionaries(
 
 def put(index: Index, name: str, tools: list[list[str]], *, weigh: bool = True) -> None:
     made = [tool("_".join(words[:2]) + str(n), " ".join(words)) for n, words in enumerate(tools)]
-    index.put(ServerAddress("t", name), made, About(name, text="city list"), weigh=weigh)
+    index.put(
+        ServerAddress("t", name), made, ServerDescription(name, text="city list"), weigh=weigh
+    )
 
 
 @given(st.lists(servers, min_size=1, max_size=4), st.lists(st.sampled_from(WORDS), min_size=1))
@@ -247,7 +249,7 @@ def test_thousands_of_tools_are_built_and_searched_in_bounded_time() -> None:
     since = time.process_time()
     for n in range(300):
         tools = [tool(f"{w[0]}_{w[1]}_{i}", " ".join(w)) for i, w in enumerate(words[n * 10 : n * 10 + 10])]  # fmt: skip
-        index.put(ServerAddress("t", f"s{n}"), tools, About(f"s{n}"), weigh=False)
+        index.put(ServerAddress("t", f"s{n}"), tools, ServerDescription(f"s{n}"), weigh=False)
     index.fill()
     assert time.process_time() - since < 10
     since = time.process_time()

@@ -107,7 +107,7 @@ async def test_what_is_pipelined_behind_a_call_is_no_more_than_a_message_may_hav
         assert (await peer.answer()).status == 200
         refused = await peer.answer()
         assert (refused.status, refused.headers["connection"]) == (413, "close")
-        assert b"waits on this connection" in refused.body
+        assert b"wait on this connection" in refused.body
         assert len(opened.front.handled) == 2
         assert opened.server.held == 0
 

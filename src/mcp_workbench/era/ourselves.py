@@ -1,7 +1,3 @@
-"""Who we say we are, to servers and to hosts."""
-
-from mcp_workbench import __version__
-from mcp_workbench.era.translate import stamps
-
-OURSELVES = {"name": "mcp-workbench", "version": __version__}
-STAMPS = stamps(OURSELVES)
+# shim: mcp_workbench.era.ourselves -> mcp_workbench.protocol.handshake
+from mcp_workbench.protocol.handshake import IMPLEMENTATION as OURSELVES
+from mcp_workbench.protocol.handshake import STAMPS as STAMPS

@@ -1,33 +1,20 @@
-"""The revisions of the protocol, and which era each belongs to."""
-
-LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-NEWEST_LEGACY = LEGACY[-1]
-MODERN = "2026-07-28"
-BATCHES = "2025-03-26"  # the one revision in which a message may be an array
-
-META = "io.modelcontextprotocol/"
-VERSION_KEY = f"{META}protocolVersion"
-CLIENT_INFO_KEY = f"{META}clientInfo"
-CAPABILITIES_KEY = f"{META}clientCapabilities"
-LOG_LEVEL_KEY = f"{META}logLevel"
-SERVER_INFO_KEY = f"{META}serverInfo"
-SUBSCRIPTION_KEY = f"{META}subscriptionId"
-
-UNSUPPORTED_VERSION = -32022
-HEADER_MISMATCH = -32020
-MISSING_CAPABILITY = -32021
-URL_ELICITATION_NEEDED = -32042
-
-# Errors that speak to the host's machinery, not to the model: they stay errors everywhere.
-FOR_THE_HOST = frozenset({MISSING_CAPABILITY, URL_ELICITATION_NEEDED})
-# Errors about our own request to a server: a host would take them for its own.
-OF_OUR_HOP = frozenset({HEADER_MISMATCH, UNSUPPORTED_VERSION})
-
-
-def is_modern(revision: str) -> bool:
-    return revision == MODERN
-
-
-def legacy_answer(offered: str) -> str:
-    """The revision that answers an `initialize` which offers this one."""
-    return offered if offered in LEGACY else NEWEST_LEGACY
+# shim: mcp_workbench.era.revision -> mcp_workbench.protocol.revisions
+from mcp_workbench.protocol.revisions import BATCHES as BATCHES
+from mcp_workbench.protocol.revisions import CAPABILITIES_KEY as CAPABILITIES_KEY
+from mcp_workbench.protocol.revisions import CLIENT_INFO_KEY as CLIENT_INFO_KEY
+from mcp_workbench.protocol.revisions import FOR_THE_HOST as FOR_THE_HOST
+from mcp_workbench.protocol.revisions import HEADER_MISMATCH as HEADER_MISMATCH
+from mcp_workbench.protocol.revisions import LEGACY as LEGACY
+from mcp_workbench.protocol.revisions import LOG_LEVEL_KEY as LOG_LEVEL_KEY
+from mcp_workbench.protocol.revisions import META as META
+from mcp_workbench.protocol.revisions import MISSING_CAPABILITY as MISSING_CAPABILITY
+from mcp_workbench.protocol.revisions import MODERN as MODERN
+from mcp_workbench.protocol.revisions import NEWEST_LEGACY as NEWEST_LEGACY
+from mcp_workbench.protocol.revisions import OF_OUR_HOP as OF_OUR_HOP
+from mcp_workbench.protocol.revisions import SERVER_INFO_KEY as SERVER_INFO_KEY
+from mcp_workbench.protocol.revisions import SUBSCRIPTION_KEY as SUBSCRIPTION_KEY
+from mcp_workbench.protocol.revisions import UNSUPPORTED_VERSION as UNSUPPORTED_VERSION
+from mcp_workbench.protocol.revisions import URL_ELICITATION_NEEDED as URL_ELICITATION_NEEDED
+from mcp_workbench.protocol.revisions import VERSION_KEY as VERSION_KEY
+from mcp_workbench.protocol.revisions import is_modern as is_modern
+from mcp_workbench.protocol.revisions import legacy_answer as legacy_answer

@@ -1,1 +1,1 @@
-"""Ranking tools by words: pure, and knows nothing of servers that run."""
+"""Search over tools, ranked by words. No I/O; knows nothing of connections."""

@@ -1,8 +1,8 @@
-"""BM25F over tools: what a query's words weigh in each of them, kept up to date server by server."""
+"""BM25F index of tools: the weight of each word in each tool, kept up to date server by server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import log
 
 import msgspec
@@ -14,32 +14,39 @@ from mcp_workbench.core.names import (
     generate_tool_name,
     parse_tool_name,
 )
-from mcp_workbench.search.fields import (
+from mcp_workbench.search.words import (
     WEIGHTS,
-    About,
-    Counted,
     Counts,
+    FieldCounts,
     Places,
+    QueryWords,
+    ServerDescription,
+    Words,
     server_counts,
     tool_counts,
 )
-from mcp_workbench.search.scoring import Term, best_scores, scores_of
-from mcp_workbench.search.words import Asked, Words
 
 K1 = 1.2
 B = 0.6
 TWICE = 2  # a word repeated in the query counts twice at most
-# Mean lengths move in steps of 2 %, so that most changes of one server leave all others as they are,
-# and the same tools always rank the same, whatever was there before.
+# Mean lengths change in steps of 2 %, so that most changes of one server leave the weights of all
+# others valid, and the same tools always rank the same, whatever was indexed before.
 STEP = log(1.02)
-MOST_COUNTED = 30_000  # tools whose counts are remembered
+MOST_COUNTED = 30_000  # tools whose counts are cached
 
-Shows = Callable[[ServerAddress], bool]  # is it looked at?
+Shows = Callable[[ServerAddress], bool]  # whether its tools are searched
 Fingerprint = tuple[object, ...]
+Weights = dict[int, float]  # of a word, in each tool that has it
+Scores = dict[int, float]
+Term = tuple[float, Weights, float]  # the factor of a word, its weights, the most it can add
+
+WORTH = 0.5  # of all that the words can add; while more is left, no tool can be ruled out
+FEW = 200  # weights; to read them all is less work than to skip some
+SLACK = 1 + 1e-9  # sums in another order differ in their last digits
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A tool that was found."""
+    """A tool with its score for a query."""
 
     tool: ToolIdentifier
     score: float
@@ -57,7 +64,7 @@ class _Server(msgspec.Struct, frozen=True):
 
 
 class _Posting(msgspec.Struct):
-    """A word's weight in each tool that has it, none above `peak`; made when the means were of `age`."""
+    """A word's weight in each tool that has it, at most `peak`; computed when the means had this `age`."""
 
     weights: dict[int, float]
     peak: float
@@ -65,11 +72,13 @@ class _Posting(msgspec.Struct):
 
 
 class Index:
-    """The tools of some servers, and which words weigh how much in each."""
+    """The tools of some servers, and the weight of each word in each of them."""
 
-    def __init__(self, words: Words, counted: dict[bytes, Counted] | None = None) -> None:
+    def __init__(self, words: Words, counted: dict[bytes, FieldCounts] | None = None) -> None:
         self._words = words
-        self._counted: dict[bytes, Counted] = {} if counted is None else counted  # by definition
+        self._counted: dict[bytes, FieldCounts] = (
+            {} if counted is None else counted
+        )  # by definition
         self._servers: dict[ServerAddress, _Server] = {}
         self._documents: dict[int, _Document] = {}
         self._names: dict[str, set[int]] = {}  # tools by their own names, case folded
@@ -77,18 +86,18 @@ class Index:
         self._sums = [0] * len(WEIGHTS)
         self._means: tuple[float, ...] = (1.0,) * len(WEIGHTS)
         self._postings: dict[str, _Posting] = {}
-        self._same: dict[Places, Places] = {}  # few are different
-        self._age = 0  # how often the means have moved
+        self._same: dict[Places, Places] = {}  # interned: few are different
+        self._age = 0  # how often the means have changed
 
     def __len__(self) -> int:
         return len(self._documents)
 
     def count(self, shows: Shows | None) -> int:
-        """How many tools are looked at."""
+        """Return how many tools are searched."""
         return len(self._documents) if shows is None else len(self._shown(shows))
 
     def names(self, address: ServerAddress) -> list[str]:
-        """The tools of a server in its own order."""
+        """Return the tools of a server in its own order."""
         return [self._documents[n].tool.tool for n in self._servers[address].documents]
 
     @property
@@ -96,7 +105,7 @@ class Index:
         return self._servers
 
     def is_current(self, address: ServerAddress, fingerprint: Fingerprint) -> bool:
-        """Is this what we know of this server?"""
+        """Whether the index has this server with this fingerprint."""
         known = self._servers.get(address)
         return known is not None and known.fingerprint == fingerprint
 
@@ -104,12 +113,12 @@ class Index:
         self,
         address: ServerAddress,
         tools: Iterable[Definition],
-        about: About,
+        about: ServerDescription,
         fingerprint: Fingerprint = (),
         *,
         weigh: bool = True,
     ) -> None:
-        """Let a server have these tools, whatever it had before. Without `weigh`, `fill` follows."""
+        """Replace a server's tools by these. Without `weigh`, the caller has to call `fill`."""
         self._drop(address)
         shared = server_counts(about, self._words)
         numbers: list[int] = []
@@ -133,7 +142,7 @@ class Index:
         self._settle()
 
     def fill(self) -> None:
-        """Compute every weight anew, so that no query has to."""
+        """Compute all weights, so that no query has to."""
         postings: dict[str, dict[int, float]] = {}
         for number, document in self._documents.items():
             norms = self._norms(document.lengths)
@@ -150,7 +159,7 @@ class Index:
         }
 
     def named(self, query: str, shows: Shows | None = None) -> list[ToolIdentifier]:
-        """The tools whose whole name this is: `tool`, `server/tool`, `toolbox/server/tool`, or flat."""
+        """Return the tools with this full name: `tool`, `server/tool`, `toolbox/server/tool`, or flat."""
         wanted = query.strip().casefold()
         ends = [at + 1 for at, sign in enumerate(wanted) if sign == "/"][:2]
         flat = parse_tool_name(wanted)
@@ -162,11 +171,11 @@ class Index:
         )
 
     def search(self, query: str, shows: Shows | None = None, most: int = 100) -> list[Hit]:
-        """The tools that fit best, equals by their names: those in which a word of the query occurs."""
+        """Return the best tools in which a word of the query occurs; equal ones are sorted by name."""
         return self.ranked(self._words.asked(query), shows, most)
 
-    def ranked(self, asked: Asked, shows: Shows | None, most: int) -> list[Hit]:
-        """The same for words that were read already."""
+    def ranked(self, asked: QueryWords, shows: Shows | None, most: int) -> list[Hit]:
+        """The same for a query that is split already."""
         factors = {word: self._factor(word, times) for word, times in asked.times.items()}
         words = sorted(factors, key=lambda word: (-factors[word], word))
         terms = [self._term(word, factors[word]) for word in words if self.holds(word)]
@@ -183,7 +192,7 @@ class Index:
         return [number for at, server in servers if shows(at) for number in server.documents]
 
     def rarity(self, word: str) -> float:
-        """How much it says that a tool has this word."""
+        """Return the inverse document frequency of this word."""
         held = self._postings.get(word)
         holders = len(held.weights) if held else 0
         return log(1 + (len(self._documents) - holders + 0.5) / (holders + 0.5))
@@ -191,21 +200,21 @@ class Index:
     def holds(self, word: str) -> bool:
         return word in self._postings
 
-    def most_possible(self, asked: Asked) -> float:
-        """The most that a tool could score, were its fields nothing but the query."""
+    def most_possible(self, asked: QueryWords) -> float:
+        """Return the best possible score: of a tool whose fields are the query itself."""
         return sum(self._factor(word, times) for word, times in asked.times.items())
 
     def _factor(self, word: str, times: int) -> float:
         return self.rarity(word) * min(times, TWICE)
 
-    # Upkeep
+    # Updating
 
     def count_words(self, tools: Iterable[Definition]) -> None:
-        """Count and remember the words of tools that are about to be put here."""
+        """Count and cache the words of tools that are about to be added."""
         for tool in tools:
             self._counts_of(tool)
 
-    def _counts_of(self, definition: Definition) -> Counted:
+    def _counts_of(self, definition: Definition) -> FieldCounts:
         counted = self._counted.get(definition.raw)
         if counted is None:
             if len(self._counted) >= MOST_COUNTED:
@@ -233,7 +242,7 @@ class Index:
             self._age += 1
 
     def _enter(self, number: int) -> None:
-        """Note a tool's words. Where a word's weights are old, it gets all of them anew when asked for."""
+        """Add a tool's words. Outdated weights of a word are computed anew when a query needs them."""
         document = self._documents[number]
         norms = self._norms(document.lengths)
         for word, counts in document.counts.items():
@@ -253,7 +262,7 @@ class Index:
             held.age = self._age
         return factor, held.weights, factor * held.peak
 
-    def _both(self, own: Counted, shared: Counted) -> Counts:
+    def _both(self, own: FieldCounts, shared: FieldCounts) -> Counts:
         counts = {**shared.counts, **own.counts}
         for word in shared.counts.keys() & own.counts.keys():
             both = own.counts[word] + shared.counts[word]
@@ -281,5 +290,77 @@ def _weight(counts: Places, norms: list[float]) -> float:
 
 
 def _stepped(mean: float) -> float:
-    """The mean, moved to the nearest step."""
+    """Round the mean to the nearest step."""
     return 1.02 ** round(log(mean) / STEP) if mean > 0 else 1.0
+
+
+# Scoring: sums up the weights of a query's words, skipping tools that can't be among the best
+
+
+def best_scores(terms: Sequence[Term], most: int) -> Scores:
+    """Return the scores of the best tools, `most` of them and all that equal the last.
+
+    `terms` begin with the words of the largest factor. As soon as the remaining words can't lift a new
+    tool among the best, only tools with a score are considered.
+    """
+    scores: Scores = {}
+    left, last = SLACK * sum(adds for *_, adds in terms), 0.0
+    worth, unread = WORTH * left, sum(len(weights) for _, weights, _ in terms)
+    for number, (factor, weights, adds) in enumerate(terms):
+        if left < worth and unread > FEW and len(scores) > most:
+            last = _last(scores, most, last)
+            if left < last:
+                return _narrowed(scores, terms[number:], most, last, left)
+        if scores:
+            before = scores.get
+            for tool, weight in weights.items():
+                scores[tool] = before(tool, 0.0) + factor * weight
+        else:
+            scores = dict(zip(weights, map(factor.__mul__, weights.values()), strict=True))
+        left -= adds
+        unread -= len(weights)
+    return _best(scores, most, last)
+
+
+def scores_of(tools: Collection[int], terms: Sequence[Term], most: int) -> Scores:
+    """The same among some tools only."""
+    scores: Scores = {}
+    wanted = dict.fromkeys(tools, 0.0)
+    for factor, weights, _ in terms:
+        for tool in wanted.keys() & weights.keys():
+            scores[tool] = scores.get(tool, 0.0) + factor * weights[tool]
+    return _best(scores, most, 0.0)
+
+
+def _narrowed(scores: Scores, terms: Sequence[Term], most: int, last: float, left: float) -> Scores:
+    """Add the remaining words to the tools that can still be among the best, dropping others."""
+    for factor, weights, adds in terms:
+        if len(scores) > 2 * most:
+            last = _last(scores, most, last)
+            least = last - left
+            scores = {tool: score for tool, score in scores.items() if score >= least}
+        if len(scores) < len(weights):
+            weight_in = weights.get
+            for tool, score in scores.items():
+                weight = weight_in(tool)
+                if weight is not None:
+                    scores[tool] = score + factor * weight
+        else:
+            for tool in scores.keys() & weights.keys():
+                scores[tool] += factor * weights[tool]
+        left -= adds
+    return _best(scores, most, last)
+
+
+def _best(scores: Scores, most: int, last: float) -> Scores:
+    if len(scores) <= most:
+        return scores
+    last = _last(scores, most, last)
+    return {tool: score for tool, score in scores.items() if score >= last}
+
+
+def _last(scores: Scores, most: int, least: float) -> float:
+    """Return the score of the last among the best, which is known to be at least `least`."""
+    high = [score for score in scores.values() if score >= least]
+    high.sort(reverse=True)
+    return high[most - 1]

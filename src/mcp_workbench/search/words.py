@@ -1,15 +1,18 @@
-"""Text as the words that count, the same way for queries and for tools."""
+"""Words: queries and the searched fields of tools, split and stemmed the same way."""
 
 from __future__ import annotations
 
 import re
 import threading
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, cast
 
 import msgspec
+
+from mcp_workbench.core.catalogue import Definition, read_object
 
 Stem = Callable[[str], str]
 
@@ -20,15 +23,15 @@ such than that the their them then there these they this those to us was we were
 which while who whom why will with would you your"""
 STOP_WORDS = frozenset(_COMMON.split())
 LONGEST = 64  # characters of a word; a longer one is data
-MOST_STEMS = 50_000  # remembered
+MOST_STEMS = 50_000  # cached
 MOST_ASKED = 512  # different words of a query
 
-# Signs of languages that are written without spaces: Thai to Khmer, Chinese, Japanese, and Korean.
+# Characters of scripts without spaces: Thai to Khmer, Chinese, Japanese, and Korean.
 _SIGNS = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
     r"\u2e80-\u30ff\u3130-\u318f\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-# Marks that belong to the letter before them: accents, points, and the vowels of India's scripts.
+# Combining marks: accents, points, and the vowels of Indic scripts.
 _MARKS = (
     r"\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
     r"\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0981-\u0983\u09bc-\u09cd\u0a01-\u0a03"
@@ -45,7 +48,7 @@ _HUMPS = re.compile(
 
 
 def parts(text: str) -> Iterator[str]:
-    """`getUserByID2` is get, user, by, id, 2; signs without spaces between them go in pairs."""
+    """Split text: `getUserByID2` is get, user, by, id, 2; scripts without spaces become pairs."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)  # one spelling of what looks the same
     for run in _RUNS.findall(text):
@@ -57,29 +60,29 @@ def parts(text: str) -> Iterator[str]:
             yield from (part.lower() for part in _HUMPS.split(run))
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """The words of a query that count, stemmed: how often each stands there, and how it is spelt."""
+class QueryWords(msgspec.Struct, frozen=True):
+    """The stems of a query: how often each occurs, and how it is spelled there."""
 
     times: dict[str, int]
     spelled: dict[str, str]
 
 
 class Words:
-    """Splits, drops, and stems; remembers the stems."""
+    """Splits text, drops stop words, and stems the rest; caches the stems."""
 
     def __init__(self) -> None:
         self._stems: dict[str, str] = {}
         self._stem: Stem | None = None
-        self._one_at_a_time = threading.Lock()  # large indexes are built in a thread
+        self._lock = threading.Lock()  # large indexes are built in a thread
 
     def of(self, text: str) -> list[str]:
         return [self._stemmed(word) for word in parts(text) if _counts(word)]
 
-    def asked(self, query: str) -> Asked:
-        """The words of a query; whatever comes after very many of them is data."""
+    def asked(self, query: str) -> QueryWords:
+        """Return the words of a query; what follows after MOST_ASKED different ones is ignored."""
         times: dict[str, int] = {}
         spelled: dict[str, str] = {}
-        stems: dict[str, str] = {}  # so that no more are made than are asked for
+        stems: dict[str, str] = {}  # of the words so far
         for word in parts(query):
             stem = stems.get(word)
             if stem is None:
@@ -88,23 +91,118 @@ class Words:
                 stem = stems[word] = self._stemmed(word)
                 spelled.setdefault(stem, word)
             times[stem] = times.get(stem, 0) + 1
-        return Asked(times, spelled)
+        return QueryWords(times, spelled)
 
     def _stemmed(self, word: str) -> str:
         stem = self._stems.get(word)
         if stem is None:
             if len(self._stems) >= MOST_STEMS:
                 self._stems.clear()
-            with self._one_at_a_time:
+            with self._lock:
                 stem = self._stems[word] = self._stemmer()(word)
         return stem
 
     def _stemmer(self) -> Stem:
         if self._stem is None:
-            library: Any = import_module("snowballstemmer")  # not before somebody searches
+            library: Any = import_module("snowballstemmer")  # loaded with the first search
             self._stem = cast("Stem", library.stemmer("english").stemWord)
         return self._stem
 
 
 def _counts(word: str) -> bool:
     return word not in STOP_WORDS and len(word) <= LONGEST
+
+
+# The searched fields of a tool and its server
+
+Json = dict[str, Any]
+
+NAMES = (
+    "tool", "description", "parameters", "parameter_texts", "server", "title", "server_text", "toolbox",
+)  # fmt: skip
+WEIGHTS = (3.0, 1.0, 0.5, 0.3, 1.5, 1.0, 0.3, 0.3)
+OF_TOOL = 4  # the first fields are the tool's own, the rest its server's
+DEEPEST = 4  # levels of parameters
+MOST_READ = 512 << 10  # bytes of a definition; of a larger one, only the name is searched
+LINES = 3  # of a server's instructions
+MOST_TEXT = 16 << 10  # characters of them
+
+Places = tuple[tuple[int, int], ...]  # (field, how often the word occurs there)
+Counts = dict[str, Places]
+
+
+class ServerDescription(msgspec.Struct, frozen=True):
+    """The searched texts of a server, apart from its tools."""
+
+    server: str
+    title: str = ""
+    text: str = ""  # its description, or the first lines of its instructions
+    toolbox: str = ""  # name and description
+
+
+class FieldCounts(msgspec.Struct, frozen=True):
+    """Word counts of some fields, and the length of each field."""
+
+    counts: Counts
+    lengths: tuple[int, ...]
+
+
+def tool_counts(definition: Definition, words: Words) -> FieldCounts:
+    """Count the words of the tool's own fields."""
+    if len(definition.raw) > MOST_READ:
+        return _counted((definition.name, "", "", ""), words, 0)
+    tool = read_object(definition.raw)
+    names: list[str] = []
+    texts: list[str] = []
+    for name, descriptions in _parameters(tool.get("inputSchema"), DEEPEST):
+        names.append(name)
+        texts += descriptions
+    description = f"{_text(tool.get('title'))} {_text(tool.get('description'))}"
+    return _counted((definition.name, description, " ".join(names), " ".join(texts)), words, 0)
+
+
+def server_counts(server: ServerDescription, words: Words) -> FieldCounts:
+    """Count the words of the fields that all tools of a server share."""
+    lines = " ".join(server.text[:MOST_TEXT].splitlines()[:LINES])
+    return _counted((server.server, server.title, lines, server.toolbox), words, OF_TOOL)
+
+
+def _counted(texts: tuple[str, ...], words: Words, first: int) -> FieldCounts:
+    counts: Counts = {}
+    lengths: list[int] = []
+    for field, text in enumerate(texts, first):
+        stems = words.of(text)
+        lengths.append(len(stems))
+        for word, times in Counter(stems).items():
+            counts[word] = (*counts.get(word, ()), (field, times))
+    return FieldCounts(counts, tuple(lengths))
+
+
+def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, list[str]]]:
+    """Yield the names of parameters, each with its description and its enum values."""
+    if not isinstance(schema, dict) or depth == 0:
+        return
+    own = cast("Json", schema)
+    listed: Any = own.get("properties")
+    for name, value in cast("Json", listed).items() if isinstance(listed, dict) else ():
+        yield name, _descriptions(value)
+        yield from _parameters(value, depth - 1)
+    inner: list[Any] = [own.get("items"), own.get("additionalProperties")]
+    for key in ("anyOf", "oneOf", "allOf"):
+        branches: Any = own.get(key)
+        inner += cast("list[Any]", branches) if isinstance(branches, list) else []
+    for value in inner:
+        yield from _parameters(value, depth - 1)
+
+
+def _descriptions(schema: Any) -> list[str]:
+    if not isinstance(schema, dict):
+        return []
+    own = cast("Json", schema)
+    values: Any = own.get("enum")
+    chosen = cast("list[Any]", values) if isinstance(values, list) else []
+    return [text for text in (own.get("description"), *chosen) if isinstance(text, str)]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.wire import own_streams
-from mcp_workbench.wire.own_streams import FileWriter, is_pipe, open_writer
-from mcp_workbench.wire.stdio import PipeReader, PipeWriter
+from mcp_workbench.transport.stdio import (
+    FileWriter,
+    PipeReader,
+    PipeWriter,
+    is_pipe,
+    open_writer,
+    pump_file,
+)
 from tests.kit.vitals import open_fds
 
 LIMIT = 15.0
@@ -224,7 +229,7 @@ async def test_a_file_is_no_pipe_and_is_read_and_written_all_the_same(tmp_path: 
     writer = open_writer(target, lambda: None)
     assert isinstance(writer, FileWriter)
     async with asyncio.timeout(LIMIT):
-        own_streams.pump_file(source, got.extend, ended.set)
+        pump_file(source, got.extend, ended.set)
         await ended.wait()
         writer.send(b"one\n")
         writer.send(b"two\n")
@@ -238,7 +243,7 @@ async def test_a_file_is_no_pipe_and_is_read_and_written_all_the_same(tmp_path: 
 
 CLAIM = """
 import os, sys
-from mcp_workbench.wire.own_streams import claim_standard_streams
+from mcp_workbench.transport.stdio import claim_standard_streams
 own_in, own_out = claim_standard_streams()
 print("stray")
 os.write(1, b"also stray\\n")

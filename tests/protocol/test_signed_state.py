@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.era.seal import LIFETIME, Seal, Sealed, digest_of
+from mcp_workbench.protocol.signed_state import LIFETIME, Seal, SignedState, digest_of
 
 KEY = b"k" * 32
 
 
-def sealed(**more: object) -> Sealed:
+def sealed(**more: object) -> SignedState:
     whole: dict[str, object] = {
         "kind": "relay",
         "route": ServerAddress("dev", "a"),
@@ -19,7 +19,7 @@ def sealed(**more: object) -> Sealed:
         "born": 1000.0,
         **more,
     }
-    return Sealed(**whole)  # pyright: ignore[reportArgumentType]
+    return SignedState(**whole)  # pyright: ignore[reportArgumentType]
 
 
 @given(st.text(), st.text(), st.floats(0, LIFETIME))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.wire.sse import Event, EventReader, EventTooLarge
+from mcp_workbench.transport.http.sse import Event, EventReader, EventTooLarge
 
 LIMIT = 10_000
 lines = st.sampled_from(

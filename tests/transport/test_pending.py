@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.wire.pending import PendingTable
+from mcp_workbench.transport.jsonrpc import PendingRequests
 
 
 def test_numbers_are_fresh_and_count_from_one() -> None:
-    table: PendingTable[str] = PendingTable()
+    table: PendingRequests[str] = PendingRequests()
 
     assert [table.add(who, 0.0) for who in "abc"] == [1, 2, 3]
     table.settle(3)
@@ -15,7 +15,7 @@ def test_numbers_are_fresh_and_count_from_one() -> None:
 
 
 def test_an_answer_is_taken_once() -> None:
-    table: PendingTable[str] = PendingTable()
+    table: PendingRequests[str] = PendingRequests()
     number = table.add("a", 9.0)
 
     assert table.find(number) == "a"
@@ -25,7 +25,7 @@ def test_an_answer_is_taken_once() -> None:
 
 
 def test_a_number_that_nobody_waits_for_is_nobody_s() -> None:
-    table: PendingTable[str] = PendingTable()
+    table: PendingRequests[str] = PendingRequests()
 
     assert table.settle(0) is None
     assert table.settle(7) is None
@@ -35,7 +35,7 @@ def test_a_number_that_nobody_waits_for_is_nobody_s() -> None:
 def test_exactly_those_whose_time_has_passed_are_taken_out(
     deadlines: list[float], now: float
 ) -> None:
-    table: PendingTable[float] = PendingTable()
+    table: PendingRequests[float] = PendingRequests()
     for deadline in deadlines:
         table.add(deadline, deadline)
 
@@ -47,7 +47,7 @@ def test_exactly_those_whose_time_has_passed_are_taken_out(
 
 
 def test_losing_the_connection_takes_out_everyone_in_order() -> None:
-    table: PendingTable[str] = PendingTable()
+    table: PendingRequests[str] = PendingRequests()
     for who in "ab":
         table.add(who, 1.0)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.depth import DEPTH, too_deep
-from mcp_workbench.wire.envelope import Malformed, decode, mend_surrogates, mend_text, usable_id
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.json_text import DEPTH, mend_surrogates, mend_text, too_deep
+from mcp_workbench.transport.jsonrpc import Malformed, decode, usable_id
 
 ids = st.integers() | st.text()
 values: st.SearchStrategy[Any] = st.recursive(
@@ -31,7 +31,7 @@ def test_the_inside_is_kept_byte_for_byte() -> None:
 
     assert bytes(message.result) == odd
     assert (
-        envelope.answer(b"7", message.result) == b'{"jsonrpc":"2.0","id":7,"result":' + odd + b"}\n"
+        jsonrpc.answer(b"7", message.result) == b'{"jsonrpc":"2.0","id":7,"result":' + odd + b"}\n"
     )
 
 
@@ -39,7 +39,7 @@ def test_the_inside_is_kept_byte_for_byte() -> None:
 def test_an_answer_is_one_line_with_the_id_as_sent(id: Any, value: Any) -> None:
     raw_id, result = json.dumps(id).encode(), json.dumps(value).encode()
 
-    frame = envelope.answer(raw_id, msgspec.Raw(result))
+    frame = jsonrpc.answer(raw_id, msgspec.Raw(result))
 
     assert frame.count(b"\n") == 1
     assert json.loads(frame) == {"jsonrpc": "2.0", "id": id, "result": value}
@@ -74,33 +74,33 @@ def test_kinds_of_messages_are_told_by_their_members() -> None:
     assert not notice.id
     assert bytes(answer.result) == b"null"
     assert not refusal.result
-    assert envelope.read_error(refusal.error).message == "x"
+    assert jsonrpc.read_error(refusal.error).message == "x"
 
 
 @pytest.mark.parametrize(
     ("line", "code", "id"),
     [
-        (b"hello", envelope.PARSE_ERROR, b""),
-        (b"{", envelope.PARSE_ERROR, b""),
-        (b'{"jsonrpc":"2.0","id":12,"result":{', envelope.PARSE_ERROR, b"12"),
-        (b'{"jsonrpc":"2.0","id":"a\\"b","result":{', envelope.PARSE_ERROR, b'"a\\"b"'),
-        (b'{"result":{,},"jsonrpc":"2.0","id":-3}', envelope.PARSE_ERROR, b"-3"),
-        (b'{"result":{"t":"}","id":3,},"jsonrpc":"2.0","id":4}', envelope.PARSE_ERROR, b"4"),
-        (b'{"result":{"a":1,"id":3}', envelope.PARSE_ERROR, b""),  # broken off: another one's id
-        (b'{"id":1', envelope.PARSE_ERROR, b""),  # of 12, maybe
-        (b'{"id":1.5,"result":{', envelope.PARSE_ERROR, b""),
-        (b'{"id":007,"result":{', envelope.PARSE_ERROR, b""),
-        (b'{"id":"\\q","result":{', envelope.PARSE_ERROR, b""),  # would be no JSON in our answer
-        (b'{"id":"\xff","result":{', envelope.PARSE_ERROR, b""),
-        (b'{"id":"a\tb","result":{', envelope.PARSE_ERROR, b""),
-        (b'{"result":{"id":3},}', envelope.PARSE_ERROR, b""),
-        (b"[]", envelope.INVALID_REQUEST, b""),
-        (b"5", envelope.INVALID_REQUEST, b""),
-        (b'{"id":5,"method":7}', envelope.INVALID_REQUEST, b"5"),
-        (b'{"id":5,"result":{},"error":{}}', envelope.INVALID_REQUEST, b"5"),
-        (b'{"jsonrpc":"2.0","id":{"a":1}}', envelope.INVALID_REQUEST, b""),
-        (b'{"jsonrpc":"2.0","id":1.5,"method":""}', envelope.INVALID_REQUEST, b""),
-        (b'{"level":"info","id":5,"msg":"a log line"}', envelope.INVALID_REQUEST, b""),
+        (b"hello", jsonrpc.PARSE_ERROR, b""),
+        (b"{", jsonrpc.PARSE_ERROR, b""),
+        (b'{"jsonrpc":"2.0","id":12,"result":{', jsonrpc.PARSE_ERROR, b"12"),
+        (b'{"jsonrpc":"2.0","id":"a\\"b","result":{', jsonrpc.PARSE_ERROR, b'"a\\"b"'),
+        (b'{"result":{,},"jsonrpc":"2.0","id":-3}', jsonrpc.PARSE_ERROR, b"-3"),
+        (b'{"result":{"t":"}","id":3,},"jsonrpc":"2.0","id":4}', jsonrpc.PARSE_ERROR, b"4"),
+        (b'{"result":{"a":1,"id":3}', jsonrpc.PARSE_ERROR, b""),  # broken off: another one's id
+        (b'{"id":1', jsonrpc.PARSE_ERROR, b""),  # of 12, maybe
+        (b'{"id":1.5,"result":{', jsonrpc.PARSE_ERROR, b""),
+        (b'{"id":007,"result":{', jsonrpc.PARSE_ERROR, b""),
+        (b'{"id":"\\q","result":{', jsonrpc.PARSE_ERROR, b""),  # would be no JSON in our answer
+        (b'{"id":"\xff","result":{', jsonrpc.PARSE_ERROR, b""),
+        (b'{"id":"a\tb","result":{', jsonrpc.PARSE_ERROR, b""),
+        (b'{"result":{"id":3},}', jsonrpc.PARSE_ERROR, b""),
+        (b"[]", jsonrpc.INVALID_REQUEST, b""),
+        (b"5", jsonrpc.INVALID_REQUEST, b""),
+        (b'{"id":5,"method":7}', jsonrpc.INVALID_REQUEST, b"5"),
+        (b'{"id":5,"result":{},"error":{}}', jsonrpc.INVALID_REQUEST, b"5"),
+        (b'{"jsonrpc":"2.0","id":{"a":1}}', jsonrpc.INVALID_REQUEST, b""),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":""}', jsonrpc.INVALID_REQUEST, b""),
+        (b'{"level":"info","id":5,"msg":"a log line"}', jsonrpc.INVALID_REQUEST, b""),
     ],
 )
 def test_what_is_no_message_says_why_and_saves_its_id(line: bytes, code: int, id: bytes) -> None:
@@ -195,20 +195,20 @@ def test_mended_text_is_valid_and_valid_text_is_not_touched(data: bytes) -> None
 
 
 def test_a_batch_is_taken_apart() -> None:
-    assert envelope.is_batch(b' [{"id":1},2]')
-    assert envelope.read_batch(b'[{"id":1}, 2.0]') == [b'{"id":1}', b"2.0"]
-    assert not envelope.is_batch(b"{}")
+    assert jsonrpc.is_batch(b' [{"id":1},2]')
+    assert jsonrpc.read_batch(b'[{"id":1}, 2.0]') == [b'{"id":1}', b"2.0"]
+    assert not jsonrpc.is_batch(b"{}")
     with pytest.raises(Malformed):
-        envelope.read_batch(b"[1,")
+        jsonrpc.read_batch(b"[1,")
 
 
 def test_what_we_build_is_one_json_line() -> None:
     frames = [
-        envelope.request(3, "tools/call", b'{"a":1.0}'),
-        envelope.notification("n"),
-        envelope.notification("n", b'{"x":[]}'),
-        envelope.refusal(b"", envelope.error_object(-32600, "no", {"a": 1})),
-        envelope.refusal(b'"x"', envelope.error_object(-32600, "no")),
+        jsonrpc.request(3, "tools/call", b'{"a":1.0}'),
+        jsonrpc.notification("n"),
+        jsonrpc.notification("n", b'{"x":[]}'),
+        jsonrpc.refusal(b"", jsonrpc.error_object(-32600, "no", {"a": 1})),
+        jsonrpc.refusal(b'"x"', jsonrpc.error_object(-32600, "no")),
     ]
 
     read = [json.loads(frame) for frame in frames]
@@ -223,5 +223,5 @@ def test_what_we_build_is_one_json_line() -> None:
 
 
 def test_an_error_of_the_wrong_shape_still_has_words() -> None:
-    assert envelope.read_error(msgspec.Raw(b'"boom"')).message != ""
-    assert envelope.read_error(msgspec.Raw(b'{"code":"x"}')).code == envelope.INTERNAL_ERROR
+    assert jsonrpc.read_error(msgspec.Raw(b'"boom"')).message != ""
+    assert jsonrpc.read_error(msgspec.Raw(b'{"code":"x"}')).code == jsonrpc.INTERNAL_ERROR

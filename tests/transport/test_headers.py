@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp.shared.inbound import decode_header_value, encode_header_value
 
-from mcp_workbench.wire.headers import decode_value, encode_value
+from mcp_workbench.transport.http.messages import decode_value, encode_value
 
 TRICKY = st.text(st.sampled_from("=?base64 YQ==\t\u00e9\n~"), max_size=24)
 WRAPPED = st.one_of(st.binary(max_size=12).map(base64.b64encode), st.binary(max_size=12)).map(

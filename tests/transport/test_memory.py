@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from mcp_workbench.wire.frames import LineFramer
-from mcp_workbench.wire.http_message import Request
-from mcp_workbench.wire.sse import EventReader, EventTooLarge
+from mcp_workbench.transport.http.messages import HttpRequest
+from mcp_workbench.transport.http.sse import EventReader, EventTooLarge
+from mcp_workbench.transport.json_text import LineFramer
 
 LIMIT = 1 << 18
 
@@ -35,7 +35,7 @@ def an_event_of_many_lines() -> None:
 
 
 def a_body_in_crumbs() -> None:
-    request = Request()
+    request = HttpRequest()
     while request.size < LIMIT:
         request.add_chunk(crumb())
     request.close_body()

@@ -9,8 +9,8 @@ import pytest
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.era.declared import Declared, read_declared
-from mcp_workbench.era.primitives import (
+from mcp_workbench.protocol.handshake import ServerCapabilities, read_capabilities
+from mcp_workbench.protocol.primitives import (
     LEVELS,
     level_in,
     level_of,
@@ -24,7 +24,7 @@ from mcp_workbench.era.primitives import (
     untagged,
     with_cache,
 )
-from mcp_workbench.era.translate import PAIRS, stamps
+from mcp_workbench.protocol.translation import PAIRS, stamps
 from tests.kit.results import raw
 
 OWN = stamps({"name": "w", "version": "1"})
@@ -161,18 +161,20 @@ def test_capabilities_are_read_one_by_one() -> None:
         "logging": {},
     }
 
-    assert read_declared(raw(said)) == Declared(
+    assert read_capabilities(raw(said)) == ServerCapabilities(
         tools_changed=True, prompts=True, resources=True, subscribe=True, logging=True
     )
-    assert read_declared(raw({"prompts": {"listChanged": True}})).announces
-    assert read_declared(raw({"resources": {"listChanged": True}})).announces
+    assert read_capabilities(raw({"prompts": {"listChanged": True}})).announces
+    assert read_capabilities(raw({"resources": {"listChanged": True}})).announces
 
 
 @pytest.mark.parametrize("odd", [None, True, {"listChanged": "yes"}, []])
 def test_an_odd_capability_is_as_good_as_a_plain_one(odd: Any) -> None:
     said = {"prompts": odd, "resources": {"listChanged": True}}
 
-    assert read_declared(raw(said)) == Declared(
+    assert read_capabilities(raw(said)) == ServerCapabilities(
         prompts=True, resources=True, resources_changed=True
     )
-    assert read_declared(raw(odd if odd != {"listChanged": "yes"} else 7)) == Declared()
+    assert (
+        read_capabilities(raw(odd if odd != {"listChanged": "yes"} else 7)) == ServerCapabilities()
+    )

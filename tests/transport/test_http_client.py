@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from mcp_workbench.wire.addresses import read_address
-from mcp_workbench.wire.http_answer import Broken, Slow
-from mcp_workbench.wire.http_client import HttpClient
+from mcp_workbench.transport.http.client import HttpClient
+from mcp_workbench.transport.http.client_response import ExchangeFailed, ResponseTimeout
+from mcp_workbench.transport.http.urls import parse_url
 from tests.kit.clock import PATIENCE, until
 from tests.kit.servers.bad_http import BadHttp, Hung, Request, bad_http
 
@@ -24,7 +24,7 @@ async def post(client: HttpClient, path: bytes, patience: float | None = PATIENC
 
 
 def to(bad: BadHttp, most: int = 4) -> HttpClient:
-    return HttpClient(read_address(bad.url("/")), {}, most)
+    return HttpClient(parse_url(bad.url("/")), {}, most)
 
 
 async def test_more_requests_than_connections_take_turns() -> None:
@@ -63,7 +63,7 @@ async def test_who_leaves_the_queue_costs_nobody_his_turn() -> None:
 async def test_a_request_that_is_given_up_frees_its_place() -> None:
     async with bad_http() as bad, asyncio.timeout(PATIENCE):
         client = to(bad, most=1)
-        with pytest.raises(Slow):
+        with pytest.raises(ResponseTimeout):
             await post(client, b"/hang", 0.05)
         assert b"ok" in await post(client, b"/ok")
         client.close()
@@ -99,10 +99,10 @@ async def test_a_failed_connection_lets_the_next_one_try() -> None:
     async with bad_http() as bad:
         port = bad.port
     async with asyncio.timeout(PATIENCE):
-        client = HttpClient(read_address(f"http://127.0.0.1:{port}/"), {}, 1)
+        client = HttpClient(parse_url(f"http://127.0.0.1:{port}/"), {}, 1)
         done = await asyncio.gather(
             *(post(client, b"/ok") for _ in range(3)), return_exceptions=True
         )
 
-    assert [type(one) for one in done] == [Broken] * 3
-    assert not any(one.sent for one in done if isinstance(one, Broken))
+    assert [type(one) for one in done] == [ExchangeFailed] * 3
+    assert not any(one.sent for one in done if isinstance(one, ExchangeFailed))

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from mcp_workbench.wire.http_answer import Answer, Broken
+from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
 
 PAGE = gzip.compress(b"x" * 100_000)
 
@@ -20,7 +20,7 @@ class Holder:
 
 
 async def unpacked(*pieces: bytes) -> bytes:
-    answer = Answer(Holder())
+    answer = ClientResponse(Holder())
     answer.begin(200, {"content-encoding": "gzip"})
     for piece in pieces:
         answer.push(piece)
@@ -39,5 +39,5 @@ async def test_padding_after_a_compressed_answer_means_nothing() -> None:
 
 @pytest.mark.parametrize("rest", [b"\x1f", PAGE[:-9], b"\x1fx"])
 async def test_a_second_member_that_is_broken_breaks_the_answer(rest: bytes) -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(ExchangeFailed):
         await unpacked(PAGE + rest)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_workbench.wire.frames import LineFramer
+from mcp_workbench.transport.json_text import LineFramer
 
 pieces = st.lists(
     st.sampled_from([b"\n", b"\r\n", b"\r", b" ", b"{}", b'{"a":1}', b"\xc3\xa9", b"x"])

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_workbench.bounded import Members
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.era.translate import (
-    Members,
-    Pair,
+from mcp_workbench.protocol.translation import (
+    EraPair,
     Unanswerable,
     complete,
     params_for,
@@ -25,7 +25,12 @@ from tests.kit.results import raw
 
 OURS = stamps({"name": "w", "version": "1"})
 PREFIX = "io.modelcontextprotocol/"
-LL, LM, ML, MM = Pair(False, False), Pair(False, True), Pair(True, False), Pair(True, True)
+LL, LM, ML, MM = (
+    EraPair(False, False),
+    EraPair(False, True),
+    EraPair(True, False),
+    EraPair(True, True),
+)
 PAIRS = [LL, LM, ML, MM]
 ODD = (
     b'{"content":[{"type":"new","n":1.0}],"x":1E+2,"y":12345678901234567890,"z":null,"s":"\\u00e9"}'
@@ -37,13 +42,13 @@ members = st.dictionaries(
 )
 
 
-def sent(pair: Pair, params: Members, meta: Members | None = None) -> bytes:
+def sent(pair: EraPair, params: Members, meta: Members | None = None) -> bytes:
     """The parameters of a call of `echo`, our seventh request."""
     call = CallRequest(ToolIdentifier("a", "b", "echo"), params, meta or {}, pair.modern_host)
     return params_for(pair, b'"echo"', call, 7, OURS)
 
 
-def called(pair: Pair, meta: dict[str, Any] | None = None, **params: Any) -> dict[str, Any]:
+def called(pair: EraPair, meta: dict[str, Any] | None = None, **params: Any) -> dict[str, Any]:
     params.setdefault("arguments", {})
     given_members = {key: raw(value) for key, value in params.items()}
     return json.loads(sent(pair, given_members, {k: raw(v) for k, v in (meta or {}).items()}))
@@ -53,14 +58,14 @@ def called(pair: Pair, meta: dict[str, Any] | None = None, **params: Any) -> dic
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_arguments_travel_byte_for_byte(pair: Pair) -> None:
+def test_arguments_travel_byte_for_byte(pair: EraPair) -> None:
     arguments = b'{ "a":1.0,"a":2, "big":12345678901234567890,"e":"\\u00e9" }'
 
     assert arguments in sent(pair, {"arguments": msgspec.Raw(arguments)})
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_members_that_we_do_not_know_travel_too(pair: Pair) -> None:
+def test_members_that_we_do_not_know_travel_too(pair: EraPair) -> None:
     assert called(pair, task={"ttl": 5})["task"] == {"ttl": 5}
 
 
@@ -70,7 +75,7 @@ def test_between_legacy_ends_nothing_is_added() -> None:
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("token", [0, "t", 12345678901234567890, "é\n"])
-def test_the_host_s_progress_token_stays_here(pair: Pair, token: Any) -> None:
+def test_the_host_s_progress_token_stays_here(pair: EraPair, token: Any) -> None:
     meta = called(pair, {"progressToken": token, "vendor/x": 1})["_meta"]
 
     assert meta["progressToken"] == 7
@@ -78,12 +83,12 @@ def test_the_host_s_progress_token_stays_here(pair: Pair, token: Any) -> None:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_no_progress_is_asked_for_where_the_host_did_not(pair: Pair) -> None:
+def test_no_progress_is_asked_for_where_the_host_did_not(pair: EraPair) -> None:
     assert "progressToken" not in called(pair).get("_meta", {})
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_vendor_keys_and_traces_pass(pair: Pair) -> None:
+def test_vendor_keys_and_traces_pass(pair: EraPair) -> None:
     vendor = {"traceparent": "00-1-2-01", "com.example/x": [1, None]}
 
     meta = called(pair, vendor)["_meta"]
@@ -105,7 +110,7 @@ def test_a_legacy_server_sees_nothing_of_the_modern_envelope() -> None:
 
 
 @pytest.mark.parametrize("pair", [LM, MM])
-def test_a_modern_server_sees_our_own_envelope(pair: Pair) -> None:
+def test_a_modern_server_sees_our_own_envelope(pair: EraPair) -> None:
     meta = called(pair, HOST_STAMP if pair.modern_host else {PREFIX + "logLevel": "debug"})["_meta"]
 
     assert meta == {
@@ -189,14 +194,14 @@ def test_a_modern_server_that_forgets_to_say_complete_is_completed() -> None:
 
 @pytest.mark.parametrize("pair", [LM, MM])
 @pytest.mark.parametrize("kind", ["input_required", "task", "new"])
-def test_a_result_that_is_not_complete_is_not_passed_off_as_one(pair: Pair, kind: str) -> None:
+def test_a_result_that_is_not_complete_is_not_passed_off_as_one(pair: EraPair, kind: str) -> None:
     with pytest.raises(Unanswerable, match=kind):
         result_for(pair, raw({"resultType": kind}), OURS)
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("odd", [b"5", b"null", b"[1]", b'"text"'])
-def test_a_result_of_the_wrong_shape_is_the_host_s_to_judge(pair: Pair, odd: bytes) -> None:
+def test_a_result_of_the_wrong_shape_is_the_host_s_to_judge(pair: EraPair, odd: bytes) -> None:
     assert bytes(result_for(pair, msgspec.Raw(odd), OURS)) == odd
 
 

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.wire.child import STDERR_BYTES, Child, Launch, running_child
+from mcp_workbench.transport.process import (
+    STDERR_BYTES,
+    ChildProcess,
+    ProcessSpec,
+    running_child,
+)
 from tests.kit.clock import eventually, until
 from tests.kit.config import argv
 from tests.kit.processes import alive, gone, pids_in
@@ -36,12 +41,14 @@ class Heard:
         self.ended.set()
 
 
-def python(code: str, **env: str) -> Launch:
-    return Launch((sys.executable, "-I", "-S", "-c", code), {"PATH": os.environ["PATH"], **env})
+def python(code: str, **env: str) -> ProcessSpec:
+    return ProcessSpec(
+        (sys.executable, "-I", "-S", "-c", code), {"PATH": os.environ["PATH"], **env}
+    )
 
 
-def fixture(*flags: str, **env: str) -> Launch:
-    return Launch(argv(*flags), env)
+def fixture(*flags: str, **env: str) -> ProcessSpec:
+    return ProcessSpec(argv(*flags), env)
 
 
 CAT = "import os\nwhile data := os.read(0, 65536): os.write(1, data)"
@@ -94,7 +101,7 @@ async def test_the_exit_is_noticed_with_status_and_last_words() -> None:
         await said(child, "oh no")
 
 
-async def said(child: Child, text: str) -> None:
+async def said(child: ChildProcess, text: str) -> None:
     await until(lambda: text in child.complaints)  # its pipe is read apart, and sends us no event
 
 
@@ -141,8 +148,8 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hide_the_exit(tmp_path:
 async def test_a_child_that_does_not_leave_is_asked_and_then_made_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("mcp_workbench.wire.child.POLITE", 0.1)
-    monkeypatch.setattr("mcp_workbench.wire.child.FIRM", 0.2)
+    monkeypatch.setattr("mcp_workbench.transport.process.POLITE", 0.1)
+    monkeypatch.setattr("mcp_workbench.transport.process.FIRM", 0.2)
     heard, pids = Heard(), tmp_path / "pids"
     async with asyncio.timeout(LIMIT):
         async with running_child(
@@ -226,9 +233,10 @@ async def test_only_the_end_of_a_flood_of_complaints_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "launch", [Launch(("/no/such/program",), {}), Launch((sys.executable,), {}, "/no/such/folder")]
+    "launch",
+    [ProcessSpec(("/no/such/program",), {}), ProcessSpec((sys.executable,), {}, "/no/such/folder")],
 )
-async def test_what_can_not_be_started_raises_and_leaks_nothing(launch: Launch) -> None:
+async def test_what_can_not_be_started_raises_and_leaks_nothing(launch: ProcessSpec) -> None:
     before = open_fds()
 
     with pytest.raises(OSError):  # noqa: PT011 - which one depends on the system
@@ -256,7 +264,7 @@ async def test_a_child_has_a_session_of_its_own_and_no_descriptor_of_ours() -> N
 
 
 def test_a_launch_shows_no_secret() -> None:
-    shown = repr(Launch(("prog", "--token=abc"), {"TOKEN": "abc"}))
+    shown = repr(ProcessSpec(("prog", "--token=abc"), {"TOKEN": "abc"}))
 
     assert "abc" not in shown
     assert "prog" in shown

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from mcp_workbench.wire.tasks import Lifetime, TaskScope, comes_within, task_scope
+from mcp_workbench.transport.tasks import Lifetime, TaskScope, comes_within, task_scope
 
 LIMIT = 10.0
 

@@ -6,22 +6,23 @@ from typing import Any
 import pytest
 
 from mcp_workbench.core.spec import Era
-from mcp_workbench.era import negotiate
-from mcp_workbench.era.negotiate import (
+from mcp_workbench.protocol import handshake
+from mcp_workbench.protocol.handshake import (
     Agreed,
     Answered,
     Ask,
     Greeting,
+    HandshakeEvent,
+    HandshakeRefused,
+    HandshakeState,
     HungUp,
     Probing,
-    Refused,
     Silence,
     Startover,
-    State,
     first_step,
     step,
 )
-from mcp_workbench.era.revision import LEGACY, MODERN, legacy_answer
+from mcp_workbench.protocol.revisions import LEGACY, MODERN, legacy_answer
 
 DISCOVER, INITIALIZE = "server/discover", "initialize"
 INFO = {"name": "s", "version": "2"}
@@ -42,7 +43,7 @@ def refused(method: str, code: int) -> Answered:
     return Answered(method, code=code, message="no")
 
 
-def met(era: Era, *events: negotiate.Event) -> tuple[State, list[str]]:
+def met(era: Era, *events: HandshakeEvent) -> tuple[HandshakeState, list[str]]:
     """Where these events lead, and what was asked on the way."""
     state, asks = first_step(era)
     asked = [ask.method for ask in asks]
@@ -142,15 +143,15 @@ def test_a_server_that_the_probe_ended_is_started_again() -> None:
 
 
 def test_a_legacy_server_that_ends_is_not_started_again() -> None:
-    assert isinstance(met("legacy", HungUp())[0], Refused)
-    assert isinstance(met("auto", refused(DISCOVER, -32601), HungUp())[0], Refused)
-    assert isinstance(met("modern", HungUp())[0], Refused)
+    assert isinstance(met("legacy", HungUp())[0], HandshakeRefused)
+    assert isinstance(met("auto", refused(DISCOVER, -32601), HungUp())[0], HandshakeRefused)
+    assert isinstance(met("modern", HungUp())[0], HandshakeRefused)
 
 
 def test_a_server_that_must_be_modern_and_is_not_is_refused_with_the_reason() -> None:
     state, asked = met("modern", refused(DISCOVER, -32601))
 
-    assert isinstance(state, Refused)
+    assert isinstance(state, HandshakeRefused)
     assert MODERN in state.reason
     assert asked == [DISCOVER]
 
@@ -160,14 +161,14 @@ def test_a_server_that_must_be_modern_and_is_not_is_refused_with_the_reason() ->
     [
         (refused(INITIALIZE, -32603), "-32603"),
         (greeted("1999-01-01"), "1999-01-01"),
-        (Answered(INITIALIZE, b'{"x":1}'), "no usable form"),
-        (Answered(INITIALIZE, b"[]"), "no usable form"),
+        (Answered(INITIALIZE, b'{"x":1}'), "malformed"),
+        (Answered(INITIALIZE, b"[]"), "malformed"),
     ],
 )
 def test_a_greeting_that_can_not_be_used_is_refused_and_told(answer: Answered, told: str) -> None:
     state, _ = met("legacy", answer)
 
-    assert isinstance(state, Refused)
+    assert isinstance(state, HandshakeRefused)
     assert told in state.reason
 
 
@@ -177,22 +178,26 @@ def test_a_server_without_a_name_is_welcome() -> None:
     assert state == Agreed("2025-03-26")
 
 
-@pytest.mark.parametrize("end", [Agreed(MODERN), Startover(), Refused("x")])
+@pytest.mark.parametrize("end", [Agreed(MODERN), Startover(), HandshakeRefused("x")])
 @pytest.mark.parametrize("event", [Silence(), HungUp(), greeted("2025-11-25"), discovered(MODERN)])
-def test_what_is_decided_stays_decided(end: State, event: negotiate.Event) -> None:
+def test_what_is_decided_stays_decided(end: HandshakeState, event: HandshakeEvent) -> None:
     assert step(end, event) == (end, ())
 
 
 def test_our_openings_say_what_each_era_requires() -> None:
-    ourselves = {"name": "w", "version": "1"}
+    implementation = {"name": "w", "version": "1"}
 
-    legacy = json.loads(negotiate.params_of(INITIALIZE, ourselves, {}))
-    modern = json.loads(negotiate.params_of(DISCOVER, ourselves, {}))
+    legacy = json.loads(handshake.params_of(INITIALIZE, implementation, {}))
+    modern = json.loads(handshake.params_of(DISCOVER, implementation, {}))
 
-    assert legacy == {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": ourselves}
+    assert legacy == {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": implementation,
+    }
     assert modern["_meta"] == {
         "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientInfo": ourselves,
+        "io.modelcontextprotocol/clientInfo": implementation,
         "io.modelcontextprotocol/clientCapabilities": {},
     }
 

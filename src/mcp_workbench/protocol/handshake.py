@@ -1,0 +1,287 @@
+"""Handshake with a server over stdio: which era does it speak, and what does it offer?
+
+A pure state machine: `first_step` and `step` return the next state and the requests to send; the
+caller sends them, and reports responses, silence and exits as events. Unless the configuration names
+an era, we probe with `server/discover`, and fall back to `initialize` if the server refuses it, stays
+silent or exits.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mcp_workbench import __version__
+from mcp_workbench.bounded import Members, read_members
+from mcp_workbench.core.spec import Era
+from mcp_workbench.protocol.revisions import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    LEGACY,
+    MODERN,
+    NEWEST_LEGACY,
+    SERVER_INFO_KEY,
+    UNSUPPORTED_VERSION,
+    VERSION_KEY,
+)
+from mcp_workbench.protocol.translation import stamps
+from mcp_workbench.timing import deadline
+
+DISCOVER = "server/discover"
+INITIALIZE = "initialize"
+PROBE_PATIENCE = deadline(3.0)  # seconds of silence after which we send `initialize` too
+
+IMPLEMENTATION = {"name": "mcp-workbench", "version": __version__}  # as told to servers and hosts
+STAMPS = stamps(IMPLEMENTATION)
+
+
+# What a server declares
+
+
+class ServerCapabilities(msgspec.Struct, frozen=True):
+    """A server's capabilities, as far as we use them."""
+
+    tools_changed: bool = False  # it notifies of changes of its tools
+    prompts: bool = False
+    prompts_changed: bool = False
+    resources: bool = False
+    resources_changed: bool = False
+    subscribe: bool = False  # it notifies subscribers of changes of a resource
+    logging: bool = False
+
+    @property
+    def announces(self) -> bool:
+        return self.tools_changed or self.prompts_changed or self.resources_changed
+
+
+class _Capability(msgspec.Struct):
+    listChanged: bool = False  # noqa: N815 - as in the protocol
+    subscribe: bool = False
+
+
+def read_capabilities(capabilities: msgspec.Raw | bytes) -> ServerCapabilities:
+    """Read capabilities one by one: a malformed one counts as declared without options."""
+    try:
+        members = read_members(capabilities)
+    except msgspec.DecodeError:
+        return ServerCapabilities()
+    tools, prompts, resources = (
+        _capability(members, name) for name in ("tools", "prompts", "resources")
+    )
+    return ServerCapabilities(
+        tools_changed=tools.listChanged,
+        prompts="prompts" in members,
+        prompts_changed=prompts.listChanged,
+        resources="resources" in members,
+        resources_changed=resources.listChanged,
+        subscribe=resources.subscribe,
+        logging="logging" in members,
+    )
+
+
+def _capability(members: Members, name: str) -> _Capability:
+    try:
+        return msgspec.json.decode(members.get(name, b"{}"), type=_Capability)
+    except msgspec.DecodeError:
+        return _Capability()
+
+
+# Events: what the caller reports
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The server responded to one of our two requests; `code` is 0 if there was no error."""
+
+    method: str
+    result: bytes = b""
+    code: int = 0
+    message: str = ""
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """No response within PROBE_PATIENCE."""
+
+
+class HungUp(msgspec.Struct, frozen=True):
+    """The server's process exited, or its stdout closed."""
+
+
+HandshakeEvent = Answered | Silence | HungUp
+
+
+# States
+
+
+class Probing(msgspec.Struct, frozen=True):
+    """We have sent `server/discover`."""
+
+    fallback: bool  # whether we may fall back to `initialize`
+    again: bool = False  # it rejected our version, and was asked once more
+
+
+class Greeting(msgspec.Struct, frozen=True):
+    """We have sent `initialize`. `probed`: a late response to `server/discover` still counts."""
+
+    probed: bool = False
+
+
+class Agreed(msgspec.Struct, frozen=True):
+    """Both sides have agreed on a revision."""
+
+    revision: str
+    name: str = ""
+    version: str = ""
+    declared: ServerCapabilities = ServerCapabilities()
+    instructions: str = ""
+
+    @property
+    def listen(self) -> bool:
+        """Whether it notifies of changes only those who send `subscriptions/listen`."""
+        return self.revision == MODERN and self.declared.announces
+
+
+class Startover(msgspec.Struct, frozen=True):
+    """The process exited on our probe: it has to be restarted, for `initialize` only."""
+
+
+class HandshakeRefused(msgspec.Struct, frozen=True):
+    """There is no common revision, or the server has failed."""
+
+    reason: str
+
+
+HandshakeState = Probing | Greeting | Agreed | Startover | HandshakeRefused
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Send this request."""
+
+    method: str
+
+
+Step = tuple[HandshakeState, tuple[Ask, ...]]
+
+
+def first_step(era: Era) -> Step:
+    if era == "legacy":
+        return Greeting(), (Ask(INITIALIZE),)
+    return Probing(fallback=era == "auto"), (Ask(DISCOVER),)
+
+
+def step(state: HandshakeState, event: HandshakeEvent) -> Step:
+    """Return the next state and the requests to send."""
+    match state, event:
+        case Probing(), Answered(method="server/discover"):
+            return _after_probe(state, event)
+        case Probing(fallback=True), Silence():
+            return Greeting(probed=True), (Ask(INITIALIZE),)
+        case Probing(fallback=True), HungUp():
+            return Startover(), ()
+        case Greeting(probed=True), Answered(method="server/discover"):
+            return _after_late_probe(state, event)
+        case Greeting(), Answered(method="initialize"):
+            return _after_greeting(state, event)
+        case ((Probing() | Greeting()), HungUp()):
+            return HandshakeRefused("exited during startup"), ()
+        case _:
+            return state, ()
+
+
+def _after_probe(state: Probing, event: Answered) -> Step:
+    agreed = _modern(event)
+    if agreed is not None:
+        return agreed, ()
+    if (
+        event.code == UNSUPPORTED_VERSION and not state.again
+    ):  # only a modern server sends this code
+        return Probing(state.fallback, again=True), (Ask(DISCOVER),)
+    if state.fallback:
+        return Greeting(), (Ask(INITIALIZE),)
+    return HandshakeRefused(
+        f"it does not support {MODERN} ({event.message or 'no common version'})"
+    ), ()
+
+
+def _after_late_probe(state: Greeting, event: Answered) -> Step:
+    agreed = _modern(event)
+    return (state if agreed is None else agreed), ()
+
+
+def _after_greeting(state: Greeting, event: Answered) -> Step:
+    if event.code == UNSUPPORTED_VERSION and state.probed:
+        return Probing(fallback=False), (Ask(DISCOVER),)
+    if event.code:
+        return HandshakeRefused(f"it refused initialize: {event.message} ({event.code})"), ()
+    try:
+        result = msgspec.json.decode(event.result, type=_InitializeResult)
+    except msgspec.DecodeError as error:
+        return HandshakeRefused(f"its response to initialize is malformed: {error}"), ()
+    if result.protocolVersion not in LEGACY:
+        return HandshakeRefused(
+            f"it speaks {result.protocolVersion}, which the workbench does not"
+        ), ()
+    capabilities = read_capabilities(result.capabilities)
+    info, instructions = result.serverInfo, _text(result.instructions)
+    return Agreed(result.protocolVersion, info.name, info.version, capabilities, instructions), ()
+
+
+class _Info(msgspec.Struct, frozen=True):
+    name: str = ""
+    version: str = ""
+
+
+class _InitializeResult(msgspec.Struct):
+    protocolVersion: str  # noqa: N815 - as in the protocol
+    serverInfo: _Info = _Info()  # noqa: N815
+    capabilities: msgspec.Raw = msgspec.Raw(b"{}")
+    instructions: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _DiscoverResult(msgspec.Struct):
+    capabilities: msgspec.Raw = msgspec.Raw(b"{}")
+    instructions: msgspec.Raw = msgspec.Raw(b"")
+    supportedVersions: list[str] = []  # noqa: N815
+    meta: dict[str, msgspec.Raw] = msgspec.field(
+        default_factory=dict[str, msgspec.Raw], name="_meta"
+    )
+
+
+def _modern(event: Answered) -> Agreed | None:
+    """Return the agreement, if this response to the probe is one."""
+    if event.code:
+        return None
+    try:
+        result = msgspec.json.decode(event.result, type=_DiscoverResult)
+        raw = result.meta.get(SERVER_INFO_KEY, msgspec.Raw(b"{}"))
+        info = msgspec.json.decode(raw, type=_Info)
+    except msgspec.DecodeError:
+        return None
+    if MODERN not in result.supportedVersions:
+        return None
+    capabilities, instructions = read_capabilities(result.capabilities), _text(result.instructions)
+    return Agreed(MODERN, info.name, info.version, capabilities, instructions)
+
+
+def _text(raw: msgspec.Raw) -> str:
+    """Decode a string; a malformed one counts as empty."""
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+
+
+def params_of(
+    method: str, implementation: dict[str, str], capabilities: Mapping[str, msgspec.Raw]
+) -> bytes:
+    """Return the parameters of our two requests. A legacy server learns our host's capabilities here."""
+    if method == INITIALIZE:
+        return msgspec.json.encode(
+            {
+                "protocolVersion": NEWEST_LEGACY,
+                "capabilities": dict(capabilities),
+                "clientInfo": implementation,
+            }
+        )
+    nothing: dict[str, Any] = {}
+    meta = {VERSION_KEY: MODERN, CLIENT_INFO_KEY: implementation, CAPABILITIES_KEY: nothing}
+    return msgspec.json.encode({"_meta": meta})

@@ -1,0 +1,1 @@
+"""JSON-RPC over pipes and HTTP. Knows nothing of toolboxes."""

@@ -1,0 +1,1 @@
+"""HTTP/1.1 for both sides: a client for upstream servers, a server for hosts."""

@@ -1,0 +1,261 @@
+"""HTTP messages: a request as received, the bytes of a response, and what writes them. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import msgspec
+
+SMALL = 512  # bytes; smaller pieces of a body share a buffer
+HEAD_LINES = 128  # headers of a request
+Pieces = list[bytes | bytearray]  # of a body, as received
+JSON = b"application/json"
+TEXT = b"text/plain; charset=utf-8"
+
+STATUS_LINES = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
+
+
+class HttpRequest:
+    """A request. Header names are in lower case; those of a trailer are not kept."""
+
+    method = b""
+    target = b""  # as received: nothing is decoded, nothing is derived from headers
+    body = b""
+    doubled: tuple[bytes, ...] = ()  # headers that occur more than once; their values are joined
+    size = 0  # of the body so far
+    counted = 0  # bytes of it that are counted as waiting
+    keep_alive = True
+    old = False  # HTTP/1.0, which has no chunks
+    refused: Reply | None = None
+    reply_headers = b""  # lines for every response to it
+    admitted: Any = None  # what the front determined from the head
+
+    def __init__(self) -> None:
+        self.headers: dict[bytes, bytes] = {}
+        self.chunks: Pieces = []
+
+    def add_header(self, name: bytes, value: bytes) -> None:
+        """Add a line. Repeated ones are joined by copying, at most as many as a head may have."""
+        name = name.lower()
+        if name in self.headers:
+            if len(self.doubled) == HEAD_LINES:
+                return
+            self.doubled = (*self.doubled, name)
+            value = b"%b, %b" % (self.headers[name], value)
+        self.headers[name] = value
+
+    def add_chunk(self, data: bytes) -> None:
+        """Add a part of the body."""
+        self.size += len(data)
+        if self.chunks:
+            add_piece(self.chunks, data)
+        else:
+            self.chunks.append(data)
+
+    def close_body(self) -> None:
+        """Join the body: all of it has arrived."""
+        chunks, self.chunks = self.chunks, []
+        self.body = b"".join(chunks)  # one alone is not copied
+
+    @property
+    def lines(self) -> int:
+        """The number of headers; beyond HEAD_LINES repeated ones are no longer counted."""
+        return len(self.headers) + len(self.doubled)
+
+    @property
+    def head_size(self) -> int:
+        return len(self.target) + sum(len(n) + len(v) for n, v in self.headers.items())
+
+    def path(self) -> bytes:
+        return self.target.partition(b"?")[0]
+
+
+def add_piece(pieces: Pieces, data: bytes) -> None:
+    """Append a piece. Small ones share a buffer: an object for each would cost more than it holds."""
+    if not pieces or len(data) >= SMALL:
+        pieces.append(data)
+    elif isinstance(last := pieces[-1], bytearray):
+        last += data
+    else:
+        pieces.append(bytearray(data))
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A whole response. `headers` are complete lines."""
+
+    status: int
+    body: bytes = b""
+    headers: bytes = b""
+    kind: bytes = TEXT
+
+
+def plain_head(reply: Reply, common: bytes) -> bytes:
+    """Return everything before the body. `common` are lines that every response has."""
+    if not reply.body:
+        size = b"" if reply.status == HTTPStatus.NO_CONTENT else b"Content-Length: 0\r\n"
+        return b"".join((STATUS_LINES[reply.status], common, reply.headers, size, b"\r\n"))
+    return b"%b%bContent-Type: %b\r\nContent-Length: %d\r\n%b\r\n" % (
+        STATUS_LINES[reply.status],
+        common,
+        reply.kind,
+        len(reply.body),
+        reply.headers,
+    )
+
+
+def stream_head(headers: bytes, common: bytes, *, chunked: bool) -> bytes:
+    """Return the head of an event stream; it asks proxies not to buffer."""
+    return b"".join(
+        (
+            STATUS_LINES[200],
+            common,
+            b"Content-Type: text/event-stream\r\n",
+            b"Cache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\n",
+            b"Transfer-Encoding: chunked\r\n" if chunked else b"",
+            headers,
+            b"\r\n",
+        )
+    )
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+LAST_CHUNK = b"0\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+# Header values
+
+_SAFE = re.compile(r"[\x20-\x7e]*")
+_WRAPPED = re.compile(r"=\?base64\?(.*)\?=")
+
+
+def encode_value(text: str) -> str:
+    """Return the text as a header value: as it is, or in base64 if it would not arrive unchanged."""
+    if _SAFE.fullmatch(text) and text == text.strip() and not _WRAPPED.fullmatch(text):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+def decode_value(value: bytes) -> str | None:
+    """Return the text that a header value stands for; None if its base64 is invalid."""
+    text = value.decode("latin-1").strip()
+    wrapped = _WRAPPED.fullmatch(text)
+    if wrapped is None:
+        return text
+    try:
+        plain = base64.b64decode(wrapped[1], validate=True)
+        return plain.decode() if base64.b64encode(plain).decode() == wrapped[1] else None
+    except (binascii.Error, ValueError):
+        return None
+
+
+# Writing a response
+
+BACKLOG_BYTES = 8 << 20  # queued for a slow reader of a stream before it is disconnected
+
+
+class ResponseConnection(Protocol):
+    """The part of a connection that a response needs."""
+
+    @property
+    def date(self) -> bytes: ...  # the line for every head
+    @property
+    def lasting(self) -> bool: ...  # another request may follow
+    @property
+    def backlog(self) -> int: ...
+    def write(self, data: bytes) -> None: ...
+    def abort(self) -> None: ...
+    def answered(self, *, keep_alive: bool) -> None: ...
+
+
+class ResponseWriter:
+    """Writes the response to one request: whole, or as a stream of events. Afterwards it is inert."""
+
+    __slots__ = (
+        "_bodiless",
+        "_connection",
+        "_gone",
+        "_headers",
+        "_keep_alive",
+        "_old",
+        "streaming",
+    )
+
+    def __init__(self, connection: ResponseConnection, request: HttpRequest) -> None:
+        self._connection: ResponseConnection | None = connection
+        self._headers = request.reply_headers
+        self._keep_alive = request.keep_alive
+        self._old = request.old
+        self._bodiless = request.method == b"HEAD"
+        self._gone: Callable[[], None] | None = None
+        self.streaming = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the response is complete, or the peer is gone."""
+        return self._connection is None
+
+    def on_gone(self, act: Callable[[], None] | None) -> None:
+        """Call `act` if the peer disconnects before the response is complete."""
+        self._gone = act
+
+    def plain(self, reply: Reply) -> None:
+        """Send the whole response in one write."""
+        connection = self._connection
+        if connection is None or self.streaming:
+            return
+        head = plain_head(reply, self._common(connection))
+        connection.write(head if self._bodiless else head + reply.body)
+        self._finish(connection)
+
+    def stream(self, headers: bytes = b"") -> None:
+        """Start a stream of events."""
+        connection = self._connection
+        if connection is None or self.streaming:
+            return
+        self.streaming = True
+        connection.write(stream_head(headers, self._common(connection), chunked=not self._old))
+
+    def send(self, data: bytes) -> None:
+        """Send a part of the stream. A reader that is far behind is disconnected."""
+        connection = self._connection
+        if connection is None:
+            return
+        if connection.backlog > BACKLOG_BYTES:
+            connection.abort()
+            return
+        connection.write(data if self._old else chunk(data))
+
+    def end(self) -> None:
+        """End the stream."""
+        connection = self._connection
+        if connection is None or not self.streaming:
+            return
+        if not self._old:
+            connection.write(LAST_CHUNK)
+        self._finish(connection)
+
+    def lost(self) -> None:
+        """The peer has disconnected."""
+        self._connection = None
+        if self._gone is not None:
+            self._gone()
+
+    def _common(self, connection: ResponseConnection) -> bytes:
+        self._keep_alive = self._keep_alive and connection.lasting
+        if self._keep_alive and not self._headers:
+            return connection.date
+        close = b"" if self._keep_alive else b"Connection: close\r\n"
+        return b"%b%b%b" % (connection.date, close, self._headers)
+
+    def _finish(self, connection: ResponseConnection) -> None:
+        self._connection = None
+        connection.answered(keep_alive=self._keep_alive)
