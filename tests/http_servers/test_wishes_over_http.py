@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.downstream.listening import SHORTEST
+from mcp_workbench.upstream.subscriptions import SHORTEST
 from tests.http_servers.scenes import bench
 from tests.kit.clock import until
 from tests.kit.config import snapshot, url_spec

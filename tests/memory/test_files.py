@@ -17,7 +17,7 @@ from mcp_workbench.core.known import Known, compared
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import ToolChange
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
-from mcp_workbench.downstream.catalogue_files import (
+from mcp_workbench.upstream.cache_files import (
     EXPIRY,
     LEFT_OVER,
     Bounds,

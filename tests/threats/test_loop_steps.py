@@ -27,10 +27,10 @@ from mcp_workbench.daemon.gate import Visitor
 from mcp_workbench.daemon.keeper import Keeper
 from mcp_workbench.daemon.log import BoundedLog
 from mcp_workbench.daemon.report import About
-from mcp_workbench.downstream import listing
 from mcp_workbench.surface.long_answers import in_turns, quoted
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
+from mcp_workbench.upstream import tools as listing
 from mcp_workbench.wire import depth, envelope
 from mcp_workbench.wire.tasks import task_scope
 from tests.kit.config import snapshot

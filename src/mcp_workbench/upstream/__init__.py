@@ -1,0 +1,1 @@
+"""Upstream: the MCP servers behind the workbench, and the connections to them."""
