@@ -12,7 +12,7 @@ from tests.kit.processes import unmeasured
 SCRIPT = """
 import asyncio, sys
 from mcp_workbench import Workbench, load_config
-from mcp_workbench.workbench import ServerAddress
+from mcp_workbench.core.names import ServerAddress
 HEAVY = {"httptools", "ssl", "urllib.request", "http.client", "mcp_workbench.wire.http_client"}
 async def main():
     async with Workbench(load_config(sys.argv[1])) as workbench:

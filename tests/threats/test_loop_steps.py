@@ -203,7 +203,7 @@ def test_a_page_is_read_in_turns() -> None:
 def test_large_entries_of_a_page_are_few_in_a_turn() -> None:
     raws = [msgspec.Raw(b"{" + b" " * (n % 7 << 14) + b"}") for n in range(1500)]
 
-    turns = list(listing.in_turns(raws))
+    turns = list(listing.in_steps(raws))
 
     assert [raw for turn in turns for raw in turn] == raws
     most = listing.AT_ONCE_BYTES + max(map(len, raws))

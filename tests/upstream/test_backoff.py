@@ -9,8 +9,8 @@ from mcp_workbench.upstream.backoff import (
     LONGEST_PAUSE,
     OPEN_AFTER,
     PATIENCE,
-    Trial,
-    Trials,
+    Backoff,
+    RetryState,
     pause_after,
 )
 from tests.kit.config import spec
@@ -27,12 +27,12 @@ class Clock:
 def attempts_within(seconds: float, *, drawn: float) -> int:
     """Starts of a server that fails at once, with somebody asking for it all the time."""
     clock = Clock()
-    trials = Trials(clock, lambda: drawn)
+    backoff = Backoff(clock, lambda: drawn)
     end, count = clock.now + seconds, 0
     while clock.now < end:
         count += 1
-        trial = trials.ended(spec("a"), 0.0, 0)
-        clock.now = max(clock.now, trial.not_before) + 0.01
+        state = backoff.ended(spec("a"), 0.0, 0)
+        clock.now = max(clock.now, state.not_before) + 0.01
     return count
 
 
@@ -64,29 +64,29 @@ def test_it_is_never_given_up() -> None:
 
 
 def test_a_server_that_worked_begins_anew() -> None:
-    trials = Trials()
+    backoff = Backoff()
     for _ in range(7):
-        trials.ended(spec("a"), 0.0, 0)
-    assert trials.of(spec("a")).is_open
+        backoff.ended(spec("a"), 0.0, 0)
+    assert backoff.of(spec("a")).is_open
 
-    assert trials.ended(spec("a"), 3600.0, 1).failures == 0
-    assert trials.of(spec("a")).failures == 0
-    assert trials.ended(spec("a"), 1.0, 50).failures == 0, "it lived shortly, but did its work"
+    assert backoff.ended(spec("a"), 3600.0, 1).failures == 0
+    assert backoff.of(spec("a")).failures == 0
+    assert backoff.ended(spec("a"), 1.0, 50).failures == 0, "it lived shortly, but did its work"
 
 
 def test_servers_are_counted_apart_and_a_changed_one_begins_anew() -> None:
-    trials = Trials()
+    backoff = Backoff()
     for _ in range(3):
-        trials.ended(spec("a"), 0.0, 0)
+        backoff.ended(spec("a"), 0.0, 0)
 
-    assert trials.of(spec("b")).failures == 0
-    assert trials.of(spec("a", "other")).failures == 0
-    assert trials.of(spec("a")).failures == 3
+    assert backoff.of(spec("b")).failures == 0
+    assert backoff.of(spec("a", "other")).failures == 0
+    assert backoff.of(spec("a")).failures == 3
 
 
 @pytest.mark.fault("F21")
 def test_one_line_is_logged_for_each_change() -> None:
-    lines = [Trial(failures).change("it ended") for failures in range(1, 100)]
+    lines = [RetryState(failures).log_line("it ended") for failures in range(1, 100)]
 
     assert lines[0] == "it ended"
     assert [index + 1 for index, line in enumerate(lines) if line] == [1, OPEN_AFTER]
@@ -94,7 +94,7 @@ def test_one_line_is_logged_for_each_change() -> None:
 
 
 def test_who_is_refused_hears_when_the_next_try_is() -> None:
-    trial = Trial(6, 107.5)
+    state = RetryState(6, 107.5)
 
-    assert trial.told(100.0) == "; it failed 6 times in a row, next try in 8 s"
-    assert trial.told(107.5 - PATIENCE / 2) == "", "then it is waited for"
+    assert state.describe(100.0) == "; it failed 6 times in a row, next try in 8 s"
+    assert state.describe(107.5 - PATIENCE / 2) == "", "then it is waited for"

@@ -17,7 +17,7 @@ from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.translate import PAIRS, params_for
 from mcp_workbench.upstream.connection import Closed, Connection, Ready
 from mcp_workbench.upstream.pool import ConnectionPool
-from mcp_workbench.upstream.responses import Lost
+from mcp_workbench.upstream.responses import RequestFailed
 from mcp_workbench.wire.envelope import Outcome
 from mcp_workbench.wire.tasks import task_scope
 from tests.kit.clock import eventually, until
@@ -296,7 +296,7 @@ async def test_a_start_that_takes_too_long_is_ended_and_named(tmp_path: Path) ->
 
 async def test_a_server_that_writes_something_else_is_not_called_slow() -> None:
     scripts = {
-        "echo Listening on http://localhost:3000": "1 line that is no message, such as: Listening on",
+        "echo ListenRequest on http://localhost:3000": "1 line that is no message, such as: ListenRequest on",
         "echo one; echo two; echo '{\"a\": 1}'": '3 lines that are no messages, such as: {"a": 1}',
     }
     async with pool() as opened:
@@ -339,7 +339,7 @@ async def test_when_the_server_dies_everyone_who_waits_is_told() -> None:
         dying = asyncio.ensure_future(ask(connection, "die", b'{"status":4,"stderr":"ouch"}'))
 
         for one in (*waiting, dying):
-            with pytest.raises(Lost, match=r"exit status 4.*ouch"):
+            with pytest.raises(RequestFailed, match=r"exit status 4.*ouch"):
                 await one
         assert connection.over
 
@@ -390,7 +390,7 @@ async def test_a_connection_that_is_over_is_replaced() -> None:
     async with pool() as opened:
         first = opened.connection(spec("s"))
         await first.ready()
-        with pytest.raises(Lost):
+        with pytest.raises(RequestFailed):
             await ask(first, "die")
 
         second = opened.connection(spec("s"))

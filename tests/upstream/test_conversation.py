@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.upstream.conversation import NEVER, Conversation
-from mcp_workbench.upstream.responses import Loss, Waiter
+from mcp_workbench.upstream.responses import Failure, ResponseHandler
 from mcp_workbench.wire.depth import DEPTH
 from mcp_workbench.wire.envelope import Envelope, Outcome
 
@@ -43,19 +43,19 @@ batches = st.lists(lines, max_size=3).map(
 incoming = st.lists(lines | batches | st.binary(max_size=20), max_size=12)
 
 
-class Waiting(Waiter):
+class Waiting(ResponseHandler):
     """Counts what it is told."""
 
     def __init__(self) -> None:
         self.answers: list[Outcome] = []
-        self.losses: list[Loss] = []
+        self.losses: list[Failure] = []
         self.notices: list[msgspec.Raw] = []
 
     def settled(self, answer: Outcome) -> None:
         self.answers.append(answer)
 
-    def lost(self, loss: Loss) -> None:
-        self.losses.append(loss)
+    def lost(self, failure: Failure) -> None:
+        self.losses.append(failure)
 
     def progressed(self, params: msgspec.Raw) -> None:
         self.notices.append(params)
@@ -87,7 +87,7 @@ def test_everyone_is_told_exactly_once_whatever_the_server_says(data: list[bytes
 
     for chunk in data:
         conversation.receive(chunk)
-    conversation.lose(Loss("server_exited", "gone"))
+    conversation.fail_all(Failure("server_exited", "gone"))
 
     assert [len(one.answers) + len(one.losses) for one in waiting] == [1] * 5
 
@@ -128,7 +128,7 @@ def test_an_answer_nested_just_too_deeply_is_the_server_s_fault(
         one, _ = answered(b'{"id":1,"result":' + b"[" * levels + b"]" * levels + b"}\n")
 
         assert bool(one.answers) is settled
-        assert [loss.code for loss in one.losses] == ([] if settled else ["protocol_error"])
+        assert [failure.code for failure in one.losses] == ([] if settled else ["protocol_error"])
     assert caplog.text == ""
 
 
@@ -154,7 +154,7 @@ def test_an_answer_with_another_id_is_nobody_s(id: bytes) -> None:
 def test_an_answer_that_can_not_be_read_is_a_loss_at_once(line: bytes) -> None:
     one, _ = answered(line)
 
-    assert [loss.code for loss in one.losses] == ["protocol_error"]
+    assert [failure.code for failure in one.losses] == ["protocol_error"]
 
 
 def test_lines_that_are_no_messages_are_counted_and_the_last_one_kept() -> None:
@@ -222,7 +222,7 @@ def test_a_message_beyond_the_cap_ends_the_conversation() -> None:
 
     conversation.receive(b"x" * 101)
 
-    assert [loss.code for loss in one.losses] == ["too_large"]
+    assert [failure.code for failure in one.losses] == ["too_large"]
     assert "100 bytes (limits.messageBytes)" in one.losses[0].reason
     assert conversation.failure == one.losses[0]
     assert len(heard) == 1  # its owner was woken
@@ -230,12 +230,12 @@ def test_a_message_beyond_the_cap_ends_the_conversation() -> None:
 
 def test_a_request_after_the_end_is_lost_at_once() -> None:
     conversation, _, _ = talk()
-    conversation.lose(Loss("server_exited", "gone"))
+    conversation.fail_all(Failure("server_exited", "gone"))
     late = Waiting()
 
     conversation.begin("tools/list", b"{}", late)
 
-    assert [loss.reason for loss in late.losses] == ["gone"]
+    assert [failure.reason for failure in late.losses] == ["gone"]
 
 
 def test_a_fault_of_ours_while_handing_on_is_told_to_who_waits(
@@ -252,6 +252,6 @@ def test_a_fault_of_ours_while_handing_on_is_told_to_who_waits(
 
     conversation.receive(message(1, {"result": {}}) + message(2, {"result": {}}))
 
-    assert [loss.code for loss in one.losses] == ["internal"]
+    assert [failure.code for failure in one.losses] == ["internal"]
     assert len(other.answers) == 1
     assert "ours" in caplog.text

@@ -5,14 +5,14 @@ import pytest
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.exit_reason import CHARACTERS, ONE_LINE, last_words, too_slow
+from mcp_workbench.upstream.exit_reason import CHARACTERS, ONE_LINE, exit_reason, startup_timeout
 
 SPEC = ServerSpec(ServerAddress("a", "b"), StdioCommand("x", env=(("API_KEY", "${KEY}"),)))
 ENVIRON = {"KEY": "very-secret-value"}
 
 
 def told(status: int | None = None, stderr: str = "") -> str:
-    return last_words("it ended", status, stderr, SPEC, ENVIRON)
+    return exit_reason("it ended", status, stderr, SPEC, ENVIRON)
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ def told(status: int | None = None, stderr: str = "") -> str:
         (None, "it ended"),
         (0, "it ended (exit status 0)"),
         (127, "it ended (exit status 127)"),
-        (-9, "it ended (ended by SIGKILL)"),
-        (-35, "it ended (ended by signal 35)"),
+        (-9, "it ended (killed by SIGKILL)"),
+        (-35, "it ended (killed by signal 35)"),
     ],
 )
 def test_the_exit_is_told_as_people_know_it(status: int | None, text: str) -> None:
@@ -33,7 +33,7 @@ def test_the_last_lines_are_joined_and_blank_ones_left_out() -> None:
     lines = "\n\n".join(f"  line {n}" for n in range(9))
 
     assert told(1, lines) == (
-        "it ended (exit status 1); its last words: line 4 | line 5 | line 6 | line 7 | line 8"
+        "it ended (exit status 1). stderr: line 4 | line 5 | line 6 | line 7 | line 8"
     )
 
 
@@ -45,7 +45,7 @@ def test_only_so_much_is_told() -> None:
 
 
 def test_control_characters_are_made_visible() -> None:
-    assert told(None, "\x1b[31mred\x07") == "it ended; its last words: \\x1b[31mred\\x07"
+    assert told(None, "\x1b[31mred\x07") == "it ended. stderr: \\x1b[31mred\\x07"
 
 
 @pytest.mark.parametrize("shape", ["{}", "token={}", "Bearer {}!"])
@@ -60,7 +60,7 @@ def test_a_line_that_was_no_message_is_told_cleaned_short_and_without_secrets() 
     talk = Conversation(1000, lambda message: None)
     talk.receive(b"\x1b[31mkey very-secret-value\x00 " + b"x" * ONE_LINE + b"\n")
 
-    text = too_slow(SPEC, talk, ENVIRON)
+    text = startup_timeout(SPEC, talk, ENVIRON)
 
     assert "wrote 1 line that is no message, such as: \\x1b[31mkey [secret:KEY]\\x00 x" in text
     assert text.endswith("x…")
@@ -72,7 +72,7 @@ def test_a_secret_that_is_longer_than_what_is_shown_is_not_shown_in_part() -> No
     talk = Conversation(1 << 20, lambda message: None)
     talk.receive(b"x" * (ONE_LINE - 20) + b" " + long.encode() + b"\n")
 
-    text = too_slow(SPEC, talk, {"KEY": long})
+    text = startup_timeout(SPEC, talk, {"KEY": long})
 
     assert "s3cr3t" not in text
     assert "such as: xxx" in text

@@ -16,10 +16,10 @@ from mcp.shared.inbound import (
 from mcp_workbench.upstream.http.headers import (
     BadAnnotation,
     BadHeader,
+    annotated_headers,
     entry_headers,
     modern_headers,
-    screened,
-    wanted_headers,
+    screen_tools,
 )
 
 names = st.sampled_from(["Region", "region", "X-1", "a b", "", "ü", 5, None])
@@ -54,7 +54,7 @@ values = st.dictionaries(
 @given(schemas)
 def test_an_annotation_is_valid_here_where_it_is_valid_there(schema: Any) -> None:
     try:
-        wanted = wanted_headers(schema)
+        wanted = annotated_headers(schema)
     except BadAnnotation:
         assert find_invalid_x_mcp_header(schema) is not None
     else:
@@ -68,7 +68,7 @@ def test_a_request_says_in_headers_what_it_says_in_its_body(name: str, arguments
     schema = {"type": "object", "properties": properties}
     params = msgspec.Raw(msgspec.json.encode({"name": name, "arguments": arguments}))
 
-    lines = modern_headers("tools/call", params, {name: wanted_headers(schema)})
+    lines = modern_headers("tools/call", params, {name: annotated_headers(schema)})
 
     said = dict(line.split(": ", 1) for line in lines.decode().split("\r\n") if line)
     assert said.pop("Mcp-Method") == "tools/call"
@@ -99,7 +99,7 @@ def test_a_page_keeps_its_good_tools_byte_for_byte() -> None:
     bad = b'{"name":"b","inputSchema":{"x-mcp-header":"P"}}'
     odd = b'{"name":7,"x-mcp-header":1}'
 
-    page, wanted, complaints = screened(b'{"tools":[%b,%b,%b],"ttlMs":5}' % (good, bad, odd))
+    page, wanted, complaints = screen_tools(b'{"tools":[%b,%b,%b],"ttlMs":5}' % (good, bad, odd))
 
     assert page == b'{"tools":[%b,%b],"ttlMs":5}' % (good, odd)
     assert wanted["a"] == {("p",): "P"}

@@ -16,9 +16,9 @@ import pytest
 from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Limits, ServerSpec
-from mcp_workbench.upstream.backoff import OPEN_AFTER, Trials
+from mcp_workbench.upstream.backoff import OPEN_AFTER, Backoff
 from mcp_workbench.upstream.connection import Connection
-from mcp_workbench.upstream.leases import MOST
+from mcp_workbench.upstream.leases import MOST_CONNECTIONS
 from mcp_workbench.upstream.pool import ConnectionPool
 from tests.kit.clock import PATIENCE, until
 from tests.kit.config import spec
@@ -88,7 +88,7 @@ async def test_one_that_is_begun_again_counts_like_the_others(tmp_path: Path) ->
     async with opened() as pool:
         one = Guest()
         await kill_last(pids, await met(pool, server, one))
-        guests = [Guest() for _ in range(MOST - 1)]
+        guests = [Guest() for _ in range(MOST_CONNECTIONS - 1)]
         for guest in guests:
             await met(pool, server, guest)
         with pytest.raises(ServerUnavailable, match="busy"):
@@ -96,14 +96,14 @@ async def test_one_that_is_begun_again_counts_like_the_others(tmp_path: Path) ->
 
         await met(pool, server, one)
 
-        assert sum(map(alive, pids_in(pids))) == MOST
+        assert sum(map(alive, pids_in(pids))) == MOST_CONNECTIONS
 
 
 async def test_those_that_ended_are_forgotten(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     server = own(pids)
     async with opened() as pool:
-        for _ in range(3 * MOST):
+        for _ in range(3 * MOST_CONNECTIONS):
             guest = Guest()
             connection = await met(pool, server, guest)
             for _ in range(10):  # it works, so that its end is no failure to start
@@ -119,9 +119,9 @@ async def test_of_one_that_keeps_failing_there_is_one_try_at_a_time(tmp_path: Pa
     os.mkfifo(gate)
     server = own(pids, f"gate={gate}")
     async with opened() as pool:
-        pool.around.trials = Trials(lambda: time.monotonic() - 1000)  # so the next try is due
+        pool.context.backoff = Backoff(lambda: time.monotonic() - 1000)  # so the next try is due
         for _ in range(OPEN_AFTER):
-            pool.around.trials.ended(server, 0.0, 0, "it broke")
+            pool.context.backoff.ended(server, 0.0, 0, "it broke")
         one, other = Guest(), Guest()
         tried = pool.connection(server, one)
         for _ in range(3):

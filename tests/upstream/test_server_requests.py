@@ -10,13 +10,13 @@ import pytest
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.responses import Loss, Waiter
-from mcp_workbench.upstream.server_requests import OpenQuestions
+from mcp_workbench.upstream.responses import Failure, ResponseHandler
+from mcp_workbench.upstream.server_requests import ServerRequests
 from mcp_workbench.wire.envelope import Outcome
 from mcp_workbench.wire.pending import NEVER
 
 
-class Call(Waiter):
+class Call(ResponseHandler):
     """A call of this host."""
 
     def __init__(self, host: object, *, suspended: bool = False) -> None:
@@ -28,7 +28,7 @@ class Call(Waiter):
         return self._host
 
     def settled(self, answer: Outcome) -> None: ...
-    def lost(self, loss: Loss) -> None: ...
+    def lost(self, failure: Failure) -> None: ...
     def progressed(self, params: msgspec.Raw) -> None: ...
 
 
@@ -44,10 +44,10 @@ class Server:
         self.asked: list[Any] = []
         self.sent: list[Any] = []
         self.withdrawn: list[Any] = []
-        self.questions = OpenQuestions(ServerAddress("dev", "s"), self)
-        self.talk = Conversation(1000, lambda message: self.questions.asked(self.talk, message))
+        self.requests = ServerRequests(ServerAddress("dev", "s"), self)
+        self.talk = Conversation(1000, lambda message: self.requests.received(self.talk, message))
         self.talk.channel = self
-        self.questions.declare(self.talk)
+        self.requests.declare(self.talk)
 
     def asking_capabilities(self) -> Any:
         return {"roots": msgspec.Raw(b"{}")}
@@ -59,7 +59,7 @@ class Server:
     def send(self, frame: bytes, about: bytes = b"") -> None:
         self.sent.append(json.loads(frame))
 
-    def begin(self, *calls: Waiter) -> list[int]:
+    def begin(self, *calls: ResponseHandler) -> list[int]:
         return [self.talk.pending.add(call, NEVER) for call in calls]
 
     def says(self, number: int = 0) -> None:
@@ -107,6 +107,6 @@ def test_it_is_nobody_s_while_calls_of_two_hosts_are_under_way() -> None:
 def test_a_forgotten_session_s_questions_are_withdrawn() -> None:
     server = Server()
     server.says()
-    server.talk.forgotten()  # a new session may count from the same number
+    server.talk.session_lost()  # a new session may count from the same number
 
     assert server.withdrawn == [None]

@@ -1,2 +1,2 @@
 # shim: mcp_workbench.downstream.looks -> mcp_workbench.upstream.reports
-from mcp_workbench.upstream.reports import decided as decided, group as group, health as health, not_ready as not_ready, opened as opened, remembered as remembered, report as report, require_patience as require_patience
+from mcp_workbench.upstream.reports import cached_server as remembered, health as health, not_ready as not_ready, opened_toolbox as opened, process_group as group, report as report, require_queue_room as require_patience, wait_until_decided as decided

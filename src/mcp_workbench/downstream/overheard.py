@@ -1,2 +1,2 @@
 # shim: mcp_workbench.downstream.overheard -> mcp_workbench.upstream.stderr_log
-from mcp_workbench.upstream.stderr_log import HELD_BYTES as HELD_BYTES, LINES as LINES, Overheard as Overheard, WINDOW as WINDOW
+from mcp_workbench.upstream.stderr_log import HELD_BYTES as HELD_BYTES, LINES as LINES, StderrLog as Overheard, WINDOW as WINDOW

@@ -1,2 +1,2 @@
 # shim: mcp_workbench.downstream.waiters -> mcp_workbench.upstream.responses
-from mcp_workbench.upstream.responses import Loss as Loss, Lost as Lost, Waiter as Waiter
+from mcp_workbench.upstream.responses import Failure as Loss, RequestFailed as Lost, ResponseHandler as Waiter

@@ -119,7 +119,7 @@ def step(state: State, event: Event) -> Step:
         case Greeting(), Answered(method="initialize"):
             return _after_greeting(state, event)
         case ((Probing() | Greeting()), HungUp()):
-            return Refused("it ended before it answered"), ()
+            return Refused("exited during startup"), ()
         case _:
             return state, ()
 

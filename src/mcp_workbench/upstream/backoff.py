@@ -1,4 +1,4 @@
-"""When a server that keeps failing may be tried again."""
+"""Backoff: when a server that failed may be started again."""
 
 from __future__ import annotations
 
@@ -12,79 +12,79 @@ import msgspec
 from mcp_workbench.core.spec import ServerSpec
 from mcp_workbench.timing import pause
 
-# A server that lived so long, or did so much, worked: its end is no failure to start.
+# A server that ran this long, or answered this often, worked: its exit resets the backoff.
 STEADY = 10.0  # seconds
 WORKED = 10  # answers
 FIRST_PAUSE = pause(0.5)  # seconds after the second failure in a row; doubled by each further one
 LONGEST_PAUSE = 60.0
-OPEN_AFTER = 5  # failures in a row: from here on it is said that the server keeps failing
-SPREAD = 0.2  # of a pause, drawn: many that wait for one server do not come at once
-PATIENCE = pause(2.0)  # seconds that a caller waits for the next try rather than being refused
+OPEN_AFTER = 5  # failures in a row, after which the circuit breaker opens
+SPREAD = 0.2  # share of a pause that is random: clients of one server do not all retry at once
+PATIENCE = pause(2.0)  # seconds that a call waits for the next attempt instead of failing
 
 
-class Trial(msgspec.Struct, frozen=True):
-    """How often a server has failed in a row, and when it may be tried again."""
+class RetryState(msgspec.Struct, frozen=True):
+    """How often a server failed in a row, and when the next attempt is due."""
 
     failures: int = 0
     not_before: float = 0.0
     reason: str = ""  # of the last failure
-    is_wanted: bool = False  # by the server: it said how long it wants to be left alone
+    by_server: bool = False  # the server itself named the time (Retry-After)
 
     @property
     def code(self) -> str:
-        return "rate_limited" if self.is_wanted else "connect_failed"
+        return "rate_limited" if self.by_server else "connect_failed"
 
     def left(self, now: float) -> float | None:
-        """Seconds until the next try; None where that may be now, or will be waited for."""
+        """Seconds until the next attempt; None where it is due, or so soon that calls wait for it."""
         left = self.not_before - now
-        return left if left > (0 if self.is_wanted else PATIENCE) else None
+        return left if left > (0 if self.by_server else PATIENCE) else None
 
     @property
     def is_open(self) -> bool:
-        """Is the breaker open: one try at a time, long pauses between?"""
+        """Is the circuit breaker open: one attempt at a time, long pauses between them?"""
         return self.failures >= OPEN_AFTER
 
-    def change(self, reason: str) -> str:
-        """What is written to the log; nothing while it only goes on failing."""
+    def log_line(self, reason: str) -> str:
+        """What to log about the last failure; empty for one that is like those before."""
         if self.failures == OPEN_AFTER:
-            pause = f"it is tried again after {LONGEST_PAUSE:g} s at most"
-            return f"it keeps failing, {OPEN_AFTER} times in a row: {reason}; {pause}"
+            retry = f"it is tried again after {LONGEST_PAUSE:g} s at most"
+            return f"it keeps failing, {OPEN_AFTER} times in a row: {reason}; {retry}"
         return reason if self.failures < 2 else ""
 
-    def told(self, now: float) -> str:
-        """What a user reads beside the reason, where the next try has to wait."""
+    def describe(self, now: float) -> str:
+        """The time of the next attempt, to append to a reason; empty where it is due."""
         left = self.left(now)
         if left is None:
             return ""
-        if self.is_wanted:
+        if self.by_server:
             return f"; try again in {math.ceil(left)} s"
         return f"; it failed {self.failures} times in a row, next try in {math.ceil(left)} s"
 
 
-def _draw() -> float:
+def _random() -> float:
     return os.urandom(1)[0] / 255
 
 
 def pause_after(failures: int, drawn: float) -> float:
-    """Seconds until the next try. The first is free: a server that was killed comes back at once."""
+    """Seconds until the next attempt. The first is immediate: a server that was killed comes back at once."""
     if failures < 2:
         return 0.0
     pause = min(FIRST_PAUSE * 2.0 ** min(failures - 2, 30), LONGEST_PAUSE)
     return pause * (1 - SPREAD * drawn)
 
 
-class Trials:
-    """The servers that have failed lately. One that was changed in the configuration begins anew."""
+class Backoff:
+    """The servers that failed lately. A server whose configuration changes starts from zero."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, draw: Callable[[], float] = _draw
+        self, clock: Callable[[], float] = time.monotonic, random: Callable[[], float] = _random
     ) -> None:
         self._clock = clock
-        self._draw = draw
-        self._trials: dict[tuple[object, object], Trial] = {}
+        self._random = random
+        self._states: dict[tuple[object, object], RetryState] = {}
 
-    def of(self, spec: ServerSpec) -> Trial:
-        return self._trials.get((spec.address, spec.target), Trial())
+    def of(self, spec: ServerSpec) -> RetryState:
+        return self._states.get((spec.address, spec.target), RetryState())
 
     def ended(
         self,
@@ -93,14 +93,14 @@ class Trials:
         answered: int,
         reason: str = "",
         closed_until: float = 0.0,
-    ) -> Trial:
-        """A server that nobody stopped has ended, so many seconds and answers after it was ready."""
+    ) -> RetryState:
+        """Record that a server exited by itself, `lived` seconds and `answered` responses after it was ready."""
         steady = lived >= STEADY or answered >= WORKED
         failures = 0 if steady else self.of(spec).failures + 1
-        due = self._clock() + pause_after(failures, self._draw())
-        trial = Trial(failures, max(due, closed_until), reason, closed_until > due)
+        due = self._clock() + pause_after(failures, self._random())
+        state = RetryState(failures, max(due, closed_until), reason, closed_until > due)
         if failures:
-            self._trials[spec.address, spec.target] = trial
+            self._states[spec.address, spec.target] = state
         else:
-            self._trials.pop((spec.address, spec.target), None)
-        return trial
+            self._states.pop((spec.address, spec.target), None)
+        return state

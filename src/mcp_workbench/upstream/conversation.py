@@ -1,4 +1,8 @@
-"""Talking with one server over a channel: our numbers out, answers and notices in. It never waits."""
+"""Conversation: the JSON-RPC exchange with one server over a channel.
+
+Numbers our requests, matches responses to their handlers, passes on notifications. Never waits and
+never raises for anything that a server sends.
+"""
 
 import asyncio
 import logging
@@ -8,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.era.translate import token_of
-from mcp_workbench.upstream.responses import FutureWaiter, Lasting, Loss, Waiter
+from mcp_workbench.upstream.responses import Failure, FutureResponse, LongRequest, ResponseHandler
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.depth import too_deep
 from mcp_workbench.wire.envelope import Envelope, Malformed, Outcome
@@ -19,149 +23,150 @@ from mcp_workbench.wire.stdio import Channel, PipeWriter
 log = logging.getLogger(__name__)
 
 UNREADABLE = "the server's answer can't be read: "
-KEPT = (
-    1 << 13
-)  # bytes of the last line that was no message: a secret in it must be whole to be known
+# Bytes kept of the last line that was no message: a secret is recognized only if it is complete.
+KEPT = 1 << 13
 
 
-class _Nowhere:
-    """The channel of a conversation that has not begun."""
+class _NoChannel:
+    """The channel before there is a link."""
 
     backlog = 0
 
     def send(self, frame: bytes, about: bytes = b"") -> None:
-        """Nobody is there."""
+        """Drop it."""
 
 
 class Conversation:
-    """The bytes of one server: what it says is read here, what it is asked is numbered here."""
+    """Requests and responses of one server."""
 
-    def __init__(self, message_bytes: int, notice: Callable[[Envelope], None]) -> None:
-        self.channel: Channel = _Nowhere()
-        self.pending: PendingTable[Waiter] = PendingTable()
-        self.failure: Loss | None = None  # what the server said ends the connection
-        self._over: Loss | None = None  # nobody will be answered any more
-        self.dropped = 0  # requests that were ended without an answer
+    def __init__(self, message_bytes: int, on_notification: Callable[[Envelope], None]) -> None:
+        self.channel: Channel = _NoChannel()
+        self.pending: PendingTable[ResponseHandler] = PendingTable()
+        self.failure: Failure | None = None  # what the server sent ends the connection
+        self._over: Failure | None = None  # why no request gets a response any more
+        self.dropped = 0  # requests that ended without a response
         self.skipped = 0  # lines that were no messages
         self.last_skipped = ""
-        self.about = 0  # on whose answer the message came that is being read, if that is known
-        self.lasting: dict[int, Lasting] = {}
-        self.when_forgotten: list[Callable[[], None]] = []
-        self.closed_until = 0.0  # the server wants nobody to come before
-        self.unasked = 0  # answers that nobody waited for: late, doubled, or with a foreign id
+        self.response_to = (
+            0  # the request on whose response stream the current message came; 0: unknown
+        )
+        self.long_requests: dict[int, LongRequest] = {}
+        self.on_session_lost: list[Callable[[], None]] = []
+        self.closed_until = 0.0  # the server takes no requests before (Retry-After)
+        self.unasked = 0  # responses to no pending request: late, repeated, or with an unknown id
         self.message_bytes = message_bytes
         self._framer = LineFramer(message_bytes)
-        self._notice = notice
+        self._on_notification = on_notification
 
     @property
     def answered(self) -> int:
-        """How many requests have been answered so far."""
+        """How many requests have got a response so far."""
         return self.pending.given - self.pending.count - self.dropped
 
     @property
     def over(self) -> bool:
         return self._over is not None
 
-    def begin(self, method: str, params: bytes, waiter: Waiter) -> int:
-        """A request of our own, answered to `waiter` however long it takes."""
-        number = self.pending.add(waiter, NEVER)
+    def begin(self, method: str, params: bytes, handler: ResponseHandler) -> int:
+        """Send a request of our own, without a deadline."""
+        number = self.pending.add(handler, NEVER)
         if self._over is not None:
-            self.lose(self._over)
+            self.fail_all(self._over)
         self.channel.send(envelope.request(number, method, params))
         return number
 
     async def ask(self, method: str, params: bytes, seconds: float) -> Outcome:
-        """A request of our own. Raises Lost, or TimeoutError after `seconds`."""
-        waiter = FutureWaiter()
-        number = self.begin(method, params, waiter)
+        """Send a request of our own and await its response. Raises RequestFailed, or TimeoutError after `seconds`."""
+        handler = FutureResponse()
+        number = self.begin(method, params, handler)
         try:
             async with asyncio.timeout(seconds):
-                return await waiter.future
+                return await handler.future
         finally:
             self.pending.settle(number)
 
     def cancel(self, number: int, reason: str) -> None:
-        """Forget a request and tell the server; a late answer finds nobody."""
+        """Cancel a request, and notify the server. A late response is ignored."""
         if self.pending.settle(number) is not None:
-            self.tell_cancelled(number, reason)
+            self.send_cancelled(number, reason)
 
-    def tell_cancelled(self, number: int, reason: str) -> bool:
-        """Of a request that nobody waits for any more. False: it had not left, and never will."""
+    def send_cancelled(self, number: int, reason: str) -> bool:
+        """Notify the server of a cancelled request. False: the request was still queued, and is dropped."""
         self.dropped += 1
-        if self._taken_back(number):
+        if self._drop_queued(number):
             return False
         params = envelope.encode({"requestId": number, "reason": reason})
         self.channel.send(envelope.notification("notifications/cancelled", params))
         return True
 
-    def time_out(self, number: int, seconds: float) -> Loss:
-        """The time of a request is up: what is told to whoever waited for it."""
+    def time_out(self, number: int, seconds: float) -> Failure:
+        """End a request whose deadline has passed, and return the failure for its handler."""
         reason = f"timed out after {seconds:g} s"
-        if self.tell_cancelled(number, "timeout"):
-            return Loss("timeout", reason)
-        waited = f"{reason}, all of them in the queue: the server does not read"
-        return Loss.of_call("timeout", waited, may_have_run=False)
+        if self.send_cancelled(number, "timeout"):
+            return Failure("timeout", reason)
+        queued = f"{reason}, all of them in the queue: the server does not read"
+        return Failure.of_call("timeout", queued, may_have_run=False)
 
-    def _taken_back(self, number: int) -> bool:
-        """Only a pipe has a queue of ours; over HTTP each request knows for itself."""
+    def _drop_queued(self, number: int) -> bool:
+        """Drop a request that is still in our queue. Only pipes have one; over HTTP each request is a task."""
         channel = self.channel
         if not channel.backlog or not isinstance(channel, PipeWriter):
             return False
         return channel.take_back(envelope.start_of(number))
 
-    def fail(self, number: int, loss: Loss) -> None:
-        """One request has no answer; the others may well have."""
-        waiter = self.pending.settle(number)
-        if waiter is not None:
+    def fail(self, number: int, failure: Failure) -> None:
+        """Fail one request."""
+        handler = self.pending.settle(number)
+        if handler is not None:
             self.dropped += 1
-            waiter.lost(loss)
+            handler.lost(failure)
 
-    def lose(self, loss: Loss) -> None:
-        """The server is gone: everyone who waits is told so."""
-        self._over = loss
-        for _, waiter in self.pending.lose():
-            waiter.lost(loss)
+    def fail_all(self, failure: Failure) -> None:
+        """The server is gone: fail all pending requests, and those to come."""
+        self._over = failure
+        for _, handler in self.pending.lose():
+            handler.lost(failure)
 
-    def lose_unsent(self, frames: tuple[bytes, ...], loss: Loss) -> None:
-        """The server is gone, and never knew of these requests."""
+    def fail_unsent(self, frames: tuple[bytes, ...], failure: Failure) -> None:
+        """The server is gone, and never received these requests."""
         for frame in frames:
-            self.fail(_number(msgspec.Raw(envelope.salvaged_id(frame))), loss)
+            self.fail(_number(msgspec.Raw(envelope.salvaged_id(frame))), failure)
 
     def receive(self, data: bytes) -> None:
-        """Bytes from the server. Nothing that it says may raise: on uvloop that ends the pipe."""
+        """Take bytes from the server. Never raises: on uvloop an exception would close the pipe."""
         for line in self._framer.feed(data):
             try:
                 self._receive_line(line)
-            except Exception:  # a fault of ours costs one message, not the connection
+            except Exception:  # a bug of ours costs one message, not the connection
                 log.exception("a server's message failed")
         if self._framer.overflow is not None:
             self._framer.take_overflow()
-            self._break_off()
+            self._message_too_large()
 
     def receive_on(self, number: int, data: bytes) -> None:
-        """Bytes that came on the answer to this request: whatever is in them belongs to it."""
-        self.about = number
+        """Take bytes that came on the response stream of this request: they belong to it."""
+        self.response_to = number
         try:
             self.receive(data)
         finally:
-            self.about = 0
+            self.response_to = 0
 
     def announce(self, method: str) -> None:
-        """Have it that the server said so: what it may have said was not heard."""
-        self._notice(Envelope(method=method))
+        """Act as if the server had sent this notification, which may have been missed."""
+        self._on_notification(Envelope(method=method))
 
     def interrupted(self, number: int) -> None:
-        """The road has lost a request that lasts, and takes it up again."""
-        if (lasting := self.lasting.get(number)) is not None:
-            lasting.interrupted()
+        """The link lost a long request and reopens it."""
+        if (request := self.long_requests.get(number)) is not None:
+            request.interrupted()
 
-    def forgotten(self) -> None:
-        """The server knows nothing any more of what it was told before."""
-        for act in self.when_forgotten:
-            act()
+    def session_lost(self) -> None:
+        """The server lost our session, and with it levels, subscriptions and open questions."""
+        for callback in self.on_session_lost:
+            callback()
 
     def _receive_line(self, line: bytes) -> None:
-        """The commonest is a plain answer to one of our requests, which is read in one step."""
+        """Fast path: a plain result for one of our requests is decoded in one step."""
         if line.isascii():
             try:
                 answer = envelope.read_answer(line)
@@ -172,7 +177,7 @@ class Conversation:
             if plain and not too_deep(line):
                 entry = self.pending.waiting.pop(answer.id, None)
                 if entry is not None:
-                    self._hand_on(entry[0], answer)
+                    self._deliver(entry[0], answer)
                     return
         self._receive_message(line)
 
@@ -182,55 +187,57 @@ class Conversation:
                 line = _valid_text(line)
             message = envelope.decode(line)
         except Malformed as error:
-            self._receive_garbage(line, error)
+            self._receive_malformed(line, error)
             return
         if message.method:
-            self._receive_notice(message)
-        elif waiter := self.pending.settle(_number(message.id)):
-            self._hand_on(waiter, message)
-        elif lasting := self.lasting.pop(_number(message.id), None):
-            lasting.ended(message.error)
+            self._receive_notification(message)
+        elif handler := self.pending.settle(_number(message.id)):
+            self._deliver(handler, message)
+        elif request := self.long_requests.pop(_number(message.id), None):
+            request.ended(message.error)
         else:
             self.unasked += 1
 
-    def _hand_on(self, waiter: Waiter, answer: Outcome) -> None:
+    def _deliver(self, handler: ResponseHandler, answer: Outcome) -> None:
         try:
-            waiter.settled(answer)
+            handler.settled(answer)
         except Exception:
-            waiter.lost(Loss("internal", "the workbench failed to hand on the answer"))
+            handler.lost(Failure("internal", "the workbench failed to deliver the response"))
             raise
 
-    def _receive_notice(self, message: Envelope) -> None:
+    def _receive_notification(self, message: Envelope) -> None:
         if message.method == "notifications/progress" and message.params:
             try:
-                waiter = self.pending.find(_as_number(token_of(message.params)))
+                handler = self.pending.find(_as_number(token_of(message.params)))
             except (msgspec.DecodeError, RecursionError):
                 return
-            if waiter is not None:
-                waiter.progressed(message.params)
-        elif message.method == "notifications/cancelled" and self._lasting_ended(message.params):
+            if handler is not None:
+                handler.progressed(message.params)
+        elif message.method == "notifications/cancelled" and self._long_request_ended(
+            message.params
+        ):
             return
         else:
-            self._notice(message)
+            self._on_notification(message)
 
-    def _lasting_ended(self, params: msgspec.Raw) -> bool:
-        """Servers end what lasts by its answer, or by taking it back."""
+    def _long_request_ended(self, params: msgspec.Raw) -> bool:
+        """Servers end a long request with its response, or by cancelling it."""
         try:
             number = msgspec.json.decode(params or b"{}", type=_Cancelled).requestId
         except msgspec.DecodeError:
             return False
-        lasting = self.lasting.pop(number, None)
-        if lasting is not None:
-            lasting.ended(b"")
-        return lasting is not None
+        request = self.long_requests.pop(number, None)
+        if request is not None:
+            request.ended(b"")
+        return request is not None
 
-    def _receive_garbage(self, line: bytes, error: Malformed) -> None:
+    def _receive_malformed(self, line: bytes, error: Malformed) -> None:
         if envelope.is_batch(line):
             self._receive_batch(line)
             return
-        waiter = self.pending.settle(_number(msgspec.Raw(error.id))) if error.id else None
-        if waiter is not None:
-            waiter.lost(Loss("protocol_error", UNREADABLE + str(error)))
+        handler = self.pending.settle(_number(msgspec.Raw(error.id))) if error.id else None
+        if handler is not None:
+            handler.lost(Failure("protocol_error", UNREADABLE + str(error)))
             return
         self._skip(line)
 
@@ -248,15 +255,15 @@ class Conversation:
             if not envelope.is_batch(member):
                 self._receive_line(member)
 
-    def _break_off(self) -> None:
+    def _message_too_large(self) -> None:
         reason = f"a message of it is larger than {self.message_bytes} bytes (limits.messageBytes)"
-        self.failure = loss = Loss("too_large", reason)
-        self.lose(loss)
-        self._notice(Envelope())  # wakes the owner, which ends the connection
+        self.failure = failure = Failure("too_large", reason)
+        self.fail_all(failure)
+        self._on_notification(Envelope())  # wakes the connection, which closes
 
 
 class _Cancelled(msgspec.Struct):
-    requestId: int = 0  # noqa: N815 - the wire's word
+    requestId: int = 0  # noqa: N815 - the protocol's name
 
 
 def _valid_text(line: bytes) -> bytes:
@@ -266,7 +273,7 @@ def _valid_text(line: bytes) -> bytes:
 
 
 def _number(id: msgspec.Raw) -> int:
-    """Our number in an answer's id; a string of it, as some servers echo, is not ours."""
+    """Our number in a response's id; 0 for other ids, the number as a string among them."""
     raw = bytes(id)
     return int(raw) if raw.isdigit() and len(raw) < 19 else 0
 

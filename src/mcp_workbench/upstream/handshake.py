@@ -1,4 +1,4 @@
-"""Performing the steps of `era.negotiate` with a real server."""
+"""Handshake: performs the steps that `era.negotiate` decides, over a real connection."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mcp_workbench.era.ourselves import OURSELVES
 from mcp_workbench.era.revision import is_modern
 from mcp_workbench.era.translate import Members
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.responses import Loss, Waiter
+from mcp_workbench.upstream.responses import Failure, ResponseHandler
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Outcome
 
 
-class _Listener(Waiter):
-    """Turns the answer to one opening request into an event of the meeting."""
+class _OpeningResponse(ResponseHandler):
+    """Turns the response to one opening request into an event of the negotiation."""
 
     def __init__(self, method: str, events: asyncio.Queue[negotiate.Event]) -> None:
         self._method = method
@@ -33,23 +33,23 @@ class _Listener(Waiter):
             event = Answered(self._method, bytes(answer.result))
         self._events.put_nowait(event)
 
-    def lost(self, loss: Loss) -> None:
+    def lost(self, failure: Failure) -> None:
         self._events.put_nowait(HungUp())
 
     def progressed(self, params: msgspec.Raw) -> None:
-        """Openings have none."""
+        """Opening requests ask for no progress."""
 
 
-async def meet(
+async def perform_handshake(
     conversation: Conversation, era: Era, capabilities: Members
 ) -> Agreed | Startover | Refused:
-    """Find out what the server speaks. Its start may take as long as the caller allows."""
+    """Agree with the server on an era and a revision. The caller limits the time."""
     events: asyncio.Queue[negotiate.Event] = asyncio.Queue()
     state, actions = negotiate.first_step(era)
     while True:
         for action in actions:
             params = negotiate.params_of(action.method, OURSELVES, capabilities)
-            conversation.begin(action.method, params, _Listener(action.method, events))
+            conversation.begin(action.method, params, _OpeningResponse(action.method, events))
         if isinstance(state, Agreed):
             if not is_modern(state.revision):
                 conversation.channel.send(envelope.notification("notifications/initialized"))

@@ -1,4 +1,4 @@
-"""What one live server offers beside tools: listed when somebody asks, kept while it holds."""
+"""Primitives of one server beside tools (prompts, resources, templates): listed on demand and kept."""
 
 from __future__ import annotations
 
@@ -21,19 +21,24 @@ from mcp_workbench.era.primitives import subscription_of
 from mcp_workbench.era.revision import is_modern
 from mcp_workbench.timing import pause
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.responses import Lost, Waiter
-from mcp_workbench.upstream.subscriptions import Heard, Place, Standing, Wishes
+from mcp_workbench.upstream.responses import RequestFailed, ResponseHandler
+from mcp_workbench.upstream.subscriptions import (
+    ConnectionId,
+    ConnectionSubscriptions,
+    ServerNotification,
+    SubscriptionRegistry,
+)
 from mcp_workbench.upstream.tools import (
     LIST_SECONDS,
     PAGES,
     TOO_LARGE,
     Total,
     Unlistable,
-    in_turns,
+    in_steps,
     list_params,
     list_seconds,
-    others_turn,
     page_elements,
+    yield_after,
 )
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
@@ -42,7 +47,7 @@ from mcp_workbench.wire.tasks import TaskScope, task_scope
 log = logging.getLogger(__name__)
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-SILENCE = pause(10.0)  # seconds until a list is asked for again that did not come in its time
+SILENCE = pause(10.0)  # seconds for which a list that timed out is not requested again
 ANNOUNCED_TTL = 30_000  # milliseconds for a list whose changes a legacy server announces
 
 METHODS: dict[Kind, str] = {
@@ -55,7 +60,7 @@ MEMBERS: dict[Kind, str] = {
     "resources": "resources",
     "templates": "resourceTemplates",
 }
-# Resources and templates are one capability: who is silent about one is not asked for the other.
+# Resources and templates are one capability: a timeout of one holds for the other.
 _CAPABILITIES: dict[Kind, str] = {
     "prompts": "prompts",
     "resources": "resources",
@@ -65,55 +70,72 @@ _STALE: dict[str, tuple[Kind, ...]] = {
     "notifications/prompts/list_changed": ("prompts",),
     "notifications/resources/list_changed": ("resources", "templates"),
 }
-_TOLD = (
+_PASSED_ON = (
     "notifications/message",
     "notifications/resources/updated",
     "notifications/elicitation/complete",
 )
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """A list as its server gave it, and how long a host may keep it."""
+class PrimitiveList(msgspec.Struct, frozen=True):
+    """A list as its server sent it, and how long a host may cache it."""
 
     offers: dict[str, Offer] = {}
     ttl: int = 0  # milliseconds
     public: bool = False
 
 
-class Offers:
-    """One connection's lists and subscriptions. Before `opened` there are none."""
+class Primitives:
+    """Lists and subscriptions of one connection. Empty before `open`."""
 
-    def __init__(self, place: Place, standing: Standing, heard: Callable[[Heard], None]) -> None:
-        self.place = place
+    def __init__(
+        self,
+        connection_id: ConnectionId,
+        registry: SubscriptionRegistry,
+        notify: Callable[[ServerNotification], None],
+    ) -> None:
+        self.connection_id = connection_id
         self.declared = Declared()
         self.modern = False
-        self.stale: set[Kind] = set()  # lists of which the server says that they have changed
+        self.stale: set[Kind] = set()  # lists whose change the server announced
         self.remember: Callable[[Kind, tuple[bytes, ...]], None] = lambda kind, raws: None
-        self._heard = heard
-        self._talk: Conversation | None = None
-        self._listed: dict[Kind, Listed] = {}
-        self._scope: TaskScope | None = None  # of what is read now
-        self._readings: dict[Kind, asyncio.Task[Listed | Exception]] = {}
-        self._silent: dict[str, tuple[float, str]] = {}  # until when a list is not asked for again
-        self._patience: Callable[[], float] = lambda: LIST_SECONDS  # for a whole list
-        self.wishes = Wishes(place, standing, self._doubt, self._touched)
+        self._notify = notify
+        self._conversation: Conversation | None = None
+        self._listed: dict[Kind, PrimitiveList] = {}
+        self._scope: TaskScope | None = None  # of the readings
+        self._readings: dict[Kind, asyncio.Task[PrimitiveList | Exception]] = {}
+        self._silent: dict[
+            str, tuple[float, str]
+        ] = {}  # until when a list is not requested, and why
+        self._patience: Callable[[], float] = lambda: LIST_SECONDS  # seconds for a whole list
+        self.subscriptions = ConnectionSubscriptions(
+            connection_id, registry, self._lists_missed, self._updated
+        )
+
+    @property
+    def place(self) -> ConnectionId:  # shim: the old name
+        return self.connection_id
+
+    @property
+    def wishes(self) -> ConnectionSubscriptions:  # shim: the old name
+        return self.subscriptions
 
     @classmethod
-    def alone(cls, address: ServerAddress) -> Offers:
-        """Of a connection about which nobody wants to hear."""
-        return cls(Place(address), Standing(), lambda heard: None)
+    def alone(cls, address: ServerAddress) -> Primitives:
+        """Of a connection whose notifications nobody wants."""
+        return cls(ConnectionId(address), SubscriptionRegistry(), lambda notification: None)
 
     @asynccontextmanager
     async def open(
-        self, talk: Conversation, agreed: Agreed, within: Callable[[], float]
+        self, conversation: Conversation, agreed: Agreed, within: Callable[[], float]
     ) -> AsyncGenerator[None]:
-        """The server takes requests for the length of the block; each list comes `within` seconds."""
+        """Allow requests for the duration of the block; each list has `within()` seconds."""
         async with task_scope() as scope:
-            self._scope, self._talk = scope, talk
-            self._patience = self.wishes.patience = lambda: list_seconds(within())
+            self._scope, self._conversation = scope, conversation
+            self._patience = self.subscriptions.patience = lambda: list_seconds(within())
             self.declared = agreed.declared
             self.modern = is_modern(agreed.revision)
-            self.wishes.opened(talk, agreed)
+            self.subscriptions.opened(conversation, agreed)
             try:
                 yield
             finally:
@@ -121,128 +143,128 @@ class Offers:
 
     # Lists
 
-    def succeed(self, before: Offers | None) -> None:
-        """Read the lists that were read there, or any, and say which of them differ."""
+    def succeed(self, before: Primitives | None) -> None:
+        """Take over the lists of a predecessor, or expect new ones; changes are announced."""
         if before is not None:
-            self._listed = dict(before._listed)  # noqa: SLF001 - one of us
+            self._listed = dict(before._listed)  # noqa: SLF001 - of the same class
         self.stale = set(self._listed if before is not None else METHODS)
 
     def offers_any(self, kind: Kind) -> bool:
         return self.declared.prompts if kind == "prompts" else self.declared.resources
 
-    def known(self, kind: Kind) -> Listed | None:
-        """The list as it was last read, if it was."""
+    def known(self, kind: Kind) -> PrimitiveList | None:
+        """The list as last read, if it was."""
         return self._listed.get(kind)
 
-    async def listed(self, kind: Kind) -> Listed:
-        """The list: the one we have while its server would announce a change, else read anew."""
+    async def listed(self, kind: Kind) -> PrimitiveList:
+        """The list: the one we have as long as its server announces changes, else a new reading."""
         if not self.offers_any(kind):
-            return Listed(ttl=ANNOUNCED_TTL)
+            return PrimitiveList(ttl=ANNOUNCED_TTL)
         known = self._listed.get(kind)
         if known is not None and self._announces(kind) and kind not in self.stale:
             return known
-        if why := self.is_silent(kind):
-            raise Unlistable(why)
+        if reason := self.is_silent(kind):
+            raise Unlistable(reason)
         return await self._read(kind)
 
     def is_silent(self, kind: Kind) -> str:
-        """Why this list is not asked for now: a while ago its server has let its time pass."""
-        until, why = self._silent.get(_CAPABILITIES[kind], (0.0, ""))
-        return why if time.monotonic() < until else ""
+        """Why this list is not requested now: it timed out a short while ago."""
+        until, reason = self._silent.get(_CAPABILITIES[kind], (0.0, ""))
+        return reason if time.monotonic() < until else ""
 
     async def refresh(self) -> None:
-        """Read again what has changed, and say so where it really has."""
+        """Read the stale lists again, and notify hosts of those that really changed."""
         stale, self.stale = self.stale, set()
         changed = [kind for kind in sorted(stale) if await self._differs(kind)]
         for method, kinds in _STALE.items():
             if any(kind in changed for kind in kinds):
-                self._say(method, msgspec.Raw(b"{}"))
+                self._publish(method, msgspec.Raw(b"{}"))
 
     async def _differs(self, kind: Kind) -> bool:
-        """Is the list another than before? One that nobody has read is as its server says."""
+        """Has the list changed? For one that was never read, the server's word counts."""
         before = self._listed.get(kind)
         if before is None:
             return True
         try:
-            if kind in self._readings:  # begun before the server said that there is another list
+            if kind in self._readings:  # begun before the announcement
                 await self._read(kind)
-            found = await self._read(kind)
-        except (Unlistable, Lost):
+            current = await self._read(kind)
+        except (Unlistable, RequestFailed):
             return False
-        return list(before.offers.values()) != list(found.offers.values())
+        return list(before.offers.values()) != list(current.offers.values())
 
     def _announces(self, kind: Kind) -> bool:
-        said = self.declared
-        announced = said.prompts_changed if kind == "prompts" else said.resources_changed
-        return announced and not self.wishes.deaf
+        declared = self.declared
+        announced = declared.prompts_changed if kind == "prompts" else declared.resources_changed
+        return announced and not self.subscriptions.deaf
 
-    def _doubt(self) -> None:
-        """Lists that were read may have changed, and we have not heard of it."""
+    def _lists_missed(self) -> None:
+        """Announcements may have been missed: all lists are stale."""
         self.stale.update(self._listed)
 
-    async def _read(self, kind: Kind) -> Listed:
-        """Read the list, together with whoever wants it meanwhile: nobody waits for another's turn."""
+    async def _read(self, kind: Kind) -> PrimitiveList:
+        """Read the list. Those who ask meanwhile share the reading."""
         reading = self._readings.get(kind)
         if reading is None:
             if self._scope is None:
                 raise Unlistable("it is not ready")
-            reading = self._scope.start(self._outcome(kind), f"list {kind} of {self.place}")
+            reading = self._scope.start(self._outcome(kind), f"list {kind} of {self.connection_id}")
             self._readings[kind] = reading
             reading.add_done_callback(lambda _: self._readings.pop(kind, None))
-        await asyncio.wait([reading])  # whoever leaves early leaves it to the others
+        await asyncio.wait([reading])  # it goes on for the others where one leaves early
         outcome = Unlistable("it was closed") if reading.cancelled() else reading.result()
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    async def _outcome(self, kind: Kind) -> Listed | Exception:
-        """All pages within one deadline, or what was wrong."""
+    async def _outcome(self, kind: Kind) -> PrimitiveList | Exception:
+        """All pages within one deadline, or the error."""
         seconds = self._patience()
         try:
             async with asyncio.timeout(seconds):
                 return await self._pages(kind, seconds)
-        except (Unlistable, Lost) as error:
+        except (Unlistable, RequestFailed) as error:
             return error
         except TimeoutError:
-            why = f"it did not list its {kind} within {seconds:g} s"
-            self._silent[_CAPABILITIES[kind]] = (time.monotonic() + SILENCE, why)
-            return Unlistable(why)
+            reason = f"it did not list its {kind} within {seconds:g} s"
+            self._silent[_CAPABILITIES[kind]] = (time.monotonic() + SILENCE, reason)
+            return Unlistable(reason)
 
-    async def _pages(self, kind: Kind, seconds: float) -> Listed:
-        self.stale.discard(kind)  # an announcement from here on asks for yet another reading
+    async def _pages(self, kind: Kind, seconds: float) -> PrimitiveList:
+        self.stale.discard(kind)  # an announcement from here on needs another reading
         default = ANNOUNCED_TTL if self._announces(kind) and not self.modern else 0
         offers: dict[str, Offer] = {}
-        lives: list[int] = []
+        ttls: list[int] = []
         public = self.modern
         cursor, seen, total = "", set[str](), Total()
         for _ in range(PAGES):
             page = await self._page(kind, cursor, seconds)
-            if total.is_beyond(page.size, len(page.items), self._talking.message_bytes):
+            if total.is_beyond(page.size, len(page.items), self._open_conversation.message_bytes):
                 log.warning(
                     "%s: %s beyond the first %d were left out (%s)",
-                    self.place.address,
+                    self.connection_id.address,
                     kind,
                     len(offers),
                     TOO_LARGE,
                 )
                 break
-            for raws in in_turns(page.items):
+            for raws in in_steps(page.items):
                 for key, offer in read_offers(kind, raws).items():
                     offers.setdefault(key, offer)
-                await others_turn(raws)
-            lives.append(max(page.ttl, 0) if self.modern else default)
+                await yield_after(raws)
+            ttls.append(max(page.ttl, 0) if self.modern else default)
             public = public and page.scope == "public"
             cursor = page.cursor
             if not cursor or cursor in seen:
                 break
             seen.add(cursor)
-        found = self._listed[kind] = Listed(offers, min(lives), public)
+        listed = self._listed[kind] = PrimitiveList(offers, min(ttls), public)
         self.remember(kind, tuple(offer.raw for offer in offers.values()))
-        return found
+        return listed
 
     async def _page(self, kind: Kind, cursor: str, seconds: float) -> _Page:
         params = list_params(cursor, OURSELVES, modern=self.modern)
-        answer = await self._talking.ask(METHODS[kind], params, seconds)
+        answer = await self._open_conversation.ask(METHODS[kind], params, seconds)
         if answer.error:
             error = envelope.read_error(answer.error)
             if error.code == envelope.METHOD_NOT_FOUND:  # resources without templates are common
@@ -251,40 +273,46 @@ class Offers:
         return await _read_page(kind, answer.result)
 
     @property
-    def _talking(self) -> Conversation:
-        if self._talk is None:
+    def _open_conversation(self) -> Conversation:
+        if self._conversation is None:
             raise Unlistable("it is not ready")
-        return self._talk
+        return self._conversation
 
-    # What the server says unasked
+    # Notifications
 
-    def noticed(self, message: Envelope) -> bool:
-        """Take a notification; is there now something to read again?"""
+    def received(self, message: Envelope) -> bool:
+        """Take a notification; is there now a list to read again?"""
         stale = _STALE.get(message.method)
         if stale is not None:
-            self._silent.clear()  # it has something to say
+            self._silent.clear()  # it answers again
             self.stale.update(stale)
             return True
         if message.method == ACKNOWLEDGED:
-            self.wishes.acknowledged(subscription_of(message.params))
-        elif message.method in _TOLD and message.params:
-            self._say(message.method, message.params)
+            self.subscriptions.acknowledged(subscription_of(message.params))
+        elif message.method in _PASSED_ON and message.params:
+            self._publish(message.method, message.params)
         return False
 
-    def _touched(self, uri: str) -> None:
-        self._say("notifications/resources/updated", msgspec.Raw(envelope.encode({"uri": uri})))
+    def _updated(self, uri: str) -> None:
+        self._publish("notifications/resources/updated", msgspec.Raw(envelope.encode({"uri": uri})))
 
-    def _say(self, method: str, params: msgspec.Raw) -> None:
-        asker, caller = (None, None) if self._talk is None else _attributed(self._talk)
-        self._heard(Heard(self.place, method, params, self.modern, asker, caller))
+    def _publish(self, method: str, params: msgspec.Raw) -> None:
+        asker, caller = (
+            (None, None) if self._conversation is None else _attribute(self._conversation)
+        )
+        self._notify(
+            ServerNotification(self.connection_id, method, params, self.modern, asker, caller)
+        )
 
 
-def _attributed(talk: Conversation) -> tuple[object, Waiter | None]:
-    """Whose request it is about that the server says something, and which, where that is known."""
-    caller = talk.pending.find(talk.about) if talk.about else None
+def _attribute(conversation: Conversation) -> tuple[object, ResponseHandler | None]:
+    """The host that a notification is for, and its request, where they are known."""
+    caller = (
+        conversation.pending.find(conversation.response_to) if conversation.response_to else None
+    )
     if caller is not None and caller.asker is not None:
         return caller.asker, caller
-    askers = talk.pending.askers()
+    askers = conversation.pending.askers()
     return (askers.pop() if len(askers) == 1 else None), None
 
 
@@ -297,16 +325,16 @@ class _Page(msgspec.Struct):
 
 
 class _PageTail(msgspec.Struct):
-    nextCursor: str | None = None  # noqa: N815 - the wire's word
+    nextCursor: str | None = None  # noqa: N815 - the protocol's name
     ttlMs: Any = None  # noqa: N815
     cacheScope: Any = None  # noqa: N815
 
 
 async def _read_page(kind: Kind, result: msgspec.Raw) -> _Page:
-    await others_turn([result])
+    await yield_after([result])
     try:
         tail = msgspec.json.decode(result, type=_PageTail)
-        await others_turn([result])
+        await yield_after([result])
         listed = read_members(result).get(MEMBERS[kind], msgspec.Raw(b"[]"))
         items = await page_elements(listed)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""Lists that a live server says have changed are read again, gently."""
+"""Refresh: lists that a server announces as changed are read again, at a limited rate."""
 
 import asyncio
 import time
@@ -7,49 +7,50 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp_workbench.timing import pause
-from mcp_workbench.upstream.primitives import Offers
-from mcp_workbench.upstream.tools import Wares
+from mcp_workbench.upstream.primitives import Primitives
+from mcp_workbench.upstream.tools import TOOLS_CHANGED, ToolList
 from mcp_workbench.wire.envelope import Envelope
 from mcp_workbench.wire.tasks import TaskScope, task_scope
 
-TOOLS_CHANGED = "notifications/tools/list_changed"
-GATHER = 0.1  # seconds: servers announce one change several times
-REFRESH_PAUSE = pause(1.0)  # seconds between two listings, however often a server announces
+GATHER = 0.1  # seconds to wait for more announcements of the same change
+REFRESH_PAUSE = pause(1.0)  # seconds between two listings, however often a server announces changes
 
 
-def took_notice(wares: Wares, offers: Offers, message: Envelope) -> bool:
-    """Is there now something to read again?"""
+def mark_stale(tools: ToolList, primitives: Primitives, message: Envelope) -> bool:
+    """Take a notification; is there now a list to read again?"""
     if message.method == TOOLS_CHANGED:
-        wares.stale = True
+        tools.stale = True
         return True
-    return offers.noticed(message)
+    return primitives.received(message)
 
 
-async def read_again(wares: Wares, offers: Offers, refresh: Callable[[], Awaitable[None]]) -> None:
-    """Read what has changed, until nothing has."""
-    while wares.stale or offers.stale:
-        again = wares.listed_at + REFRESH_PAUSE
-        await asyncio.sleep(max(GATHER, again - time.monotonic()))
-        if wares.stale:
+async def refresh_stale(
+    tools: ToolList, primitives: Primitives, refresh: Callable[[], Awaitable[None]]
+) -> None:
+    """Read the stale lists again until none is stale."""
+    while tools.stale or primitives.stale:
+        earliest = tools.listed_at + REFRESH_PAUSE
+        await asyncio.sleep(max(GATHER, earliest - time.monotonic()))
+        if tools.stale:
             await refresh()
-        await offers.refresh()
+        await primitives.refresh()
 
 
-class Rereading:
-    """Readings of a live server's tools: one at a time, for all who want one meanwhile."""
+class ToolRefresh:
+    """Reads a server's tools again: one reading at a time, shared by all who ask meanwhile."""
 
-    def __init__(self, wares: Wares) -> None:
+    def __init__(self, tools: ToolList) -> None:
         self._scope: TaskScope | None = None
-        self._wares = wares
-        self._under_way: asyncio.Task[None] | None = None
+        self._tools = tools
+        self._reading: asyncio.Task[None] | None = None
 
     @property
     def is_under_way(self) -> bool:
-        return self._under_way is not None
+        return self._reading is not None
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """The server takes requests for the length of the block."""
+        """Allow readings for the duration of the block."""
         async with task_scope() as scope:
             self._scope = scope
             try:
@@ -57,21 +58,21 @@ class Rereading:
             finally:
                 self._scope = None
 
-    async def done(self, read: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
-        """Wait for a list that is as new as what the server has announced, for so long at most.
+    async def wait(self, read: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
+        """Wait, at most `seconds`, for a list that is as new as the server's last announcement.
 
-        That may be the reading that is under way. If it began before the last announcement, it is
-        the next one, which all share who have waited for this one.
+        A reading that began before that announcement does not count: the next one does, and all who
+        waited share it.
         """
         until = time.monotonic() + seconds
-        if self._under_way is not None and self._wares.stale:
-            await asyncio.wait([self._under_way], timeout=seconds)
-        if self._under_way is None and self._scope is not None:
-            self._wares.begin()  # now, and not when the task has its first turn
-            self._under_way = self._scope.start(read(), "list tools")
-            self._under_way.add_done_callback(self._ended)
-        if self._under_way is not None:  # whoever leaves early leaves it to the others
-            await asyncio.wait([self._under_way], timeout=max(0.0, until - time.monotonic()))
+        if self._reading is not None and self._tools.stale:
+            await asyncio.wait([self._reading], timeout=seconds)
+        if self._reading is None and self._scope is not None:
+            self._tools.begin()  # now, not when the task first runs
+            self._reading = self._scope.start(read(), "list tools")
+            self._reading.add_done_callback(self._ended)
+        if self._reading is not None:  # it goes on for the others where one leaves early
+            await asyncio.wait([self._reading], timeout=max(0.0, until - time.monotonic()))
 
     def _ended(self, reading: asyncio.Task[None]) -> None:
-        self._under_way = None
+        self._reading = None

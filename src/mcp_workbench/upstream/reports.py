@@ -1,4 +1,4 @@
-"""What there is to say of a connection, for people and for hosts."""
+"""Reports on connections: opened toolboxes, server reports and health, for users and hosts."""
 
 import asyncio
 import time
@@ -10,112 +10,115 @@ from mcp_workbench.core.catalogue import Stale, Unavailable, tool_info
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec
-from mcp_workbench.upstream.backoff import Trial
-from mcp_workbench.upstream.cache import Memory
+from mcp_workbench.upstream.backoff import RetryState
+from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.connection import Closed, Connecting, Connection, Ready
-from mcp_workbench.upstream.context import Surroundings
+from mcp_workbench.upstream.context import PoolContext
 from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.dial import StdioLink
 from mcp_workbench.upstream.exit_reason import masked
 from mcp_workbench.upstream.pool import ConnectionPool
-from mcp_workbench.upstream.refresh import TOOLS_CHANGED
-from mcp_workbench.upstream.server_requests import Host
-from mcp_workbench.upstream.tools import Wares
+from mcp_workbench.upstream.server_requests import ConnectionHost
+from mcp_workbench.upstream.tools import TOOLS_CHANGED, ToolList
 from mcp_workbench.wire.tasks import task_scope
 
 SHOWN = 200  # characters of a line that was no message
 
 
-async def decided(connections: Iterable[Connection], seconds: float) -> None:
-    """Wait until all take calls or are over; the slow ones have had their time, and go on starting."""
+async def wait_until_decided(connections: Iterable[Connection], seconds: float) -> None:
+    """Wait, at most `seconds`, until all are ready or have failed; slow ones go on starting."""
     connections = tuple(connections)
-    for one in connections:
-        if one.usable and one.wares.behind and not one.wares.stale:
-            one.conversation.announce(TOOLS_CHANGED)  # it is asked again, and not waited for
+    for connection in connections:
+        tools = connection.tools
+        if connection.usable and tools.behind and not tools.stale:
+            connection.conversation.announce(TOOLS_CHANGED)  # listed again, in the background
     async with task_scope() as waiting:
         tasks = [
-            waiting.start(one.refresh() if one.usable else one.ready(), "wait")
-            for one in connections
-            # One that stopped to announce its changes is asked what it has now.
-            if not one.usable or one.offers.wishes.deaf
+            waiting.start(connection.refresh() if connection.usable else connection.ready(), "wait")
+            for connection in connections
+            # One that stopped announcing changes is listed again.
+            if not connection.usable or connection.primitives.subscriptions.deaf
         ]
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
 
 
-def shown(spec: ServerSpec, connection: Connection) -> OpenedServer | None:
-    """Its tools as its toolbox shows them; None where it does not take calls."""
+def opened_server(spec: ServerSpec, connection: Connection) -> OpenedServer | None:
+    """The tools of a server as its toolbox shows them; None where it is not ready."""
     if not connection.usable:
         return None
     tools = connection.catalogue.tools
     visible = tuple(tools[name] for name in connection.visible(spec.tools))
-    stale = _behind(connection.wares, spec) if connection.wares.behind else None
+    stale = _behind(connection.tools, spec) if connection.tools.behind else None
     return OpenedServer(spec.address, visible, connection.modern, stale=stale)
 
 
-def _behind(wares: Wares, spec: ServerSpec) -> Stale:
-    seconds = round(time.monotonic() - wares.read_at)
-    why = "it has others, or may have, and has not listed them again yet"
-    return Stale(spec.address.server, seconds, why)
+def _behind(tools: ToolList, spec: ServerSpec) -> Stale:
+    seconds = round(time.monotonic() - tools.read_at)
+    reason = "it has others, or may have, and has not listed them again yet"
+    return Stale(spec.address.server, seconds, reason)
 
 
-def remembered(spec: ServerSpec, pool: ConnectionPool, host: Host | None) -> OpenedServer | None:
-    """What a server showed that is not there now, but was, here or in another process."""
+def cached_server(
+    spec: ServerSpec, pool: ConnectionPool, host: ConnectionHost | None
+) -> OpenedServer | None:
+    """What a server that is not connected offered last time, to this process or another one."""
     if pool.met(spec, host) is not None:
         return None
     last = pool.last(spec.address)
-    if last is None or last.resting or last.usable:  # nothing is wrong: nobody needs it now
-        return pool.memory.last_list(spec)
-    return pool.memory.last_list(spec, why_not(last))
+    if last is None or last.stopped_idle or last.usable:  # nothing is wrong with it
+        return pool.cache.last_list(spec)
+    return pool.cache.last_list(spec, unavailable_reason(last))
 
 
-def opened(
+def opened_toolbox(
     toolbox: ToolboxSpec,
-    found: Iterable[Connection | OpenedServer | str],
-    memory: Memory,
+    outcomes: Iterable[Connection | OpenedServer | str],
+    cache: CatalogueCache,
     warnings: tuple[str, ...] = (),
 ) -> OpenedToolbox:
-    """A toolbox as far as its servers could be reached. Raises where none could.
+    """A toolbox with the servers that could be reached. Raises ServerUnavailable where none could.
 
-    Of each server, in order: its connection, what is known of it, or why there is neither. One that
-    is still being met has the tools that it had, if that is known, and is named as unavailable.
+    `outcomes` has, for each server in order, its connection, what is cached of it, or the reason why there
+    is neither. One that is still starting has its cached tools, if any, and is listed as unavailable.
     """
     servers: list[OpenedServer] = []
     missing: list[ServerUnavailable] = []
     unavailable: list[Unavailable] = []
-    for spec, one in zip(toolbox.servers.values(), found, strict=True):
-        server = shown(spec, one) if isinstance(one, Connection) else one
+    for spec, outcome in zip(toolbox.servers.values(), outcomes, strict=True):
+        server = opened_server(spec, outcome) if isinstance(outcome, Connection) else outcome
         if isinstance(server, OpenedServer):
             servers.append(server)
             continue
-        error = _missing(spec, one if isinstance(one, Connection) else str(server))
+        error = _unavailable(spec, outcome if isinstance(outcome, Connection) else str(server))
         missing.append(error)
         reason = error.reason
-        if isinstance(one, Connection) and (last := _last_list(spec, one, memory, reason)):
+        if isinstance(outcome, Connection) and (last := _last_list(spec, outcome, cache, reason)):
             servers.append(last)
             reason = f"{reason}; {last.stale}"
         unavailable.append(Unavailable(spec.address.server, reason))
     if missing and not servers:
         raise _none_reached(missing)
-    warned = [
-        f"{one.address}: {one.stale}: {one.stale.reason}"
-        for one in servers
-        if one.connected and one.stale
+    stale = [
+        f"{server.address}: {server.stale}: {server.stale.reason}"
+        for server in servers
+        if server.connected and server.stale
     ]
-    return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable), (*warnings, *warned))
+    return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable), (*warnings, *stale))
 
 
-def _missing(spec: ServerSpec, one: Connection | str) -> ServerUnavailable:
-    if isinstance(one, Connection):
-        return not_ready(one)
-    return not_connected(spec.address.server, spec.address.toolbox, one)
+def _unavailable(spec: ServerSpec, cause: Connection | str) -> ServerUnavailable:
+    if isinstance(cause, Connection):
+        return not_ready(cause)
+    return not_connected(spec.address.server, spec.address.toolbox, cause)
 
 
 def _last_list(
-    spec: ServerSpec, connection: Connection, memory: Memory, why: str
+    spec: ServerSpec, connection: Connection, cache: CatalogueCache, reason: str
 ) -> OpenedServer | None:
-    """What it had when it was last connected, as long as it may be there any moment."""
-    is_coming = isinstance(connection.state, Connecting) and not connection.retired
-    return memory.last_list(spec, why) if is_coming else None
+    """What a server that is starting offered last time."""
+    is_starting = isinstance(connection.state, Connecting) and not connection.retired
+    return cache.last_list(spec, reason) if is_starting else None
 
 
 def _none_reached(missing: list[ServerUnavailable]) -> ServerUnavailable:
@@ -129,50 +132,52 @@ def _none_reached(missing: list[ServerUnavailable]) -> ServerUnavailable:
 
 
 def not_ready(connection: Connection) -> ServerUnavailable:
-    """The error for whoever wanted to call it."""
-    address, trial = connection.spec.address, _trial(connection)
+    """The error for calls to a server that is not ready."""
+    address, retry = connection.spec.address, _retry(connection)
     return not_connected(
         address.server,
         address.toolbox,
-        why_not(connection),
-        code=trial.code,
-        retry_after=trial.left(time.monotonic()),
+        unavailable_reason(connection),
+        code=retry.code,
+        retry_after=retry.left(time.monotonic()),
     )
 
 
-def _trial(connection: Connection) -> Trial:
+def _retry(connection: Connection) -> RetryState:
     state = connection.state
-    return state.trial if isinstance(state, Closed) else Trial()
+    return state.retry if isinstance(state, Closed) else RetryState()
 
 
-def why_not(connection: Connection) -> str:
-    """Why it does not take calls."""
+def unavailable_reason(connection: Connection) -> str:
+    """Why a server takes no calls."""
     state, now = connection.state, time.monotonic()
     if isinstance(state, Closed):
-        return state.told(now)
+        return state.describe(now)
     if connection.retired:
         return connection.ending
     return f"still starting ({now - getattr(state, 'since', now):.0f} s)"
 
 
-def require_patience(connection: Connection, limits: Limits) -> None:
-    """Raises where as many wait for it to start as may call it afterwards."""
+def require_queue_room(connection: Connection, limits: Limits) -> None:
+    """Raise ServerUnavailable where as many calls wait for its start as may be in flight."""
     if connection.awaited < limits.calls_per_server:
         return
-    why = f"{connection.awaited} calls wait for it to start (limits.callsPerServer)"
-    text = f"[{connection.spec.address}] Error: the server is busy: {why}"
-    raise ServerUnavailable("overloaded", text, reason=why)
+    reason = f"{connection.awaited} calls wait for it to start (limits.callsPerServer)"
+    text = f"[{connection.spec.address}] Error: the server is busy: {reason}"
+    raise ServerUnavailable("overloaded", text, reason=reason)
 
 
-def _last_skipped(talk: Conversation, spec: ServerSpec, around: Surroundings) -> str:
-    return masked(talk.last_skipped, spec, around.environ, cut=True)[:SHOWN] if talk.skipped else ""
+def _last_skipped(conversation: Conversation, spec: ServerSpec, context: PoolContext) -> str:
+    if not conversation.skipped:
+        return ""
+    return masked(conversation.last_skipped, spec, context.environ, cut=True)[:SHOWN]
 
 
 def report(
-    spec: ServerSpec, connection: Connection, since: float, around: Surroundings
+    spec: ServerSpec, connection: Connection, since: float, context: PoolContext
 ) -> ServerReport:
-    """All about one that takes calls."""
-    talk = connection.conversation
+    """Everything about a server that is ready."""
+    conversation = connection.conversation
     state = connection.state
     agreed = state.agreed if isinstance(state, Ready) else None
     definitions = connection.catalogue.tools
@@ -186,15 +191,15 @@ def report(
         hidden=len(definitions) - len(visible),
         idle_filters=tuple(spec.tools.idle(tuple(definitions))),
         complaints=connection.complaints,
-        skipped=talk.skipped,
-        last_skipped=_last_skipped(talk, spec, around),
-        processes=around.processes.of(spec.address),
+        skipped=conversation.skipped,
+        last_skipped=_last_skipped(conversation, spec, context),
+        processes=context.processes.of(spec.address),
         seconds=time.monotonic() - since,
     )
 
 
 def health(spec: ServerSpec, connection: Connection | None, processes: int) -> ServerHealth:
-    """Its state in a word, with a reason where it could be better."""
+    """The state of a server, with the reason where it is not ready."""
     return msgspec.structs.replace(_health(spec, connection), processes=processes)
 
 
@@ -202,29 +207,27 @@ def _health(spec: ServerSpec, connection: Connection | None) -> ServerHealth:
     if connection is None:
         return ServerHealth(spec.address, "idle", spec.problem)
     state, now = connection.state, time.monotonic()
-    if connection.resting:
+    if connection.stopped_idle:
         return ServerHealth(spec.address, "idle", connection.ending)
     if isinstance(state, Closed):
-        next_try = max(state.trial.not_before - now, 0.0)
-        word = "broken" if state.trial.is_open else "failed"
-        return ServerHealth(spec.address, word, state.reason, state.trial.failures, next_try)
+        next_try = max(state.retry.not_before - now, 0.0)
+        name = "broken" if state.retry.is_open else "failed"
+        return ServerHealth(spec.address, name, state.reason, state.retry.failures, next_try)
     if not connection.usable:
-        return ServerHealth(spec.address, "starting", why_not(connection))
-    talk = connection.conversation
-    complaint = connection.wellbeing.complaint(talk)
+        return ServerHealth(spec.address, "starting", unavailable_reason(connection))
+    conversation = connection.conversation
+    problem = connection.health.problem(conversation)
     return ServerHealth(
         spec.address,
-        "degraded" if complaint else "ready",
-        complaint,
-        calls_in_flight=talk.pending.count,
-        skipped=talk.skipped,
-        unasked=talk.unasked,
+        "degraded" if problem else "ready",
+        problem,
+        calls_in_flight=conversation.pending.count,
+        skipped=conversation.skipped,
+        unasked=conversation.unasked,
     )
 
 
-def group(connection: Connection) -> int:
-    """The process group of a server that we have started; 0 where it is somebody else's."""
-    from mcp_workbench.upstream.dial import StdioLink  # loaded with the first of them
-
-    link = connection._link  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - for nobody else
+def process_group(connection: Connection) -> int:
+    """The process group of a server that we started; 0 for one behind a URL."""
+    link = connection._link  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - for reports only
     return link.group if isinstance(link, StdioLink) else 0

@@ -1,4 +1,4 @@
-"""Whoever waits for a server's answer, and what they are told where none will come."""
+"""Handlers of a server's responses, and the failures they get where no response comes."""
 
 import asyncio
 from typing import Protocol
@@ -8,52 +8,52 @@ import msgspec
 from mcp_workbench.wire.envelope import Outcome
 
 
-class Loss(msgspec.Struct, frozen=True):
-    """Why a request has no answer, and whether its server may have acted on it."""
+class Failure(msgspec.Struct, frozen=True):
+    """Why a request has no response, and whether its server may have acted on it."""
 
     code: str
     reason: str
     may_have_run: bool = True
-    retry_after: float | None = None  # seconds for which the server wants to be left alone
+    retry_after: float | None = None  # seconds that the server asks us to wait
 
     @classmethod
     def of_call(
         cls, code: str, reason: str, *, may_have_run: bool, retry_after: float | None = None
-    ) -> "Loss":
-        """The reason says as well whether the call ran: may it be made again?"""
+    ) -> "Failure":
+        """A failure whose reason also says whether the call ran, and so whether to repeat it."""
         ran = "the call may have run" if may_have_run else "the call did not run"
         return cls(code, f"{reason}; {ran}", may_have_run, retry_after)
 
 
-class Lost(Exception):
-    """A request of our own has no answer."""
+class RequestFailed(Exception):
+    """A request has no response; `failure` says why."""
 
-    def __init__(self, loss: Loss) -> None:
-        super().__init__(loss.reason)
-        self.loss = loss
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
 
 
-class Waiter(Protocol):
-    """Whoever sent a request: exactly one of `settled` and `lost` is called."""
+class ResponseHandler(Protocol):
+    """Gets the outcome of one request: either `settled` or `lost` is called, exactly once."""
 
     def settled(self, answer: Outcome) -> None: ...
-    def lost(self, loss: Loss) -> None: ...
+    def lost(self, failure: Failure, /) -> None: ...
     def progressed(self, params: msgspec.Raw) -> None: ...
 
-    suspended = False  # it waits for its host, which is being asked something
+    suspended = False  # waits for its host to answer a question
 
     @property
     def asker(self) -> object:
-        """The host on whose behalf it waits, if there is one."""
+        """The host that sent the request, if there is one."""
         return None
 
     def give_way(self) -> bool:
-        """Give up waiting, if nobody is there to be told."""
+        """Give up the request if nobody waits for its outcome; was it given up?"""
         return False
 
 
-class FutureWaiter(Waiter):
-    """Lets a task await an answer."""
+class FutureResponse(ResponseHandler):
+    """A response that a task awaits."""
 
     def __init__(self) -> None:
         self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -62,21 +62,21 @@ class FutureWaiter(Waiter):
         if not self.future.done():
             self.future.set_result(answer)
 
-    def lost(self, loss: Loss) -> None:
+    def lost(self, failure: Failure) -> None:
         if not self.future.done():
-            self.future.set_exception(Lost(loss))
+            self.future.set_exception(RequestFailed(failure))
 
     def progressed(self, params: msgspec.Raw) -> None:
-        """Nobody asked for it."""
+        """Our own requests ask for no progress."""
 
 
-class Lasting(Protocol):
-    """A request that is answered only when the server ends it, if ever."""
+class LongRequest(Protocol):
+    """A request that stays open, such as `subscriptions/listen`: its response ends it."""
 
     def ended(self, error: msgspec.Raw | bytes) -> None:
-        """The server has ended it, by an error or without one."""
+        """The server ended it, with an error or without one."""
         ...
 
     def interrupted(self) -> None:
-        """The road has lost it, and takes it up again by itself."""
+        """The link lost it and reopens it."""
         ...

@@ -1,5 +1,4 @@
-"""What a legacy server asks in requests of its own, and the answers on their way back.
-Whom a server may ask, as seen from its connection."""
+"""Requests that a legacy server sends (elicitation, sampling, roots), and the responses to them."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from mcp_workbench.era.questions import (
 )
 from mcp_workbench.era.translate import Members, read_members
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.responses import Waiter
+from mcp_workbench.upstream.responses import ResponseHandler
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.envelope import Envelope
 
@@ -34,28 +33,62 @@ MINUTE = 60.0  # seconds
 _BUSY = envelope.SERVER_ERROR
 
 
-def _oldest(talk: Conversation) -> Waiter | None:
-    """The call of a host that waits longest; first come those whose host waits too."""
-    pending = talk.pending
+class ConnectionHost(Protocol):
+    """The host that a connection belongs to: requests of its server go there."""
+
+    @property
+    def key(self) -> Hashable:
+        """Hosts with the same key look the same to a server."""
+        ...
+
+    @property
+    def owner(self) -> Hashable:
+        """The principal; hosts of one principal may have different keys."""
+        ...
+
+    @property
+    def takes_turns(self) -> bool:
+        """Does it last for one request, so that others may lease its connections afterwards?"""
+        ...
+
+    @property
+    def leases(self) -> dict[ServerAddress, Any]:
+        """The connections that it holds until it leaves."""
+        ...
+
+    def asking_capabilities(self) -> Members:
+        """The capabilities for server requests, as it declared them."""
+        ...
+
+    def ask(
+        self, question: Question, caller: ResponseHandler | None, answered: Answered
+    ) -> Callable[[], None]:
+        """Ask the user, on behalf of this call if it is known. The returned function withdraws the question."""
+        ...
+
+
+def _oldest(conversation: Conversation) -> ResponseHandler | None:
+    """The oldest call of a host; one that is not suspended comes first."""
+    pending = conversation.pending
     return pending.oldest(
-        lambda waiter: waiter.asker is not None and not waiter.suspended
-    ) or pending.oldest(lambda waiter: waiter.asker is not None)
+        lambda handler: handler.asker is not None and not handler.suspended
+    ) or pending.oldest(lambda handler: handler.asker is not None)
 
 
-class OpenQuestions:
-    """The questions of one connection that have no answer yet."""
+class ServerRequests:
+    """The open requests of one server."""
 
     def __init__(
         self,
         address: ServerAddress,
-        host: Host | None,
+        host: ConnectionHost | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self._since = clock()
-        self._count = 0  # since then
-        self._is_busy = False
-        self._is_deaf = False  # it was said that the server does not read
+        self._count = 0  # of requests since then
+        self._too_many_logged = False
+        self._unread_logged = False
         self._address = address
         self.host = host
         self._open: dict[bytes, Callable[[], None]] = {}
@@ -65,83 +98,89 @@ class OpenQuestions:
     def any(self) -> bool:
         return bool(self._open)
 
-    def declare(self, talk: Conversation) -> Members:
-        """What the server is told that it may ask for, from here on."""
-        talk.when_forgotten.append(self.withdraw_all)
+    def declare(self, conversation: Conversation) -> Members:
+        """The capabilities of the host, which the server is told in the handshake."""
+        conversation.on_session_lost.append(self.withdraw_all)
         self.declared = {} if self.host is None else self.host.asking_capabilities()
         return self.declared
 
-    def asked(self, talk: Conversation, message: Envelope) -> None:
-        """A request of the server: a sign of life is ours to give, the rest is the host's."""
+    def received(self, conversation: Conversation, message: Envelope) -> None:
+        """Take a request of the server: answer a ping, pass the rest on to the host."""
         id, method = bytes(message.id), message.method
         if method == "ping":
-            self._reply(talk, envelope.answer(id, b"{}"))
+            self._reply(conversation, envelope.answer(id, b"{}"))
         elif self.host is None or not may_ask(method, self.declared):
-            self._refuse(talk, id, method)
-        elif (
-            id in self._open
-        ):  # an answer could not tell them apart, nor would it count as one more
-            told = envelope.error_object(
+            self._refuse(conversation, id, method)
+        elif id in self._open:  # a response could not tell the two apart
+            error = envelope.error_object(
                 envelope.INVALID_REQUEST, "a question under way has this id"
             )
-            self._reply(talk, envelope.refusal(id, told))
+            self._reply(conversation, envelope.refusal(id, error))
         elif too_many := self._too_many():
-            self._reply(talk, envelope.refusal(id, envelope.error_object(_BUSY, too_many)))
+            self._reply(conversation, envelope.refusal(id, envelope.error_object(_BUSY, too_many)))
         else:
             try:
                 question = asked_by(self._address, method, message.params or b"{}")
-            except msgspec.DecodeError as error:
-                told = envelope.error_object(envelope.INVALID_PARAMS, str(error))
-                self._reply(talk, envelope.refusal(id, told))
+            except msgspec.DecodeError as misfit:
+                error = envelope.error_object(envelope.INVALID_PARAMS, str(misfit))
+                self._reply(conversation, envelope.refusal(id, error))
                 return
-            self._put(talk, id, question, self.host)
+            self._forward(conversation, id, question, self.host)
 
-    def _reply(self, talk: Conversation, frame: bytes) -> None:
-        """Answer, unless the server leaves more unread than a message may have."""
-        if talk.channel.backlog <= talk.message_bytes:
-            talk.channel.send(frame)
-        elif not self._is_deaf:
-            self._is_deaf = True
-            log.warning("%s asks and does not read: it gets no more answers", self._address)
+    def _reply(self, conversation: Conversation, frame: bytes) -> None:
+        """Send a response, unless the server leaves more unread than one message may have."""
+        if conversation.channel.backlog <= conversation.message_bytes:
+            conversation.channel.send(frame)
+        elif not self._unread_logged:
+            self._unread_logged = True
+            log.warning("%s does not read our responses: no more are sent", self._address)
 
     def _too_many(self) -> str:
-        """Why one more question is not put to anybody; empty where it may be."""
+        """Why one more request is refused; empty where it is not."""
         now = self._clock()
         if now - self._since > MINUTE:
             self._since, self._count = now, 0
         self._count += 1
         if len(self._open) >= MOST_OPEN:
-            why = f"too many questions: {MOST_OPEN} wait for an answer"
+            reason = f"too many questions: {MOST_OPEN} wait for an answer"
         elif self._count > MOST_A_MINUTE:
-            why = f"too many questions: more than {MOST_A_MINUTE} in a minute"
+            reason = f"too many questions: more than {MOST_A_MINUTE} in a minute"
         else:
             return ""
-        if not self._is_busy:
-            self._is_busy = True  # told once: a server that does so does it often
-            log.warning("%s: %s; the others are refused", self._address, why)
-        return why
+        if not self._too_many_logged:
+            self._too_many_logged = True  # logged once: a server that does so does it often
+            log.warning("%s: %s; the others are refused", self._address, reason)
+        return reason
 
-    def _put(self, talk: Conversation, id: bytes, question: Question, host: Host) -> None:
-        caller = talk.pending.find(talk.about) if talk.about else None
+    def _forward(
+        self, conversation: Conversation, id: bytes, question: Question, host: ConnectionHost
+    ) -> None:
+        caller = (
+            conversation.pending.find(conversation.response_to)
+            if conversation.response_to
+            else None
+        )
         if caller is None or caller.asker is None:
-            if len(talk.pending.askers()) > 1:
-                log.warning("%s asks, and nobody can tell whom", self._address)
-                told = envelope.error_object(envelope.INTERNAL_ERROR, "it is unclear who is asked")
-                self._reply(talk, envelope.refusal(id, told))
+            if len(conversation.pending.askers()) > 1:
+                log.warning(
+                    "%s: a request can't be attributed to one host, and is refused", self._address
+                )
+                error = envelope.error_object(envelope.INTERNAL_ERROR, "it is unclear who is asked")
+                self._reply(conversation, envelope.refusal(id, error))
                 return
-            caller = _oldest(talk)
+            caller = _oldest(conversation)
         self._open[id] = lambda: None  # it may be answered at once
-        withdraw = host.ask(question, caller, partial(self._answered, talk, id))
+        withdraw = host.ask(question, caller, partial(self._answered, conversation, id))
         if id in self._open:
             self._open[id] = withdraw
 
-    def tell(self, host: Host, talk: Conversation, method: str) -> None:
-        """Pass on what this host says of its roots, if the server was told that it has any."""
+    def tell(self, host: ConnectionHost, conversation: Conversation, method: str) -> None:
+        """Pass on a notification of this host about its roots, if the server knows of them."""
         if host is self.host and CAPABILITY_OF[ROOTS] in self.declared:
-            talk.channel.send(envelope.notification(method))
+            conversation.channel.send(envelope.notification(method))
 
     def cancelled(self, params: msgspec.Raw) -> None:
-        """The server takes a question back."""
+        """The server cancelled one of its requests."""
         try:
             id = bytes(read_members(params).get("requestId", b""))
         except msgspec.DecodeError:
@@ -150,14 +189,14 @@ class OpenQuestions:
             withdraw()
 
     def withdraw_all(self) -> None:
-        """The server is gone, and nobody wants its answers."""
+        """The server is gone: withdraw all questions from the host."""
         for withdraw in self._open.values():
             withdraw()
         self._open.clear()
 
     def _answered(
         self,
-        talk: Conversation,
+        conversation: Conversation,
         id: bytes,
         result: msgspec.Raw | bytes,
         error: msgspec.Raw | bytes,
@@ -165,44 +204,11 @@ class OpenQuestions:
         if self._open.pop(id, None) is None:
             return
         frame = envelope.answer(id, result) if result else envelope.refusal(id, error)
-        self._reply(talk, frame)
+        self._reply(conversation, frame)
 
-    def _refuse(self, talk: Conversation, id: bytes, method: str) -> None:
-        lacks = CAPABILITY_OF.get(method)
-        why = f"Method not found: {method}" + (f" (the host takes no {lacks})" if lacks else "")
-        error = envelope.error_object(envelope.METHOD_NOT_FOUND, why)
-        self._reply(talk, envelope.refusal(id, error))
-
-
-class Host(Protocol):
-    """The host that owns a connection: whatever its server asks goes there."""
-
-    @property
-    def key(self) -> Hashable:
-        """Hosts with the same key are the same to a server."""
-        ...
-
-    @property
-    def owner(self) -> Hashable:
-        """Who is behind it; hosts of one owner may have different keys."""
-        ...
-
-    @property
-    def takes_turns(self) -> bool:
-        """Does it come with one request and go, so that others may have its connections after it?"""
-        ...
-
-    @property
-    def leases(self) -> dict[ServerAddress, Any]:
-        """The connections that it has until it goes."""
-        ...
-
-    def asking_capabilities(self) -> Members:
-        """What it may be asked for, as it declared it."""
-        ...
-
-    def ask(
-        self, question: Question, caller: Waiter | None, answered: Answered
-    ) -> Callable[[], None]:
-        """Put a question that came during this call, if any; what is returned withdraws it."""
-        ...
+    def _refuse(self, conversation: Conversation, id: bytes, method: str) -> None:
+        missing = CAPABILITY_OF.get(method)
+        hint = f" (the host takes no {missing})" if missing else ""
+        message = f"Method not found: {method}{hint}"
+        error = envelope.error_object(envelope.METHOD_NOT_FOUND, message)
+        self._reply(conversation, envelope.refusal(id, error))

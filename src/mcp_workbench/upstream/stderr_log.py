@@ -1,4 +1,4 @@
-"""What a server says on stderr, into the log: masked, cut into lines, no faster than one can read."""
+"""A server's stderr in our log: split into lines, secrets masked, at a limited rate."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = logging.getLogger(__name__)
 LINES = 100  # in a window, from one server
 WINDOW = 10.0  # seconds
 LONGEST = 2000  # characters of a line
-HELD_BYTES = 8192  # of a line that has not ended; what comes after them is left out
+HELD_BYTES = 8192  # of an incomplete line; the rest of it is dropped
 
 
-class Overheard:
+class StderrLog:
     """One server's stderr."""
 
     def __init__(
@@ -33,57 +33,59 @@ class Overheard:
         self._masked = Lines(secrets_of(spec, environ))
         self._held = b""
         self._since = clock()
-        self._room = LINES
-        self._left_out = 0
-        self._is_cut = False  # what came before the next line was left out
+        self._budget = LINES
+        self._dropped = 0
+        self._is_cut = False  # the text before the next line was dropped
 
-    def heard(self, data: bytes) -> None:
-        """Bytes as they come; none at the end."""
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they arrive; empty at the end."""
         now = self._clock()
         if now - self._since > WINDOW:
-            self._tell_left_out()
-            self._since, self._room = now, LINES
-        if not self._room:  # a flood: nothing is looked at but its line ends
-            self._leave_out(data.count(b"\n"))
+            self._log_dropped()
+            self._since, self._budget = now, LINES
+        if not self._budget:  # a flood: only lines are counted
+            self._drop(data.count(b"\n"))
             self._held = b""
             return
         if not data:
-            self._tell(self._masked.cut(self._text(self._held)))
+            self._write(self._masked.cut(self._text(self._held)))
             self._held = b""
             return
         *lines, rest = (self._held + data).split(b"\n")
         self._held = rest[:HELD_BYTES]
-        for line in lines[: self._room]:
+        for line in lines[: self._budget]:
             self._take(line)
-        if len(lines) > self._room:
-            self._leave_out(len(lines) - self._room)
-        self._room = max(self._room - len(lines), 0)
+        if len(lines) > self._budget:
+            self._drop(len(lines) - self._budget)
+        self._budget = max(self._budget - len(lines), 0)
 
-    def _leave_out(self, lines: int) -> None:
+    heard = feed  # shim: the old name
+
+    def _drop(self, lines: int) -> None:
         if not self._is_cut:
             self._is_cut = True
-            self._tell(self._masked.cut())
-        self._left_out += lines
+            self._write(self._masked.cut())
+        self._dropped += lines
 
     def _take(self, line: bytes) -> None:
-        """One line; of one that is too long, or that follows others that were left out, a part."""
+        """One line; it may be incomplete if it is too long or follows dropped ones."""
         if self._is_cut or len(line) >= HELD_BYTES:
             self._is_cut = False
-            self._tell(self._masked.cut(self._text(line[:HELD_BYTES])))
+            self._write(self._masked.cut(self._text(line[:HELD_BYTES])))
         else:
-            self._tell(self._masked.feed(self._text(line) + "\n"))
+            self._write(self._masked.feed(self._text(line) + "\n"))
 
     def _text(self, line: bytes) -> str:
         return line.decode("utf-8", "replace")
 
-    def _tell(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         for line in text.split("\n"):
             if clean := printable(line.strip()):
                 short = clean if len(clean) <= LONGEST else f"{clean[:LONGEST]}…"
                 log.info("%s", short, extra={"server": self._address})
 
-    def _tell_left_out(self) -> None:
-        if self._left_out:
-            told = f"({self._left_out} more lines were left out: more than {LINES} in {WINDOW:g} s)"
-            log.info("%s", told, extra={"server": self._address})
-        self._left_out = 0
+    def _log_dropped(self) -> None:
+        if self._dropped:
+            line = f"({self._dropped} more lines were left out: more than {LINES} in {WINDOW:g} s)"
+            log.info("%s", line, extra={"server": self._address})
+        self._dropped = 0

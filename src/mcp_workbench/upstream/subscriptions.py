@@ -1,6 +1,9 @@
-"""What hosts want of servers for longer than one request. It outlives every connection.
-A standing request to a modern server, to be told of changes. One that ends is made again, slowly.
-What hosts want of one live server for longer than a request: asked for, and asked for again."""
+"""Subscriptions: log levels and resource updates that hosts want from servers.
+
+`SubscriptionRegistry` holds what hosts want and outlives every connection. `ConnectionSubscriptions`
+sends it to one server, again after each reconnect. Modern servers are asked by `ListenRequest`, which
+is reopened with backoff whenever it ends.
+"""
 
 from __future__ import annotations
 
@@ -13,62 +16,73 @@ import msgspec
 
 from mcp_workbench.core.errors import ServerError
 from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.era.declared import Declared
 from mcp_workbench.era.negotiate import Agreed
 from mcp_workbench.era.ourselves import OURSELVES
 from mcp_workbench.era.primitives import most_verbose
 from mcp_workbench.era.revision import is_modern
 from mcp_workbench.timing import pause
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.tools import LIST_SECONDS, Unlistable, changes, listen
+from mcp_workbench.upstream.tools import LIST_SECONDS, TOOLS_CHANGED, Unlistable, request_meta
 from mcp_workbench.wire import envelope
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a connection stands: shared by all hosts, or of one host alone."""
+class ConnectionId(msgspec.Struct, frozen=True):
+    """Identifies a connection across restarts: shared by all hosts, or of one host alone."""
 
     address: ServerAddress
-    number: int = 0  # among those that are not shared
-    owner: Hashable = None  # whose it is, where it is not everybody's
+    number: int = 0  # of a connection that is not shared
+    owner: Hashable = None  # the host or principal, where it is not shared
 
 
-class Heard(msgspec.Struct, frozen=True):
-    """What a server said unasked and hosts may want to know."""
+class ServerNotification(msgspec.Struct, frozen=True):
+    """A notification of a server, to be passed on to hosts."""
 
-    place: Place
+    connection_id: ConnectionId
     method: str
     params: msgspec.Raw
     modern_server: bool = False
-    asker: object = None  # whose request it is about, or whose are the only ones under way there
+    asker: object = None  # the host whose request it is about, or the only one with requests there
     caller: object = None  # that request, where it is known
 
+    @property
+    def place(self) -> ConnectionId:  # shim: the old name
+        return self.connection_id
 
-class Standing:
-    """Log levels and subscriptions, by whoever wants them."""
+
+class SubscriptionRegistry:
+    """Log levels and subscriptions, by the host that wants them (`holder`)."""
 
     def __init__(self) -> None:
-        self._levels: dict[object, tuple[str, frozenset[str]]] = {}  # and for which toolboxes
-        self._subscriptions: dict[Place, dict[str, set[object]]] = {}
-        self._hearers: dict[object, tuple[Callable[[], Hashable], Callable[[Heard], None]]] = {}
+        self._levels: dict[object, tuple[str, frozenset[str]]] = {}  # with its toolboxes
+        self._subscriptions: dict[ConnectionId, dict[str, set[object]]] = {}
+        self._listeners: dict[
+            object, tuple[Callable[[], Hashable], Callable[[ServerNotification], None]]
+        ] = {}
 
-    def on_heard(
-        self, owner: Callable[[], Hashable], hearer: Callable[[Heard], None]
+    def on_notification(
+        self, owner: Callable[[], Hashable], listener: Callable[[ServerNotification], None]
     ) -> Callable[[], None]:
-        """Be told, as whoever `owner` is by then, what servers say unasked; what is returned ends that."""
+        """Call `listener` with each notification that `owner` may see; the returned function ends that."""
         key = object()
-        self._hearers[key] = (owner, hearer)
-        return lambda: self._hearers.pop(key, None) and None
+        self._listeners[key] = (owner, listener)
+        return lambda: self._listeners.pop(key, None) and None
 
-    def pass_on(self, heard: Heard) -> None:
-        for owner, hearer in tuple(self._hearers.values()):
-            if heard.place.owner is None or heard.place.owner == owner():
-                hearer(heard)
+    on_heard = on_notification  # shim: the old name
+
+    def publish(self, notification: ServerNotification) -> None:
+        """Pass a notification on to the hosts that may see it."""
+        for owner, listener in tuple(self._listeners.values()):
+            allowed = notification.connection_id.owner
+            if allowed is None or allowed == owner():
+                listener(notification)
 
     # Logging
 
     def level_at(self, toolbox: str) -> str:
-        """The most verbose wish of those who may use this toolbox; empty while nobody has one."""
-        wishes = [level for level, boxes in self._levels.values() if toolbox in boxes]
-        return most_verbose(wishes)
+        """The most verbose level wanted by a host of this toolbox; empty where none is wanted."""
+        levels = [level for level, toolboxes in self._levels.values() if toolbox in toolboxes]
+        return most_verbose(levels)
 
     def want_level(self, holder: object, level: str, toolboxes: Iterable[str]) -> None:
         self._levels[holder] = (level, frozenset(toolboxes))
@@ -78,16 +92,16 @@ class Standing:
 
     # Resources
 
-    def uris(self, place: Place) -> list[str]:
-        """What is subscribed to at this place."""
-        return list(self._subscriptions.get(place, ()))
+    def uris(self, connection_id: ConnectionId) -> list[str]:
+        """The resources of this connection that a host subscribes to."""
+        return list(self._subscriptions.get(connection_id, ()))
 
-    def subscribe(self, place: Place, uri: str, holder: object) -> None:
-        self._subscriptions.setdefault(place, {}).setdefault(uri, set()).add(holder)
+    def subscribe(self, connection_id: ConnectionId, uri: str, holder: object) -> None:
+        self._subscriptions.setdefault(connection_id, {}).setdefault(uri, set()).add(holder)
 
-    def unsubscribe(self, place: Place, uri: str, holder: object) -> bool:
-        """Was this the last who wanted it?"""
-        uris = self._subscriptions.get(place, {})
+    def unsubscribe(self, connection_id: ConnectionId, uri: str, holder: object) -> bool:
+        """End a subscription; was it the last one for this resource?"""
+        uris = self._subscriptions.get(connection_id, {})
         holders = uris.get(uri)
         if holders is None or holder not in holders:
             return False
@@ -96,72 +110,111 @@ class Standing:
             return False
         del uris[uri]
         if not uris:
-            del self._subscriptions[place]
+            del self._subscriptions[connection_id]
         return True
 
-    def unsubscribe_at(self, address: ServerAddress, uri: str, holder: object) -> list[Place]:
-        """The same wherever this server stands: the places at which nobody wants it any more."""
-        places = [place for place in self._subscriptions if place.address == address]
-        return [place for place in places if self.unsubscribe(place, uri, holder)]
+    def unsubscribe_at(
+        self, address: ServerAddress, uri: str, holder: object
+    ) -> list[ConnectionId]:
+        """The same on all connections to this server; returns those on which it was the last one."""
+        connection_ids = [
+            connection_id
+            for connection_id in self._subscriptions
+            if connection_id.address == address
+        ]
+        return [
+            connection_id
+            for connection_id in connection_ids
+            if self.unsubscribe(connection_id, uri, holder)
+        ]
 
-    def forget(self, holder: object) -> list[tuple[Place, str]]:
-        """Somebody is gone: the subscriptions that nobody has any more."""
+    def forget(self, holder: object) -> list[tuple[ConnectionId, str]]:
+        """Forget a host; returns the subscriptions that no other host has."""
         self._levels.pop(holder, None)
-        held = [(place, uri) for place, uris in self._subscriptions.items() for uri in uris]
-        return [(place, uri) for place, uri in held if self.unsubscribe(place, uri, holder)]
+        subscribed = [
+            (connection_id, uri)
+            for connection_id, uris in self._subscriptions.items()
+            for uri in uris
+        ]
+        return [
+            (connection_id, uri)
+            for connection_id, uri in subscribed
+            if self.unsubscribe(connection_id, uri, holder)
+        ]
 
 
-SHORTEST, LONGEST = pause(1.0), pause(60.0)  # seconds before it is made again
-LASTED = 30.0  # seconds after which it counts as sound
-ACK_SECONDS = 5.0  # for a server to say that it has heard us; a slower one is believed
-FOR_GOOD = (envelope.METHOD_NOT_FOUND, envelope.INVALID_PARAMS, envelope.INVALID_REQUEST)
+SHORTEST, LONGEST = pause(1.0), pause(60.0)  # seconds before it is reopened
+LASTED = 30.0  # seconds after which it counts as stable
+ACK_SECONDS = 5.0  # for the acknowledgement; without one the subscription is assumed to work
+PERMANENT = (envelope.METHOD_NOT_FOUND, envelope.INVALID_PARAMS, envelope.INVALID_REQUEST)
 
 
 def refuses(error: msgspec.Raw | bytes) -> bool:
-    """Would the server say the same to the same request tomorrow?"""
-    return envelope.read_error(msgspec.Raw(error)).code in FOR_GOOD
+    """Is this error permanent, so that the request is not repeated?"""
+    return envelope.read_error(msgspec.Raw(error)).code in PERMANENT
 
 
-class Listening:
-    """What is wanted, under ever new numbers; `missed` is called after each gap."""
+def listen(
+    conversation: Conversation, ourselves: dict[str, str], notifications: dict[str, object]
+) -> int:
+    """Ask a modern server to send notifications of changes; returns the number of the request."""
+    params = {"_meta": request_meta(ourselves), "notifications": notifications}
+    number = conversation.pending.reserve()  # its response ends it
+    request = envelope.request(number, "subscriptions/listen", envelope.encode(params))
+    conversation.channel.send(request)
+    return number
+
+
+def list_changes(declared: Declared) -> dict[str, object]:
+    """The filter for `subscriptions/listen`: all list changes that the server announces."""
+    announced = {
+        "toolsListChanged": declared.tools_changed,
+        "promptsListChanged": declared.prompts_changed,
+        "resourcesListChanged": declared.resources_changed,
+    }
+    return {name: True for name, is_declared in announced.items() if is_declared}
+
+
+class ListenRequest:
+    """A `subscriptions/listen` request that is reopened when it ends; `missed` is called after each gap."""
 
     def __init__(
         self,
-        talk: Conversation,
-        wanted: dict[str, object],
+        conversation: Conversation,
+        notifications: dict[str, object],
         missed: Callable[[], None],
-        replaces: Listening | None = None,
+        replaces: ListenRequest | None = None,
     ) -> None:
         self.number = 0
-        self.deaf = False  # at present the server tells us nothing
-        self._talk = talk
-        self._wanted = wanted
+        self.deaf = False  # interrupted: the server sends nothing now
+        self._conversation = conversation
+        self._notifications = notifications
         self._missed = missed
-        self._replaces = replaces  # it ends when this one is acknowledged: nothing falls between
+        self._replaces = replaces  # ended when this one is acknowledged, so no update is missed
         self._failures = 0
-        self._began = 0.0
-        self._heard = asyncio.Event()
+        self._opened_at = 0.0
+        self._acknowledged = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self._ask()
+        self._send()
 
-    def _ask(self) -> None:
+    def _send(self) -> None:
         self._timer = None
-        if self._talk.over:
+        if self._conversation.over:
             return
-        self._began = time.monotonic()
-        self.number = listen(self._talk, OURSELVES, self._wanted)
-        self._talk.lasting[self.number] = self
+        self._opened_at = time.monotonic()
+        self.number = listen(self._conversation, OURSELVES, self._notifications)
+        self._conversation.long_requests[self.number] = self
 
-    async def heard(self) -> None:
-        """Wait until the server has acknowledged it, within reason."""
+    async def ready(self) -> None:
+        """Wait until the server has acknowledged it, at most ACK_SECONDS."""
         try:
             async with asyncio.timeout(ACK_SECONDS):
-                await self._heard.wait()
+                await self._acknowledged.wait()
         except TimeoutError:
             self._end_replaced()
 
     def acknowledged(self) -> None:
-        self._heard.set()
+        self._acknowledged.set()
         self._end_replaced()
         if self.deaf:
             self.deaf = False
@@ -172,9 +225,9 @@ class Listening:
         if error and refuses(error):
             return
         now = time.monotonic()
-        self._failures = 0 if now - self._began > LASTED else self._failures + 1
+        self._failures = 0 if now - self._opened_at > LASTED else self._failures + 1
         delay = min(SHORTEST * 2 ** min(max(self._failures - 1, 0), 6), LONGEST)
-        self._timer = asyncio.get_running_loop().call_later(delay, self._ask)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._send)
 
     def interrupted(self) -> None:
         self.deaf = True
@@ -185,100 +238,101 @@ class Listening:
             self._replaces = None
 
     def end(self) -> None:
-        """Nobody wants it any more, or another has taken its place."""
+        """End it: nobody wants it any more, or a newer one replaces it."""
         self._end_replaced()
         if self._timer is not None:
             self._timer.cancel()
-        if self._talk.lasting.pop(self.number, None) is not None:
-            self._talk.tell_cancelled(self.number, "a newer subscription replaces this one")
+        if self._conversation.long_requests.pop(self.number, None) is not None:
+            self._conversation.send_cancelled(self.number, "a newer subscription replaces this one")
 
 
-TOOLS_CHANGED = "notifications/tools/list_changed"
-
-
-class Wishes:
-    """Levels, subscriptions and listening at one connection. Before `opened` there are none."""
+class ConnectionSubscriptions:
+    """Log level, subscriptions and listen requests of one connection. Empty before `opened`."""
 
     def __init__(
         self,
-        place: Place,
-        standing: Standing,
-        doubt: Callable[[], None],
-        touch: Callable[[str], None],
+        connection_id: ConnectionId,
+        registry: SubscriptionRegistry,
+        lists_missed: Callable[[], None],
+        update_missed: Callable[[str], None],
     ) -> None:
-        self._place = place
-        self._standing = standing
-        self._doubt = doubt  # lists may have changed unheard
-        self._touch = touch  # so may this resource
-        self.patience: Callable[[], float] = lambda: LIST_SECONDS  # for an answer
-        self._talk: Conversation | None = None
+        self._connection_id = connection_id
+        self._registry = registry
+        self._lists_missed = lists_missed  # lists may have changed unnoticed
+        self._update_missed = update_missed  # so may this resource
+        self.patience: Callable[[], float] = lambda: LIST_SECONDS  # seconds for a response
+        self._conversation: Conversation | None = None
         self._modern = False
         self._logs = False
         self._level = ""
-        self._changes: Listening | None = None
-        self._watching: Listening | None = None
+        self._changes: ListenRequest | None = None
+        self._watching: ListenRequest | None = None
 
-    def hear_changes(self, talk: Conversation, agreed: Agreed) -> None:
-        """Listen for changes of a modern server's lists, from before they are first read."""
-        self._talk = talk
+    def listen_for_changes(self, conversation: Conversation, agreed: Agreed) -> None:
+        """Listen for changes of a modern server's lists, before they are first read."""
+        self._conversation = conversation
         if agreed.listen:
-            self._changes = Listening(talk, changes(agreed.declared), self._missed_changes)
+            self._changes = ListenRequest(
+                conversation, list_changes(agreed.declared), self._missed_changes
+            )
 
-    def opened(self, talk: Conversation, agreed: Agreed) -> None:
-        """The server takes requests: whatever hosts wanted before it came is asked for now."""
-        self._talk, self._logs = talk, agreed.declared.logging
+    def opened(self, conversation: Conversation, agreed: Agreed) -> None:
+        """The server is ready: send what hosts already want."""
+        self._conversation, self._logs = conversation, agreed.declared.logging
         self._modern = is_modern(agreed.revision)
-        talk.when_forgotten.append(self._forgotten)
-        self._ask()
+        conversation.on_session_lost.append(self._session_lost)
+        self._send()
 
-    def _ask(self) -> None:
+    def _send(self) -> None:
         self._level = ""
-        self.heed_level()
-        uris = self._standing.uris(self._place)
+        self.apply_level()
+        uris = self._registry.uris(self._connection_id)
         if self._modern and uris:
             self._listen(uris)
         elif not self._modern:
             for uri in uris:
-                self._tell("resources/subscribe", {"uri": uri})
+                self._send_request("resources/subscribe", {"uri": uri})
 
-    def _forgotten(self) -> None:
-        """A new session knows nothing of what the old one was told."""
-        self._ask()
+    def _session_lost(self) -> None:
+        """The server has a new session for us: send everything again."""
+        self._send()
         self._missed_changes()
         self._missed_updates()
 
     # Logging
 
-    def heed_level(self) -> None:
-        """Tell a legacy server the most verbose level that any host wants."""
-        level = self._standing.level_at(self._place.address.toolbox)
+    def apply_level(self) -> None:
+        """Send a legacy server the most verbose level that any host wants, if it has changed."""
+        level = self._registry.level_at(self._connection_id.address.toolbox)
         if level and level != self._level and self._logs and not self._modern:
             self._level = level
-            self._tell("logging/setLevel", {"level": level})
+            self._send_request("logging/setLevel", {"level": level})
 
-    # Subscriptions
+    heed_level = apply_level  # shim: the old name
+
+    # Resources
 
     async def subscribe(self, uri: str, holder: object) -> None:
-        """Hear of this resource's changes. Raises ServerError where the server refuses."""
-        first = uri not in self._standing.uris(self._place)
+        """Subscribe a host to a resource. Raises ServerError where the server refuses."""
+        first = uri not in self._registry.uris(self._connection_id)
         if first and not self._modern:
-            await self._subscribe_there(uri)
-        self._standing.subscribe(self._place, uri, holder)
+            await self._subscribe_legacy(uri)
+        self._registry.subscribe(self._connection_id, uri, holder)
         if first and self._modern:
-            await self._listen(self._standing.uris(self._place)).heard()
+            await self._listen(self._registry.uris(self._connection_id)).ready()
 
-    async def _subscribe_there(self, uri: str) -> None:
+    async def _subscribe_legacy(self, uri: str) -> None:
         params = envelope.encode({"uri": uri})
-        answer = await self._talking.ask("resources/subscribe", params, self.patience())
+        answer = await self._open_conversation.ask("resources/subscribe", params, self.patience())
         if answer.error:
-            told = envelope.read_error(answer.error)
-            raise ServerError(told.code, told.message, bytes(answer.error))
+            error = envelope.read_error(answer.error)
+            raise ServerError(error.code, error.message, bytes(answer.error))
 
     def unsubscribed(self, uri: str) -> None:
-        """Nobody wants to hear of this resource any more."""
+        """No host subscribes to this resource any more: unsubscribe at the server."""
         if not self._modern:
-            self._tell("resources/unsubscribe", {"uri": uri})
-        elif uris := self._standing.uris(self._place):
+            self._send_request("resources/unsubscribe", {"uri": uri})
+        elif uris := self._registry.uris(self._connection_id):
             self._listen(uris)
         elif self._watching is not None:
             self._watching.end()
@@ -288,37 +342,41 @@ class Wishes:
 
     @property
     def deaf(self) -> bool:
-        """Did a server that announces changes of its lists stop to do so?"""
+        """Is the listening for list changes interrupted?"""
         return self._changes is not None and self._changes.deaf
 
     def acknowledged(self, number: int) -> None:
-        for listening in (self._changes, self._watching):
-            if listening is not None and listening.number == number:
-                listening.acknowledged()
+        for request in (self._changes, self._watching):
+            if request is not None and request.number == number:
+                request.acknowledged()
 
-    def _listen(self, uris: list[str]) -> Listening:
-        """A new set means a new request; the old one ends when this one is acknowledged."""
+    def _listen(self, uris: list[str]) -> ListenRequest:
+        """Open a request for this set; the one before ends when it is acknowledged."""
         before = self._watching
-        wanted: dict[str, object] = {"resourceSubscriptions": uris}
-        self._watching = Listening(self._talking, wanted, self._missed_updates, before)
+        notifications: dict[str, object] = {"resourceSubscriptions": uris}
+        self._watching = ListenRequest(
+            self._open_conversation, notifications, self._missed_updates, before
+        )
         return self._watching
 
     def _missed_changes(self) -> None:
-        self._doubt()
-        self._talking.announce(TOOLS_CHANGED)
+        self._lists_missed()
+        self._open_conversation.announce(TOOLS_CHANGED)
 
     def _missed_updates(self) -> None:
-        for uri in self._standing.uris(self._place):
-            self._touch(uri)
+        for uri in self._registry.uris(self._connection_id):
+            self._update_missed(uri)
 
     @property
-    def _talking(self) -> Conversation:
-        if self._talk is None:
+    def _open_conversation(self) -> Conversation:
+        if self._conversation is None:
             raise Unlistable("it is not ready")
-        return self._talk
+        return self._conversation
 
-    def _tell(self, method: str, params: dict[str, Any]) -> None:
-        """A request whose answer nobody waits for."""
-        if self._talk is not None:
-            number = self._talk.pending.reserve()
-            self._talk.channel.send(envelope.request(number, method, envelope.encode(params)))
+    def _send_request(self, method: str, params: dict[str, Any]) -> None:
+        """Send a request and ignore its response."""
+        if self._conversation is not None:
+            number = self._conversation.pending.reserve()
+            self._conversation.channel.send(
+                envelope.request(number, method, envelope.encode(params))
+            )

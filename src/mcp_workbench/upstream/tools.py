@@ -1,5 +1,4 @@
-"""Asking a server for all its tools, page by page, and to be told when they change.
-The tools of one live server: listed, kept, and shown through a filter."""
+"""Tools of one server: listed page by page, cached, and shown through a filter."""
 
 import asyncio
 import time
@@ -14,7 +13,6 @@ from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.known import Known
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, ToolFilter
-from mcp_workbench.era.declared import Declared
 from mcp_workbench.era.negotiate import Agreed
 from mcp_workbench.era.ourselves import OURSELVES
 from mcp_workbench.era.revision import (
@@ -24,56 +22,57 @@ from mcp_workbench.era.revision import (
     VERSION_KEY,
     is_modern,
 )
-from mcp_workbench.upstream.context import Surroundings
+from mcp_workbench.upstream.context import PoolContext
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.responses import Lost
+from mcp_workbench.upstream.responses import RequestFailed
 from mcp_workbench.wire import envelope
 
+TOOLS_CHANGED = "notifications/tools/list_changed"
 LIST_SECONDS = 30.0  # for a whole list, however many pages it has
-PAGES = 100  # a server that never ends its list is cut here
+PAGES = 100  # a list that never ends is cut here
 MOST_COMPLAINTS = 50
 TOO_LARGE = f"a whole list has limits.messageBytes at most, and {MOST_ELEMENTS} entries"
-AT_ONCE = 500  # entries of a page that are read before others have a turn, or
+AT_ONCE = 500  # entries of a page that are read in one step of the loop, or
 AT_ONCE_BYTES = 1 << 20
 
 
 class Unlistable(Exception):
-    """The server did not say what it offers."""
+    """The server did not list what it offers; the text says why."""
 
 
 class _RawPage(msgspec.Struct):
     tools: msgspec.Raw = msgspec.Raw(b"[]")
-    nextCursor: str | None = None  # noqa: N815 - the wire's word
+    nextCursor: str | None = None  # noqa: N815 - the protocol's name
 
 
 class _Page(msgspec.Struct):
     tools: list[msgspec.Raw] = []
-    nextCursor: str | None = None  # noqa: N815 - the wire's word
+    nextCursor: str | None = None  # noqa: N815 - the protocol's name
     size: int = 0  # bytes
 
 
 class Total:
-    """What all pages of a list have come to: together no more than a single one may have."""
+    """Size of all pages of a list, which together have the limit of a single message."""
 
     def __init__(self) -> None:
         self._bytes = self._entries = 0
 
     def is_beyond(self, size: int, entries: int, most: int) -> bool:
-        """With one more page of this size."""
+        """Add a page; is the list too large now?"""
         self._bytes += size
         self._entries += entries
         return self._bytes > most or self._entries > MOST_ELEMENTS
 
 
 def list_seconds(timeout: float) -> float:
-    """How long a server has for a whole list: as long as for a call, but not longer than others wait."""
+    """The time limit of a whole list: that of a call, but at most LIST_SECONDS."""
     return min(LIST_SECONDS, timeout)
 
 
 async def list_tools(
     conversation: Conversation, most: int, within: float, *, modern: bool
 ) -> tuple[Catalogue, tuple[str, ...]]:
-    """Every tool in the server's order, and what was wrong with those left out. Raises Unlistable."""
+    """All tools in the server's order, and what is wrong with those left out. Raises Unlistable."""
     seconds = list_seconds(within)
     try:
         async with asyncio.timeout(seconds):
@@ -94,16 +93,16 @@ async def _list_tools(
         if total.is_beyond(page.size, len(page.tools), conversation.message_bytes):
             complaints.insert(0, f"tools beyond the first {len(tools)} were left out ({TOO_LARGE})")
             break
-        for raws in in_turns(page.tools):
-            found, wrong = read_definitions(raws)
-            complaints += wrong
+        for raws in in_steps(page.tools):
+            definitions, problems = read_definitions(raws)
+            complaints += problems
             complaints += [
                 f"a second tool named {shown_name(name)!r} was left out"
-                for name in found
+                for name in definitions
                 if name in tools
             ]
-            tools |= {name: found[name] for name in found if name not in tools}
-            await others_turn(raws)
+            tools |= {name: definitions[name] for name in definitions if name not in tools}
+            await yield_after(raws)
         cursor = page.nextCursor or ""
         if len(tools) > most:
             complaints.append(
@@ -120,8 +119,8 @@ async def _list_tools(
     return Catalogue(tools), tuple(complaints)
 
 
-def in_turns(raws: list[msgspec.Raw]) -> Iterator[list[msgspec.Raw]]:
-    """A page in parts that are read one at a time."""
+def in_steps(raws: list[msgspec.Raw]) -> Iterator[list[msgspec.Raw]]:
+    """A page in parts, each read in one step of the loop."""
     part: list[msgspec.Raw] = []
     size = 0
     for raw in raws:
@@ -134,49 +133,30 @@ def in_turns(raws: list[msgspec.Raw]) -> Iterator[list[msgspec.Raw]]:
         yield part
 
 
-async def others_turn(raws: Sequence[msgspec.Raw]) -> None:
-    """After a part that was not the last and only one."""
+async def yield_after(raws: Sequence[msgspec.Raw]) -> None:
+    """Let other tasks run after a part of full size."""
     if len(raws) == AT_ONCE or sum(map(len, raws)) >= AT_ONCE_BYTES:
         await asyncio.sleep(0)
 
 
 async def page_elements(listed: msgspec.Raw) -> list[msgspec.Raw]:
-    """The entries of a page, which is read several times; others have a turn before each of them."""
-    await others_turn([listed])
+    """The entries of a page. Other tasks run between the passes over a large one."""
+    await yield_after([listed])
     check_elements(listed)
-    await others_turn([listed])
+    await yield_after([listed])
     return read_elements(listed, checked=True)
 
 
-def listen(
-    conversation: Conversation, ourselves: dict[str, str], notifications: dict[str, object]
-) -> int:
-    """Ask a modern server to announce changes; they arrive like a legacy server's."""
-    params = {"_meta": _stamp(ourselves), "notifications": notifications}
-    number = conversation.pending.reserve()  # answered when the server ends it, if ever
-    request = envelope.request(number, "subscriptions/listen", envelope.encode(params))
-    conversation.channel.send(request)
-    return number
-
-
-def changes(declared: Declared) -> dict[str, object]:
-    """The changes of lists that a server announces, as one asks to hear of them."""
-    offered = {
-        "toolsListChanged": declared.tools_changed,
-        "promptsListChanged": declared.prompts_changed,
-        "resourcesListChanged": declared.resources_changed,
-    }
-    return {name: True for name, said in offered.items() if said}
-
-
-def _stamp(ourselves: dict[str, str]) -> dict[str, object]:
+def request_meta(ourselves: dict[str, str]) -> dict[str, object]:
+    """`_meta` of our own requests to a modern server."""
     return {VERSION_KEY: MODERN, CLIENT_INFO_KEY: ourselves, CAPABILITIES_KEY: {}}
 
 
 def list_params(cursor: str, ourselves: dict[str, str], *, modern: bool) -> bytes:
+    """The params of a `*/list` request."""
     params: dict[str, object] = {"cursor": cursor} if cursor else {}
     if modern:
-        params["_meta"] = _stamp(ourselves)
+        params["_meta"] = request_meta(ourselves)
     return envelope.encode(params)
 
 
@@ -184,10 +164,10 @@ async def _page(conversation: Conversation, params: bytes, seconds: float) -> _P
     answer = await conversation.ask("tools/list", params, seconds)
     if answer.error:
         error = envelope.read_error(answer.error)
-        if error.code == envelope.METHOD_NOT_FOUND:  # it has no tools, and that is allowed
+        if error.code == envelope.METHOD_NOT_FOUND:  # a server without tools
             return _Page()
         raise Unlistable(f"it refused to list its tools: {error.message} ({error.code})")
-    await others_turn([answer.result])
+    await yield_after([answer.result])
     try:
         page = msgspec.json.decode(answer.result, type=_RawPage)
         tools = await page_elements(page.tools)
@@ -196,28 +176,30 @@ async def _page(conversation: Conversation, params: bytes, seconds: float) -> _P
         raise Unlistable(f"its list of tools has no usable form: {error}") from None
 
 
-class Wares:
-    """Until it is listed, a server has the tools that it had when it was last connected."""
+class ToolList:
+    """The tools of one server. Until they are listed, those of its last connection."""
 
-    def __init__(self, address: ServerAddress, around: Surroundings) -> None:
-        known = around.memory.held(address)
+    def __init__(self, address: ServerAddress, context: PoolContext) -> None:
+        known = context.cache.held(address)
         self.catalogue = Catalogue() if known is None else known.catalogue
         self.complaints: tuple[str, ...] = ()
-        self.stale = False  # the server says that they have changed
-        self.listed_at = 0.0  # or tried to
-        self.read_at = 0.0
-        self._unread = False  # what it has said of changes, or the last reading failed
-        self._around = around
-        self._told: tuple[ServerSpec, Known] | None = None  # what the memory knows from here
+        self.stale = False  # the server announced a change
+        self.listed_at = 0.0  # the last attempt
+        self.read_at = 0.0  # the last success
+        self._unread = False  # an announced change is being read, or the last reading failed
+        self._context = context
+        self._cached: tuple[ServerSpec, Known] | None = None  # what we wrote to the cache
         self._filter: ToolFilter | None = None
         self._visible: dict[str, bytes] = {}
 
-    def visible(self, shown: ToolFilter) -> dict[str, bytes]:
-        """The names of the tools that this filter shows, each with its JSON form."""
-        if self._filter is not shown:
-            self._filter = shown
+    def visible(self, tool_filter: ToolFilter) -> dict[str, bytes]:
+        """The names of the tools that the filter shows, each with its JSON form."""
+        if self._filter is not tool_filter:
+            self._filter = tool_filter
             self._visible = {
-                name: envelope.encode(name) for name in self.catalogue.tools if shown.shows(name)
+                name: envelope.encode(name)
+                for name in self.catalogue.tools
+                if tool_filter.shows(name)
             }
         return self._visible
 
@@ -226,68 +208,68 @@ class Wares:
 
     @property
     def behind(self) -> bool:
-        """Is there reason to think that the server has others by now?"""
+        """May the server have other tools by now?"""
         return self.stale or self._unread
 
     def begin(self) -> None:
-        """A reading begins: an announcement from here on asks for yet another."""
+        """A reading begins: an announcement from here on needs another one."""
         self._unread = self.behind
         self.stale = False
 
-    async def read(self, talk: Conversation, within: float, *, modern: bool) -> bool:
-        """Ask the server for all of them, within this time. Are they others than before?"""
-        most, found = self._around.limits.tools_per_server, None
+    async def read(self, conversation: Conversation, within: float, *, modern: bool) -> bool:
+        """List the tools; have they changed? Raises Unlistable or RequestFailed."""
+        most, catalogue = self._context.limits.tools_per_server, None
         try:
-            found, self.complaints = await list_tools(talk, most, within, modern=modern)
+            catalogue, self.complaints = await list_tools(conversation, most, within, modern=modern)
         finally:
-            self._unread = found is None
+            self._unread = catalogue is None
         self.listed_at = self.read_at = time.monotonic()
-        if found == self.catalogue:
+        if catalogue == self.catalogue:
             return False
-        self.catalogue, self._filter = found, None
-        if self._told is not None:
-            spec, known = self._told
-            self._note(spec, msgspec.structs.replace(known, catalogue=found), expected=True)
+        self.catalogue, self._filter = catalogue, None
+        if self._cached is not None:
+            spec, known = self._cached
+            self._cache(spec, msgspec.structs.replace(known, catalogue=catalogue), expected=True)
         return True
 
-    async def read_again(self, talk: Conversation, within: float, *, modern: bool) -> bool:
-        """The same; failing to leaves what we have."""
+    async def reread(self, conversation: Conversation, within: float, *, modern: bool) -> bool:
+        """The same; a failure keeps the current list."""
         try:
-            return await self.read(talk, within, modern=modern)
-        except (Unlistable, Lost):
-            self.listed_at = time.monotonic()  # not again at once
+            return await self.read(conversation, within, modern=modern)
+        except (Unlistable, RequestFailed):
+            self.listed_at = time.monotonic()  # no immediate retry
             return False
 
-    # For the next time
+    # Cache
 
-    def remember(self, spec: ServerSpec, said: Agreed, seconds: float) -> None:
-        """It takes calls: this is what it has, and beside tools what it had when it was last asked."""
-        before = self._around.memory.held(spec.address)
-        self._note(
+    def remember(self, spec: ServerSpec, agreed: Agreed, seconds: float) -> None:
+        """Cache what a server that is ready offers; its primitives are those of the last listing."""
+        before = self._context.cache.held(spec.address)
+        self._cache(
             spec,
             Known(
                 self.catalogue,
-                is_modern(said.revision),
-                said.revision,
-                said.name,
-                said.version,
-                said.instructions,
-                msgspec.structs.asdict(said.declared),
+                is_modern(agreed.revision),
+                agreed.revision,
+                agreed.name,
+                agreed.version,
+                agreed.instructions,
+                msgspec.structs.asdict(agreed.declared),
                 seconds,
                 offers={} if before is None else before.offers,
             ),
         )
 
-    def remember_offers(self, kind: str, raws: tuple[bytes, ...]) -> None:
-        """Beside tools, it has these."""
-        if self._told is not None and self._told[1].offers.get(kind) != raws:
-            spec, known = self._told
-            self._note(spec, msgspec.structs.replace(known, offers={**known.offers, kind: raws}))
+    def remember_primitives(self, kind: str, raws: tuple[bytes, ...]) -> None:
+        """Cache a list of its primitives."""
+        if self._cached is not None and self._cached[1].offers.get(kind) != raws:
+            spec, known = self._cached
+            self._cache(spec, msgspec.structs.replace(known, offers={**known.offers, kind: raws}))
 
     def retire(self) -> None:
-        """Another server takes its place: what this one has is no news any more."""
-        self._told = None
+        """The connection is being replaced: cache nothing more."""
+        self._cached = None
 
-    def _note(self, spec: ServerSpec, known: Known, *, expected: bool = False) -> None:
-        self._told = (spec, known)
-        self._around.memory.note(spec, known, expected=expected)
+    def _cache(self, spec: ServerSpec, known: Known, *, expected: bool = False) -> None:
+        self._cached = (spec, known)
+        self._context.cache.note(spec, known, expected=expected)

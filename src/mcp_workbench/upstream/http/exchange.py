@@ -1,4 +1,4 @@
-"""One request's answer, read: a JSON body, a stream of events, or neither."""
+"""Reads the HTTP response to one request: a JSON body, an event stream, or neither."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from mcp_workbench.era.negotiate import INITIALIZE
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.revision import HEADER_MISMATCH
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.http.errors import Failed, is_refusal, loss_for
-from mcp_workbench.upstream.http.headers import ANNOTATION, Wanted, modern_headers, screened
-from mcp_workbench.upstream.http.requests import Road
+from mcp_workbench.upstream.http.errors import failure_for, is_refusal
+from mcp_workbench.upstream.http.headers import (
+    ANNOTATION,
+    ParamHeaders,
+    modern_headers,
+    screen_tools,
+)
+from mcp_workbench.upstream.http.requests import Requester
 from mcp_workbench.upstream.http.streams import Pace
-from mcp_workbench.upstream.responses import Loss
+from mcp_workbench.upstream.responses import Failure, RequestFailed
 from mcp_workbench.upstream.subscriptions import refuses
 from mcp_workbench.upstream.tools import PAGES
 from mcp_workbench.wire import envelope
@@ -29,16 +34,27 @@ log = logging.getLogger(__name__)
 CANCELLED = "notifications/cancelled"
 CHANGED = envelope.notification("notifications/tools/list_changed")
 EVENTS = "text/event-stream"
-IDLE = 60.0  # seconds between two pieces of one body
-RESUMPTIONS = 100  # of one answer; its call has a deadline as well
-LINGER = 1.0  # seconds for a stream to end after its answer, so that its connection can be kept
+IDLE = 60.0  # seconds between two chunks of a body
+RESUMPTIONS = 100  # of one response; its call has a deadline as well
+LINGER = 1.0  # seconds for a stream to end after its response, so that the connection is reused
 
 
-class Asked:
-    """A request on its way."""
+class OutgoingRequest:
+    """A request in flight."""
 
     __slots__ = (
-        "again", "answered", "cursor", "frame", "method", "number", "params", "quiet", "refused", "session", "standing", "task",
+        "again",
+        "answered",
+        "cursor",
+        "frame",
+        "is_listen",
+        "method",
+        "number",
+        "params",
+        "quiet",
+        "refused",
+        "session",
+        "task",
     )  # fmt: skip
 
     def __init__(self, number: int, method: str, frame: bytes, params: msgspec.Raw) -> None:
@@ -47,12 +63,12 @@ class Asked:
         self.frame = frame
         self.params = params
         self.answered = False
-        self.refused = False  # by an error, for good
-        self.standing = False  # a stream that is opened again when it ends
-        self.again = False  # it is not the first of these
-        self.quiet = False  # its answer is for us alone
-        self.session = ""  # that its answer opened
-        self.cursor = ""  # where its list goes on
+        self.refused = False  # by a permanent error
+        self.is_listen = False  # a stream that is reopened when it ends
+        self.again = False  # this is the second attempt
+        self.quiet = False  # its response is for the link, not for the conversation
+        self.session = ""  # that its response opened
+        self.cursor = ""  # of the next page
         self.task: asyncio.Task[None] | None = None
 
 
@@ -61,14 +77,14 @@ class _Page(msgspec.Struct):
 
 
 class _Listed(msgspec.Struct):
-    nextCursor: str | None = None  # noqa: N815 - the wire's word
+    nextCursor: str | None = None  # noqa: N815 - the protocol's name
 
 
-class _Greeted(msgspec.Struct):
-    protocolVersion: str = ""  # noqa: N815 - the wire's word
+class _Initialized(msgspec.Struct):
+    protocolVersion: str = ""  # noqa: N815 - the protocol's name
 
 
-def _peeked(line: bytes) -> Envelope | None:
+def _decode(line: bytes) -> Envelope | None:
     try:
         return envelope.decode(line)
     except Malformed:
@@ -76,114 +92,123 @@ def _peeked(line: bytes) -> Envelope | None:
 
 
 class Exchange:
-    """Reads what a server answers and hands it on as lines."""
+    """Reads responses, and gives them to the conversation as lines."""
 
-    def __init__(self, road: Road, talk: Conversation, flowing: asyncio.Event, pace: Pace) -> None:
-        self.wanted: dict[str, Wanted] = {}  # headers that tools ask for
+    def __init__(
+        self, requester: Requester, conversation: Conversation, flowing: asyncio.Event, pace: Pace
+    ) -> None:
+        self.param_headers: dict[str, ParamHeaders] = {}  # that tools ask for
         self.complaints: list[str] = []
-        self._road = road
-        self._talk = talk
+        self._requester = requester
+        self._conversation = conversation
         self._flowing = flowing
         self._pace = pace
-        self._last_id = ""  # of what the server said unasked
-        self._cut = ""  # how the last stream broke, if it did
-        self._streamed = False  # what the server says unasked has come on a stream before
-        self.forgotten = False  # that stream is refused as if our session were unknown
+        self._last_id = ""  # of the server's own stream
+        self._cut = ""  # why the last stream broke off, if it did
+        self._streamed = False  # the server's own stream has worked before
+        self.session_lost = False  # that stream is refused as if our session were unknown
 
-    async def hear(self, asked: Asked, answer: Answer) -> None:
-        """Hand on the answer to a request, or raise Failed or Broken."""
-        asked.session = answer.headers.get("mcp-session-id", "")
+    async def read(self, request: OutgoingRequest, answer: Answer) -> None:
+        """Deliver the response to a request. Raises RequestFailed or Broken."""
+        request.session = answer.headers.get("mcp-session-id", "")
         if answer.status == 200 and answer.content_type == EVENTS:
-            await self._hear_stream(asked, answer)
+            await self._read_stream(request, answer)
             return
-        body = await answer.whole(self._road.keeping.limit, IDLE)
+        body = await answer.whole(self._requester.error_context.limit, IDLE)
         if not self._flowing.is_set():
             await self._flowing.wait()
-        self._hear_body(asked, answer, body)
-        if asked.answered and self._talk.pending.find(asked.number) is not None:
-            raise Failed(Loss("protocol_error", "the server's answer is none to this request"))
+        self._read_body(request, answer, body)
+        if request.answered and self._conversation.pending.find(request.number) is not None:
+            raise RequestFailed(
+                Failure("protocol_error", "the server's answer is none to this request")
+            )
 
-    # Headers that tools want
+    # Headers that tools ask for
 
-    def headers_for(self, asked: Asked) -> bytes:
-        if not self._road.modern:
+    def headers_for(self, request: OutgoingRequest) -> bytes:
+        """The headers that repeat the body of this request."""
+        if not self._requester.modern:
             return b""
         try:
-            return modern_headers(asked.method, asked.params, self.wanted)
+            return modern_headers(request.method, request.params, self.param_headers)
         except msgspec.DecodeError:
-            return b""  # a body that can't be read: the server is the judge
+            return b""  # unreadable params: the server will refuse them
 
     async def learn_headers(self) -> None:
-        """Read which headers the tools want by now."""
-        self._talk.receive(CHANGED)  # others will want to know as well
+        """List the tools again, to learn which headers they ask for now."""
+        self._conversation.receive(CHANGED)  # the conversation lists them again, too
         cursor: dict[str, str] = {}
         for _ in range(PAGES):
             params = envelope.encode({**cursor, "_meta": STAMPS.request})
             frame = envelope.request(0, "tools/list", params)
-            page = Asked(0, "tools/list", frame, msgspec.Raw(params))
+            page = OutgoingRequest(0, "tools/list", frame, msgspec.Raw(params))
             page.quiet = True
-            answer = await self._road.post(frame, self.headers_for(page), repeatable=True)
+            answer = await self._requester.post(frame, self.headers_for(page), repeatable=True)
             try:
-                await self.hear(page, answer)
+                await self.read(page, answer)
             finally:
                 answer.close()
             if not page.cursor:
                 return
             cursor = {"cursor": page.cursor}
 
-    # A body
+    # Bodies
 
-    def _hear_body(self, asked: Asked, answer: Answer, body: bytes) -> None:
-        own = b"%d" % asked.number
+    def _read_body(self, request: OutgoingRequest, answer: Answer, body: bytes) -> None:
+        own = b"%d" % request.number
         body = body.removeprefix(envelope.BOM)
         if is_refusal(answer):
-            raise Failed(loss_for(answer, body, self._road.keeping))
+            raise RequestFailed(failure_for(answer, body, self._requester.error_context))
         if answer.status == 200 and envelope.salvaged_id(body) == own:
-            self._settle(asked, one_line(body) + b"\n")
+            self._settle(request, one_line(body) + b"\n")
             return
         line = one_line(body) + b"\n"
         if envelope.is_batch(line):
-            self._talk.receive(line)
-            asked.answered = True
+            self._conversation.receive(line)
+            request.answered = True
             return
-        message = _peeked(line)
+        message = _decode(line)
         if message is None or not (message.error or message.result):
-            raise Failed(loss_for(answer, body, self._road.keeping))
+            raise RequestFailed(failure_for(answer, body, self._requester.error_context))
         if message.result and bytes(message.id) != own:
-            raise Failed(Loss("protocol_error", "the server answered with another request's id"))
-        self._settle(asked, line, message)
+            raise RequestFailed(
+                Failure("protocol_error", "the server answered with another request's id")
+            )
+        self._settle(request, line, message)
 
-    # A stream
+    # Streams
 
-    async def _hear_stream(self, asked: Asked, answer: Answer) -> None:
-        reader = await self._read_events(asked, answer, "")
+    async def _read_stream(self, request: OutgoingRequest, answer: Answer) -> None:
+        reader = await self._read_events(request, answer, "")
         for _ in range(RESUMPTIONS):
-            if asked.answered or asked.standing:
+            if request.answered or request.is_listen:
                 return
-            if self._road.modern or not reader.last_id:
+            if self._requester.modern or not reader.last_id:
                 break
-            reader = await self._resume(asked, reader)
+            reader = await self._resume(request, reader)
         raise Broken(self._cut or "the server ended its answer before it was complete", heard=True)
 
-    async def _resume(self, asked: Asked, reader: EventReader) -> EventReader:
-        """Ask for the rest of an answer, from the last event that came."""
+    async def _resume(self, request: OutgoingRequest, reader: EventReader) -> EventReader:
+        """Request the rest of a response, from the last event on."""
         await asyncio.sleep(self._pace.resumption(reader.retry, time.monotonic()))
-        await self._pace.turn()
-        answer = await self._road.get(reader.last_id)
+        await self._pace.wait_turn()
+        answer = await self._requester.get(reader.last_id)
         try:
             if answer.status != 200 or answer.content_type != EVENTS:
                 raise Broken("the server ended its answer early and does not go on", heard=True)
-            return await self._read_events(asked, answer, reader.last_id)
+            return await self._read_events(request, answer, reader.last_id)
         finally:
             answer.close()
 
-    async def hear_unasked(self) -> bool:
-        """The stream of what the server says by itself; is it worth opening again?"""
-        answer = await self._road.get(self._last_id)
+    async def read_server_stream(self) -> bool:
+        """Read the stream for messages outside of a response; should it be reopened?"""
+        answer = await self._requester.get(self._last_id)
         try:
-            # Where there never was a stream, its absence says nothing about our session.
-            self.forgotten = answer.status == 404 and self._streamed and bool(self._road.session)
-            if answer.status >= 500 or answer.status == 429 or self.forgotten:
+            # A server that never had this stream may answer 404 in a valid session.
+            self.session_lost = (
+                answer.status == 404 and self._streamed and bool(self._requester.session)
+            )
+            if answer.status >= 500 or answer.status == 429 or self.session_lost:
                 return True
             if answer.status != 200 or answer.content_type != EVENTS:
                 return False
@@ -194,23 +219,25 @@ class Exchange:
         self._last_id, self._pace.retry = reader.last_id, reader.retry
         return True
 
-    def forget(self) -> None:
-        """A new session: events of the old one can't be gone on from."""
+    def reset(self) -> None:
+        """A new session: the stream of the old one can't be resumed."""
         self._last_id = ""
-        self._streamed = self.forgotten = False
+        self._streamed = self.session_lost = False
 
-    async def _read_events(self, asked: Asked | None, answer: Answer, after: str) -> EventReader:
-        """Hand on events until the stream ends or breaks; only one that is too large is a fault."""
-        reader = EventReader(self._road.keeping.limit, after)
+    async def _read_events(
+        self, request: OutgoingRequest | None, answer: Answer, after: str
+    ) -> EventReader:
+        """Deliver events until the stream ends or breaks off. Raises Oversized for one that is too large."""
+        reader = EventReader(self._requester.error_context.limit, after)
         turns = Turns()
         self._cut = ""
         try:
-            while chunk := await answer.read(LINGER if asked and asked.answered else None):
+            while chunk := await answer.read(LINGER if request and request.answered else None):
                 for event in reader.feed(chunk):
                     await turns.next()
                     if event.name == "message":
                         await self._flowing.wait()
-                        self._hear_event(asked, one_line(event.data) + b"\n")
+                        self._deliver_event(request, one_line(event.data) + b"\n")
         except EventTooLarge:
             raise Oversized("an event of it went past that", heard=True) from None
         except Oversized:
@@ -219,69 +246,73 @@ class Exchange:
             self._cut = str(error)
         return reader
 
-    def _hear_event(self, asked: Asked | None, line: bytes) -> None:
-        if asked is None or asked.answered:
-            self._talk.receive(line)
+    def _deliver_event(self, request: OutgoingRequest | None, line: bytes) -> None:
+        if request is None or request.answered:
+            self._conversation.receive(line)
             return
-        message = _peeked(line)
-        if asked.standing and message is not None and message.method == CANCELLED:
-            raise Broken("the server ended it", heard=True)  # its other way to say so
-        own = b"%d" % asked.number
+        message = _decode(line)
+        if request.is_listen and message is not None and message.method == CANCELLED:
+            raise Broken("the server ended it", heard=True)  # instead of a response
+        own = b"%d" % request.number
         if message is None or message.method or not (message.result or message.error):
-            self._talk.receive_on(asked.number, line)
+            self._conversation.receive_on(request.number, line)
         elif bytes(message.id) == own or message.error:
-            self._settle(asked, line, message)
+            self._settle(request, line, message)
         else:
-            self._talk.receive_on(asked.number, line)
+            self._conversation.receive_on(request.number, line)
 
-    # What an answer tells us ourselves
+    # What the link itself takes from a response
 
-    def _settle(self, asked: Asked, line: bytes, message: Envelope | None = None) -> None:
-        if asked.standing or self._mismatched(asked, message):
-            message = message or _peeked(line)
-            asked.refused = message is not None and bool(message.error) and refuses(message.error)
+    def _settle(
+        self, request: OutgoingRequest, line: bytes, message: Envelope | None = None
+    ) -> None:
+        if request.is_listen or self._is_header_mismatch(request, message):
+            message = message or _decode(line)
+            request.refused = message is not None and bool(message.error) and refuses(message.error)
             return
-        asked.answered = True
-        if asked.method in (INITIALIZE, "tools/list") or asked.quiet:
-            message = message or _peeked(line)
+        request.answered = True
+        if request.method in (INITIALIZE, "tools/list") or request.quiet:
+            message = message or _decode(line)
             if message is not None:
-                line = self._looked_into(asked, line, message)
-        if asked.quiet:
+                line = self._inspect(request, line, message)
+        if request.quiet:
             return
-        if message is not None and message.error and bytes(message.id) != b"%d" % asked.number:
-            line = envelope.refusal(b"%d" % asked.number, message.error)
-        self._talk.receive(line)
+        if message is not None and message.error and bytes(message.id) != b"%d" % request.number:
+            line = envelope.refusal(b"%d" % request.number, message.error)
+        self._conversation.receive(line)
 
-    def _mismatched(self, asked: Asked, message: Envelope | None) -> bool:
-        """Did the server, before it ran anything, miss a header that its tool wants by now?"""
-        if message is None or not message.error or asked.again or asked.method != "tools/call":
+    def _is_header_mismatch(self, request: OutgoingRequest, message: Envelope | None) -> bool:
+        """Did the server refuse the call, unrun, for a header that its tool asks for now?"""
+        if message is None or not message.error or request.again or request.method != "tools/call":
             return False
-        return self._road.modern and envelope.read_error(message.error).code == HEADER_MISMATCH
+        return self._requester.modern and envelope.read_error(message.error).code == HEADER_MISMATCH
 
-    def _looked_into(self, asked: Asked, line: bytes, message: Envelope) -> bytes:
-        asked.refused = bool(message.error)
+    def _inspect(self, request: OutgoingRequest, line: bytes, message: Envelope) -> bytes:
+        request.refused = bool(message.error)
         if message.error:
             return line
-        if asked.method == INITIALIZE:
+        if request.method == INITIALIZE:
             try:
-                revision = msgspec.json.decode(message.result, type=_Greeted).protocolVersion
+                revision = msgspec.json.decode(message.result, type=_Initialized).protocolVersion
             except msgspec.DecodeError:
                 return line
-            self._road.speak(revision, asked.session)
-        elif self._road.modern and (self.wanted or ANNOTATION.encode() in line):
-            return self._without_bad_tools(asked, line, message)
+            self._requester.speak(revision, request.session)
+        elif self._requester.modern and (self.param_headers or ANNOTATION.encode() in line):
+            return self._screen_tools(request, line, message)
         return line
 
-    def _without_bad_tools(self, asked: Asked, line: bytes, message: Envelope) -> bytes:
+    def _screen_tools(self, request: OutgoingRequest, line: bytes, message: Envelope) -> bytes:
         try:
-            result, wanted, complaints = screened(bytes(message.result))
-            page = msgspec.json.decode(asked.params, type=_Page)
-            asked.cursor = msgspec.json.decode(message.result, type=_Listed).nextCursor or ""
+            result, param_headers, complaints = screen_tools(bytes(message.result))
+            page = msgspec.json.decode(request.params, type=_Page)
+            request.cursor = msgspec.json.decode(message.result, type=_Listed).nextCursor or ""
         except msgspec.DecodeError:
             return line
-        self.wanted = {**self.wanted, **wanted} if page.cursor else wanted
+        self.param_headers = (
+            {**self.param_headers, **param_headers} if page.cursor else param_headers
+        )
         for complaint in complaints:
             if complaint not in self.complaints:
                 self.complaints.append(complaint)
                 log.warning("%s", complaint)
-        return envelope.answer(b"%d" % asked.number, result) if complaints else line
+        return envelope.answer(b"%d" % request.number, result) if complaints else line

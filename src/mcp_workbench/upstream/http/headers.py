@@ -1,4 +1,4 @@
-"""The headers of our requests: those of the entry, the protocol's, and those that a tool asks for."""
+"""Headers of our requests: those of the entry, of the protocol, and those that a tool asks for."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mcp_workbench.wire.headers import encode_value
 
 ANNOTATION = "x-mcp-header"
 MOST_READ = 1 << 20  # bytes of annotated tools on one page
-MOST_HEADERS = 100  # that one tool may ask for
+MOST_HEADERS = 100  # of one tool
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-# Ours to say: framing, and what the protocol ties to the body of a request.
-OURS = frozenset(
+# Reserved: framing, and what the protocol derives from the body of a request.
+RESERVED = frozenset(
     [
         "accept",
         "content-length",
@@ -42,7 +42,7 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PRIMITIVE = ("string", "integer", "boolean")
 
 Path = tuple[str, ...]
-Wanted = dict[Path, str]  # where in the arguments a value lies, and the header that repeats it
+ParamHeaders = dict[Path, str]  # the path of an argument, and the header that repeats its value
 
 
 class BadHeader(ValueError):
@@ -54,13 +54,13 @@ class BadAnnotation(ValueError):
 
 
 def entry_headers(pairs: Pairs, user: str = "") -> bytes:
-    """The headers of a server's entry as they are sent with every request."""
+    """The headers of a server's entry, sent with every request. Raises BadHeader."""
     lines: list[bytes] = []
     names = {name.lower() for name, _ in pairs}
     for name, value in pairs:
         if not _TOKEN.fullmatch(name):
             raise BadHeader(f"{name!r} can't be the name of a header: correct 'headers'")
-        if name.lower() not in OURS:
+        if name.lower() not in RESERVED:
             try:
                 lines.append(f"{name}: {value.strip()}\r\n".encode("latin-1"))
             except UnicodeEncodeError:
@@ -82,22 +82,24 @@ class _Named(msgspec.Struct):
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def modern_headers(method: str, params: msgspec.Raw, wanted: dict[str, Wanted]) -> bytes:
-    """`Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` of a request, which repeat its body."""
+def modern_headers(
+    method: str, params: msgspec.Raw, param_headers: dict[str, ParamHeaders]
+) -> bytes:
+    """`Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` of a request, which repeat parts of its body."""
     lines = [f"Mcp-Method: {encode_value(method)}\r\n"]
     key = NAMED_BY.get(method)
     if key is not None:
         named = msgspec.json.decode(params, type=_Named)
         name = named.uri if key == "uri" else named.name
         lines.append(f"Mcp-Name: {encode_value(name)}\r\n")
-        if method == "tools/call" and name in wanted:
-            lines += _param_headers(named.arguments, wanted[name])
+        if method == "tools/call" and name in param_headers:
+            lines += _param_headers(named.arguments, param_headers[name])
     return "".join(lines).encode("ascii")
 
 
-def _param_headers(arguments: msgspec.Raw, wanted: Wanted) -> Iterator[str]:
+def _param_headers(arguments: msgspec.Raw, headers: ParamHeaders) -> Iterator[str]:
     inside = Inside(arguments)
-    for path, header in wanted.items():
+    for path, header in headers.items():
         value = _scalar(inside.at(path))
         if isinstance(value, bool):
             yield f"Mcp-Param-{header}: {'true' if value else 'false'}\r\n"
@@ -106,7 +108,7 @@ def _param_headers(arguments: msgspec.Raw, wanted: Wanted) -> Iterator[str]:
 
 
 def _scalar(raw: bytes) -> Any:
-    """A text, a number or a truth value; None for what no header repeats."""
+    """A string, number or boolean; None for what no header repeats."""
     if raw[:1] in (b"", b"{", b"["):
         return None
     try:
@@ -120,47 +122,47 @@ class _ToolName(msgspec.Struct):
 
 
 class _Tool(_ToolName):
-    inputSchema: Any = None  # noqa: N815 - the wire's word
+    inputSchema: Any = None  # noqa: N815 - the protocol's name
 
 
 class _Tools(msgspec.Struct):
     tools: msgspec.Raw = msgspec.Raw(b"[]")
 
 
-def screened(result: bytes) -> tuple[bytes, dict[str, Wanted], list[str]]:
-    """A page of tools without those that ask for headers wrongly; what the others want; complaints."""
+def screen_tools(result: bytes) -> tuple[bytes, dict[str, ParamHeaders], list[str]]:
+    """A page of tools without invalid header annotations; the headers of the others; complaints."""
     kept: list[msgspec.Raw] = []
-    wanted: dict[str, Wanted] = {}
+    param_headers: dict[str, ParamHeaders] = {}
     complaints: list[str] = []
     tools = read_elements(msgspec.json.decode(result, type=_Tools).tools)
-    room = MOST_READ
+    budget = MOST_READ
     for raw in tools:
         if ANNOTATION.encode() in bytes(raw):
-            room -= len(raw)
+            budget -= len(raw)
             try:
-                name, headers = _asked_for(raw, room)
+                name, headers = _tool_headers(raw, budget)
             except BadAnnotation as error:
                 complaints.append(str(error))
                 continue
-            wanted[name] = headers
+            param_headers[name] = headers
         kept.append(raw)
     if len(kept) < len(tools):
         members = read_members(result)
         members["tools"] = msgspec.Raw(msgspec.json.encode(kept))
         result = msgspec.json.encode(members)
-    return result, wanted, complaints
+    return result, param_headers, complaints
 
 
-def _asked_for(raw: msgspec.Raw, room: int) -> tuple[str, Wanted]:
-    """The tool's name and the headers that it wants. Raises BadAnnotation with the whole complaint."""
+def _tool_headers(raw: msgspec.Raw, budget: int) -> tuple[str, ParamHeaders]:
+    """The tool's name and the headers that it asks for. Raises BadAnnotation with the complaint."""
     try:
-        tool = msgspec.json.decode(raw, type=_Tool if room >= 0 else _ToolName)
+        tool = msgspec.json.decode(raw, type=_Tool if budget >= 0 else _ToolName)
     except msgspec.DecodeError:
-        tool = _Tool()  # odd in another way, which others judge
+        tool = _Tool()  # malformed in another way, which the listing reports
     if not isinstance(tool, _Tool):
         raise BadAnnotation(_left_out(tool, f"its schema is {TOO_COMPLEX}"))
     try:
-        return tool.name, wanted_headers(tool.inputSchema)
+        return tool.name, annotated_headers(tool.inputSchema)
     except BadAnnotation as error:
         raise BadAnnotation(_left_out(tool, str(error))) from None
 
@@ -169,9 +171,9 @@ def _left_out(tool: _ToolName, reason: str) -> str:
     return f"the tool {shown_name(tool.name)!r} was left out: {reason}"
 
 
-def wanted_headers(schema: Any) -> Wanted:
+def annotated_headers(schema: Any) -> ParamHeaders:
     """Which arguments are repeated in which header. Raises BadAnnotation."""
-    wanted: Wanted = {}
+    headers: ParamHeaders = {}
     names: set[str] = set()
     for path, node in _annotated(schema):
         header = node[ANNOTATION]
@@ -189,12 +191,12 @@ def wanted_headers(schema: Any) -> Wanted:
         if len(names) == MOST_HEADERS:
             raise BadAnnotation(f"{ANNOTATION} stands more than {MOST_HEADERS} times")
         names.add(header.lower())
-        wanted[path] = header
-    return wanted
+        headers[path] = header
+    return headers
 
 
-# Where a schema may have schemas inside. Only `properties` leads to a named argument.
-_ONE = frozenset(
+# Keywords with subschemas. Only `properties` leads to a named argument.
+_SINGLE = frozenset(
     [
         "items",
         "contains",
@@ -209,18 +211,18 @@ _ONE = frozenset(
         "contentSchema",
     ]
 )
-_SOME = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+_LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 _BY_NAME = frozenset(("patternProperties", "dependentSchemas", "$defs", "definitions"))
 
 
 def _annotated(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
-    """Every annotated place in a schema, with its path of properties, or None off that path."""
+    """Every annotated subschema, with its path of properties; None where it has none."""
     todo: list[tuple[Path | None, Any]] = [((), root)]
     while todo:
-        path, found = todo.pop()
-        if not isinstance(found, dict):
+        path, schema = todo.pop()
+        if not isinstance(schema, dict):
             continue
-        node = cast("dict[str, Any]", found)
+        node = cast("dict[str, Any]", schema)
         if ANNOTATION in node:
             yield path, node
         for key, value in node.items():
@@ -228,13 +230,13 @@ def _annotated(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
                 inner = cast("dict[str, Any]", value)
                 todo += [(None if path is None else (*path, n), s) for n, s in inner.items()]
             else:
-                todo += [(None, sub) for sub in _inside(key, value)]
+                todo += [(None, sub) for sub in _subschemas(key, value)]
 
 
-def _inside(key: str, value: Any) -> list[Any]:
-    if key in _ONE:
+def _subschemas(key: str, value: Any) -> list[Any]:
+    if key in _SINGLE:
         return [value]
-    if key in _SOME and isinstance(value, list):
+    if key in _LISTS and isinstance(value, list):
         return cast("list[Any]", value)
     if key in _BY_NAME and isinstance(value, dict):
         return list(cast("dict[str, Any]", value).values())
