@@ -99,9 +99,7 @@ class CatalogueCache:
 
     def _open(self) -> CatalogueFiles:
         if self._files is None:
-            from mcp_workbench.upstream.cache_files import (
-                CatalogueFiles,  # loaded late, to keep the start fast
-            )
+            from mcp_workbench.upstream.cache_files import CatalogueFiles  # lazy: start-up time
 
             self._files = CatalogueFiles(self._environ, self._limits)
         return self._files
@@ -109,9 +107,7 @@ class CatalogueCache:
     # Reading
 
     def _read(self, spec: ServerSpec) -> Known | None:
-        from mcp_workbench.upstream.cache_files import (
-            CorruptFile,  # loaded late, to keep the start fast
-        )
+        from mcp_workbench.upstream.cache_files import CorruptFile  # lazy: start-up time
 
         try:
             return self._open().read(spec)
@@ -144,9 +140,7 @@ class CatalogueCache:
             self._write(spec, known, stored)
 
     def _write(self, spec: ServerSpec, known: Known, stored: Known | None) -> None:
-        from mcp_workbench.upstream.cache_files import (
-            NotCached,  # loaded late, to keep the start fast
-        )
+        from mcp_workbench.upstream.cache_files import NotCached  # lazy: start-up time
 
         if stored is not None:
             change = compared(stored, known) or stored.change

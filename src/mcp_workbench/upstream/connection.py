@@ -143,7 +143,9 @@ class Connection:
 
     def fresh(self, seconds: float) -> bool:
         """Is its tool list at most this old, with no sign of a change since?"""
-        known = not self.primitives.subscriptions.deaf and not self._tool_refresh.is_under_way
+        known = (
+            not self.primitives.subscriptions.is_interrupted and not self._tool_refresh.is_under_way
+        )
         return known and self.tools.fresh(seconds)
 
     async def refresh(self) -> None:
@@ -340,7 +342,5 @@ class Connection:
             self.server_requests.cancelled(message.params)
         elif not message.method or mark_stale(self.tools, self.primitives, message):
             if self.usable and self.conversation.failure:
-                self._close(
-                    self.conversation.failure.reason
-                )  # the next call needs a new connection
+                self._close(self.conversation.failure.reason)  # the next call needs another one
             self._wake.set()

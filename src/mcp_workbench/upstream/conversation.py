@@ -47,13 +47,11 @@ class Conversation:
         self.dropped = 0  # requests that ended without a response
         self.skipped = 0  # lines that were no messages
         self.last_skipped = ""
-        self.response_to = (
-            0  # the request on whose response stream the current message came; 0: unknown
-        )
+        self.response_to = 0  # the request on whose response stream a message came; 0: unknown
         self.long_requests: dict[int, LongRequest] = {}
         self.on_session_lost: list[Callable[[], None]] = []
         self.closed_until = 0.0  # the server takes no requests before (Retry-After)
-        self.unasked = 0  # responses to no pending request: late, repeated, or with an unknown id
+        self.unmatched = 0  # responses to no pending request: late, repeated, or with an unknown id
         self.message_bytes = message_bytes
         self._framer = LineFramer(message_bytes)
         self._on_notification = on_notification
@@ -196,7 +194,7 @@ class Conversation:
         elif request := self.long_requests.pop(_number(message.id), None):
             request.ended(message.error)
         else:
-            self.unasked += 1
+            self.unmatched += 1
 
     def _deliver(self, handler: ResponseHandler, answer: Outcome) -> None:
         try:

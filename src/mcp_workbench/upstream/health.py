@@ -6,6 +6,8 @@ from mcp_workbench.core.spec import Limits
 from mcp_workbench.upstream.context import PoolContext
 from mcp_workbench.upstream.conversation import Conversation
 
+ALWAYS_ADMITTED = 64  # requests per server that limits.calls does not refuse
+
 
 class Health:
     """Timeouts and idle time of one connection."""
@@ -34,11 +36,6 @@ class Health:
         if counters != self._counters or conversation.pending.count:
             self._counters, self._since = counters, now
         return now - self._since
-
-
-# Admission
-
-ALWAYS_ADMITTED = 64  # requests per server that limits.calls does not refuse
 
 
 def is_full(conversation: Conversation, context: PoolContext) -> bool:

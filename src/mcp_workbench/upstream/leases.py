@@ -17,9 +17,7 @@ from mcp_workbench.upstream.server_requests import ConnectionHost
 ConnectionKey = ServerAddress | tuple[ServerAddress, int]  # shared, or of one host
 
 MOST_CONNECTIONS = 4  # leased connections to one server
-MOST_PER_PRINCIPAL = (
-    4 * MOST_CONNECTIONS
-)  # leased connections of one principal, whatever its hosts declare
+MOST_PER_PRINCIPAL = 4 * MOST_CONNECTIONS  # leased, whatever its hosts declare
 
 
 class Leases:

@@ -80,9 +80,7 @@ class Draining:
         self._live = live
         self._ways: dict[ConnectionKey, Way] = {}
         self._until: dict[Connection, float] = {}
-        self._before: dict[
-            ConnectionKey, Connection | None
-        ] = {}  # predecessors of connections to come
+        self._before: dict[ConnectionKey, Connection | None] = {}  # predecessors
 
     def begun(self, key: ConnectionKey, connection: Connection, way: Way) -> None:
         """Record a new connection, which takes over the lists of its predecessor."""

@@ -104,9 +104,7 @@ class Primitives:
         self._listed: dict[Kind, PrimitiveList] = {}
         self._scope: TaskScope | None = None  # of the readings
         self._readings: dict[Kind, asyncio.Task[PrimitiveList | Exception]] = {}
-        self._silent: dict[
-            str, tuple[float, str]
-        ] = {}  # until when a list is not requested, and why
+        self._silent: dict[str, tuple[float, str]] = {}  # not requested until then, and why
         self._patience: Callable[[], float] = lambda: LIST_SECONDS  # seconds for a whole list
         self.subscriptions = ConnectionSubscriptions(
             connection_id, registry, self._lists_missed, self._updated
@@ -196,7 +194,7 @@ class Primitives:
     def _announces(self, kind: Kind) -> bool:
         declared = self.declared
         announced = declared.prompts_changed if kind == "prompts" else declared.resources_changed
-        return announced and not self.subscriptions.deaf
+        return announced and not self.subscriptions.is_interrupted
 
     def _lists_missed(self) -> None:
         """Announcements may have been missed: all lists are stale."""

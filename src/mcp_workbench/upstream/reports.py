@@ -37,7 +37,7 @@ async def wait_until_decided(connections: Iterable[Connection], seconds: float) 
             waiting.start(connection.refresh() if connection.usable else connection.ready(), "wait")
             for connection in connections
             # One that stopped announcing changes is listed again.
-            if not connection.usable or connection.primitives.subscriptions.deaf
+            if not connection.usable or connection.primitives.subscriptions.is_interrupted
         ]
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
@@ -223,7 +223,7 @@ def _health(spec: ServerSpec, connection: Connection | None) -> ServerHealth:
         problem,
         calls_in_flight=conversation.pending.count,
         skipped=conversation.skipped,
-        unasked=conversation.unasked,
+        unasked=conversation.unmatched,
     )
 
 

@@ -26,6 +26,12 @@ from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.tools import LIST_SECONDS, TOOLS_CHANGED, Unlistable, request_meta
 from mcp_workbench.wire import envelope
 
+# Listen requests
+SHORTEST, LONGEST = pause(1.0), pause(60.0)  # seconds before it is reopened
+LASTED = 30.0  # seconds after which it counts as stable
+ACK_SECONDS = 5.0  # for the acknowledgement; without one the subscription is assumed to work
+PERMANENT = (envelope.METHOD_NOT_FOUND, envelope.INVALID_PARAMS, envelope.INVALID_REQUEST)
+
 
 class ConnectionId(msgspec.Struct, frozen=True):
     """Identifies a connection across restarts: shared by all hosts, or of one host alone."""
@@ -143,12 +149,6 @@ class SubscriptionRegistry:
         ]
 
 
-SHORTEST, LONGEST = pause(1.0), pause(60.0)  # seconds before it is reopened
-LASTED = 30.0  # seconds after which it counts as stable
-ACK_SECONDS = 5.0  # for the acknowledgement; without one the subscription is assumed to work
-PERMANENT = (envelope.METHOD_NOT_FOUND, envelope.INVALID_PARAMS, envelope.INVALID_REQUEST)
-
-
 def refuses(error: msgspec.Raw | bytes) -> bool:
     """Is this error permanent, so that the request is not repeated?"""
     return envelope.read_error(msgspec.Raw(error)).code in PERMANENT
@@ -186,7 +186,7 @@ class ListenRequest:
         replaces: ListenRequest | None = None,
     ) -> None:
         self.number = 0
-        self.deaf = False  # interrupted: the server sends nothing now
+        self.is_interrupted = False  # the server sends nothing now
         self._conversation = conversation
         self._notifications = notifications
         self._missed = missed
@@ -216,12 +216,12 @@ class ListenRequest:
     def acknowledged(self) -> None:
         self._acknowledged.set()
         self._end_replaced()
-        if self.deaf:
-            self.deaf = False
+        if self.is_interrupted:
+            self.is_interrupted = False
             self._missed()
 
     def ended(self, error: msgspec.Raw | bytes) -> None:
-        self.deaf = True
+        self.is_interrupted = True
         if error and refuses(error):
             return
         now = time.monotonic()
@@ -230,7 +230,7 @@ class ListenRequest:
         self._timer = asyncio.get_running_loop().call_later(delay, self._send)
 
     def interrupted(self) -> None:
-        self.deaf = True
+        self.is_interrupted = True
 
     def _end_replaced(self) -> None:
         if self._replaces is not None:
@@ -341,9 +341,9 @@ class ConnectionSubscriptions:
     # Listening
 
     @property
-    def deaf(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Is the listening for list changes interrupted?"""
-        return self._changes is not None and self._changes.deaf
+        return self._changes is not None and self._changes.is_interrupted
 
     def acknowledged(self, number: int) -> None:
         for request in (self._changes, self._watching):

@@ -55,7 +55,7 @@ class OutgoingRequest:
         "refused",
         "session",
         "task",
-    )  # fmt: skip
+    )
 
     def __init__(self, number: int, method: str, frame: bytes, params: msgspec.Raw) -> None:
         self.number = number

@@ -117,9 +117,7 @@ class HttpLink:
         self._end_reason = ""
         self._no_legacy_reason = ""
         self._opener = SessionOpener(requester, self._exchange)
-        self._opened: asyncio.Task[None] | None = (
-            None  # `initialized` is sent: other requests wait for it
-        )
+        self._opened: asyncio.Task[None] | None = None  # sends `initialized`: requests wait for it
         self._listening: asyncio.Task[None] | None = None
         self._replies: set[asyncio.Task[None]] = set()
 
