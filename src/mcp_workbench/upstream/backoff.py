@@ -94,7 +94,7 @@ class Backoff:
         reason: str = "",
         closed_until: float = 0.0,
     ) -> RetryState:
-        """Record that a server exited by itself, `lived` seconds and `answered` responses after it was ready."""
+        """Record that a server exited by itself, so many seconds and responses after it was ready."""
         steady = lived >= STEADY or answered >= WORKED
         failures = 0 if steady else self.of(spec).failures + 1
         due = self._clock() + pause_after(failures, self._random())

@@ -74,7 +74,7 @@ class Conversation:
         return number
 
     async def ask(self, method: str, params: bytes, seconds: float) -> Outcome:
-        """Send a request of our own and await its response. Raises RequestFailed, or TimeoutError after `seconds`."""
+        """Send a request and await its response. Raises RequestFailed, or TimeoutError."""
         handler = FutureResponse()
         number = self.begin(method, params, handler)
         try:
@@ -106,7 +106,7 @@ class Conversation:
         return Failure.of_call("timeout", queued, may_have_run=False)
 
     def _drop_queued(self, number: int) -> bool:
-        """Drop a request that is still in our queue. Only pipes have one; over HTTP each request is a task."""
+        """Drop a request that is still queued. Only pipes have a queue of ours."""
         channel = self.channel
         if not channel.backlog or not isinstance(channel, PipeWriter):
             return False

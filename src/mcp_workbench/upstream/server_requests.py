@@ -63,7 +63,7 @@ class ConnectionHost(Protocol):
     def ask(
         self, question: Question, caller: ResponseHandler | None, answered: Answered
     ) -> Callable[[], None]:
-        """Ask the user, on behalf of this call if it is known. The returned function withdraws the question."""
+        """Ask the user, on behalf of `caller` if it is known; the result withdraws the question."""
         ...
 
 
