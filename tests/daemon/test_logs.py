@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mcp_workbench.daemon.log import MOST_BYTES, BoundedLog
-from mcp_workbench.downstream import overheard
 from mcp_workbench.downstream.overheard import LINES, Overheard
+from mcp_workbench.upstream import stderr_log
 from tests.kit.clock import eventually
 from tests.kit.command import COMMAND
 from tests.kit.config import config_file, entry, spec
@@ -139,7 +139,7 @@ def test_a_flood_is_counted_and_not_written(caplog: pytest.LogCaptureFixture) ->
         heard.heard(b"flood\n" * 100)
     written = [record.getMessage() for record in caplog.records]
     assert written == ["flood"] * LINES
-    now = overheard.WINDOW + 1
+    now = stderr_log.WINDOW + 1
 
     heard.heard(b"calm\n")
 
@@ -156,4 +156,4 @@ def test_a_secret_is_masked_however_its_line_arrives(caplog: pytest.LogCaptureFi
 
     first, second = (record.getMessage() for record in caplog.records)
     assert first == "it is [secret:V]!"
-    assert second == "x" * overheard.LONGEST + "…"
+    assert second == "x" * stderr_log.LONGEST + "…"

@@ -28,7 +28,7 @@ LEAKS = "faults/test_leaks.py"
 CODES = "faults/test_codes.py"
 ERAS = "faults/test_eras.py"
 AROUND = "faults/test_surroundings.py"
-TRIALS = "downstream/test_trials.py"
+TRIALS = "upstream/test_backoff.py"
 OVER_HTTP = "http_servers/test_faults_over_http.py"
 
 ROWS = (
@@ -111,7 +111,7 @@ ROWS = (
     ),
     Row("F44", "the clock jumps", (AROUND,)),
     Row("F45", "no file descriptors are left", ("contract/test_descriptors.py",)),
-    Row("F46", "commands and process trees on Windows", ("downstream/test_commands.py",)),
+    Row("F46", "commands and process trees on Windows", ("upstream/test_commands.py",)),
     Row("F47", "a server ends of the question for its era", (ERAS,)),
     Row("F48", "one odd tool among good ones", (BYTES,)),
     Row("F49", "half a character in a result", (BYTES,)),

@@ -252,7 +252,7 @@ def test_a_server_that_is_back_is_listed_before_it_is_called(tmp_path: Path, pid
 def test_a_crash_loop_is_slowed_down_named_and_over_as_soon_as_it_is(
     tmp_path: Path, pids: Path
 ) -> None:
-    """The pauses themselves run on a made clock in downstream/test_trials.py."""
+    """The pauses themselves run on a made clock in upstream/test_backoff.py."""
     launcher = tmp_path / "launcher"
     launcher.write_text("#!/bin/sh\necho $$ >> pids\nexit 3\n")
     launcher.chmod(0o755)

@@ -47,7 +47,7 @@ class Road:
     """As much of one as an answer needs: it is not sent anything."""
 
     def __init__(self, *, modern: bool) -> None:
-        self.keeping = Keeping(limit=LIMIT)
+        self.error_context = Keeping(limit=LIMIT)
         self.modern = modern
 
     def speak(self, revision: str, session: str) -> None:
@@ -89,9 +89,9 @@ class Heard:
         await answer.head(None)
         try:
             async with asyncio.timeout(PATIENCE):
-                await exchange.hear(self.asked, answer)
+                await exchange.read(self.asked, answer)
         except Failed as failure:
-            self.lose(failure.loss)
+            self.lose(failure.failure)
         except Broken:
             self.lose(Loss("broken", ""))
 

@@ -96,7 +96,7 @@ def test_serving_loads_neither_commands_nor_the_demo(loaded: set[str]) -> None:
         "mcp_workbench.config.embedded",
         "mcp_workbench.config.likeness",
         "mcp_workbench.config.state_folder",
-        "mcp_workbench.downstream.catalogue_files",
+        "mcp_workbench.upstream.cache_files",
     }
 
 
@@ -174,8 +174,8 @@ def test_a_broad_except_stands_only_at_the_borders(modules: list[Module]) -> Non
         "wire/child.py",  # a child is ended whatever happens
         "wire/http_connection.py",  # a fault while answering costs one request
         "wire/stdio.py",  # a descriptor is closed whatever happens
-        "downstream/connection.py",  # any failure becomes a state
-        "downstream/conversation.py",  # nothing that a server says may raise
+        "upstream/connection.py",  # any failure becomes a state
+        "upstream/conversation.py",  # nothing that a server says may raise
         "surface/errands.py",  # a fault of ours costs one request
         "surface/session.py",  # nothing that a host says may raise
     }

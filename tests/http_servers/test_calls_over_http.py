@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from mcp_workbench.core.names import ServerAddress
-from tests.downstream.test_connection import call, ready
 from tests.http_servers.scenes import TOKEN, bench, echo, trouble
 from tests.kit.clock import until
 from tests.kit.config import tool, url_spec
 from tests.kit.servers.bad_http import Hung, Request, bad_http, event, result
 from tests.kit.vitals import open_fds
+from tests.upstream.test_connection import call, ready
 
 GOOD = ["ok", "sse", "pretty", "goodgzip", "gzsse", "redir_same", "until_close", "interim", "twice"]
 

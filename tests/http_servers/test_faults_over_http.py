@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.core.spec import Limits
-from mcp_workbench.downstream.http_streams import CONNECTS, MINUTE, SOONEST, Pace
-from mcp_workbench.downstream.listening import LONGEST, SHORTEST
+from mcp_workbench.upstream.http.streams import CONNECTS, MINUTE, SOONEST, Pace
+from mcp_workbench.upstream.subscriptions import LONGEST, SHORTEST
 from tests.http_servers.scenes import TOKEN, bench, echo, reason, trouble
 from tests.kit.clock import until
 from tests.kit.config import url_spec

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.downstream.listening import SHORTEST
+from mcp_workbench.upstream.subscriptions import SHORTEST
 from tests.http_servers.scenes import bench
 from tests.kit.clock import until
 from tests.kit.config import snapshot, url_spec
@@ -231,11 +231,11 @@ async def test_a_modern_server_is_listened_to_again_and_not_believed_meanwhile(w
             await until(lambda: len(server.since) == 1)
             [connection] = workbench.gateway.connected
             server.ended.set()
-            await until(lambda: connection.offers.wishes.deaf)
+            await until(lambda: connection.primitives.subscriptions.is_interrupted)
             bad.tools = [*bad.tools, {"name": "late", "inputSchema": {"type": "object"}}]
             found = await workbench.open_toolbox("dev")
             await until(lambda: len(server.since) == 2)
-            await until(lambda: not connection.offers.wishes.deaf)
+            await until(lambda: not connection.primitives.subscriptions.is_interrupted)
 
         assert [tool.name for tool in found.tools] == ["echo", "late"]
         first, second = server.since

@@ -17,13 +17,13 @@ from mcp_workbench.core.known import Known, compared
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import ToolChange
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
-from mcp_workbench.downstream.catalogue_files import (
+from mcp_workbench.upstream.cache_files import (
+    ABANDONED,
     EXPIRY,
-    LEFT_OVER,
-    Bounds,
+    CacheLimits,
     CatalogueFiles,
-    Damaged,
-    Unkept,
+    CorruptFile,
+    NotCached,
 )
 
 ODD = b'{"name":"a","x":[1.50,1e400,null],"description":"\\u00e4 \\/"}'
@@ -186,7 +186,7 @@ def nothing_left(path: Path) -> None:
 
 
 def enormous(path: Path) -> None:
-    path.write_bytes(b" " * (Bounds().file_bytes + 1))
+    path.write_bytes(b" " * (CacheLimits().file_bytes + 1))
 
 
 def a_link(path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_damaged_file_is_of_no_use_until_it_is_replaced(
     [path] = kept(state_home)
     damage(path)
 
-    with pytest.raises(Damaged):
+    with pytest.raises(CorruptFile):
         files.read(stdio())
     files.write(stdio(), known("new"))
 
@@ -229,8 +229,8 @@ def test_a_damaged_key_begins_anew(files: CatalogueFiles, state_home: Path) -> N
     assert len((state_home / "catalogues" / "key").read_bytes()) == 32
 
 
-@pytest.mark.parametrize("bounds", [Bounds(files=3), Bounds(bytes=1500)], ids=repr)
-def test_the_oldest_go_first(state_home: Path, bounds: Bounds) -> None:
+@pytest.mark.parametrize("bounds", [CacheLimits(files=3), CacheLimits(bytes=1500)], ids=repr)
+def test_the_oldest_go_first(state_home: Path, bounds: CacheLimits) -> None:
     files = CatalogueFiles({"MCP_WORKBENCH_HOME": str(state_home)}, bounds)
     for number in range(6):
         files.write(stdio(f"/bin/{number}"), known(raw=b'{"x":"%b"}' % (b"x" * 300)))
@@ -251,7 +251,7 @@ def test_what_nobody_used_for_long_and_what_was_never_finished_goes(
     half, fresh = old.with_suffix(".1-a.tmp"), old.with_suffix(".1-b.tmp")
     half.touch()
     fresh.touch()
-    for path, age in ((old, EXPIRY), (half, LEFT_OVER)):
+    for path, age in ((old, EXPIRY), (half, ABANDONED)):
         then = time.time() - age - 60
         os.utime(path, (then, then))
 
@@ -264,10 +264,10 @@ def test_what_nobody_used_for_long_and_what_was_never_finished_goes(
 
 
 def test_too_much_is_not_kept_but_tools_are_before_the_rest(state_home: Path) -> None:
-    files = CatalogueFiles({"MCP_WORKBENCH_HOME": str(state_home)}, Bounds(file_bytes=2000))
+    files = CatalogueFiles({"MCP_WORKBENCH_HOME": str(state_home)}, CacheLimits(file_bytes=2000))
 
     files.write(stdio(), known(offers={"resources": (b'"%b"' % (b"x" * 3000),)}))
-    with pytest.raises(Unkept, match="more than 2000 bytes"):
+    with pytest.raises(NotCached, match="more than 2000 bytes"):
         files.write(stdio("/bin/y"), known(raw=b'"%b"' % (b"x" * 3000)))
 
     found = files.read(stdio())
@@ -301,7 +301,7 @@ def test_what_repeats_a_secret_is_not_kept(spec: ServerSpec, where: str, state_h
     }
     files.write(spec, known())
 
-    with pytest.raises(Unkept, match="secret"):
+    with pytest.raises(NotCached, match="secret"):
         files.write(spec, told[where])
 
     everything = b"".join(path.read_bytes() for path in (state_home / "catalogues").iterdir())
@@ -314,7 +314,7 @@ def test_without_any_home_nothing_is_kept() -> None:
     files = CatalogueFiles({})
 
     assert files.read(stdio()) is None
-    with pytest.raises(Unkept):
+    with pytest.raises(NotCached):
         files.write(stdio(), known())
 
 

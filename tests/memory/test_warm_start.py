@@ -351,7 +351,7 @@ from mcp_workbench.core.catalogue import Catalogue, Definition
 from mcp_workbench.core.known import Known
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
-from mcp_workbench.downstream.catalogue_files import CatalogueFiles
+from mcp_workbench.upstream.cache_files import CatalogueFiles
 
 spec = ServerSpec(ServerAddress("dev", "s"), StdioCommand("/bin/x"))
 files = CatalogueFiles(os.environ)

@@ -205,7 +205,7 @@ async def test_events_that_came_at_once_are_heard_in_steps() -> None:
     answer.push(b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
     answer.finish()
     async with turns() as others:
-        await exchange.hear(Asked(1, "tools/call", b"", NOTHING), answer)
+        await exchange.read(Asked(1, "tools/call", b"", NOTHING), answer)
     assert len(heard) == count
     assert others[0] >= count // http_answer.EVENTS_AT_ONCE
 
@@ -221,7 +221,7 @@ async def test_events_that_take_long_are_heard_one_at_a_time() -> None:
     answer.push(b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
     answer.finish()
     async with turns() as others:
-        await exchange.hear(Asked(1, "tools/call", b"", NOTHING), answer)
+        await exchange.read(Asked(1, "tools/call", b"", NOTHING), answer)
     assert others[0] >= 8
 
 

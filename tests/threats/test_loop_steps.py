@@ -27,10 +27,10 @@ from mcp_workbench.daemon.gate import Visitor
 from mcp_workbench.daemon.keeper import Keeper
 from mcp_workbench.daemon.log import BoundedLog
 from mcp_workbench.daemon.report import About
-from mcp_workbench.downstream import listing
 from mcp_workbench.surface.long_answers import in_turns, quoted
 from mcp_workbench.surface.menu import Menu
 from mcp_workbench.surface.session import HostSession
+from mcp_workbench.upstream import tools as listing
 from mcp_workbench.wire import depth, envelope
 from mcp_workbench.wire.tasks import task_scope
 from tests.kit.config import snapshot
@@ -203,7 +203,7 @@ def test_a_page_is_read_in_turns() -> None:
 def test_large_entries_of_a_page_are_few_in_a_turn() -> None:
     raws = [msgspec.Raw(b"{" + b" " * (n % 7 << 14) + b"}") for n in range(1500)]
 
-    turns = list(listing.in_turns(raws))
+    turns = list(listing.in_steps(raws))
 
     assert [raw for turn in turns for raw in turn] == raws
     most = listing.AT_ONCE_BYTES + max(map(len, raws))

@@ -144,7 +144,7 @@ class Asked:
         self.now = 0.0
         self.sent: list[Message] = []
         self.questions = OpenQuestions(ADDRESS, self, lambda: self.now)
-        self.talk = Conversation(1000, lambda message: self.questions.asked(self.talk, message))
+        self.talk = Conversation(1000, lambda message: self.questions.received(self.talk, message))
         self.talk.channel = self
         self.questions.declare(self.talk)
 

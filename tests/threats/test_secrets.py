@@ -104,7 +104,7 @@ def test_only_the_end_of_a_long_complaint_is_kept_and_its_cut_secret_is_not_show
 
     shown = last_words("it ended", 1, stderr, one, {"K": secret})
 
-    assert shown == "it ended (exit status 1); its last words: [secret:K]"
+    assert shown == "it ended (exit status 1). stderr: [secret:K]"
 
 
 # A stream
@@ -128,7 +128,7 @@ def heard() -> Heard:
 
 @pytest.fixture
 def listening(heard: Heard) -> Generator[None]:
-    log = logging.getLogger("mcp_workbench.downstream.overheard")
+    log = logging.getLogger("mcp_workbench.upstream.stderr_log")
     level = log.level
     log.addHandler(heard)
     log.setLevel("INFO")

@@ -36,7 +36,7 @@ def test_answers_that_a_server_does_not_read_are_kept_up_to_a_message(
     caplog: pytest.LogCaptureFixture, method: str
 ) -> None:
     questions = OpenQuestions(ServerAddress("dev", "s"), None)
-    talk = Conversation(LIMIT, lambda message: questions.asked(talk, message))
+    talk = Conversation(LIMIT, lambda message: questions.received(talk, message))
     channel = talk.channel = Unread()
 
     with caplog.at_level(logging.WARNING):
@@ -44,7 +44,7 @@ def test_answers_that_a_server_does_not_read_are_kept_up_to_a_message(
             talk.receive(b'{"jsonrpc":"2.0","id":"%d","method":"%b"}\n' % (n, method.encode()))
 
     assert LIMIT < channel.backlog < LIMIT + 1000
-    assert caplog.messages == ["dev/s asks and does not read: it gets no more answers"]
+    assert caplog.messages == ["dev/s does not read our responses: no more are sent"]
 
     channel.backlog = 0  # it has read
     talk.receive(b'{"jsonrpc":"2.0","id":7,"method":"ping"}\n')

@@ -112,13 +112,13 @@ def call(  # noqa: PLR0913 - each is an option
 def _result(settings: Settings, wish: Wish) -> Json:
     """Make the call, and show on the way that something happens."""
     from mcp_workbench.cli.running import run  # a loop and all: not for the tab key
-    from mcp_workbench.downstream import surroundings
+    from mcp_workbench.upstream import context as pool_context
 
     settings.open_log()
     if not settings.verbose:  # why a server is not there stands in the error
         import logging
 
-        logging.getLogger(surroundings.__name__).setLevel("ERROR")
+        logging.getLogger(pool_context.__name__).setLevel("ERROR")
     line = ProgressLine(wanted=settings.talkative)
     try:
         return run(_called(settings, settings.snapshot(), wish, line))

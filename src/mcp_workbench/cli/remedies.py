@@ -8,7 +8,7 @@ from mcp_workbench.cli.doctor_programs import missing
 
 _FIX = re.compile(r" \([^()]*; fix: ([^()]*)\)")  # of a variable: its place, and what to do
 _ADVICE = re.compile(r"; ((?:correct|chmod|write) .*)", re.DOTALL)
-_WORDS = "; its last words: "
+_STDERR = ". stderr: "
 _STDIO = (
     "it may serve over HTTP, or write its log to stdout: start it in its stdio mode (often an "
     "argument such as --stdio), with its log on stderr"
@@ -41,5 +41,5 @@ def remedy(reason: str, *, remote: bool = False) -> str:
 
 def _advice(reason: str) -> str:
     """What our own reasons end with; a server's words are no remedy."""
-    found = None if _WORDS in reason else _ADVICE.search(reason)
+    found = None if _STDERR in reason else _ADVICE.search(reason)
     return found[1] if found else ""

@@ -13,8 +13,8 @@ from mcp_workbench.cli.settings import Settings
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.downstream import surroundings
 from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.upstream import context as pool_context
 
 
 def survey(
@@ -26,7 +26,7 @@ def survey(
     """A report of each server, in the order asked for; meanwhile stderr tells how it goes."""
     settings.open_log()
     if not settings.verbose:  # why a server is not there stands in its report
-        logging.getLogger(surroundings.__name__).setLevel("ERROR")
+        logging.getLogger(pool_context.__name__).setLevel("ERROR")
     progress = SurveyProgress(settings, addresses)
     try:
         return run(_survey(Gateway(snapshot, environ=environ), addresses, progress))

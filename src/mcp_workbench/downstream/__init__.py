@@ -1,1 +1,1 @@
-"""The only place that opens connections to servers."""
+# shim: mcp_workbench.downstream -> mcp_workbench.upstream

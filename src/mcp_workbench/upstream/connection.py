@@ -1,0 +1,346 @@
+"""Connection: one server from start to end, owned by one task.
+
+`run` starts the server, performs the handshake, lists the tools, then serves until the server exits or
+`stop` is called. Every end becomes the state `Closed`. Others read the state, wait for it and send
+requests; nothing but `run` enters or leaves the link.
+"""
+
+import asyncio
+import time
+from functools import partial
+
+import msgspec
+
+from mcp_workbench.core.catalogue import Catalogue
+from mcp_workbench.core.spec import Era, ServerSpec
+from mcp_workbench.era.negotiate import Agreed, Refused, Startover
+from mcp_workbench.era.revision import is_modern
+from mcp_workbench.upstream.backoff import RetryState
+from mcp_workbench.upstream.context import PoolContext
+from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.dial import Link, Unreachable, dial
+from mcp_workbench.upstream.exit_reason import masked, startup_timeout
+from mcp_workbench.upstream.handshake import perform_handshake
+from mcp_workbench.upstream.health import Health, is_full, overload_reason
+from mcp_workbench.upstream.primitives import Primitives
+from mcp_workbench.upstream.refresh import ToolRefresh, mark_stale, refresh_stale
+from mcp_workbench.upstream.responses import Failure, RequestFailed
+from mcp_workbench.upstream.server_requests import ConnectionHost, ServerRequests
+from mcp_workbench.upstream.tools import ToolList, Unlistable, list_seconds
+from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.wire.tasks import task_scope
+
+
+class Connecting(msgspec.Struct, frozen=True):
+    """The server is being started."""
+
+    since: float
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Takes calls."""
+
+    agreed: Agreed
+    seconds: float  # from start to ready
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """The connection has ended; `retry` says when a new one may be started."""
+
+    reason: str
+    retry: RetryState = RetryState()
+
+    def describe(self, now: float) -> str:
+        """The reason, with the time of the next attempt where that is not due."""
+        return self.reason + self.retry.describe(now)
+
+
+class Ended(Exception):
+    """The connection ended; the text is the reason for the user."""
+
+
+class Connection:
+    """One server: its state, conversation, tools and primitives."""
+
+    def __init__(  # noqa: PLR0913 - what a connection is made of
+        self,
+        spec: ServerSpec,
+        context: PoolContext,
+        host: ConnectionHost | None = None,
+        primitives: Primitives | None = None,
+        *,
+        pause: float = 0.0,
+        after: "Connection | None" = None,
+    ) -> None:
+        self.spec = spec
+        self._context = context
+        self._pause = pause  # seconds before the start, because it failed before
+        self._after = after  # a connection that is stopping, and must be gone first
+        self._gone = asyncio.Event()
+        self.state: Connecting | Ready | Closed = Connecting(time.monotonic())
+        self.usable = False  # takes calls
+        self.over = False  # closed or closing: a new connection is needed
+        self.awaited = 0  # callers that wait for it to become ready
+        self.retired = False  # being drained: takes no new calls
+        self.ending = "it was closed"  # the reason where it is closed on purpose
+        self.succeeds = False  # replaces another connection: changed lists are announced
+        self.tools = ToolList(spec.address, context)
+        self.visible = self.tools.visible
+        self._tool_refresh = ToolRefresh(self.tools)
+        self.modern = False
+        self.conversation = self._new_conversation()
+        self.health = Health()
+        self.server_requests = ServerRequests(spec.address, host)
+        self.primitives = primitives or Primitives.alone(spec.address)
+        self.primitives.remember = self.tools.remember_primitives
+        self._task: asyncio.Task[object] | None = None
+        self._decided = asyncio.Event()  # no longer Connecting
+        self._wake = asyncio.Event()  # wakes `run`
+        self.stopped_idle = False  # by idleTimeout
+        self._stopping = self._hung_up = False
+        self._ready_at = 0.0
+        self._link: Link | None = None
+        self._held = False
+
+    # State
+
+    @property
+    def idle(self) -> bool:
+        return self.usable and self.conversation.pending.count == 0
+
+    async def ready(self) -> None:
+        """Wait until it takes calls or has failed; `state` says which."""
+        self.awaited += 1
+        try:
+            await self._decided.wait()
+        finally:
+            self.awaited -= 1
+
+    async def gone(self) -> None:
+        """Wait until the server has exited and everything is closed."""
+        await self._gone.wait()
+
+    @property
+    def wares(self) -> ToolList:  # shim: the old name
+        return self.tools
+
+    @property
+    def offers(self) -> Primitives:  # shim: the old name
+        return self.primitives
+
+    @property
+    def questions(self) -> ServerRequests:  # shim: the old name
+        return self.server_requests
+
+    @property
+    def catalogue(self) -> Catalogue:
+        return self.tools.catalogue
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """What is wrong with some of its tools."""
+        return self.tools.complaints + (() if self._link is None else self._link.complaints)
+
+    def fresh(self, seconds: float) -> bool:
+        """Is its tool list at most this old, with no sign of a change since?"""
+        known = (
+            not self.primitives.subscriptions.is_interrupted and not self._tool_refresh.is_under_way
+        )
+        return known and self.tools.fresh(seconds)
+
+    async def refresh(self) -> None:
+        """List its tools again, once for all who ask now. A failure keeps the current list."""
+        await self._tool_refresh.wait(self._reread_tools, list_seconds(self.spec.timeout))
+
+    async def _reread_tools(self) -> None:
+        if await self.tools.reread(self.conversation, self.spec.timeout, modern=self.modern):
+            self._context.changed(self)
+
+    # Calls
+
+    def full(self) -> str:
+        """Why it takes no more requests now; empty where it does."""
+        conversation, context = self.conversation, self._context
+        return (
+            overload_reason(conversation, context.limits) if is_full(conversation, context) else ""
+        )
+
+    def hold(self, *, held: bool) -> None:
+        """Backpressure: stop reading from the server while a host can't keep up, or resume."""
+        self._held = held
+        if self._link is not None and isinstance(self.state, Ready):  # the start is always read
+            self._link.hold(held=held)
+
+    def expire(self, now: float) -> bool:
+        """Fail the requests whose deadline has passed; are others still pending?"""
+        pending = self.conversation.pending
+        for number, handler in pending.overdue(now):
+            failure = self.conversation.time_out(number, self.spec.timeout)
+            self.health.timed_out(self.conversation)
+            handler.lost(failure)
+        return pending.count > 0
+
+    # Lifetime
+
+    async def run(self) -> None:
+        """Run the connection until it ends. Never raises: other connections share its task scope."""
+        self._task = asyncio.current_task()
+        reason = ""
+        try:
+            await self._live()
+        except asyncio.CancelledError:
+            if not self._stopping:  # not our own `stop`: the application ends
+                self._stopping = True
+                raise
+        except TimeoutError:
+            reason = self._startup_timeout()
+        except (Unreachable, Unlistable, RequestFailed, Ended) as error:
+            reason = str(error)
+        except Exception as error:  # noqa: BLE001 - any failure becomes a state
+            reason = f"{type(error).__name__}: {error}"
+        finally:
+            self._close(reason or self.ending)
+            self._gone.set()
+
+    def stop(self) -> None:
+        """Ask it to end: at once while connecting, gracefully when ready."""
+        self._stopping = self.over = True
+        self.usable = False  # no new calls while it shuts down
+        self._wake.set()
+        if self._task is not None and isinstance(self.state, Connecting):
+            self._task.cancel()
+
+    async def _live(self) -> None:
+        era: Era = self.spec.era
+        if era == "auto":
+            era = self._context.eras.get(self.spec.target, "auto")
+        async with asyncio.timeout(self.spec.connect_timeout) as limit:
+            if self._pause:
+                await asyncio.sleep(self._pause)
+            if self._after is not None:
+                await self._after.gone()
+            while not self._stopping:
+                conversation = self.conversation = self._new_conversation()
+                ended = partial(self._ended, conversation)
+                async with dial(self.spec, self._context, conversation, ended) as link:
+                    self._link, conversation.channel = link, link.channel
+                    try:
+                        agreed = await self._enter(link, era)
+                    except asyncio.CancelledError:
+                        if limit.expired():
+                            reason = await link.exit_reason(
+                                self._startup_timeout(), ended=self._hung_up
+                            )
+                            self._close(reason)
+                        raise
+                    if agreed is not None:
+                        limit.reschedule(None)  # the limit is for the start only
+                        await self._serve(link, agreed)
+                        return
+                self._hung_up = False
+                era = "legacy"
+
+    def _new_conversation(self) -> Conversation:
+        return Conversation(self._context.limits.message_bytes, self._on_message)
+
+    async def _enter(self, link: Link, era: Era) -> Agreed | None:
+        """Perform the handshake and list the tools; None: the server has to be restarted."""
+        try:
+            outcome = await perform_handshake(
+                self.conversation, era, self.server_requests.declare(self.conversation)
+            )
+            if isinstance(outcome, Startover):
+                return None
+            if isinstance(outcome, Refused):
+                self._context.eras.pop(self.spec.target, None)  # the server may have been updated
+                raise Ended(outcome.reason)  # noqa: TRY301 - handled with the other failures below
+            self.modern = is_modern(outcome.revision)
+            link.agreed(outcome.revision)
+            if not self.modern and self.spec.era == "auto":
+                self._context.eras[self.spec.target] = "legacy"  # the next start needs no probe
+            self.primitives.subscriptions.listen_for_changes(self.conversation, outcome)
+            announced = self.succeeds or self._context.cache.held(self.spec.address) is not None
+            conversation, timeout = self.conversation, self.spec.connect_timeout
+            self.tools.begin()
+            if await self.tools.read(conversation, timeout, modern=self.modern) and announced:
+                self._context.changed(self)
+        except (Ended, Unlistable, RequestFailed) as error:
+            ended = Ended(await link.exit_reason(str(error), ended=self._hung_up))
+            self._close(str(ended))  # before the shutdown of the server, which may take long
+            raise ended from None
+        return outcome
+
+    async def _serve(self, link: Link, agreed: Agreed) -> None:
+        since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
+        primitives, conversation = self.primitives, self.conversation
+        async with (
+            primitives.open(conversation, agreed, lambda: self.spec.timeout),
+            self._tool_refresh.open(),
+            task_scope() as tasks,
+        ):
+            self._ready_at = time.monotonic()
+            self._settle(Ready(agreed, self._ready_at - since))
+            self.tools.remember(self.spec, agreed, self._ready_at - since)
+            self._context.record_ready(self.spec)
+            link.hold(held=self._held)
+            self._wake.set()  # there may be stale lists: those of its predecessor
+            while not self._stopping:
+                await self._wake.wait()
+                self._wake.clear()
+                if self._hung_up or self.conversation.failure:
+                    raise await self._end(link)
+                if (self.tools.stale or self.primitives.stale) and not tasks:
+                    reading = refresh_stale(self.tools, self.primitives, self.refresh)
+                    tasks.start(reading, f"list {self.spec.address}")
+
+    async def _end(self, link: Link) -> Ended:
+        """Close now, before the server's shutdown; the exception says why."""
+        failure = self.conversation.failure
+        reason = (
+            failure.reason if failure else await link.exit_reason("the server exited", ended=True)
+        )
+        self._close(reason)
+        return Ended(reason)
+
+    def _startup_timeout(self) -> str:
+        return startup_timeout(self.spec, self.conversation, self._context.environ)
+
+    def _settle(self, state: Ready | Closed) -> None:
+        self.state = state
+        self.usable = isinstance(state, Ready) and not self.retired
+        self.over = not self.usable
+        self._decided.set()
+
+    def _close(self, reason: str) -> None:
+        reason = masked(reason, self.spec, self._context.environ)
+        if not isinstance(self.state, Closed):
+            retry = RetryState()
+            if not self._stopping:  # a stop is no failure
+                lived = time.monotonic() - self._ready_at if self.usable else 0.0
+                retry = self._context.record_failure(self.spec, reason, lived, self.conversation)
+            self._settle(Closed(reason, retry))
+        self.server_requests.withdraw_all()
+        if self._link is not None:
+            unsent = Failure.of_call("server_exited", reason, may_have_run=False)
+            self.conversation.fail_unsent(self._link.unsent(), unsent)
+        self.conversation.fail_all(Failure.of_call("server_exited", reason, may_have_run=True))
+
+    # Events
+
+    def _ended(self, conversation: Conversation) -> None:
+        if conversation is not self.conversation:  # a process that was replaced since
+            return
+        self._hung_up = True
+        self._wake.set()
+        if isinstance(self.state, Connecting):
+            self.conversation.fail_all(Failure("server_exited", "exited during startup"))
+
+    def _on_message(self, message: Envelope) -> None:
+        if message.id and message.method:
+            self.server_requests.received(self.conversation, message)
+        elif message.method == "notifications/cancelled":
+            self.server_requests.cancelled(message.params)
+        elif not message.method or mark_stale(self.tools, self.primitives, message):
+            if self.usable and self.conversation.failure:
+                self._close(self.conversation.failure.reason)  # the next call needs another one
+            self._wake.set()

@@ -1,0 +1,280 @@
+"""Conversation: the JSON-RPC exchange with one server over a channel.
+
+Numbers our requests, matches responses to their handlers, passes on notifications. Never waits and
+never raises for anything that a server sends.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.era.translate import token_of
+from mcp_workbench.upstream.responses import Failure, FutureResponse, LongRequest, ResponseHandler
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.depth import too_deep
+from mcp_workbench.wire.envelope import Envelope, Malformed, Outcome
+from mcp_workbench.wire.frames import LineFramer
+from mcp_workbench.wire.pending import NEVER, PendingTable
+from mcp_workbench.wire.stdio import Channel, PipeWriter
+
+log = logging.getLogger(__name__)
+
+UNREADABLE = "the server's answer can't be read: "
+# Bytes kept of the last line that was no message: a secret is recognized only if it is complete.
+KEPT = 1 << 13
+
+
+class _NoChannel:
+    """The channel before there is a link."""
+
+    backlog = 0
+
+    def send(self, frame: bytes, about: bytes = b"") -> None:
+        """Drop it."""
+
+
+class Conversation:
+    """Requests and responses of one server."""
+
+    def __init__(self, message_bytes: int, on_notification: Callable[[Envelope], None]) -> None:
+        self.channel: Channel = _NoChannel()
+        self.pending: PendingTable[ResponseHandler] = PendingTable()
+        self.failure: Failure | None = None  # what the server sent ends the connection
+        self._over: Failure | None = None  # why no request gets a response any more
+        self.dropped = 0  # requests that ended without a response
+        self.skipped = 0  # lines that were no messages
+        self.last_skipped = ""
+        self.response_to = 0  # the request on whose response stream a message came; 0: unknown
+        self.long_requests: dict[int, LongRequest] = {}
+        self.on_session_lost: list[Callable[[], None]] = []
+        self.closed_until = 0.0  # the server takes no requests before (Retry-After)
+        self.unmatched = 0  # responses to no pending request: late, repeated, or with an unknown id
+        self.message_bytes = message_bytes
+        self._framer = LineFramer(message_bytes)
+        self._on_notification = on_notification
+
+    @property
+    def answered(self) -> int:
+        """How many requests have got a response so far."""
+        return self.pending.given - self.pending.count - self.dropped
+
+    @property
+    def over(self) -> bool:
+        return self._over is not None
+
+    def begin(self, method: str, params: bytes, handler: ResponseHandler) -> int:
+        """Send a request of our own, without a deadline."""
+        number = self.pending.add(handler, NEVER)
+        if self._over is not None:
+            self.fail_all(self._over)
+        self.channel.send(envelope.request(number, method, params))
+        return number
+
+    async def ask(self, method: str, params: bytes, seconds: float) -> Outcome:
+        """Send a request and await its response. Raises RequestFailed, or TimeoutError."""
+        handler = FutureResponse()
+        number = self.begin(method, params, handler)
+        try:
+            async with asyncio.timeout(seconds):
+                return await handler.future
+        finally:
+            self.pending.settle(number)
+
+    def cancel(self, number: int, reason: str) -> None:
+        """Cancel a request, and notify the server. A late response is ignored."""
+        if self.pending.settle(number) is not None:
+            self.send_cancelled(number, reason)
+
+    def send_cancelled(self, number: int, reason: str) -> bool:
+        """Notify the server of a cancelled request. False: the request was still queued, and is dropped."""
+        self.dropped += 1
+        if self._drop_queued(number):
+            return False
+        params = envelope.encode({"requestId": number, "reason": reason})
+        self.channel.send(envelope.notification("notifications/cancelled", params))
+        return True
+
+    def time_out(self, number: int, seconds: float) -> Failure:
+        """End a request whose deadline has passed, and return the failure for its handler."""
+        reason = f"timed out after {seconds:g} s"
+        if self.send_cancelled(number, "timeout"):
+            return Failure("timeout", reason)
+        queued = f"{reason}, all of them in the queue: the server does not read"
+        return Failure.of_call("timeout", queued, may_have_run=False)
+
+    def _drop_queued(self, number: int) -> bool:
+        """Drop a request that is still queued. Only pipes have a queue of ours."""
+        channel = self.channel
+        if not channel.backlog or not isinstance(channel, PipeWriter):
+            return False
+        return channel.take_back(envelope.start_of(number))
+
+    def fail(self, number: int, failure: Failure) -> None:
+        """Fail one request."""
+        handler = self.pending.settle(number)
+        if handler is not None:
+            self.dropped += 1
+            handler.lost(failure)
+
+    def fail_all(self, failure: Failure) -> None:
+        """The server is gone: fail all pending requests, and those to come."""
+        self._over = failure
+        for _, handler in self.pending.lose():
+            handler.lost(failure)
+
+    def fail_unsent(self, frames: tuple[bytes, ...], failure: Failure) -> None:
+        """The server is gone, and never received these requests."""
+        for frame in frames:
+            self.fail(_number(msgspec.Raw(envelope.salvaged_id(frame))), failure)
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the server. Never raises: on uvloop an exception would close the pipe."""
+        for line in self._framer.feed(data):
+            try:
+                self._receive_line(line)
+            except Exception:  # a bug of ours costs one message, not the connection
+                log.exception("a server's message failed")
+        if self._framer.overflow is not None:
+            self._framer.take_overflow()
+            self._message_too_large()
+
+    def receive_on(self, number: int, data: bytes) -> None:
+        """Take bytes that came on the response stream of this request: they belong to it."""
+        self.response_to = number
+        try:
+            self.receive(data)
+        finally:
+            self.response_to = 0
+
+    def announce(self, method: str) -> None:
+        """Act as if the server had sent this notification, which may have been missed."""
+        self._on_notification(Envelope(method=method))
+
+    def interrupted(self, number: int) -> None:
+        """The link lost a long request and reopens it."""
+        if (request := self.long_requests.get(number)) is not None:
+            request.interrupted()
+
+    def session_lost(self) -> None:
+        """The server lost our session, and with it levels, subscriptions and open questions."""
+        for callback in self.on_session_lost:
+            callback()
+
+    def _receive_line(self, line: bytes) -> None:
+        """Fast path: a plain result for one of our requests is decoded in one step."""
+        if line.isascii():
+            try:
+                answer = envelope.read_answer(line)
+            except (msgspec.DecodeError, RecursionError):
+                self._receive_message(line)
+                return
+            plain = answer.result and not answer.error and not answer.method
+            if plain and not too_deep(line):
+                entry = self.pending.waiting.pop(answer.id, None)
+                if entry is not None:
+                    self._deliver(entry[0], answer)
+                    return
+        self._receive_message(line)
+
+    def _receive_message(self, line: bytes) -> None:
+        try:
+            if not line.isascii():
+                line = _valid_text(line)
+            message = envelope.decode(line)
+        except Malformed as error:
+            self._receive_malformed(line, error)
+            return
+        if message.method:
+            self._receive_notification(message)
+        elif handler := self.pending.settle(_number(message.id)):
+            self._deliver(handler, message)
+        elif request := self.long_requests.pop(_number(message.id), None):
+            request.ended(message.error)
+        else:
+            self.unmatched += 1
+
+    def _deliver(self, handler: ResponseHandler, answer: Outcome) -> None:
+        try:
+            handler.settled(answer)
+        except Exception:
+            handler.lost(Failure("internal", "the workbench failed to deliver the response"))
+            raise
+
+    def _receive_notification(self, message: Envelope) -> None:
+        if message.method == "notifications/progress" and message.params:
+            try:
+                handler = self.pending.find(_as_number(token_of(message.params)))
+            except (msgspec.DecodeError, RecursionError):
+                return
+            if handler is not None:
+                handler.progressed(message.params)
+        elif message.method == "notifications/cancelled" and self._long_request_ended(
+            message.params
+        ):
+            return
+        else:
+            self._on_notification(message)
+
+    def _long_request_ended(self, params: msgspec.Raw) -> bool:
+        """Servers end a long request with its response, or by cancelling it."""
+        try:
+            number = msgspec.json.decode(params or b"{}", type=_Cancelled).requestId
+        except msgspec.DecodeError:
+            return False
+        request = self.long_requests.pop(number, None)
+        if request is not None:
+            request.ended(b"")
+        return request is not None
+
+    def _receive_malformed(self, line: bytes, error: Malformed) -> None:
+        if envelope.is_batch(line):
+            self._receive_batch(line)
+            return
+        handler = self.pending.settle(_number(msgspec.Raw(error.id))) if error.id else None
+        if handler is not None:
+            handler.lost(Failure("protocol_error", UNREADABLE + str(error)))
+            return
+        self._skip(line)
+
+    def _skip(self, line: bytes) -> None:
+        self.skipped += 1
+        self.last_skipped = line.removeprefix(envelope.BOM)[:KEPT].decode("utf-8", "replace")
+
+    def _receive_batch(self, line: bytes) -> None:
+        try:
+            members = envelope.read_batch(line)
+        except Malformed:
+            self._skip(line)
+            return
+        for member in members:
+            if not envelope.is_batch(member):
+                self._receive_line(member)
+
+    def _message_too_large(self) -> None:
+        reason = f"a message of it is larger than {self.message_bytes} bytes (limits.messageBytes)"
+        self.failure = failure = Failure("too_large", reason)
+        self.fail_all(failure)
+        self._on_notification(Envelope())  # wakes the connection, which closes
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: int = 0  # noqa: N815 - the protocol's name
+
+
+def _valid_text(line: bytes) -> bytes:
+    if not envelope.is_utf8(line):
+        line = envelope.mend_text(line)
+    return line.removeprefix(envelope.BOM)
+
+
+def _number(id: msgspec.Raw) -> int:
+    """Our number in a response's id; 0 for other ids, the number as a string among them."""
+    raw = bytes(id)
+    return int(raw) if raw.isdigit() and len(raw) < 19 else 0
+
+
+def _as_number(token: Any) -> int:
+    return token if isinstance(token, int) else 0

@@ -1,0 +1,351 @@
+"""Dial: start a server's process, or open an HTTP link to it, and say why that failed.
+
+`dial` yields a `Link`, which carries the bytes of a connection. For a command: find the program, choose
+its environment, start and count the process, explain every way in which that can fail.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from typing import Protocol
+
+from mcp_workbench.config.expand import Unexpandable, expand_target
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
+from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.exit_reason import exit_reason
+from mcp_workbench.wire.child import LAST_WORDS, Child, Launch, running_child
+from mcp_workbench.wire.stdio import Channel
+
+log = logging.getLogger(__name__)
+
+# What programs need to start. The rest of our environment may hold secrets, and is not passed on.
+PASSED_ON = frozenset(
+    """
+    HOME LOGNAME PATH SHELL TERM USER LANG LANGUAGE TZ TMPDIR TEMP TMP
+    HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy
+    SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS
+    APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMDATA
+    PROGRAMFILES SYSTEMDRIVE SYSTEMROOT USERNAME USERPROFILE WINDIR
+    """.split()  # noqa: SIM905 - names, read as a list of words
+)
+PASSED_ON_PREFIXES = ("LC_", "XDG_")
+FIRST_LINE = 256  # bytes that Linux reads of a script's first line
+
+
+class Unreachable(Exception):
+    """The server could not be started or reached; the text is the reason for the user."""
+
+
+class Link(Protocol):
+    """An open transport to one server: the pipes of a process, or HTTP."""
+
+    @property
+    def channel(self) -> Channel: ...
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """What is wrong with tools that this transport can't call."""
+        ...
+
+    def agreed(self, revision: str) -> None:
+        """Use this revision from here on."""
+        ...
+
+    def hold(self, *, held: bool) -> None:
+        """Stop reading from the server while a host can't keep up, or resume."""
+        ...
+
+    def unsent(self) -> tuple[bytes, ...]:
+        """After the end: requests that certainly did not reach the server."""
+        ...
+
+    async def exit_reason(self, what: str, *, ended: bool) -> str:
+        """`what` happened, with all that is known about why. `ended`: the transport is closed."""
+        ...
+
+
+class StdioLink:
+    """The pipes of a process that we started."""
+
+    def __init__(self, child: Child, spec: ServerSpec, environ: Mapping[str, str]) -> None:
+        self._child = child
+        self._spec = spec
+        self._environ = environ
+        if log.isEnabledFor(logging.INFO):
+            from mcp_workbench.upstream.stderr_log import StderrLog  # only where it is logged
+
+            child.overheard = StderrLog(spec, environ).feed
+
+    @property
+    def group(self) -> int:
+        """The process group of the server and everything it started."""
+        return self._child.pid
+
+    @property
+    def channel(self) -> Channel:
+        return self._child.channel
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        return ()  # a pipe has no such limits
+
+    def agreed(self, revision: str) -> None:
+        """A pipe works the same in every revision."""
+
+    def hold(self, *, held: bool) -> None:
+        self._child.hold(held=held)
+
+    def unsent(self) -> tuple[bytes, ...]:
+        return self._child.channel.unsent()
+
+    async def exit_reason(self, what: str, *, ended: bool) -> str:
+        if ended:
+            await self._child.gone_within(LAST_WORDS)
+        child = self._child
+        return exit_reason(what, child.exit_status(), child.complaints, self._spec, self._environ)
+
+
+def candidates(
+    command: str, folders: Iterable[str], endings: tuple[str, ...], separators: str
+) -> Iterable[str]:
+    """Where a command may be, in the order in which the system searches.
+
+    On Windows `npx` is `npx.cmd`: the endings of PATHEXT are tried, as the shell does.
+    """
+    has_ending = any(command.lower().endswith(ending) for ending in endings if ending)
+    names = [command] if has_ending or not endings else [command + ending for ending in endings]
+    if any(separator in command for separator in separators):
+        return names  # a path: no search
+    return [f"{folder}{separators[0]}{name}" for folder in folders if folder for name in names]
+
+
+def resolve(  # noqa: PLR0913 - what differs between systems
+    command: str,
+    path: str,
+    *,
+    is_program: Callable[[str], bool],
+    path_separator: str = ":",
+    separators: str = "/",
+    endings: str = "",
+) -> str | None:
+    """The program of a command, or None. `endings` is PATHEXT, on Windows."""
+    known = tuple(ending.lower() for ending in endings.split(";") if ending) if endings else ()
+    paths = candidates(command, path.split(path_separator), known, separators)
+    return next((candidate for candidate in paths if is_program(candidate)), None)
+
+
+def folder_problem(cwd: str) -> str:
+    """What is wrong with a working folder; empty where it is usable."""
+    if not os.path.exists(cwd):  # noqa: PTH110 - text in, text out
+        return f"its working folder {cwd} does not exist; correct 'cwd'"
+    if not os.path.isdir(cwd):  # noqa: PTH112
+        return f"its working folder {cwd} is no folder; correct 'cwd'"
+    if not os.access(cwd, os.X_OK):
+        return f"its working folder {cwd} may not be entered; correct 'cwd', or its rights"
+    return ""
+
+
+def command_problem(target: StdioCommand, path: str) -> str:
+    """Why no program was found for this command."""
+    command = target.command
+    if os.path.isdir(command) and os.sep in command:  # noqa: PTH112
+        return f"command is a folder: {command}; correct 'command'"
+    if os.sep in command and os.path.exists(command):  # noqa: PTH110
+        return f"command is not executable: {command}; chmod +x it or correct 'command'"
+    if entry := _split_command(target):
+        return f"command is a whole command line: {command}; write {entry}"
+    if os.sep not in command:
+        return f"command not found: {command} (searched PATH {path}); install it or write its absolute path"
+    return f"command not found: {command}; correct 'command'"
+
+
+def _split_command(target: StdioCommand) -> str:
+    """The entry that a whole command line in 'command' stands for; empty where it is none."""
+    # Loaded when something failed, to keep the start fast.
+    import shlex
+
+    from msgspec.json import encode
+
+    try:
+        program, *args = shlex.split(target.command)
+        name, *listed = [encode(word).decode() for word in (program, *args, *target.args)]
+    except ValueError:  # an open quote, or no word at all
+        return ""
+    # The path of a program may have spaces, too: then its first word is no program.
+    if not args or (os.sep in program and not os.access(program, os.X_OK)):
+        return ""
+    return f'"command": {name}, "args": [{", ".join(listed)}]'
+
+
+def start_error(command: str, error: OSError) -> str:
+    """Why the system did not start a program, with the limit that was reached."""
+    failed = f"{command} can't be started: {error.strerror or error}"
+    match error.errno:
+        case errno.EMFILE:
+            most = os.sysconf("SC_OPEN_MAX")
+            return (
+                f"{failed}: no more than {most} at once (ulimit -n), of which a server takes four"
+            )
+        case errno.ENFILE:
+            return f"{failed}, on the whole machine (fs.file-max)"
+        case errno.EAGAIN:
+            limit = "ulimit -u, or pids.max of the container"
+            return f"{failed}: no more processes are allowed ({limit})"
+        case errno.ENOENT if problem := _interpreter_problem(error.filename or command):
+            return f"{command} can't be started: {problem}"
+        case _:
+            return failed
+
+
+def _interpreter_problem(program: str) -> str:
+    """What is wrong with the first line of a script; empty where that is not the reason."""
+    try:
+        with open(program, "rb") as file:  # noqa: PTH123 - text in, text out
+            line = file.readline(FIRST_LINE)
+    except OSError:
+        return ""
+    words = line.removeprefix(b"#!").replace(b"\t", b" ").strip(b" \n").split(b" ")
+    interpreter = os.fsdecode(words[0])
+    if not line.startswith(b"#!") or os.path.exists(interpreter):  # noqa: PTH110
+        return ""
+    if interpreter.endswith("\r"):  # the system takes it as a part of the name
+        return "its lines end as on Windows (CR LF); correct them to LF alone"
+    missing = f"its first line names the interpreter {interpreter}, which does not exist"
+    return f"{missing}; correct that line, or install {interpreter}"
+
+
+class Processes:
+    """Counts the processes of servers, from their start until they have exited."""
+
+    def __init__(self) -> None:
+        self._running: dict[ServerAddress, int] = {}
+
+    def of(self, address: ServerAddress) -> int:
+        return self._running.get(address, 0)
+
+    @property
+    def count(self) -> int:
+        return sum(self._running.values())
+
+    @contextmanager
+    def running(self, address: ServerAddress, pid: int) -> Generator[None]:
+        """Count one more for the duration of the block."""
+        self._running[address] = self.of(address) + 1
+        log.info("%s: process %d started, %s", address, pid, self._describe_count())
+        try:
+            yield
+        finally:
+            left = self._running.pop(address) - 1
+            if left:
+                self._running[address] = left
+            log.info("%s: process %d has ended, %s", address, pid, self._describe_count())
+
+    def _describe_count(self) -> str:
+        return "1 runs now" if self.count == 1 else f"{self.count} run now"
+
+
+def child_environment(own: Mapping[str, str], entry: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child: the allowed part of ours, and that of its entry."""
+    passed = {
+        name: value
+        for name, value in own.items()
+        if (name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES))
+        and not value.startswith("()")  # an exported shell function
+    }
+    return {**passed, **entry}
+
+
+def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> Launch:
+    """The exact process to start for an expanded command."""
+    env = child_environment(environ, dict(target.env))
+    cwd = os.path.join(target.folder, target.cwd) if target.cwd else None  # noqa: PTH118 - text in, text out
+    if cwd is not None and (problem := folder_problem(cwd)):
+        raise Unreachable(problem)
+    path = env.get("PATH", os.defpath)
+    program = resolve(
+        target.command,
+        path,
+        is_program=_is_program,
+        path_separator=os.pathsep,
+        separators=os.sep + (os.altsep or ""),
+        endings=env.get("PATHEXT", "") if os.name == "nt" else "",
+    )
+    if program is None:
+        raise Unreachable(command_problem(target, path))
+    return Launch((program, *target.args), env, cwd)
+
+
+def _is_program(path: str) -> bool:
+    return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112 - text in, text out
+
+
+class LaunchContext(Protocol):
+    """What dialling needs of the pool's context."""
+
+    @property
+    def environ(self) -> Mapping[str, str]: ...
+    @property
+    def processes(self) -> Processes: ...
+
+
+@asynccontextmanager
+async def _counted(
+    started: AbstractAsyncContextManager[Child], spec: ServerSpec, context: LaunchContext
+) -> AsyncGenerator[Child]:
+    """Count a child until it has exited, which `started` waits for."""
+    with ExitStack() as count:
+        async with started as child:
+            count.enter_context(context.processes.running(spec.address, child.pid))
+            yield child
+
+
+@asynccontextmanager
+async def dial(
+    spec: ServerSpec,
+    context: LaunchContext,
+    conversation: Conversation,
+    ended: Callable[[], None],
+) -> AsyncGenerator[Link]:
+    """Open a link to the server for the duration of the block. Raises Unreachable."""
+    environ = context.environ
+    try:
+        target = expand_target(spec, environ)
+    except Unexpandable as error:
+        raise Unreachable(error.message) from None
+    if isinstance(target, HttpEndpoint):
+        async with _dial_http(target, spec, environ, conversation, ended) as link:
+            yield link
+        return
+    try:
+        launch = launch_of(target, environ)
+        started = running_child(launch, conversation.receive, ended)
+        async with _counted(started, spec, context) as child:
+            yield StdioLink(child, spec, environ)
+    except OSError as error:
+        raise Unreachable(start_error(target.command, error)) from None
+
+
+@asynccontextmanager
+async def _dial_http(
+    target: HttpEndpoint,
+    spec: ServerSpec,
+    environ: Mapping[str, str],
+    conversation: Conversation,
+    ended: Callable[[], None],
+) -> AsyncGenerator[Link]:
+    # HTTP, TLS and URLs are loaded with the first server behind a URL, to keep the start fast.
+    from mcp_workbench.upstream.http.headers import BadHeader
+    from mcp_workbench.upstream.http.link import open_http_link
+    from mcp_workbench.wire.addresses import BadAddress
+    from mcp_workbench.wire.http_answer import Broken
+
+    try:
+        async with open_http_link(target, spec, environ, conversation, ended) as link:
+            yield link
+    except (BadAddress, BadHeader, Broken) as error:
+        raise Unreachable(str(error)) from None

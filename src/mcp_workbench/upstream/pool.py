@@ -1,0 +1,418 @@
+"""Connection pool: one connection per server, shared by all hosts or leased to one.
+
+The pool owns the task scope in which connections run. It starts them on demand, stops idle ones
+(`IdleTimers`), and drains those that a new configuration replaces (`Draining`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from mcp_workbench.config.expand import Way, way_to
+from mcp_workbench.core.errors import ServerUnavailable, not_connected
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import Limits, ServerSpec
+from mcp_workbench.upstream.backoff import PATIENCE
+from mcp_workbench.upstream.cache import CatalogueCache
+from mcp_workbench.upstream.connection import Connecting, Connection
+from mcp_workbench.upstream.context import PoolContext
+from mcp_workbench.upstream.leases import ConnectionKey, Leases
+from mcp_workbench.upstream.primitives import Primitives
+from mcp_workbench.upstream.server_requests import ConnectionHost
+from mcp_workbench.upstream.subscriptions import ConnectionId, SubscriptionRegistry
+from mcp_workbench.wire.tasks import Lifetime, TaskScope, task_scope
+
+TICK = 0.1  # seconds between two checks of the deadlines, while requests are pending
+CHECKS = 4  # per idleTimeout: a server is stopped at most a quarter of that late
+
+_CHANGED = "its entry in the configuration has changed"
+_REMOVED = "it was removed from the configuration"
+
+
+class IdleTimers:
+    """Stops servers that nobody used for their idleTimeout; one timer per connection."""
+
+    def __init__(self, is_needed: Callable[[Connection], bool]) -> None:
+        self._is_needed = is_needed
+        self._timers: dict[Connection, asyncio.TimerHandle] = {}
+
+    def watch(self, connection: Connection) -> None:
+        """Check this connection from now on, if it has an idleTimeout."""
+        seconds = connection.spec.idle_timeout / CHECKS
+        if not seconds or connection in self._timers:
+            return
+        loop = asyncio.get_running_loop()
+        self._timers[connection] = loop.call_later(seconds, self._check, connection)
+
+    def end(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _check(self, connection: Connection) -> None:
+        self._timers.pop(connection, None)
+        if connection.over:
+            return
+        conversation, now = connection.conversation, time.monotonic()
+        unused = connection.health.unused_for(conversation, now)
+        is_used = not connection.usable or self._is_needed(connection)
+        if is_used or unused < connection.spec.idle_timeout:
+            self.watch(connection)
+        else:
+            connection.stopped_idle = True
+            seconds = connection.spec.idle_timeout
+            connection.ending = f"stopped after {seconds:g} s without a call (idleTimeout)"
+            connection.stop()
+
+
+class Draining:
+    """Connections that are replaced: they take no new calls, and end when theirs have ended.
+
+    Remembers how each connection reaches its server (`Way`), and which one it replaces: lists that differ
+    from those of its predecessor are announced.
+    """
+
+    def __init__(self, live: dict[ConnectionKey, Connection]) -> None:
+        self._live = live
+        self._ways: dict[ConnectionKey, Way] = {}
+        self._until: dict[Connection, float] = {}
+        self._before: dict[ConnectionKey, Connection | None] = {}  # predecessors
+
+    def begun(self, key: ConnectionKey, connection: Connection, way: Way) -> None:
+        """Record a new connection, which takes over the lists of its predecessor."""
+        self._ways[key] = way
+        if key in self._before:
+            before = self._before.pop(key)
+            connection.succeeds = True
+            connection.primitives.succeed(None if before is None else before.primitives)
+            if before is not None:
+                connection.tools.catalogue = before.catalogue
+
+    def expect(self, key: ConnectionKey) -> None:
+        """The next connection with this key has new lists, to be announced."""
+        if key not in self._live:
+            self._before.setdefault(key, None)
+
+    def forget(self, key: ConnectionKey) -> None:
+        """The owner of this key is gone."""
+        self._before.pop(key, None)
+        self._ways.pop(key, None)
+
+    def ways(self) -> dict[ServerAddress, Way]:
+        """How the connected servers are reached; one entry per server."""
+        return {address_of(key): self._ways[key] for key in self._live}
+
+    def renew(
+        self,
+        specs: Mapping[ServerAddress, ServerSpec],
+        ways: Mapping[ServerAddress, Way],
+        drain: float,
+    ) -> dict[ServerAddress, Connection]:
+        """Keep the connections whose way is the same; retire the others, which are returned.
+
+        Calls in flight have `drain` seconds; one that waits for a person has no limit.
+        """
+        until = time.monotonic() + drain
+        retired: dict[ServerAddress, Connection] = {}
+        for key, connection in tuple(self._live.items()):
+            address = address_of(key)
+            if self._ways[key] == ways.get(address):
+                connection.spec = specs[address]  # filters and times, from the next call on
+            else:
+                retired[address] = connection
+                self._retire(key, connection, until, wanted=address in specs)
+        for key in [key for key in self._before if address_of(key) not in specs]:
+            del self._before[key]
+        return retired
+
+    def _retire(
+        self, key: ConnectionKey, connection: Connection, until: float, *, wanted: bool
+    ) -> None:
+        del self._live[key], self._ways[key]
+        if wanted and not _is_leased(key):
+            # Even one that never became ready: it may have taken over lists itself.
+            self._before[key] = connection
+        connection.retired = connection.over = True
+        connection.usable = connection.succeeds = False
+        connection.ending = _CHANGED if wanted else _REMOVED
+        connection.tools.retire()
+        if isinstance(connection.state, Connecting):
+            connection.stop()  # those who wait for it turn to its successor
+        else:
+            self._until[connection] = until
+            self.tick(time.monotonic())
+
+    def tick(self, now: float) -> bool:
+        """Stop those that are idle or past their limit; are others left?"""
+        for connection, until in tuple(self._until.items()):
+            in_flight = connection.expire(now)
+            if not in_flight or (now >= until and not connection.server_requests.any):
+                del self._until[connection]
+                connection.stop()
+        return bool(self._until)
+
+    def hold(self, *, held: bool) -> None:
+        for connection in self._until:
+            connection.hold(held=held)
+
+
+def address_of(key: ConnectionKey) -> ServerAddress:
+    return key[0] if isinstance(key, tuple) else key
+
+
+def _is_leased(key: ConnectionKey) -> bool:
+    """Is it leased? No host keeps such a connection long enough to hear of changes."""
+    return isinstance(key, tuple) and key[1] < 0
+
+
+class ConnectionPool(Lifetime):
+    """Connections by key. They run in the pool's task scope, not in that of the first caller."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        environ: Mapping[str, str],
+        changed: Callable[[ServerAddress], None],
+    ) -> None:
+        self.cache = CatalogueCache(environ)
+        self.context = PoolContext(
+            limits,
+            environ,
+            lambda connection: changed(connection.spec.address),
+            self._crowded,
+            self.cache,
+        )
+        self.subscriptions = SubscriptionRegistry()
+        # Where there is only one host, requests of shared servers go there.
+        self.sole_host: ConnectionHost | None = None
+        self.shared = self._live = dict[ConnectionKey, Connection]()
+        self._leases = Leases(self._live, self._drop)
+        self._draining = Draining(self._live)
+        self._owners: TaskScope | None = None
+        self._held = False
+        self.clock: asyncio.TimerHandle | None = None
+        self._idle_timers = IdleTimers(self._subscribed)
+
+    @property
+    def around(self) -> PoolContext:  # shim: the old name
+        return self.context
+
+    @property
+    def memory(self) -> CatalogueCache:  # shim: the old name
+        return self.cache
+
+    @property
+    def standing(self) -> SubscriptionRegistry:  # shim: the old name
+        return self.subscriptions
+
+    def _life(self) -> AbstractAsyncContextManager[None]:
+        return self._open()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncGenerator[None]:
+        async with task_scope() as self._owners:
+            try:
+                yield
+            finally:
+                self._idle_timers.end()
+                self.cache.end()
+                if self.clock is not None:
+                    self.clock.cancel()
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[Any]:
+        """Start a task in the scope of the connections."""
+        return self._scope().start(work, name)
+
+    def _scope(self) -> TaskScope:
+        if self._owners is None:
+            raise RuntimeError("the workbench is not open: use `async with`")
+        return self._owners
+
+    def connection(self, spec: ServerSpec, host: ConnectionHost | None = None) -> Connection:
+        """Return the connection for `spec`, starting it if needed. Never awaits, so never races."""
+        key = self._key(spec, host)
+        current = self._live.get(key)
+        if current is not None and (not current.over or self._must_wait(spec, current)):
+            return current
+        self._require_backoff_over(spec)
+        return self._begin(spec, host, key, current)
+
+    def _require_backoff_over(self, spec: ServerSpec) -> None:
+        """Raise while the backoff of this server forbids a start. All its connections share the backoff."""
+        retry, now = self.context.backoff.of(spec), time.monotonic()
+        if retry.not_before - now > PATIENCE:
+            reason = retry.reason + retry.describe(now)
+        elif retry.is_open and self._is_being_tried(spec):
+            failed = f"it failed {retry.failures} times in a row and is being tried now"
+            reason = f"{retry.reason}; {failed}"
+        else:
+            return
+        server, toolbox = spec.address.server, spec.address.toolbox
+        raise not_connected(server, toolbox, reason, code=retry.code, retry_after=retry.left(now))
+
+    def _is_being_tried(self, spec: ServerSpec) -> bool:
+        """Is one of its connections starting, and none of them ready?"""
+        siblings = [
+            connection
+            for connection in self._live.values()
+            if connection.spec.address == spec.address
+        ]
+        starting = any(isinstance(connection.state, Connecting) for connection in siblings)
+        return starting and not any(connection.usable for connection in siblings)
+
+    def _must_wait(self, spec: ServerSpec, current: Connection) -> bool:
+        """It keeps failing and its next attempt is not due: callers get its failure at once."""
+        return current.spec.target == spec.target and self._pause(spec) > PATIENCE
+
+    def _pause(self, spec: ServerSpec) -> float:
+        return self.context.backoff.of(spec).not_before - time.monotonic()
+
+    def begun(self, spec: ServerSpec, host: ConnectionHost | None = None) -> Connection | str:
+        """The same for one server of many: the reason where it can't be started now."""
+        try:
+            return self.connection(spec, host)
+        except ServerUnavailable as error:
+            return error.reason
+
+    def release(self, host: ConnectionHost) -> None:
+        """End the connections that belong to this host alone."""
+        self._leases.end(host)
+        for key in [key for key in self._live if isinstance(key, tuple) and key[1] == id(host)]:
+            self._drop(key)
+
+    def _drop(self, key: ConnectionKey) -> None:
+        """Stop this connection and forget its key."""
+        if (dropped := self._live.pop(key, None)) is not None:
+            dropped.stop()
+        self._draining.forget(key)
+
+    # Reload
+
+    def ways(self, specs: Mapping[ServerAddress, ServerSpec]) -> dict[ServerAddress, Way]:
+        """How these servers are reached, with the current values of variables."""
+        return {address: way_to(spec, self.context.environ) for address, spec in specs.items()}
+
+    def begun_ways(self) -> dict[ServerAddress, Way]:
+        """How the connected servers are reached, with the values at their start."""
+        return self._draining.ways()
+
+    def at_hand(self) -> dict[ServerAddress, Connection]:
+        """A connection of each server that was started, closed or not."""
+        return {address_of(key): connection for key, connection in self._live.items()}
+
+    def renew(
+        self,
+        specs: Mapping[ServerAddress, ServerSpec],
+        ways: Mapping[ServerAddress, Way],
+        limits: Limits,
+    ) -> dict[ServerAddress, Connection]:
+        """Apply a configuration. Connections that it changes or removes are retired, and returned."""
+        self.context.limits = limits
+        retired = self._draining.renew(specs, ways, limits.drain)
+        self.cache.forget(retired)  # their successors may offer something else
+        for connection in self._live.values():
+            self._idle_timers.watch(connection)
+        if retired:
+            self.watch_deadlines()
+        return retired
+
+    def revive(self, spec: ServerSpec, host: ConnectionHost | None) -> None:
+        """Start this server now, and announce its lists where they are new."""
+        key = self._key(spec, host)
+        self._draining.expect(key)
+        self.begun(spec, host)  # one that is too busy has nothing to announce
+
+    # Lookup
+
+    def live(self, address: ServerAddress) -> Connection | None:
+        """The shared connection at this address, unless it is closed."""
+        connection = self._live.get(address)
+        return None if connection is None or connection.over else connection
+
+    def last(self, address: ServerAddress) -> Connection | None:
+        """The last shared connection at this address, closed or not."""
+        return self._live.get(address)
+
+    def met(self, spec: ServerSpec, host: ConnectionHost | None = None) -> Connection | None:
+        """The connection for `spec` if one is ready; none is started."""
+        if spec.scope == "session" and host is not None and host.takes_turns:
+            connection = self._live.get(host.leases.get(spec.address, spec.address))
+        else:
+            connection = self._live.get(self._key(spec, host))
+        # One that is stopping keeps its state until its process has exited.
+        if connection is None or not connection.usable or connection.over:
+            return None
+        return connection
+
+    def all_met(self) -> list[Connection]:
+        return [connection for connection in self._live.values() if connection.usable]
+
+    def _begin(
+        self,
+        spec: ServerSpec,
+        host: ConnectionHost | None,
+        key: ConnectionKey,
+        before: Connection | None,
+    ) -> Connection:
+        owners = self._scope()
+        connection = Connection(
+            spec,
+            self.context,
+            self.sole_host if spec.scope == "shared" else host,
+            Primitives(_connection_id(key, host), self.subscriptions, self.subscriptions.publish),
+            pause=max(self._pause(spec), 0.0),
+            after=before if before is not None and before.stopped_idle else None,
+        )
+        connection.hold(held=self._held)
+        self._live[key] = connection
+        self._draining.begun(key, connection, way_to(spec, self.context.environ))
+        owners.start(connection.run(), f"server {spec.address}")
+        self._idle_timers.watch(connection)
+        return connection
+
+    def _crowded(self) -> bool:
+        calls = sum(connection.conversation.pending.count for connection in self._live.values())
+        return calls >= self.context.limits.calls
+
+    def _subscribed(self, connection: Connection) -> bool:
+        return bool(self.subscriptions.uris(connection.primitives.connection_id))
+
+    def _key(self, spec: ServerSpec, host: ConnectionHost | None) -> ConnectionKey:
+        if spec.scope == "shared":
+            return spec.address
+        if host is None or not host.takes_turns:
+            return (spec.address, id(host))
+        return self._leases.key(spec, host)
+
+    def hold(self, *, held: bool) -> None:
+        """Backpressure: stop reading from all servers while a host can't keep up, or resume."""
+        self._held = held
+        for connection in self._live.values():
+            connection.hold(held=held)
+        self._draining.hold(held=held)
+
+    def watch_deadlines(self) -> None:
+        """Start the deadline timer unless it runs."""
+        if self.clock is None:
+            self.clock = asyncio.get_running_loop().call_later(TICK, self._tick)
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        waiting = [connection.expire(now) for connection in self._live.values()]
+        waiting.append(self._draining.tick(now))
+        self.clock = None
+        if any(waiting):
+            self.watch_deadlines()
+
+
+def _connection_id(key: ConnectionKey, host: ConnectionHost | None) -> ConnectionId:
+    return ConnectionId(*key, owner_of(host)) if isinstance(key, tuple) else ConnectionId(key)
+
+
+def owner_of(host: ConnectionHost | None) -> Hashable:
+    """The owner of connections that this host does not share: itself, or its principal."""
+    return host.key if host is not None and host.takes_turns else id(host)

@@ -1,0 +1,382 @@
+"""Subscriptions: log levels and resource updates that hosts want from servers.
+
+`SubscriptionRegistry` holds what hosts want and outlives every connection. `ConnectionSubscriptions`
+sends it to one server, again after each reconnect. Modern servers are asked by `ListenRequest`, which
+is reopened with backoff whenever it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.core.errors import ServerError
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.era.declared import Declared
+from mcp_workbench.era.negotiate import Agreed
+from mcp_workbench.era.ourselves import OURSELVES
+from mcp_workbench.era.primitives import most_verbose
+from mcp_workbench.era.revision import is_modern
+from mcp_workbench.timing import pause
+from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.tools import LIST_SECONDS, TOOLS_CHANGED, Unlistable, request_meta
+from mcp_workbench.wire import envelope
+
+# Listen requests
+SHORTEST, LONGEST = pause(1.0), pause(60.0)  # seconds before it is reopened
+LASTED = 30.0  # seconds after which it counts as stable
+ACK_SECONDS = 5.0  # for the acknowledgement; without one the subscription is assumed to work
+PERMANENT = (envelope.METHOD_NOT_FOUND, envelope.INVALID_PARAMS, envelope.INVALID_REQUEST)
+
+
+class ConnectionId(msgspec.Struct, frozen=True):
+    """Identifies a connection across restarts: shared by all hosts, or of one host alone."""
+
+    address: ServerAddress
+    number: int = 0  # of a connection that is not shared
+    owner: Hashable = None  # the host or principal, where it is not shared
+
+
+class ServerNotification(msgspec.Struct, frozen=True):
+    """A notification of a server, to be passed on to hosts."""
+
+    connection_id: ConnectionId
+    method: str
+    params: msgspec.Raw
+    modern_server: bool = False
+    asker: object = None  # the host whose request it is about, or the only one with requests there
+    caller: object = None  # that request, where it is known
+
+    @property
+    def place(self) -> ConnectionId:  # shim: the old name
+        return self.connection_id
+
+
+class SubscriptionRegistry:
+    """Log levels and subscriptions, by the host that wants them (`holder`)."""
+
+    def __init__(self) -> None:
+        self._levels: dict[object, tuple[str, frozenset[str]]] = {}  # with its toolboxes
+        self._subscriptions: dict[ConnectionId, dict[str, set[object]]] = {}
+        self._listeners: dict[
+            object, tuple[Callable[[], Hashable], Callable[[ServerNotification], None]]
+        ] = {}
+
+    def on_notification(
+        self, owner: Callable[[], Hashable], listener: Callable[[ServerNotification], None]
+    ) -> Callable[[], None]:
+        """Call `listener` with each notification that `owner` may see; the returned function ends that."""
+        key = object()
+        self._listeners[key] = (owner, listener)
+        return lambda: self._listeners.pop(key, None) and None
+
+    on_heard = on_notification  # shim: the old name
+
+    def publish(self, notification: ServerNotification) -> None:
+        """Pass a notification on to the hosts that may see it."""
+        for owner, listener in tuple(self._listeners.values()):
+            allowed = notification.connection_id.owner
+            if allowed is None or allowed == owner():
+                listener(notification)
+
+    # Logging
+
+    def level_at(self, toolbox: str) -> str:
+        """The most verbose level wanted by a host of this toolbox; empty where none is wanted."""
+        levels = [level for level, toolboxes in self._levels.values() if toolbox in toolboxes]
+        return most_verbose(levels)
+
+    def want_level(self, holder: object, level: str, toolboxes: Iterable[str]) -> None:
+        self._levels[holder] = (level, frozenset(toolboxes))
+
+    def level_of(self, holder: object) -> str:
+        return self._levels[holder][0] if holder in self._levels else ""
+
+    # Resources
+
+    def uris(self, connection_id: ConnectionId) -> list[str]:
+        """The resources of this connection that a host subscribes to."""
+        return list(self._subscriptions.get(connection_id, ()))
+
+    def subscribe(self, connection_id: ConnectionId, uri: str, holder: object) -> None:
+        self._subscriptions.setdefault(connection_id, {}).setdefault(uri, set()).add(holder)
+
+    def unsubscribe(self, connection_id: ConnectionId, uri: str, holder: object) -> bool:
+        """End a subscription; was it the last one for this resource?"""
+        uris = self._subscriptions.get(connection_id, {})
+        holders = uris.get(uri)
+        if holders is None or holder not in holders:
+            return False
+        holders.discard(holder)
+        if holders:
+            return False
+        del uris[uri]
+        if not uris:
+            del self._subscriptions[connection_id]
+        return True
+
+    def unsubscribe_at(
+        self, address: ServerAddress, uri: str, holder: object
+    ) -> list[ConnectionId]:
+        """The same on all connections to this server; returns those on which it was the last one."""
+        connection_ids = [
+            connection_id
+            for connection_id in self._subscriptions
+            if connection_id.address == address
+        ]
+        return [
+            connection_id
+            for connection_id in connection_ids
+            if self.unsubscribe(connection_id, uri, holder)
+        ]
+
+    def forget(self, holder: object) -> list[tuple[ConnectionId, str]]:
+        """Forget a host; returns the subscriptions that no other host has."""
+        self._levels.pop(holder, None)
+        subscribed = [
+            (connection_id, uri)
+            for connection_id, uris in self._subscriptions.items()
+            for uri in uris
+        ]
+        return [
+            (connection_id, uri)
+            for connection_id, uri in subscribed
+            if self.unsubscribe(connection_id, uri, holder)
+        ]
+
+
+def refuses(error: msgspec.Raw | bytes) -> bool:
+    """Is this error permanent, so that the request is not repeated?"""
+    return envelope.read_error(msgspec.Raw(error)).code in PERMANENT
+
+
+def listen(
+    conversation: Conversation, ourselves: dict[str, str], notifications: dict[str, object]
+) -> int:
+    """Ask a modern server to send notifications of changes; returns the number of the request."""
+    params = {"_meta": request_meta(ourselves), "notifications": notifications}
+    number = conversation.pending.reserve()  # its response ends it
+    request = envelope.request(number, "subscriptions/listen", envelope.encode(params))
+    conversation.channel.send(request)
+    return number
+
+
+def list_changes(declared: Declared) -> dict[str, object]:
+    """The filter for `subscriptions/listen`: all list changes that the server announces."""
+    announced = {
+        "toolsListChanged": declared.tools_changed,
+        "promptsListChanged": declared.prompts_changed,
+        "resourcesListChanged": declared.resources_changed,
+    }
+    return {name: True for name, is_declared in announced.items() if is_declared}
+
+
+class ListenRequest:
+    """A `subscriptions/listen` request that is reopened when it ends; `missed` is called after each gap."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        notifications: dict[str, object],
+        missed: Callable[[], None],
+        replaces: ListenRequest | None = None,
+    ) -> None:
+        self.number = 0
+        self.is_interrupted = False  # the server sends nothing now
+        self._conversation = conversation
+        self._notifications = notifications
+        self._missed = missed
+        self._replaces = replaces  # ended when this one is acknowledged, so no update is missed
+        self._failures = 0
+        self._opened_at = 0.0
+        self._acknowledged = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._send()
+
+    def _send(self) -> None:
+        self._timer = None
+        if self._conversation.over:
+            return
+        self._opened_at = time.monotonic()
+        self.number = listen(self._conversation, OURSELVES, self._notifications)
+        self._conversation.long_requests[self.number] = self
+
+    async def ready(self) -> None:
+        """Wait until the server has acknowledged it, at most ACK_SECONDS."""
+        try:
+            async with asyncio.timeout(ACK_SECONDS):
+                await self._acknowledged.wait()
+        except TimeoutError:
+            self._end_replaced()
+
+    def acknowledged(self) -> None:
+        self._acknowledged.set()
+        self._end_replaced()
+        if self.is_interrupted:
+            self.is_interrupted = False
+            self._missed()
+
+    def ended(self, error: msgspec.Raw | bytes) -> None:
+        self.is_interrupted = True
+        if error and refuses(error):
+            return
+        now = time.monotonic()
+        self._failures = 0 if now - self._opened_at > LASTED else self._failures + 1
+        delay = min(SHORTEST * 2 ** min(max(self._failures - 1, 0), 6), LONGEST)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._send)
+
+    def interrupted(self) -> None:
+        self.is_interrupted = True
+
+    def _end_replaced(self) -> None:
+        if self._replaces is not None:
+            self._replaces.end()
+            self._replaces = None
+
+    def end(self) -> None:
+        """End it: nobody wants it any more, or a newer one replaces it."""
+        self._end_replaced()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._conversation.long_requests.pop(self.number, None) is not None:
+            self._conversation.send_cancelled(self.number, "a newer subscription replaces this one")
+
+
+class ConnectionSubscriptions:
+    """Log level, subscriptions and listen requests of one connection. Empty before `opened`."""
+
+    def __init__(
+        self,
+        connection_id: ConnectionId,
+        registry: SubscriptionRegistry,
+        lists_missed: Callable[[], None],
+        update_missed: Callable[[str], None],
+    ) -> None:
+        self._connection_id = connection_id
+        self._registry = registry
+        self._lists_missed = lists_missed  # lists may have changed unnoticed
+        self._update_missed = update_missed  # so may this resource
+        self.patience: Callable[[], float] = lambda: LIST_SECONDS  # seconds for a response
+        self._conversation: Conversation | None = None
+        self._modern = False
+        self._logs = False
+        self._level = ""
+        self._changes: ListenRequest | None = None
+        self._watching: ListenRequest | None = None
+
+    def listen_for_changes(self, conversation: Conversation, agreed: Agreed) -> None:
+        """Listen for changes of a modern server's lists, before they are first read."""
+        self._conversation = conversation
+        if agreed.listen:
+            self._changes = ListenRequest(
+                conversation, list_changes(agreed.declared), self._missed_changes
+            )
+
+    def opened(self, conversation: Conversation, agreed: Agreed) -> None:
+        """The server is ready: send what hosts already want."""
+        self._conversation, self._logs = conversation, agreed.declared.logging
+        self._modern = is_modern(agreed.revision)
+        conversation.on_session_lost.append(self._session_lost)
+        self._send()
+
+    def _send(self) -> None:
+        self._level = ""
+        self.apply_level()
+        uris = self._registry.uris(self._connection_id)
+        if self._modern and uris:
+            self._listen(uris)
+        elif not self._modern:
+            for uri in uris:
+                self._send_request("resources/subscribe", {"uri": uri})
+
+    def _session_lost(self) -> None:
+        """The server has a new session for us: send everything again."""
+        self._send()
+        self._missed_changes()
+        self._missed_updates()
+
+    # Logging
+
+    def apply_level(self) -> None:
+        """Send a legacy server the most verbose level that any host wants, if it has changed."""
+        level = self._registry.level_at(self._connection_id.address.toolbox)
+        if level and level != self._level and self._logs and not self._modern:
+            self._level = level
+            self._send_request("logging/setLevel", {"level": level})
+
+    heed_level = apply_level  # shim: the old name
+
+    # Resources
+
+    async def subscribe(self, uri: str, holder: object) -> None:
+        """Subscribe a host to a resource. Raises ServerError where the server refuses."""
+        first = uri not in self._registry.uris(self._connection_id)
+        if first and not self._modern:
+            await self._subscribe_legacy(uri)
+        self._registry.subscribe(self._connection_id, uri, holder)
+        if first and self._modern:
+            await self._listen(self._registry.uris(self._connection_id)).ready()
+
+    async def _subscribe_legacy(self, uri: str) -> None:
+        params = envelope.encode({"uri": uri})
+        answer = await self._open_conversation.ask("resources/subscribe", params, self.patience())
+        if answer.error:
+            error = envelope.read_error(answer.error)
+            raise ServerError(error.code, error.message, bytes(answer.error))
+
+    def unsubscribed(self, uri: str) -> None:
+        """No host subscribes to this resource any more: unsubscribe at the server."""
+        if not self._modern:
+            self._send_request("resources/unsubscribe", {"uri": uri})
+        elif uris := self._registry.uris(self._connection_id):
+            self._listen(uris)
+        elif self._watching is not None:
+            self._watching.end()
+            self._watching = None
+
+    # Listening
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Is the listening for list changes interrupted?"""
+        return self._changes is not None and self._changes.is_interrupted
+
+    def acknowledged(self, number: int) -> None:
+        for request in (self._changes, self._watching):
+            if request is not None and request.number == number:
+                request.acknowledged()
+
+    def _listen(self, uris: list[str]) -> ListenRequest:
+        """Open a request for this set; the one before ends when it is acknowledged."""
+        before = self._watching
+        notifications: dict[str, object] = {"resourceSubscriptions": uris}
+        self._watching = ListenRequest(
+            self._open_conversation, notifications, self._missed_updates, before
+        )
+        return self._watching
+
+    def _missed_changes(self) -> None:
+        self._lists_missed()
+        self._open_conversation.announce(TOOLS_CHANGED)
+
+    def _missed_updates(self) -> None:
+        for uri in self._registry.uris(self._connection_id):
+            self._update_missed(uri)
+
+    @property
+    def _open_conversation(self) -> Conversation:
+        if self._conversation is None:
+            raise Unlistable("it is not ready")
+        return self._conversation
+
+    def _send_request(self, method: str, params: dict[str, Any]) -> None:
+        """Send a request and ignore its response."""
+        if self._conversation is not None:
+            number = self._conversation.pending.reserve()
+            self._conversation.channel.send(
+                envelope.request(number, method, envelope.encode(params))
+            )

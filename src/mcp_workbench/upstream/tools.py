@@ -1,0 +1,275 @@
+"""Tools of one server: listed page by page, cached, and shown through a filter."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from mcp_workbench.bounded import MOST_ELEMENTS, check_elements, read_elements
+from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
+from mcp_workbench.core.errors import shown_name
+from mcp_workbench.core.known import Known
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerSpec, ToolFilter
+from mcp_workbench.era.negotiate import Agreed
+from mcp_workbench.era.ourselves import OURSELVES
+from mcp_workbench.era.revision import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    MODERN,
+    VERSION_KEY,
+    is_modern,
+)
+from mcp_workbench.upstream.context import PoolContext
+from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.responses import RequestFailed
+from mcp_workbench.wire import envelope
+
+TOOLS_CHANGED = "notifications/tools/list_changed"
+LIST_SECONDS = 30.0  # for a whole list, however many pages it has
+PAGES = 100  # a list that never ends is cut here
+MOST_COMPLAINTS = 50
+TOO_LARGE = f"a whole list has limits.messageBytes at most, and {MOST_ELEMENTS} entries"
+AT_ONCE = 500  # entries of a page that are read in one step of the loop, or
+AT_ONCE_BYTES = 1 << 20
+
+
+class Unlistable(Exception):
+    """The server did not list what it offers; the text says why."""
+
+
+class _RawPage(msgspec.Struct):
+    tools: msgspec.Raw = msgspec.Raw(b"[]")
+    nextCursor: str | None = None  # noqa: N815 - the protocol's name
+
+
+class _Page(msgspec.Struct):
+    tools: list[msgspec.Raw] = []
+    nextCursor: str | None = None  # noqa: N815 - the protocol's name
+    size: int = 0  # bytes
+
+
+class Total:
+    """Size of all pages of a list, which together have the limit of a single message."""
+
+    def __init__(self) -> None:
+        self._bytes = self._entries = 0
+
+    def is_beyond(self, size: int, entries: int, most: int) -> bool:
+        """Add a page; is the list too large now?"""
+        self._bytes += size
+        self._entries += entries
+        return self._bytes > most or self._entries > MOST_ELEMENTS
+
+
+def list_seconds(timeout: float) -> float:
+    """The time limit of a whole list: that of a call, but at most LIST_SECONDS."""
+    return min(LIST_SECONDS, timeout)
+
+
+async def list_tools(
+    conversation: Conversation, most: int, within: float, *, modern: bool
+) -> tuple[Catalogue, tuple[str, ...]]:
+    """All tools in the server's order, and what is wrong with those left out. Raises Unlistable."""
+    seconds = list_seconds(within)
+    try:
+        async with asyncio.timeout(seconds):
+            return await _list_tools(conversation, most, seconds, modern=modern)
+    except TimeoutError:
+        raise Unlistable(f"it did not list its tools within {seconds:g} s") from None
+
+
+async def _list_tools(
+    conversation: Conversation, most: int, seconds: float, *, modern: bool
+) -> tuple[Catalogue, tuple[str, ...]]:
+    tools: dict[str, Definition] = {}
+    complaints: list[str] = []
+    cursor, seen, total = "", set[str](), Total()
+    for _ in range(PAGES):
+        params = list_params(cursor, OURSELVES, modern=modern)
+        page = await _page(conversation, params, seconds)
+        if total.is_beyond(page.size, len(page.tools), conversation.message_bytes):
+            complaints.insert(0, f"tools beyond the first {len(tools)} were left out ({TOO_LARGE})")
+            break
+        for raws in in_steps(page.tools):
+            definitions, problems = read_definitions(raws)
+            complaints += problems
+            complaints += [
+                f"a second tool named {shown_name(name)!r} was left out"
+                for name in definitions
+                if name in tools
+            ]
+            tools |= {name: definitions[name] for name in definitions if name not in tools}
+            await yield_after(raws)
+        cursor = page.nextCursor or ""
+        if len(tools) > most:
+            complaints.append(
+                f"tools beyond the first {most} were left out (limits.toolsPerServer)"
+            )
+            tools = dict(islice(tools.items(), most))
+            break
+        if not cursor or cursor in seen:
+            break
+        seen.add(cursor)
+    more = len(complaints) - MOST_COMPLAINTS
+    if more > 0:
+        complaints[MOST_COMPLAINTS:] = [f"{more} more tools were left out"]
+    return Catalogue(tools), tuple(complaints)
+
+
+def in_steps(raws: list[msgspec.Raw]) -> Iterator[list[msgspec.Raw]]:
+    """A page in parts, each read in one step of the loop."""
+    part: list[msgspec.Raw] = []
+    size = 0
+    for raw in raws:
+        part.append(raw)
+        size += len(raw)
+        if len(part) == AT_ONCE or size >= AT_ONCE_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+async def yield_after(raws: Sequence[msgspec.Raw]) -> None:
+    """Let other tasks run after a part of full size."""
+    if len(raws) == AT_ONCE or sum(map(len, raws)) >= AT_ONCE_BYTES:
+        await asyncio.sleep(0)
+
+
+async def page_elements(listed: msgspec.Raw) -> list[msgspec.Raw]:
+    """The entries of a page. Other tasks run between the passes over a large one."""
+    await yield_after([listed])
+    check_elements(listed)
+    await yield_after([listed])
+    return read_elements(listed, checked=True)
+
+
+def request_meta(ourselves: dict[str, str]) -> dict[str, object]:
+    """`_meta` of our own requests to a modern server."""
+    return {VERSION_KEY: MODERN, CLIENT_INFO_KEY: ourselves, CAPABILITIES_KEY: {}}
+
+
+def list_params(cursor: str, ourselves: dict[str, str], *, modern: bool) -> bytes:
+    """The params of a `*/list` request."""
+    params: dict[str, object] = {"cursor": cursor} if cursor else {}
+    if modern:
+        params["_meta"] = request_meta(ourselves)
+    return envelope.encode(params)
+
+
+async def _page(conversation: Conversation, params: bytes, seconds: float) -> _Page:
+    answer = await conversation.ask("tools/list", params, seconds)
+    if answer.error:
+        error = envelope.read_error(answer.error)
+        if error.code == envelope.METHOD_NOT_FOUND:  # a server without tools
+            return _Page()
+        raise Unlistable(f"it refused to list its tools: {error.message} ({error.code})")
+    await yield_after([answer.result])
+    try:
+        page = msgspec.json.decode(answer.result, type=_RawPage)
+        tools = await page_elements(page.tools)
+        return _Page(tools, page.nextCursor, len(answer.result))
+    except msgspec.DecodeError as error:
+        raise Unlistable(f"its list of tools has no usable form: {error}") from None
+
+
+class ToolList:
+    """The tools of one server. Until they are listed, those of its last connection."""
+
+    def __init__(self, address: ServerAddress, context: PoolContext) -> None:
+        known = context.cache.held(address)
+        self.catalogue = Catalogue() if known is None else known.catalogue
+        self.complaints: tuple[str, ...] = ()
+        self.stale = False  # the server announced a change
+        self.listed_at = 0.0  # the last attempt
+        self.read_at = 0.0  # the last success
+        self._unread = False  # an announced change is being read, or the last reading failed
+        self._context = context
+        self._cached: tuple[ServerSpec, Known] | None = None  # what we wrote to the cache
+        self._filter: ToolFilter | None = None
+        self._visible: dict[str, bytes] = {}
+
+    def visible(self, tool_filter: ToolFilter) -> dict[str, bytes]:
+        """The names of the tools that the filter shows, each with its JSON form."""
+        if self._filter is not tool_filter:
+            self._filter = tool_filter
+            self._visible = {
+                name: envelope.encode(name)
+                for name in self.catalogue.tools
+                if tool_filter.shows(name)
+            }
+        return self._visible
+
+    def fresh(self, seconds: float) -> bool:
+        return not self.stale and time.monotonic() - self.listed_at < seconds
+
+    @property
+    def behind(self) -> bool:
+        """May the server have other tools by now?"""
+        return self.stale or self._unread
+
+    def begin(self) -> None:
+        """A reading begins: an announcement from here on needs another one."""
+        self._unread = self.behind
+        self.stale = False
+
+    async def read(self, conversation: Conversation, within: float, *, modern: bool) -> bool:
+        """List the tools; have they changed? Raises Unlistable or RequestFailed."""
+        most, catalogue = self._context.limits.tools_per_server, None
+        try:
+            catalogue, self.complaints = await list_tools(conversation, most, within, modern=modern)
+        finally:
+            self._unread = catalogue is None
+        self.listed_at = self.read_at = time.monotonic()
+        if catalogue == self.catalogue:
+            return False
+        self.catalogue, self._filter = catalogue, None
+        if self._cached is not None:
+            spec, known = self._cached
+            self._cache(spec, msgspec.structs.replace(known, catalogue=catalogue), expected=True)
+        return True
+
+    async def reread(self, conversation: Conversation, within: float, *, modern: bool) -> bool:
+        """The same; a failure keeps the current list."""
+        try:
+            return await self.read(conversation, within, modern=modern)
+        except (Unlistable, RequestFailed):
+            self.listed_at = time.monotonic()  # no immediate retry
+            return False
+
+    # Cache
+
+    def remember(self, spec: ServerSpec, agreed: Agreed, seconds: float) -> None:
+        """Cache what a server that is ready offers; its primitives are those of the last listing."""
+        before = self._context.cache.held(spec.address)
+        self._cache(
+            spec,
+            Known(
+                self.catalogue,
+                is_modern(agreed.revision),
+                agreed.revision,
+                agreed.name,
+                agreed.version,
+                agreed.instructions,
+                msgspec.structs.asdict(agreed.declared),
+                seconds,
+                offers={} if before is None else before.offers,
+            ),
+        )
+
+    def remember_primitives(self, kind: str, raws: tuple[bytes, ...]) -> None:
+        """Cache a list of its primitives."""
+        if self._cached is not None and self._cached[1].offers.get(kind) != raws:
+            spec, known = self._cached
+            self._cache(spec, msgspec.structs.replace(known, offers={**known.offers, kind: raws}))
+
+    def retire(self) -> None:
+        """The connection is being replaced: cache nothing more."""
+        self._cached = None
+
+    def _cache(self, spec: ServerSpec, known: Known, *, expected: bool = False) -> None:
+        self._cached = (spec, known)
+        self._context.cache.note(spec, known, expected=expected)

@@ -1,0 +1,257 @@
+"""What a server says, read without any server: whoever asked is told once, and nothing raises."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_workbench.upstream.conversation import NEVER, Conversation
+from mcp_workbench.upstream.responses import Failure, ResponseHandler
+from mcp_workbench.wire.depth import DEPTH
+from mcp_workbench.wire.envelope import Envelope, Outcome
+
+ids = st.integers(-1, 6) | st.sampled_from(["1", "", None, 1.0, True, 2**70])
+BODIES: list[dict[str, Any]] = [
+    {},
+    {"result": {}},
+    {"result": None},
+    {"error": {"code": 1, "message": "m"}},
+    {"error": None},
+    {"result": {}, "error": {}},
+    {"method": "notifications/progress", "params": {"progressToken": 1}},
+    {"method": "notifications/progress", "params": {"progressToken": [1]}},
+    {"method": "notifications/progress"},
+    {"method": "notifications/tools/list_changed"},
+    {"method": "ping"},
+    {"method": 5},
+    {"result": {}, "jsonrpc": "1.0", "extra": [1]},
+]
+bodies = st.sampled_from(BODIES)
+
+
+def message(id: Any, body: dict[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, **body}).encode() + b"\n"
+
+
+lines = st.builds(message, ids, bodies)
+batches = st.lists(lines, max_size=3).map(
+    lambda many: b"[" + b",".join(many).replace(b"\n", b"") + b"]\n"
+)
+incoming = st.lists(lines | batches | st.binary(max_size=20), max_size=12)
+
+
+class Waiting(ResponseHandler):
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.answers: list[Outcome] = []
+        self.losses: list[Failure] = []
+        self.notices: list[msgspec.Raw] = []
+
+    def settled(self, answer: Outcome) -> None:
+        self.answers.append(answer)
+
+    def lost(self, failure: Failure) -> None:
+        self.losses.append(failure)
+
+    def progressed(self, params: msgspec.Raw) -> None:
+        self.notices.append(params)
+
+
+class Pipe:
+    backlog = 0
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def send(self, frame: bytes, about: bytes = b"") -> None:
+        self.sent.append(json.loads(frame))
+
+
+def talk(limit: int = 1000) -> tuple[Conversation, Pipe, list[Envelope]]:
+    heard: list[Envelope] = []
+    conversation = Conversation(limit, heard.append)
+    conversation.channel = pipe = Pipe()
+    return conversation, pipe, heard
+
+
+@given(incoming)
+def test_everyone_is_told_exactly_once_whatever_the_server_says(data: list[bytes]) -> None:
+    conversation, _, _ = talk()
+    waiting = [Waiting() for _ in range(5)]
+    for one in waiting:
+        conversation.pending.add(one, NEVER)
+
+    for chunk in data:
+        conversation.receive(chunk)
+    conversation.fail_all(Failure("server_exited", "gone"))
+
+    assert [len(one.answers) + len(one.losses) for one in waiting] == [1] * 5
+
+
+def answered(line: bytes) -> tuple[Waiting, Conversation]:
+    conversation, _, _ = talk(max(len(line), 1000))
+    one = Waiting()
+    conversation.pending.add(one, NEVER)
+    conversation.receive(line)
+    return one, conversation
+
+
+def test_an_answer_finds_who_asked() -> None:
+    one, conversation = answered(b'{"jsonrpc":"2.0","id":1,"result":{"n":1.0}}\n')
+
+    assert [bytes(answer.result) for answer in one.answers] == [b'{"n":1.0}']
+    assert conversation.pending.count == 0
+
+
+def test_a_mark_at_the_start_does_not_matter_even_where_bytes_are_bad() -> None:
+    one, conversation = answered(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{"t":"\xff"}}\n')
+
+    assert [bytes(answer.result) for answer in one.answers] == ['{"t":"\ufffd"}'.encode()]
+    assert conversation.skipped == 0
+
+
+def test_a_log_line_in_json_is_no_answer_whatever_its_id() -> None:
+    one, conversation = answered(b'{"level":30,"id":1,"msg":"listening"}\n')
+
+    assert one.losses == []
+    assert conversation.skipped == 1
+
+
+def test_an_answer_nested_just_too_deeply_is_the_server_s_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for levels, settled in ((DEPTH - 1, True), (DEPTH, False), (DEPTH + 400, False)):
+        one, _ = answered(b'{"id":1,"result":' + b"[" * levels + b"]" * levels + b"}\n")
+
+        assert bool(one.answers) is settled
+        assert [failure.code for failure in one.losses] == ([] if settled else ["protocol_error"])
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    "id", [b"2", b"0", b'"1"', b"null", b"1.0", b"-1", b"true", b"1e0", b"9" * 40]
+)
+def test_an_answer_with_another_id_is_nobody_s(id: bytes) -> None:
+    one, conversation = answered(b'{"jsonrpc":"2.0","id":%b,"result":{}}\n' % id)
+
+    assert one.answers == one.losses == []
+    assert conversation.pending.count == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":1,"result":{\n',
+        b'{"jsonrpc":"2.0","id":1}\n',
+        b'{"jsonrpc":"2.0","id":1,"result":1,"error":{}}\n',
+        b'{"jsonrpc":"2.0","id":1,"method":5}\n',
+    ],
+)
+def test_an_answer_that_can_not_be_read_is_a_loss_at_once(line: bytes) -> None:
+    one, _ = answered(line)
+
+    assert [failure.code for failure in one.losses] == ["protocol_error"]
+
+
+def test_lines_that_are_no_messages_are_counted_and_the_last_one_kept() -> None:
+    conversation, _, heard = talk()
+
+    conversation.receive(b"Starting server on port 80\n\xff\xfe oops\n{broken\n")
+
+    assert conversation.skipped == 3
+    assert conversation.last_skipped == "{broken"
+    assert heard == []
+
+
+def test_a_batch_that_is_broken_or_nested_does_no_harm() -> None:
+    one, conversation = answered(
+        b'[{"jsonrpc":"2.0","id":1,\n[[{"jsonrpc":"2.0","id":1,"result":{}}]]\n[]\n'
+    )
+
+    assert one.answers == one.losses == []
+    assert conversation.skipped >= 1
+
+
+def test_a_byte_order_mark_at_the_start_is_tolerated() -> None:
+    one, _ = answered(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}\r\n')
+
+    assert len(one.answers) == 1
+
+
+def test_bad_bytes_inside_a_message_are_replaced() -> None:
+    one, _ = answered(b'{"jsonrpc":"2.0","id":1,"result":{"t":"\xff"}}\n')
+
+    assert bytes(one.answers[0].result) == '{"t":"\ufffd"}'.encode()
+
+
+def test_progress_reaches_whoever_is_still_waiting() -> None:
+    conversation, _, _ = talk()
+    one, other = Waiting(), Waiting()
+    for waiter in (one, other):
+        conversation.pending.add(waiter, NEVER)
+    notice = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2}}\n'
+
+    conversation.receive(notice)
+    conversation.receive(b'{"jsonrpc":"2.0","id":2,"result":{}}\n' + notice)
+
+    assert (len(one.notices), len(other.notices)) == (0, 1)
+
+
+def test_a_request_that_is_taken_back_is_told_to_the_server_and_forgotten() -> None:
+    conversation, pipe, _ = talk()
+    one = Waiting()
+    number = conversation.begin("tools/call", b"{}", one)
+
+    conversation.cancel(number, "enough")
+    conversation.cancel(number, "again")
+    conversation.receive(b'{"jsonrpc":"2.0","id":%d,"result":{}}\n' % number)
+
+    assert [sent["method"] for sent in pipe.sent] == ["tools/call", "notifications/cancelled"]
+    assert pipe.sent[1]["params"] == {"requestId": number, "reason": "enough"}
+    assert one.answers == one.losses == []
+
+
+def test_a_message_beyond_the_cap_ends_the_conversation() -> None:
+    conversation, _, heard = talk(limit=100)
+    one = Waiting()
+    conversation.pending.add(one, NEVER)
+
+    conversation.receive(b"x" * 101)
+
+    assert [failure.code for failure in one.losses] == ["too_large"]
+    assert "100 bytes (limits.messageBytes)" in one.losses[0].reason
+    assert conversation.failure == one.losses[0]
+    assert len(heard) == 1  # its owner was woken
+
+
+def test_a_request_after_the_end_is_lost_at_once() -> None:
+    conversation, _, _ = talk()
+    conversation.fail_all(Failure("server_exited", "gone"))
+    late = Waiting()
+
+    conversation.begin("tools/list", b"{}", late)
+
+    assert [failure.reason for failure in late.losses] == ["gone"]
+
+
+def test_a_fault_of_ours_while_handing_on_is_told_to_who_waits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Faulty(Waiting):
+        def settled(self, answer: Outcome) -> None:
+            raise RuntimeError("ours")
+
+    conversation, _, _ = talk()
+    one, other = Faulty(), Waiting()
+    for waiter in (one, other):
+        conversation.pending.add(waiter, NEVER)
+
+    conversation.receive(message(1, {"result": {}}) + message(2, {"result": {}}))
+
+    assert [failure.code for failure in one.losses] == ["internal"]
+    assert len(other.answers) == 1
+    assert "ours" in caplog.text

@@ -1,0 +1,112 @@
+"""Whose a legacy server's question is, where it does not say so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.responses import Failure, ResponseHandler
+from mcp_workbench.upstream.server_requests import ServerRequests
+from mcp_workbench.wire.envelope import Outcome
+from mcp_workbench.wire.pending import NEVER
+
+
+class Call(ResponseHandler):
+    """A call of this host."""
+
+    def __init__(self, host: object, *, suspended: bool = False) -> None:
+        self._host = host
+        self.suspended = suspended
+
+    @property
+    def asker(self) -> object:
+        return self._host
+
+    def settled(self, answer: Outcome) -> None: ...
+    def lost(self, failure: Failure) -> None: ...
+    def progressed(self, params: msgspec.Raw) -> None: ...
+
+
+class Server:
+    """A connection whose host notes which call each question came with."""
+
+    backlog = 0
+    key = owner = None
+    takes_turns = False
+
+    def __init__(self) -> None:
+        self.leases: Any = {}
+        self.asked: list[Any] = []
+        self.sent: list[Any] = []
+        self.withdrawn: list[Any] = []
+        self.requests = ServerRequests(ServerAddress("dev", "s"), self)
+        self.talk = Conversation(1000, lambda message: self.requests.received(self.talk, message))
+        self.talk.channel = self
+        self.requests.declare(self.talk)
+
+    def asking_capabilities(self) -> Any:
+        return {"roots": msgspec.Raw(b"{}")}
+
+    def ask(self, question: Any, caller: Any, answered: Any) -> Any:
+        self.asked.append(caller)
+        return lambda: self.withdrawn.append(caller)
+
+    def send(self, frame: bytes, about: bytes = b"") -> None:
+        self.sent.append(json.loads(frame))
+
+    def begin(self, *calls: ResponseHandler) -> list[int]:
+        return [self.talk.pending.add(call, NEVER) for call in calls]
+
+    def says(self, number: int = 0) -> None:
+        line = b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}\n'
+        self.talk.receive_on(number, line) if number else self.talk.receive(line)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_it_is_of_the_call_that_it_came_with(which: int) -> None:
+    server = Server()
+    calls = [Call("one"), Call("another")]
+    numbers = server.begin(*calls)
+    server.says(numbers[which])
+
+    assert server.asked == [calls[which]]
+
+
+def test_it_is_of_the_oldest_call_that_can_carry_it_where_all_are_one_host_s() -> None:
+    server = Server()
+    calls = [Call(None), Call("one", suspended=True), Call("one"), Call("one")]
+    server.begin(*calls)
+    server.says()
+
+    assert server.asked == [calls[2]]
+
+
+def test_it_waits_with_a_call_whose_host_is_away_where_there_is_no_other() -> None:
+    server = Server()
+    away = Call("one", suspended=True)
+    server.begin(Call(None), away)
+    server.says()
+
+    assert server.asked == [away]
+
+
+def test_it_is_nobody_s_while_calls_of_two_hosts_are_under_way() -> None:
+    server = Server()
+    server.begin(Call("one"), Call("another"))
+    server.says()
+
+    assert server.asked == []
+    assert [answer["error"]["code"] for answer in server.sent] == [-32603]
+
+
+def test_a_forgotten_session_s_questions_are_withdrawn() -> None:
+    server = Server()
+    server.says()
+    server.talk.session_lost()  # a new session may count from the same number
+
+    assert server.withdrawn == [None]
