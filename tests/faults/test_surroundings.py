@@ -131,6 +131,7 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
         "cli/doctor_state.py",
         "upstream/cache_files.py",
         "upstream/cache.py",
+        "gateway/call_log.py",
         "hosts/journal.py",
     }
     times_of_servers = {"upstream/http/errors.py", "upstream/http/requests.py"}
