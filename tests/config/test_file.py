@@ -277,7 +277,7 @@ before = set(sys.modules)
 from mcp_workbench.config.load import load_config
 load_config({file!r}, {{"ISSUES_TOKEN": "t"}})
 heavy = {{"json", "dataclasses", "inspect", "pathlib", "difflib", "urllib.parse", "asyncio",
-         "mcp_workbench.core.codes", "mcp_workbench.core.jsonc", "mcp_workbench.config.places"}}
+         "mcp_workbench.core.error_codes", "mcp_workbench.core.jsonc", "mcp_workbench.config.places"}}
 print(sorted(heavy & (set(sys.modules) - before)))
 """
     shown = subprocess.run(

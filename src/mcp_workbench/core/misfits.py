@@ -12,7 +12,7 @@ import msgspec
 from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.core.schemas import CHARACTERS, Beyond, Refs, json_text
 from mcp_workbench.core.signature import MARK, name_text
-from mcp_workbench.core.steps import Steps, TooComplex
+from mcp_workbench.core.raw_json import Steps, TooComplex
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from mcp_workbench.core.steps import Steps, TooComplex
+from mcp_workbench.core.raw_json import Steps, TooComplex
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.core.schemas import CHARACTERS, Beyond, Refs, json_text, plain, told_by
-from mcp_workbench.core.steps import TooComplex
+from mcp_workbench.core.raw_json import TooComplex
 
 Json = dict[str, Any]
 
