@@ -137,7 +137,7 @@ CODES = {
         "Put the value in double quotes.",
     ),
     "WB-CONF-024": Explanation(
-        "A key stands twice",
+        "A key occurs twice",
         "A warning: JSON lets the last one win, so the first has no effect.",
         "Remove or rename one of them.",
     ),
