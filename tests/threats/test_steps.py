@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.cli.form import fields
 from mcp_workbench.cli.render import plain
 from mcp_workbench.config.findings import MOST as MOST_FINDINGS
 from mcp_workbench.config.load import load_config
@@ -33,9 +32,6 @@ from mcp_workbench.core.raw_json import (
     read_elements,
     read_members,
 )
-from mcp_workbench.core.schemas import json_text
-from mcp_workbench.core.shape import arguments_shape
-from mcp_workbench.core.signature import first_sentence, one_line, short_signature, whole_signature
 from mcp_workbench.downstream.http_headers import modern_headers, screened
 from mcp_workbench.era.older import legacy_result
 from mcp_workbench.era.ourselves import STAMPS
@@ -44,6 +40,15 @@ from mcp_workbench.era.seal import digest_of
 from mcp_workbench.era.translate import PAIRS, Unanswerable, result_for
 from mcp_workbench.gateway.argument_hints import hint_for, result_with_hint
 from mcp_workbench.gateway.result_budget import KeptResults, within_budget
+from mcp_workbench.schema.document import json_text
+from mcp_workbench.schema.form import form_fields
+from mcp_workbench.schema.shape import arguments_shape
+from mcp_workbench.schema.signature import (
+    first_sentence,
+    one_line,
+    short_signature,
+    whole_signature,
+)
 from mcp_workbench.search.fields import About, server_counts, tool_counts
 from mcp_workbench.search.words import Words
 from mcp_workbench.surface import parse
@@ -368,7 +373,7 @@ def test_a_form_is_read_in_proportion() -> None:
         names = [f"a{n}" for n in range(size)]
         return {"properties": {name: {"enum": ["x"]} for name in names}, "required": names}
 
-    assert_linear(fields, made, 20_000)
+    assert_linear(form_fields, made, 20_000)
 
 
 # What is refused is refused plainly
