@@ -14,7 +14,7 @@ from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.gateway.argument_hints import error_with_hint, hint_for, result_with_hint
-from mcp_workbench.schema.check import MOST, explain
+from mcp_workbench.schema.check import MOST, explain, mismatches
 from tests.kit.results import raw
 from tests.schema.strategies import NAMES, SCALARS, SCHEMAS
 
@@ -149,3 +149,24 @@ def test_an_error_keeps_its_code_and_data() -> None:
     assert bytes(error_with_hint(error, "bad", "LESSON")) == (
         b'{"code":-32602,"message":"bad\\nLESSON","data":{"n":1.0}}'
     )
+
+
+def test_references_and_choices_of_members_can_be_left_to_the_server() -> None:
+    arguments: dict[str, Any] = {
+        "path": "here",
+        "either": 5,
+        "link": {},
+        "mode": "fats",
+        "count": "1",
+    }
+
+    everything = [(m.kind, m.path) for m in mismatches(SCHEMA, arguments)]
+    direct = [(m.kind, m.path) for m in mismatches(SCHEMA, arguments, direct=True)]
+
+    assert everything == [
+        ("choice", ("either",)),
+        ("missing", ("link", "to")),
+        ("value", ("mode",)),
+        ("type", ("count",)),
+    ]
+    assert direct == [("value", ("mode",)), ("type", ("count",))]

@@ -69,7 +69,7 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 def mismatches(schema: Any, value: Any, *, direct: bool = False) -> Iterator[Mismatch]:
-    """Yields what is wrong, the outermost first. Raises TooComplex, also after some mismatches.
+    """Yields what is wrong, in the order of the values. Raises TooComplex, also after some mismatches.
 
     `direct`: leaves members with references and choices to the server.
     """
@@ -159,14 +159,14 @@ class _Checker:
             if name not in value:
                 hint = "" if closed else self._near(name, strange)
                 yield Mismatch("missing", (*place.path, name), schema, detail=hint)
-        for name in strange if closed else ():
-            hint = self._near(name, (known for known in properties if known not in value))
-            yield Mismatch("unknown", (*place.path, name), schema, value[name], hint)
         more: Any = schema.get("additionalProperties")
         for name, inner in value.items():
             rule = properties.get(name, more if isinstance(more, dict) else None)
             if rule is not None:
                 yield from self.check(rule, inner, place.inner(name))
+            elif closed and name not in properties:
+                hint = self._near(name, (known for known in properties if known not in value))
+                yield Mismatch("unknown", (*place.path, name), schema, inner, hint)
 
     def _near(self, name: str, known: Iterable[str]) -> str:
         self._steps.take(GUESSES)
