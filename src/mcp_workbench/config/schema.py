@@ -7,7 +7,17 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.config.expand import Path
-from mcp_workbench.core.spec import CALLS, CALLS_PER_SERVER, CALL_TIMEOUT, CONNECT_TIMEOUT, DRAIN, MESSAGE_BYTES, OPEN_WAIT, QUEUE_BYTES, TOOLS_PER_SERVER
+from mcp_workbench.core.spec import (
+    CALL_TIMEOUT,
+    CALLS,
+    CALLS_PER_SERVER,
+    CONNECT_TIMEOUT,
+    DRAIN,
+    MESSAGE_BYTES,
+    OPEN_WAIT,
+    QUEUE_BYTES,
+    TOOLS_PER_SERVER,
+)
 
 NAME = "[A-Za-z0-9_-]+"
 AMBIGUOUS = "__|_$"  # in a name of dynamic mode: a flat name would split in two ways

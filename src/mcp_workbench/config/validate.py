@@ -6,7 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from mcp_workbench.config.expand import Path, Target, dotted, doubtful, expand, remedy, strings_of, unset
+from mcp_workbench.config.expand import (
+    Path,
+    Target,
+    dotted,
+    doubtful,
+    expand,
+    remedy,
+    strings_of,
+    unset,
+)
 from mcp_workbench.config.findings import Finding, Findings, Object, advice, foreign_keys
 from mcp_workbench.config.schema import (
     AMBIGUOUS,
@@ -19,7 +28,28 @@ from mcp_workbench.config.schema import (
     kind_of,
 )
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import CALLS, CALLS_PER_SERVER, CALL_TIMEOUT, CONNECT_TIMEOUT, DRAIN, HttpEndpoint, HttpSettings, IDLE_TIMEOUT, Limits, MESSAGE_BYTES, Naming, OPEN_WAIT, Pairs, QUEUE_BYTES, ServerSpec, Snapshot, StdioCommand, TOOLS_PER_SERVER, ToolboxSpec, tool_filter
+from mcp_workbench.core.spec import (
+    CALL_TIMEOUT,
+    CALLS,
+    CALLS_PER_SERVER,
+    CONNECT_TIMEOUT,
+    DRAIN,
+    IDLE_TIMEOUT,
+    MESSAGE_BYTES,
+    OPEN_WAIT,
+    QUEUE_BYTES,
+    TOOLS_PER_SERVER,
+    HttpEndpoint,
+    HttpSettings,
+    Limits,
+    Naming,
+    Pairs,
+    ServerSpec,
+    Snapshot,
+    StdioCommand,
+    ToolboxSpec,
+    tool_filter,
+)
 
 NAME_RULE = (
     "Toolbox and server names should contain only alphanumeric characters, hyphens, and underscores"
