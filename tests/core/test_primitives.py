@@ -13,8 +13,8 @@ from mcp_workbench.core.names import ServerAddress, generate_tool_name
 from mcp_workbench.core.primitives import (
     SCHEME,
     Primitive,
-    PrimitiveList,
     PrimitiveRef,
+    ServerPrimitives,
     addressed,
     matches,
     owner_by_template,
@@ -33,12 +33,12 @@ uris = st.one_of(
 )
 
 
-def shelf(address: ServerAddress, *keys: str) -> PrimitiveList:
-    return PrimitiveList(address, {key: Primitive(key, b"{}") for key in keys})
+def shelf(address: ServerAddress, *keys: str) -> ServerPrimitives:
+    return ServerPrimitives(address, {key: Primitive(key, b"{}") for key in keys})
 
 
 @st.composite
-def some_shelves(draw: st.DrawFn) -> list[PrimitiveList]:
+def some_shelves(draw: st.DrawFn) -> list[ServerPrimitives]:
     found = draw(st.lists(addresses, max_size=5, unique=True))
     return [shelf(address, *draw(st.lists(uris, max_size=4))) for address in found]
 
@@ -54,7 +54,7 @@ def test_an_addressed_uri_leads_back_to_its_owner(address: ServerAddress, uri: s
 
 
 @given(some_shelves())
-def test_every_resource_is_shown_under_a_uri_of_its_own(found: list[PrimitiveList]) -> None:
+def test_every_resource_is_shown_under_a_uri_of_its_own(found: list[ServerPrimitives]) -> None:
     shown = shown_uris(found)
 
     everything = [PrimitiveRef(one.address, key) for one in found for key in one.offers]

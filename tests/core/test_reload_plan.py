@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.config.expand import connection_key
+from mcp_workbench.config.expand import resolve_server
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reload_plan import (
     Reloaded,
@@ -31,7 +31,7 @@ replace = msgspec.structs.replace
 
 def plan(before: Snapshot, after: Snapshot, **environ: str) -> ReloadPlan:
     def ways(of: Snapshot) -> dict[ServerAddress, object]:
-        return {address: connection_key(one, environ) for address, one in servers_of(of).items()}
+        return {address: resolve_server(one, environ) for address, one in servers_of(of).items()}
 
     return plan_reload(before, after, ways(before), ways(after))
 

@@ -19,8 +19,8 @@ from mcp_workbench.core.names import (
 )
 from mcp_workbench.core.primitives import (
     Primitive,
-    PrimitiveList,
     PrimitiveRef,
+    ServerPrimitives,
     addressed,
     matches,
     read_addressed,
@@ -90,7 +90,7 @@ def test_every_resource_has_one_uri_that_leads_back(
     found: list[tuple[ServerAddress, list[str]]],
 ) -> None:
     offered = [
-        PrimitiveList(address, {key: Primitive(key, b"{}") for key in keys})
+        ServerPrimitives(address, {key: Primitive(key, b"{}") for key in keys})
         for address, keys in found
     ]
     owners = [PrimitiveRef(address, key) for address, keys in found for key in dict.fromkeys(keys)]

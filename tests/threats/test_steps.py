@@ -20,7 +20,7 @@ from mcp_workbench.core.errors import InvalidCall, did_you_mean
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.primitives import (
     Primitive,
-    PrimitiveList,
+    ServerPrimitives,
     owner_by_template,
     read_primitives,
 )
@@ -170,7 +170,7 @@ TEMPLATES: list[Callable[[int], list[str]]] = [
 def test_a_uri_is_compared_with_templates_in_proportion(made: Callable[[int], list[str]]) -> None:
     def shelf(size: int) -> Any:
         offers = {key: Primitive(key, b"{}") for key in made(size)}
-        return "a" * size, [PrimitiveList(AT, offers)]
+        return "a" * size, [ServerPrimitives(AT, offers)]
 
     assert_linear(lambda fed: owner_by_template(*fed), shelf, 400_000)
 

@@ -14,7 +14,7 @@ from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
 
 Path = tuple[str | int, ...]
 Target = StdioCommand | HttpEndpoint
-ConnectionKey = tuple[Target, str, str, str]  # expanded target, era, scope, problem
+ResolvedServer = tuple[Target, str, str, str]  # expanded target, era, scope, problem
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PLAIN_KEY = "[A-Za-z0-9_$-]+"
@@ -141,8 +141,8 @@ def _filled(target: Target, texts: dict[Path, str]) -> Target:
 # Identity
 
 
-def connection_key(spec: ServerSpec, environ: Mapping[str, str]) -> ConnectionKey:
-    """Returns how the server is reached with the current values. Equal keys share a connection."""
+def resolve_server(spec: ServerSpec, environ: Mapping[str, str]) -> ResolvedServer:
+    """Returns how the server is reached with the current values. Equal ones share a connection."""
     texts = {path: expand(text, environ).text for path, text in strings_of(spec.target)}
     target = _filled(spec.target, texts)
     if isinstance(target, StdioCommand):
@@ -234,5 +234,5 @@ def _secret_arguments(args: list[str]) -> Iterator[tuple[str, str]]:
             yield value if equals else following, flag.lstrip("-")
 
 
-Way = ConnectionKey  # shim: renamed
-way_to = connection_key  # shim: renamed
+Way = ResolvedServer  # shim: renamed
+way_to = resolve_server  # shim: renamed

@@ -254,7 +254,7 @@ def _named(names: tuple[str, ...]) -> str:
 # The last known state of a server that is not connected
 
 
-class KnownServer(msgspec.Struct, frozen=True):
+class KnownCatalogue(msgspec.Struct, frozen=True):
     """What a server offered when it was last connected. Calls ask the server itself instead."""
 
     catalogue: Catalogue
@@ -300,7 +300,7 @@ class KnownServer(msgspec.Struct, frozen=True):
         return (tool for name, tool in self.catalogue.tools.items() if spec.tools.shows(name))
 
 
-def tool_change(before: KnownServer, after: KnownServer) -> ToolChange | None:
+def tool_change(before: KnownCatalogue, after: KnownCatalogue) -> ToolChange | None:
     """Returns how the tools differ, or None. Their order does not count."""
     old, new = before.catalogue.tools, after.catalogue.tools
     if old == new:

@@ -2,9 +2,9 @@
 from mcp_workbench.core.primitives import KEYS as KEYS
 from mcp_workbench.core.primitives import Primitive as Offer
 from mcp_workbench.core.primitives import PrimitiveKind as Kind
-from mcp_workbench.core.primitives import PrimitiveList as Shelf
 from mcp_workbench.core.primitives import PrimitiveRef as Owned
 from mcp_workbench.core.primitives import SCHEME as SCHEME
+from mcp_workbench.core.primitives import ServerPrimitives as Shelf
 from mcp_workbench.core.primitives import addressed as addressed
 from mcp_workbench.core.primitives import matches as matches
 from mcp_workbench.core.primitives import owner_by_template as owner_by_template

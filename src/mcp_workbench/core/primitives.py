@@ -32,7 +32,7 @@ class PrimitiveRef(msgspec.Struct, frozen=True):
     key: str
 
 
-class PrimitiveList(msgspec.Struct, frozen=True):
+class ServerPrimitives(msgspec.Struct, frozen=True):
     """The primitives of one kind of one server, in the order of the server."""
 
     address: ServerAddress
@@ -86,7 +86,7 @@ def read_addressed(uri: str) -> PrimitiveRef | None:
     return PrimitiveRef(ServerAddress(parts[0], parts[1]), parts[2])
 
 
-def shown_uris(lists: Iterable[PrimitiveList]) -> dict[str, PrimitiveRef]:
+def shown_uris(lists: Iterable[ServerPrimitives]) -> dict[str, PrimitiveRef]:
     """Returns the URIs that a host sees: the first owner of a URI keeps it, later ones are prefixed."""
     shown: dict[str, PrimitiveRef] = {}
     for primitives in lists:
@@ -97,7 +97,7 @@ def shown_uris(lists: Iterable[PrimitiveList]) -> dict[str, PrimitiveRef]:
     return shown
 
 
-def owner_by_template(uri: str, lists: Iterable[PrimitiveList]) -> PrimitiveRef | None:
+def owner_by_template(uri: str, lists: Iterable[ServerPrimitives]) -> PrimitiveRef | None:
     """Returns the owner of a template that this URI may be an expansion of, or is itself.
 
     Also None if comparing the URI with all templates would take too many steps.

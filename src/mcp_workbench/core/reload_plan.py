@@ -8,8 +8,8 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot
 
 Addresses = tuple[ServerAddress, ...]
-# How each server is reached, with the values of variables: `config.expand.connection_key`.
-ConnectionKeys = Mapping[ServerAddress, Hashable]
+# How each server is reached, with the values of variables: `config.expand.resolve_server`.
+ResolvedServers = Mapping[ServerAddress, Hashable]
 
 
 class ReloadPlan(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Reloaded(msgspec.Struct, frozen=True):
 
 
 def plan_reload(
-    before: Snapshot, after: Snapshot, was: ConnectionKeys, now: ConnectionKeys
+    before: Snapshot, after: Snapshot, was: ResolvedServers, now: ResolvedServers
 ) -> ReloadPlan:
     """Compares two configurations, and how their servers were and are reached."""
     old, new = servers_of(before), servers_of(after)
