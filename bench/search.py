@@ -23,18 +23,19 @@ from typing import Any
 
 import jsonschema
 import msgspec
+from mcp_workbench.workbench import Workbench
 from rs_bpe.bpe import openai
-from tests.search.blind import blind_arguments
-from tests.search.reader import read_signature
+from tests.schema.blind import blind_arguments
+from tests.schema.reader import read_signature
 
 from mcp_workbench.core.catalogue import Catalogue, Definition
 from mcp_workbench.core.known import Known
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.shape import arguments_shape
-from mcp_workbench.core.signature import short_signature
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.views import View
+from mcp_workbench.schema.shape import arguments_shape
+from mcp_workbench.schema.signature import short_signature
 from mcp_workbench.search.index import Index
 from mcp_workbench.search.query import Knowledge, KnownServer, Query, Search
 from mcp_workbench.search.words import Words

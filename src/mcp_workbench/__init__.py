@@ -5,9 +5,9 @@ from __future__ import annotations
 TYPE_CHECKING = False  # `typing` itself is four milliseconds that importing us does without
 if TYPE_CHECKING:
     from mcp_workbench.config.load import load_config
+    from mcp_workbench.core.call import OpenToolboxInput, UseToolInput
     from mcp_workbench.core.catalogue import OpenToolboxResult, ToolInfo
     from mcp_workbench.core.errors import ConfigError, WorkbenchError
-    from mcp_workbench.core.inputs import OpenToolboxInput, UseToolInput
     from mcp_workbench.core.names import ToolIdentifier, generate_tool_name, parse_tool_name
     from mcp_workbench.gateway.workbench import Workbench
 
@@ -30,11 +30,11 @@ __all__ = [
 
 _HOME = {
     "ConfigError": "core.errors",
-    "OpenToolboxInput": "core.inputs",
+    "OpenToolboxInput": "core.call",
     "OpenToolboxResult": "core.catalogue",
     "ToolIdentifier": "core.names",
     "ToolInfo": "core.catalogue",
-    "UseToolInput": "core.inputs",
+    "UseToolInput": "core.call",
     "Workbench": "gateway.workbench",
     "WorkbenchError": "core.errors",
     "generate_tool_name": "core.names",

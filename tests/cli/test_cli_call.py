@@ -81,7 +81,7 @@ def test_progress_is_told_on_stderr(tmp_path: Path) -> None:
         (["demo/basics/add", "--input", "@gone"], "can't read gone: No such file or directory\n"),
         (
             ["demo/basics/add", "--input", "@wrong.json"],
-            "--input is not JSON: wrong.json:2:8: a value should stand here, not '}'\n",
+            "--input is not JSON: wrong.json:2:8: expected a value, not '}'\n",
         ),
         (
             ["demo/basics/add", "--input", f'{{"a": {nested(1000)}}}'],

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.core.spec import (
-    HttpEndpoint,
-    StdioCommand,
-)
+from mcp_workbench.core.spec import HttpEndpoint, StdioCommand
 from tests.config.scenes import one_server, problems, warnings
 
 

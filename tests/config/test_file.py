@@ -13,14 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_workbench.config.file_access import check_ownership
 from mcp_workbench.config.findings import MOST
 from mcp_workbench.config.load import MOST_BYTES, load_config
-from mcp_workbench.config.ownership import doubts_of
 from mcp_workbench.config.validate import validate
 from mcp_workbench.core.errors import ConfigError
-from mcp_workbench.core.spec import (
-    Snapshot,
-)
+from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.hosts.reading import text_of
 from tests.config.scenes import CONTRACT, load, problems
 
@@ -96,7 +94,7 @@ def test_a_key_that_stands_twice_is_a_warning_with_both_places(tmp_path: Path) -
     [warning, _] = load(tmp_path, TWICE % ', "zzz": 1').warnings
 
     assert (warning.path, warning.line, warning.column) == ("mcpServers.s", 2, 2)
-    assert warning.message == "stands twice; this one counts, the one at 1:17 does not"
+    assert warning.message == "duplicate key; this one counts, the one at 1:17 does not"
 
 
 def test_the_quick_reading_does_not_look_for_such_keys_but_the_careful_one_does(
@@ -212,7 +210,7 @@ def test_a_file_of_another_user_is_a_warning(tmp_path: Path) -> None:
     of_another[stat.ST_UID] = 12345
 
     assert load_config(file, {}).warnings == ()
-    assert [doubt.code for doubt in doubts_of(str(file), os.stat_result(of_another))] == [
+    assert [doubt.code for doubt in check_ownership(str(file), os.stat_result(of_another))] == [
         "WB-CONF-008"
     ]
     if os.geteuid() == 0:  # who alone can give a file away
@@ -277,7 +275,7 @@ before = set(sys.modules)
 from mcp_workbench.config.load import load_config
 load_config({file!r}, {{"ISSUES_TOKEN": "t"}})
 heavy = {{"json", "dataclasses", "inspect", "pathlib", "difflib", "urllib.parse", "asyncio",
-         "mcp_workbench.core.codes", "mcp_workbench.core.jsonc", "mcp_workbench.config.places"}}
+         "mcp_workbench.core.error_codes", "mcp_workbench.config.jsonc"}}
 print(sorted(heavy & (set(sys.modules) - before)))
 """
     shown = subprocess.run(

@@ -13,16 +13,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mcp_workbench.config.expand import (
-    Unexpandable,
-    expand,
-    expand_target,
-    references,
-    secrets_of,
-)
+from mcp_workbench.config import jsonc
+from mcp_workbench.config.expand import Unexpandable, expand, expand_target, references, secrets_of
 from mcp_workbench.config.load import load_config
 from mcp_workbench.config.validate import validate
-from mcp_workbench.core import jsonc
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.redact import SHORTEST, redact
 from mcp_workbench.core.spec import HttpEndpoint, Snapshot, StdioCommand

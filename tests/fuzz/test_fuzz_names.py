@@ -17,10 +17,10 @@ from mcp_workbench.core.names import (
     generate_tool_name,
     parse_tool_name,
 )
-from mcp_workbench.core.offers import (
-    Offer,
-    Owned,
-    Shelf,
+from mcp_workbench.core.primitives import (
+    Primitive,
+    PrimitiveRef,
+    ServerPrimitives,
     addressed,
     matches,
     read_addressed,
@@ -89,8 +89,11 @@ shelves = st.lists(
 def test_every_resource_has_one_uri_that_leads_back(
     found: list[tuple[ServerAddress, list[str]]],
 ) -> None:
-    offered = [Shelf(address, {key: Offer(key, b"{}") for key in keys}) for address, keys in found]
-    owners = [Owned(address, key) for address, keys in found for key in dict.fromkeys(keys)]
+    offered = [
+        ServerPrimitives(address, {key: Primitive(key, b"{}") for key in keys})
+        for address, keys in found
+    ]
+    owners = [PrimitiveRef(address, key) for address, keys in found for key in dict.fromkeys(keys)]
 
     shown = shown_uris(offered)
 

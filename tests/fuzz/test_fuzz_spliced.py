@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.catalogue import Definition, read_definitions, tool_info_json
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.splice import changed, checked, each
+from mcp_workbench.core.raw_json import changed, checked, each
 from mcp_workbench.era.older import legacy_definition, legacy_result
 from mcp_workbench.era.ourselves import STAMPS
 from mcp_workbench.era.primitives import read_error_for, with_cache

@@ -90,12 +90,8 @@ def test_serving_loads_neither_commands_nor_the_demo(loaded: set[str]) -> None:
         "mcp_workbench.cli.main"
     }
     assert not ours & {
-        "mcp_workbench.core.codes",
-        "mcp_workbench.core.jsonc",
-        "mcp_workbench.config.places",
-        "mcp_workbench.config.embedded",
-        "mcp_workbench.config.likeness",
-        "mcp_workbench.config.state_folder",
+        "mcp_workbench.core.error_codes",
+        "mcp_workbench.config.jsonc",
         "mcp_workbench.upstream.cache_files",
     }
 

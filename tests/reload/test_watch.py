@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.config import watch
-from mcp_workbench.config.watch import FileWatch, Found
+from mcp_workbench.config.watch import FileWatch, LoadResult
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
 from tests.kit.clock import PATIENCE
@@ -42,7 +42,7 @@ class Watched:
     """What a watch has found, in order."""
 
     def __init__(self) -> None:
-        self._queue: queue.Queue[Found] = queue.Queue()
+        self._queue: queue.Queue[LoadResult] = queue.Queue()
         self.found = self._queue.put
 
     def next(self) -> list[str] | str:

@@ -11,11 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.config import plain_file
+from mcp_workbench.config import file_access
+from mcp_workbench.config.file_access import (
+    Group,
+    OwnedPath,
+    check_ownership,
+    is_private,
+    ownership_warnings,
+)
 from mcp_workbench.config.load import load_config
-from mcp_workbench.config.ownership import Group, Owned, doubts, doubts_of, is_private
-from mcp_workbench.config.state_folder import NotPrivate
-from mcp_workbench.config.watch import FileWatch, Found
+from mcp_workbench.config.state_home import NotPrivate
+from mcp_workbench.config.watch import FileWatch, LoadResult
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.hosts.journal import Journal
 from tests.kit.clock import PATIENCE
@@ -63,8 +69,8 @@ def met(tmp_path: Path, mark: Path) -> Path:
 # The decision
 
 
-def owned(uid: int, mode: int = 0o755, group: str = "") -> Owned:
-    return Owned("/x", uid, mode, group)
+def owned(uid: int, mode: int = 0o755, group: str = "") -> OwnedPath:
+    return OwnedPath("/x", uid, mode, group)
 
 
 @pytest.mark.parametrize(
@@ -87,17 +93,17 @@ def owned(uid: int, mode: int = 0o755, group: str = "") -> Owned:
 )
 @pytest.mark.parametrize("me", [ME, 0])
 def test_whose_file_it_is_and_who_can_put_another_there(
-    file: Owned, folders: list[Owned], codes: list[str], me: int
+    file: OwnedPath, folders: list[OwnedPath], codes: list[str], me: int
 ) -> None:
     if me == 0:  # the same for root, to whom a file of an ordinary user is a stranger's
         file = file._replace(uid=0 if file.uid == ME else file.uid)
         folders = [one._replace(uid=0 if one.uid == ME else one.uid) for one in folders]
 
-    assert [doubt.code for doubt in doubts(file, folders, me)] == codes
+    assert [doubt.code for doubt in ownership_warnings(file, folders, me)] == codes
 
 
 def test_to_root_a_file_of_an_ordinary_user_is_another_users() -> None:
-    assert [doubt.code for doubt in doubts(owned(ME), [owned(0)], 0)] == ["WB-CONF-008"]
+    assert [doubt.code for doubt in ownership_warnings(owned(ME), [owned(0)], 0)] == ["WB-CONF-008"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +155,7 @@ def test_the_users_private_group_may_write(met: Path) -> None:
     met.chmod(0o664)
     met.parent.chmod(0o775)
 
-    assert doubts_of(str(met), met.stat()) == []
+    assert check_ownership(str(met), met.stat()) == []
 
 
 # A file that was met
@@ -252,8 +258,8 @@ def test_check_and_doctor_show_it_once(met: Path, words: list[str]) -> None:
 
 def outcomes(
     path: Path, *, accepted: bool, optional: bool = False
-) -> tuple[FileWatch, queue.Queue[Found]]:
-    seen: queue.Queue[Found] = queue.Queue()
+) -> tuple[FileWatch, queue.Queue[LoadResult]]:
+    seen: queue.Queue[LoadResult] = queue.Queue()
     return FileWatch(str(path), seen.put, optional=optional, accepted=accepted), seen
 
 
@@ -393,7 +399,7 @@ def test_a_writer_that_never_ends_is_not_waited_for_longer(
         ["sh", "-c", "while printf ' '; do sleep 0.05; done > pipe"], cwd=tmp_path
     )
     before = time.monotonic()
-    monkeypatch.setattr(plain_file, "PIPE_WAIT", 1.0)  # it reads ten, and more come
+    monkeypatch.setattr(file_access, "PIPE_WAIT", 1.0)  # it reads ten, and more come
     try:
         with pytest.raises(ConfigError, match="nobody has written"):
             load_config(pipe, {})

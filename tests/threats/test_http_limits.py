@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from mcp_workbench.core.spec import HttpWish
+from mcp_workbench.core.spec import HttpSettings
 from mcp_workbench.wire import http_connection, http_reading, http_server
 from mcp_workbench.wire.http_connection import HttpConnection
 from mcp_workbench.wire.http_message import Reply
@@ -196,7 +196,7 @@ async def test_a_large_body_has_as_much_time_as_it_needs_while_it_goes_on() -> N
 
 
 async def test_strangers_make_room_for_whoever_has_a_token() -> None:
-    async with port(http=HttpWish(token=TOKEN)) as opened:
+    async with port(http=HttpSettings(token=TOKEN)) as opened:
         opened.server.most = 12
         right = {"authorization": f"Bearer {TOKEN}"}
         session = await opened.open(**right)
@@ -304,7 +304,7 @@ async def test_a_stranger_makes_room_before_whoever_was_let_in() -> None:
 
 
 async def test_a_token_holder_finds_room_among_idle_connections_of_token_holders() -> None:
-    async with port(http=HttpWish(token=TOKEN)) as opened:
+    async with port(http=HttpSettings(token=TOKEN)) as opened:
         session = await opened.open(authorization=f"Bearer {TOKEN}")
         for _ in range(3):
             peer = await opened.connect()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.bounded import MOST_ELEMENTS
 from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.raw_json import MOST_ELEMENTS
 from mcp_workbench.downstream.conversation import Conversation
 from mcp_workbench.downstream.listing import TOO_LARGE, list_tools
 from mcp_workbench.downstream.offers import Offers

@@ -18,9 +18,9 @@ import msgspec
 import pytest
 
 from mcp_workbench import __version__
-from mcp_workbench.bounded import read_elements
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.raw_json import read_elements
 from mcp_workbench.core.spec import ServerSpec, StdioCommand, ToolMode
 from mcp_workbench.daemon import words
 from mcp_workbench.daemon.gate import Visitor

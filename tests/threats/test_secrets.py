@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.core.redact import Lines, redact, redact_cut
+from mcp_workbench.core.redact import LineRedactor, redact, redact_cut
 from mcp_workbench.downstream.last_words import last_words
 from mcp_workbench.downstream.overheard import HELD_BYTES, LINES, WINDOW, Overheard
 from mcp_workbench.wire.child import STDERR_BYTES
@@ -208,7 +208,7 @@ def test_a_line_that_is_too_long_is_cut_without_showing_half_a_secret(heard: Hea
 def test_lines_come_out_as_they_would_of_the_whole_text(pieces: list[str], secret: str) -> None:
     """Held back or not: nothing is lost, and nothing is shown that the whole text would not show."""
     text = "".join(pieces) + secret + "\n" + "".join(pieces) + "\n"
-    lines, shown = Lines({secret: "X"}), ""
+    lines, shown = LineRedactor({secret: "X"}), ""
     for line in text.splitlines(keepends=True):
         shown += lines.feed(line)
     shown += lines.cut()

@@ -11,8 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.bounded import TooManyParts, read_elements, read_members
-from mcp_workbench.cli.form import fields
 from mcp_workbench.cli.render import plain
 from mcp_workbench.config.findings import MOST as MOST_FINDINGS
 from mcp_workbench.config.load import load_config
@@ -20,12 +18,20 @@ from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition, read_definitions
 from mcp_workbench.core.errors import InvalidCall, did_you_mean
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.offers import Offer, Shelf, owner_by_template, read_offers
-from mcp_workbench.core.schemas import json_text
-from mcp_workbench.core.shape import arguments_shape
-from mcp_workbench.core.signature import first_sentence, one_line, short_signature, whole_signature
-from mcp_workbench.core.splice import changed, each
-from mcp_workbench.core.steps import TOO_COMPLEX
+from mcp_workbench.core.primitives import (
+    Primitive,
+    ServerPrimitives,
+    owner_by_template,
+    read_primitives,
+)
+from mcp_workbench.core.raw_json import (
+    TOO_COMPLEX,
+    TooManyParts,
+    changed,
+    each,
+    read_elements,
+    read_members,
+)
 from mcp_workbench.downstream.http_headers import modern_headers, screened
 from mcp_workbench.era.older import legacy_result
 from mcp_workbench.era.ourselves import STAMPS
@@ -34,6 +40,15 @@ from mcp_workbench.era.seal import digest_of
 from mcp_workbench.era.translate import PAIRS, Unanswerable, result_for
 from mcp_workbench.gateway.argument_hints import hint_for, result_with_hint
 from mcp_workbench.gateway.result_budget import KeptResults, within_budget
+from mcp_workbench.schema.document import json_text
+from mcp_workbench.schema.form import form_fields
+from mcp_workbench.schema.shape import arguments_shape
+from mcp_workbench.schema.signature import (
+    first_sentence,
+    one_line,
+    short_signature,
+    whole_signature,
+)
 from mcp_workbench.search.fields import About, server_counts, tool_counts
 from mcp_workbench.search.words import Words
 from mcp_workbench.surface import parse
@@ -154,8 +169,8 @@ TEMPLATES: list[Callable[[int], list[str]]] = [
 @pytest.mark.parametrize("made", TEMPLATES)
 def test_a_uri_is_compared_with_templates_in_proportion(made: Callable[[int], list[str]]) -> None:
     def shelf(size: int) -> Any:
-        offers = {key: Offer(key, b"{}") for key in made(size)}
-        return "a" * size, [Shelf(AT, offers)]
+        offers = {key: Primitive(key, b"{}") for key in made(size)}
+        return "a" * size, [ServerPrimitives(AT, offers)]
 
     assert_linear(lambda fed: owner_by_template(*fed), shelf, 400_000)
 
@@ -200,7 +215,7 @@ def test_members_are_read_and_changed_in_proportion(at: int) -> None:
             lambda one: changed(one, {"content": b"[]", "": None}),
             lambda one: result_with_hint(b'{"content":[],' + one[1:], "words"),
             lambda one: each(b"[" + one + b"]", lambda part: changed(part, {"uri": b"1"})),
-            lambda one: read_offers("prompts", [msgspec.Raw(b'{"name":"x",' + one[1:])]),
+            lambda one: read_primitives("prompts", [msgspec.Raw(b'{"name":"x",' + one[1:])]),
             lambda one: read_definitions([msgspec.Raw(b'{"name":"x",' + one[1:])]),
         ]
         for act in acts:
@@ -358,7 +373,7 @@ def test_a_form_is_read_in_proportion() -> None:
         names = [f"a{n}" for n in range(size)]
         return {"properties": {name: {"enum": ["x"]} for name in names}, "required": names}
 
-    assert_linear(fields, made, 20_000)
+    assert_linear(form_fields, made, 20_000)
 
 
 # What is refused is refused plainly

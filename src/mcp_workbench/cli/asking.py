@@ -10,10 +10,11 @@ from typing import Any
 import click
 import msgspec
 
-from mcp_workbench.cli.form import BadValue, Field, fields, hint, read, shown
+from mcp_workbench.cli.form import BadValue, hint, read, shown
 from mcp_workbench.cli.progress import ProgressLine
 from mcp_workbench.cli.render import plain, say
 from mcp_workbench.era.questions import ELICIT, Question
+from mcp_workbench.schema.form import FormField, form_fields
 
 Json = dict[str, Any]
 
@@ -56,7 +57,7 @@ async def _elicit(params: Json) -> Json:
         say(f"  {plain(str(params.get('url', '')))}", err=True)
         said = await _confirm("open this address in your browser; have you?", default=False)
         return {"action": ACCEPTED if said else DECLINED}
-    wanted = fields(params.get("requestedSchema"))
+    wanted = form_fields(params.get("requestedSchema"))
     if not wanted:
         said = await _confirm("accept?", default=False)
         return {"action": ACCEPTED, "content": {}} if said else {"action": DECLINED}
@@ -71,7 +72,7 @@ async def _elicit(params: Json) -> Json:
     return {"action": ACCEPTED, "content": content}
 
 
-async def _filled(field: Field) -> Any:
+async def _filled(field: FormField) -> Any:
     """What the person wants in this field; None leaves it out."""
     need = "" if field.required else ", optional"
     about = f": {plain(field.about)}" if field.about else ""

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import msgspec
 
 from mcp_workbench.core.catalogue import ToolInfo
-from mcp_workbench.core.shape import arguments_shape, value_shape
-from mcp_workbench.core.signature import AMPLE, signature_within, spelled
-from mcp_workbench.core.tokens import tokens as estimated
-
-Json = dict[str, Any]
-
-_LONG_KIND = 80  # characters; of what is longer, only the types are named
+from mcp_workbench.core.token_estimate import estimate_tokens
+from mcp_workbench.schema.document import as_object
+from mcp_workbench.schema.shape import arguments_shape
+from mcp_workbench.schema.signature import AMPLE, signature_within
 
 
 def signature(tool: ToolInfo, most: int = AMPLE) -> str:
@@ -23,7 +18,7 @@ def signature(tool: ToolInfo, most: int = AMPLE) -> str:
 
 def tokens(tool: ToolInfo) -> int:
     """About what the definition costs a model."""
-    return estimated(msgspec.json.encode(tool.definition).decode())
+    return estimate_tokens(msgspec.json.encode(tool.definition).decode())
 
 
 def characters(tool: ToolInfo) -> int:
@@ -33,34 +28,5 @@ def characters(tool: ToolInfo) -> int:
 
 def read_only(tool: ToolInfo) -> bool | None:
     """What the tool claims of itself; nothing where it claims nothing."""
-    hint = _object(tool.definition.get("annotations")).get("readOnlyHint")
+    hint = as_object(tool.definition.get("annotations")).get("readOnlyHint")
     return hint if isinstance(hint, bool) else None
-
-
-def properties_of(schema: Json) -> dict[str, Json]:
-    """The arguments, or the members of one of them."""
-    return {name: _object(inner) for name, inner in _object(schema.get("properties")).items()}
-
-
-def required_of(schema: Json) -> list[str]:
-    names: Any = schema.get("required")
-    if not isinstance(names, list):
-        return []
-    return [name for name in cast("list[Any]", names) if isinstance(name, str)]
-
-
-def kinds_of(schema: Json) -> list[str]:
-    """The types that a schema names."""
-    kinds: Any = schema.get("type")
-    listed = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
-    return [kind for kind in listed if isinstance(kind, str)]
-
-
-def kind_of(schema: Json) -> str:
-    """What an argument may be, as a signature says it: `string`, `int[]`, `"open"|"closed"`."""
-    text = spelled(value_shape(schema)).text
-    return text if len(text) <= _LONG_KIND else "|".join(kinds_of(schema))
-
-
-def _object(value: Any) -> Json:
-    return cast("Json", value) if isinstance(value, dict) else {}

@@ -1,1 +1,1 @@
-"""The configuration file: its words, its variables, its problems."""
+"""The configuration file: keys, variables, errors; and the files we read and keep."""

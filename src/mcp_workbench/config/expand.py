@@ -1,4 +1,7 @@
-"""Variables in the strings of a server entry: replaced once, late, and never shown."""
+"""Variables in the strings of a server entry: expanded late, and never shown.
+
+Also what follows from the values: whether two entries are the same server, and which values are secret.
+"""
 
 import os
 import re
@@ -11,15 +14,17 @@ from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
 
 Path = tuple[str | int, ...]
 Target = StdioCommand | HttpEndpoint
-Way = tuple[Target, str, str, str]  # a target with its values, era, scope, and what is wrong
+ResolvedServer = tuple[Target, str, str, str]  # expanded target, era, scope, problem
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PLAIN_KEY = "[A-Za-z0-9_$-]+"
+# These find their program independently of the folder they are started in.
+_RUNNERS = ("npx", "bunx", "uvx", "pipx", "docker", "podman", "dnx")
 _SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "COOKIE", "CREDENTIAL", "DSN")
 
 
 class Expanded(msgspec.Struct, frozen=True):
-    """A text with its variables replaced, and the variables that have no value."""
+    """A text with its variables expanded, and the variables that have no value."""
 
     text: str
     missing: tuple[str, ...] = ()
@@ -29,7 +34,7 @@ class Expanded(msgspec.Struct, frozen=True):
 
 
 class Unexpandable(Exception):
-    """This server can't be reached as it stands; the message names place and remedy."""
+    """This server can't be reached as configured; the message names place and fix."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -37,13 +42,13 @@ class Unexpandable(Exception):
 
 
 def expand(text: str, environ: Mapping[str, str]) -> Expanded:
-    """Replace `${VAR}` and `${VAR:-default}`, and `$${` by `${`. What is malformed stays as it is."""
+    """Expands `${VAR}`, `${VAR:-default}`, and `$${` to `${`. Anything malformed stays as it is."""
     if "${" not in text:
         return Expanded(text)
     missing: list[str] = []
 
-    def value(found: re.Match[str]) -> str:
-        name, default = found.groups()
+    def value(match: re.Match[str]) -> str:
+        name, default = match.groups()
         if name is None:
             return "${"
         if default is not None:
@@ -57,13 +62,13 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
 
 
 def references(text: str) -> tuple[str, ...]:
-    """The variables that a text asks for, each once, in their order."""
+    """Returns the variables in a text, each once, in order."""
     return tuple(dict.fromkeys(m[1] for m in _REFERENCE.finditer(text) if m[1]))
 
 
 def doubtful(text: str) -> bool:
-    """Whether a `${` stays in the text that may have been meant as a variable."""
-    return "${" in _REFERENCE.sub(lambda found: f" {found[2] or ''}", text)
+    """Is there a `${` that is no variable but may have been meant as one?"""
+    return "${" in _REFERENCE.sub(lambda match: f" {match[2] or ''}", text)
 
 
 def remedy(variable: str) -> str:
@@ -71,12 +76,12 @@ def remedy(variable: str) -> str:
 
 
 def unset(variable: str, place: str) -> str:
-    """Why a server is unavailable: the variable, the place and what to do."""
+    """Returns why a server is unavailable: the variable, the place and the fix."""
     return f"variable {variable} is not set and has no default ({place}; fix: {remedy(variable)})"
 
 
 def dotted(path: Path, start: str = "") -> str:
-    """A path as people read it: `toolboxes.dev.mcpServers.fs.args[1]`."""
+    """Returns a path as text: `toolboxes.dev.mcpServers.fs.args[1]`."""
     text = start
     for key in path:
         if isinstance(key, int):
@@ -89,7 +94,7 @@ def dotted(path: Path, start: str = "") -> str:
 
 
 def strings_of(target: Target) -> Iterator[tuple[Path, str]]:
-    """Every string that is expanded late, with its place in the entry."""
+    """Yields every string that is expanded late, with its path in the entry."""
     if isinstance(target, HttpEndpoint):
         yield ("url",), target.url
         yield from ((("headers", name), value) for name, value in target.headers)
@@ -101,7 +106,7 @@ def strings_of(target: Target) -> Iterator[tuple[Path, str]]:
 
 
 def expand_target(spec: ServerSpec, environ: Mapping[str, str]) -> Target:
-    """The server's target with the values of now, or `Unexpandable` with every reason why not."""
+    """Returns the target with the current values. Raises Unexpandable with every reason."""
     texts = {path: expand(text, environ) for path, text in strings_of(spec.target)}
     reasons = [spec.problem] if spec.problem else []
     for path, expanded in texts.items():
@@ -114,21 +119,10 @@ def expand_target(spec: ServerSpec, environ: Mapping[str, str]) -> Target:
     return _filled(spec.target, {path: expanded.text for path, expanded in texts.items()})
 
 
-def way_to(spec: ServerSpec, environ: Mapping[str, str]) -> Way:
-    """How the server is reached, with the values of now. Who is reached the same way is the same."""
-    texts = {path: expand(text, environ).text for path, text in strings_of(spec.target)}
-    target = _filled(spec.target, texts)
-    if isinstance(target, StdioCommand):
-        cwd = os.path.join(target.folder, target.cwd) if target.cwd else ""  # noqa: PTH118
-        env = tuple(sorted(target.env))  # in whatever order they are written
-        target = StdioCommand(target.command, target.args, env, cwd)
-    else:
-        target = HttpEndpoint(target.url, tuple(sorted(target.headers)), target.transport)
-    return target, spec.era, spec.scope, spec.problem
-
-
 def _forbidden(path: Path) -> str:
-    return "\0\r\n" if path[0] in ("url", "headers") else "\0"  # the others may well have lines
+    return (
+        "\0\r\n" if path[0] in ("url", "headers") else "\0"
+    )  # other values may have several lines
 
 
 def _filled(target: Target, texts: dict[Path, str]) -> Target:
@@ -144,20 +138,74 @@ def _filled(target: Target, texts: dict[Path, str]) -> Target:
     )
 
 
+# Identity
+
+
+def resolve_server(spec: ServerSpec, environ: Mapping[str, str]) -> ResolvedServer:
+    """Returns how the server is reached with the current values. Equal ones share a connection."""
+    texts = {path: expand(text, environ).text for path, text in strings_of(spec.target)}
+    target = _filled(spec.target, texts)
+    if isinstance(target, StdioCommand):
+        cwd = os.path.join(target.folder, target.cwd) if target.cwd else ""  # noqa: PTH118
+        env = tuple(sorted(target.env))  # their order in the file does not count
+        target = StdioCommand(target.command, target.args, env, cwd)
+    else:
+        target = HttpEndpoint(target.url, tuple(sorted(target.headers)), target.transport)
+    return target, spec.era, spec.scope, spec.problem
+
+
+def server_identity(spec: ServerSpec, environ: Mapping[str, str], cwd: str) -> tuple[str, ...]:
+    """Returns what identifies a server, whatever its name, without the value of any secret.
+
+    Equal identities mean equal tools, as far as that is known without asking. Command, arguments, folder
+    and URL count with the values of their variables, unless the name of a variable suggests a secret.
+    `env` and `headers` count as written: a token that changes every hour belongs to the same server.
+    """
+    target = spec.target
+    texts: list[str] = [spec.era]
+    for path, text in sorted(strings_of(target), key=lambda pair: tuple(map(str, pair[0]))):
+        plain = text if path[0] in ("env", "headers") else _plain(text, environ)
+        texts += [".".join(map(str, path)), plain]
+    if isinstance(target, HttpEndpoint):
+        return ("url", target.transport, *texts)
+    return ("command", _folder(target, environ, cwd), *texts)
+
+
+def _plain(text: str, environ: Mapping[str, str]) -> str:
+    named = [name for name in references(text) if not names_a_secret(name)]
+    return expand(text, {name: environ[name] for name in named if name in environ}).text
+
+
+def _folder(target: StdioCommand, environ: Mapping[str, str], cwd: str) -> str:
+    """Returns the folder of the process, if that can make it another server."""
+    given = _plain(target.cwd, environ)
+    folder = os.path.join(target.folder, given) if given else cwd  # noqa: PTH118
+    if given or os.path.basename(target.command) not in _RUNNERS:  # noqa: PTH119
+        return folder
+    # `npx -y some-server .` depends on the folder after all.
+    args = [_plain(argument, environ) for argument in target.args]
+    relative = [argument for argument in args if argument and not os.path.isabs(argument)]  # noqa: PTH117
+    here = any(os.path.lexists(os.path.join(folder, argument)) for argument in relative)  # noqa: PTH118
+    return folder if here else ""
+
+
+# Secrets
+
+
 def secrets_of(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
-    """Values that nobody may print, each with the name to print instead."""
+    """Returns the values that must not be printed, each with the name to print instead."""
     args = spec.target.args if isinstance(spec.target, StdioCommand) else ()
-    found = dict(_secret_arguments([expand(text, environ).text for text in args]))
+    secrets = dict(_secret_arguments([expand(text, environ).text for text in args]))
     for path, text in strings_of(spec.target):
         value = expand(text, environ).text
         if path[0] == "headers":
-            found |= {value: str(path[1]), value.rpartition(" ")[2]: str(path[1])}
+            secrets |= {value: str(path[1]), value.rpartition(" ")[2]: str(path[1])}
         elif path[0] == "env" and names_a_secret(str(path[1])):
-            found[value] = str(path[1])
+            secrets[value] = str(path[1])
         elif path[0] == "url":
-            found |= dict.fromkeys(_hidden_parts(value), "url")
-        found |= {environ[name]: name for name in references(text) if name in environ}
-    return {value: name for value, name in found.items() if len(value) >= SHORTEST}
+            secrets |= dict.fromkeys(_hidden_parts(value), "url")
+        secrets |= {environ[name]: name for name in references(text) if name in environ}
+    return {value: name for value, name in secrets.items() if len(value) >= SHORTEST}
 
 
 def names_a_secret(name: str) -> bool:
@@ -165,8 +213,8 @@ def names_a_secret(name: str) -> bool:
 
 
 def _hidden_parts(url: str) -> list[str]:
-    """What a URL keeps to itself: user, password, and the query with each of its values."""
-    from urllib.parse import unquote, urlsplit  # start-up prints nothing and needs it not
+    """Returns the secret parts of a URL: user, password, and the query with each of its values."""
+    from urllib.parse import unquote, urlsplit  # not needed at start-up
 
     try:
         parts = urlsplit(url)
@@ -175,7 +223,7 @@ def _hidden_parts(url: str) -> list[str]:
     user = parts.netloc.rpartition("@")[0]
     values = [pair.partition("=")[2] for pair in parts.query.split("&")]
     hidden = [user, user.partition(":")[2], parts.query, *values]
-    return [*hidden, *map(unquote, hidden)]  # whoever has read the URL knows what they stand for
+    return [*hidden, *map(unquote, hidden)]  # a server prints them decoded
 
 
 def _secret_arguments(args: list[str]) -> Iterator[tuple[str, str]]:
@@ -184,3 +232,7 @@ def _secret_arguments(args: list[str]) -> Iterator[tuple[str, str]]:
         flag, equals, value = argument.partition("=")
         if flag.startswith("-") and names_a_secret(flag):
             yield value if equals else following, flag.lstrip("-")
+
+
+Way = ResolvedServer  # shim: renamed
+way_to = resolve_server  # shim: renamed

@@ -1,49 +1,58 @@
-"""What a reading of the file meets: members that are right, and findings about the others."""
+"""Errors and warnings about one configuration file: collected by path, then placed on their lines."""
 
-from typing import Any, Literal
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from mcp_workbench.config.expand import Path
-from mcp_workbench.config.foreign import TRANSPORTS, advice
-from mcp_workbench.config.kinds import SECONDS, kind_of, number
-from mcp_workbench.config.schema import Key
-from mcp_workbench.core.errors import did_you_mean
+from mcp_workbench.config.expand import Path, dotted
+from mcp_workbench.config.schema import SECONDS, Key, is_number, kind_of
+from mcp_workbench.core.errors import Problem, did_you_mean
+
+if TYPE_CHECKING:
+    from mcp_workbench.config import jsonc
 
 Object = dict[str, Any]
 Severity = Literal["error", "warning"]
 
-MOST = 20_000  # errors that are listed, and warnings; the others are counted
-MILLISECONDS = 3600  # seconds; nobody waits that long, but pasted entries carry milliseconds
+MOST = 20_000  # errors that are listed, and as many warnings; the others are counted
+MOST_READ = 1 << 20  # characters of a file in which findings are placed on lines
+MILLISECONDS = 3600  # seconds; a longer time was probably meant in milliseconds
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something wrong or doubtful, before it is known on which line it stands."""
+    """An error or a warning, before its line is known."""
 
     path: Path
     code: str
     message: str
     fix: str
     severity: Severity = "error"
-    inside: str = ""  # the part of the value that is meant
-    unlisted: int = 0  # findings that it only counts: it has no place of its own
+    inside: str = ""  # the part of the value that is at fault
+    unlisted: int = 0  # how many further findings it stands for; it has no place itself
 
 
 class Findings:
-    """The findings of one reading, in the order in which they were met; of very many, the first."""
+    """Collects the findings of one file in order; of very many, only the first ones."""
 
     def __init__(self) -> None:
         self._kept: list[Finding] = []
-        self._met: dict[Severity, int] = {"error": 0, "warning": 0}
+        self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
 
     @property
     def all(self) -> list[Finding]:
-        """Those that are kept, and how many of each kind are not."""
-        return [*self._kept, *map(self._left_out, [s for s in self._met if self._met[s] > MOST])]
+        """Returns the kept findings, and one that counts the rest of each severity."""
+        return [
+            *self._kept,
+            *map(self._left_out, [s for s in self._counts if self._counts[s] > MOST]),
+        ]
 
     def _left_out(self, severity: Severity) -> Finding:
-        last = next(one for one in reversed(self._kept) if one.severity == severity)
-        more = self._met[severity] - MOST
+        last = next(kept for kept in reversed(self._kept) if kept.severity == severity)
+        more = self._counts[severity] - MOST
         kinds = f"{severity}, which is" if more == 1 else f"{severity}s, which are"
         message = f"{more} more {kinds} not listed"
         return Finding((), last.code, message, "correct the others first", severity, unlisted=more)
@@ -54,9 +63,9 @@ class Findings:
                 self._kept.append(finding)
 
     def _has_room(self, severity: Severity) -> bool:
-        """Count one more; is it one of those that are kept?"""
-        self._met[severity] += 1
-        return self._met[severity] <= MOST
+        """Counts one more; is it to be kept?"""
+        self._counts[severity] += 1
+        return self._counts[severity] <= MOST
 
     def error(self, path: Path, code: str, message: str, fix: str) -> None:
         self.add(Finding(path, code, message, fix))
@@ -71,8 +80,8 @@ class Findings:
         return False
 
     def members(self, value: Object, table: dict[str, Key], path: Path) -> Object:
-        """The members that are as the table says; the others are reported."""
-        right: Object = {}
+        """Returns the members that fit the table, and reports the others."""
+        valid: Object = {}
         for name, item in value.items():
             key = table.get(name)
             if key is None:
@@ -86,15 +95,15 @@ class Findings:
                     here = (*path, name, *inner)
                     self._kept.append(Finding(here, "WB-CONF-010", message, fix))
             if not wrong:
-                right[name] = item
+                valid[name] = item
                 self.doubt_seconds(key, item, (*path, name))
-        return right
+        return valid
 
     def _unknown(self, path: Path, name: str, table: dict[str, Key]) -> None:
         if self._has_room("warning"):
             fix = advice(name, list(table))
-            told = "unknown key, it has no effect"
-            self._kept.append(Finding(path, "WB-CONF-012", told, fix, "warning"))
+            message = "unknown key, it has no effect"
+            self._kept.append(Finding(path, "WB-CONF-012", message, fix, "warning"))
 
     def doubt_seconds(self, key: Key, value: Any, path: Path) -> None:
         if key.kind is SECONDS and value > MILLISECONDS:
@@ -108,11 +117,124 @@ class Findings:
 def _fix(name: str, key: Key, value: Any, inner: Path) -> str:
     if name == "command" and isinstance(value, list):
         return "write its first word as 'command' and the others as 'args'"
-    if inner and (number(value) or isinstance(value, bool)):  # an item of strings
+    if inner and (is_number(value) or isinstance(value, bool)):  # an item of strings
         return "put it in double quotes"
     if key.kind.choices and isinstance(value, str):
-        ours = TRANSPORTS.get(value)
+        ours = FOREIGN_TRANSPORTS.get(value)
         near = f'write "{ours}"' if ours else did_you_mean(value, list(key.kind.choices))
         return near or "write one of them"
     example = key.default if key.example is None else key.example
     return f"for example {msgspec.json.encode({name: example}).decode()[1:-1]}"
+
+
+# Keys of other programs, which people paste here
+
+SPELLINGS = {
+    "cmd": ("command", "Goose's"),
+    "envs": ("env", "Goose's"),
+    "uri": ("url", "Goose's"),
+    "available_tools": ("toolFilters", "Goose's"),
+    "serverUrl": ("url", "Windsurf's"),
+    "httpUrl": ("url", "Gemini CLI's"),
+    "includeTools": ("toolFilters", "Gemini CLI's"),
+    "environment": ("env", "opencode's"),
+    "http_headers": ("headers", "Codex's"),
+    "enabled_tools": ("toolFilters", "Codex's"),
+    "startup_timeout_sec": ("connectTimeout", "Codex's"),
+    "tool_timeout_sec": ("timeout", "Codex's"),
+    "servers": ("mcpServers", "VS Code's"),
+    "mcp_servers": ("mcpServers", "Codex's"),
+    "context_servers": ("mcpServers", "Zed's"),
+}
+
+_APPROVAL = "remove it; the host decides what needs approval"
+_EXCLUDE = "put each name into 'toolFilters' with a '!' before it"
+ADVICE = {
+    "enabled": "'enabled: false' is 'disabled: true' here",
+    "autoApprove": _APPROVAL,
+    "alwaysAllow": _APPROVAL,
+    "trust": _APPROVAL,
+    "excludeTools": _EXCLUDE,
+    "disabledTools": _EXCLUDE,
+    "disabled_tools": _EXCLUDE,
+    "envFile": 'name the variables under \'env\', such as "TOKEN": "${TOKEN}"',
+}
+
+FOREIGN_TRANSPORTS = {
+    "streamableHttp": "streamable-http",
+    "streamable_http": "streamable-http",
+    "local": "stdio",
+    "remote": "http",
+}
+
+
+def advice(key: str, known: list[str]) -> str:
+    """Returns what to do about an unknown key."""
+    ours, whose = SPELLINGS.get(key, ("", ""))
+    if ours in known:
+        return f"'{key}' ({whose} spelling) is '{ours}' here"
+    return ADVICE.get(key) or did_you_mean(key, known) or "remove it"
+
+
+def foreign_keys(entry: dict[str, Any], *ours: str) -> list[str]:
+    """Returns the keys of an entry that other programs use for one of these keys."""
+    return [key for key in entry if SPELLINGS.get(key, ("", ""))[0] in ours]
+
+
+# Lines and columns
+
+
+def problems_of(findings: list[Finding], text: str) -> list[Problem]:
+    """Returns the findings and the duplicate keys with line and column, in the order of the file.
+
+    Findings that only count others come last, without a place.
+    """
+    from mcp_workbench.config import jsonc  # most files have no findings: starting is quicker
+
+    try:
+        root = jsonc.read(text) if len(text) <= MOST_READ else None
+    except jsonc.SyntaxProblem:
+        root = None
+    if root is None:  # too deep or too long for the scanner: paths have to do
+        return [_problem(finding) for finding in findings]
+    lines = jsonc.Lines(text)
+    placed = [
+        (_offset(text, root, finding), finding) for finding in findings if not finding.unlisted
+    ]
+    placed += islice(_duplicates(lines, root), MOST)
+    placed.sort(key=lambda pair: pair[0])
+    listed = [_problem(finding, *lines.place(offset)) for offset, finding in placed]
+    return listed + [_problem(finding) for finding in findings if finding.unlisted]
+
+
+def _offset(text: str, root: jsonc.Node, finding: Finding) -> int:
+    from mcp_workbench.config import jsonc
+
+    child = jsonc.find(root, finding.path)
+    inside = text.find(finding.inside, child.node.start, child.node.end) if finding.inside else -1
+    return child.start if inside < 0 else inside
+
+
+def _duplicates(lines: jsonc.Lines, root: jsonc.Node) -> Iterator[tuple[int, Finding]]:
+    from mcp_workbench.config import jsonc
+
+    for twice in jsonc.duplicates(root):
+        line, column = lines.place(twice.first)
+        message = f"duplicate key; this one counts, the one at {line}:{column} does not"
+        yield (
+            twice.second,
+            Finding(twice.path, "WB-CONF-024", message, "remove one of them", "warning"),
+        )
+
+
+def _problem(finding: Finding, line: int = 0, column: int = 0) -> Problem:
+    return Problem(
+        dotted(finding.path),
+        finding.message,
+        finding.fix,
+        finding.code,
+        line,
+        column,
+        finding.severity,
+        finding.unlisted or 1,
+    )

@@ -1,34 +1,74 @@
-"""From a file to a snapshot, or to every problem of it at once."""
+"""From a file to a snapshot, or to all of its problems; without a file, to the built-in demo."""
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.config.findings import Finding
-from mcp_workbench.config.ownership import doubts_of
-from mcp_workbench.config.plain_file import PIPE_WAIT, TooLarge, TooSlow, at_once, read_open
+from mcp_workbench.config.file_access import (
+    OWNERSHIP_CODES,
+    PIPE_WAIT,
+    OwnershipWarning,
+    TooLarge,
+    TooSlow,
+    at_once,
+    check_ownership,
+    ownership_notice,
+    read_open,
+)
+from mcp_workbench.config.findings import Finding, problems_of
 from mcp_workbench.config.validate import validate
 from mcp_workbench.core.errors import ConfigError, Problem
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec
 from mcp_workbench.wire.depth import read_json
 
 if TYPE_CHECKING:
-    from pathlib import Path  # four milliseconds that this file can do without
+    from pathlib import Path  # loading it takes four milliseconds
 
 FILE_NAME = "workbench-config.json"
 VARIABLE = "WORKBENCH_CONFIG"
-MOST_BYTES = 8 << 20  # of a file that a person wrote; a log or a dump was named by mistake
+MOST_BYTES = 8 << 20  # of a file; a larger one was named by mistake
 
 _WRITE = "write the file there, or name the right one with --config"
+_DEMO = "demo"
+_DEMO_SERVERS = ("basics", "workshop")
+_DEMO_DESCRIPTION = (
+    "A demo, there being no configuration yet: text, numbers, dice, units. "
+    "Next: write workbench-config.json and run `mcp-workbench check`."
+)
+
+
+def chosen_snapshot(option: str | None, *, careful: bool = False) -> Snapshot:
+    """Returns the user's configuration: the named or found file, else the demo. `option`: `--config`."""
+    path = find_config(option, os.environ, _here())
+    if path is not None:
+        return load_config(path, careful=careful, named=is_named(option, os.environ))
+    return demo_snapshot()
+
+
+def owner_notice(snapshot: Snapshot) -> str:
+    """Returns one line for a user who has named a file that another user could have written."""
+    warnings = [
+        OwnershipWarning(w.code, w.message) for w in snapshot.warnings if w.code in OWNERSHIP_CODES
+    ]
+    return ownership_notice(snapshot.origin, warnings)
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - four milliseconds
+    except FileNotFoundError:
+        return ""  # the folder was removed: nothing is in it, but absolute paths still work
 
 
 def find_config(option: str | None, environ: Mapping[str, str], cwd: str | Path) -> str | None:
-    """The file to use: the option, else the variable, else the usual name. None means the demo."""
+    """Returns the file to use: the option, else the variable, else the usual name. None: the demo."""
     given = option if option is not None else environ.get(VARIABLE) or None
     path = os.path.join(cwd, FILE_NAME if given is None else given)  # noqa: PTH118
     if _exists(path):
@@ -40,7 +80,7 @@ def find_config(option: str | None, environ: Mapping[str, str], cwd: str | Path)
 
 
 def is_named(option: str | None, environ: Mapping[str, str]) -> bool:
-    """Whether the user has named the file, so that it was not just met in the current folder."""
+    """Has the user named the file? Otherwise it was just found in the current folder."""
     return option is not None or bool(environ.get(VARIABLE))
 
 
@@ -51,7 +91,7 @@ def load_config(
     careful: bool = False,
     named: bool = True,
 ) -> Snapshot:
-    """The configuration in this file. `careful` also looks for keys that stand twice.
+    """Returns the configuration in this file. `careful` also reports duplicate keys.
 
     A file that another user could have written is refused, unless the user has named it: then the
     snapshot carries a warning.
@@ -64,9 +104,7 @@ def load_config(
     findings += more
     if not (findings or careful or not plain):
         return msgspec.structs.replace(snapshot, origin=file)
-    from mcp_workbench.config.places import placed  # only where there is something to tell
-
-    problems = placed(findings, raw.decode())
+    problems = problems_of(findings, raw.decode())
     errors = tuple(p for p in problems if p.severity == "error")
     warnings = tuple(p for p in problems if p.severity == "warning")
     if errors:
@@ -84,7 +122,7 @@ def _exists(path: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        pass  # it is there in some way; loading it will say what is wrong
+        pass  # it exists somehow; loading it reports the reason
     return True
 
 
@@ -117,25 +155,25 @@ def _read(file: str, *, named: bool) -> tuple[bytes, list[Finding]]:
 
 
 def _owner_findings(file: str, status: os.stat_result, *, named: bool) -> list[Finding]:
-    """Who can write this file can start programs as us."""
+    """Whoever can write this file can start programs as this user."""
     if os.name == "posix" and stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:
         fix = f"chmod o-w {file}"
         raise _refused(file, "WB-CONF-006", "everybody on this machine can change this file", fix)
-    doubts = doubts_of(file, status)
-    if doubts and not named:
+    ownership = check_ownership(file, status)
+    if ownership and not named:
         fix = f"use a file of your own; if you trust this one, name it: --config {file}"
-        raise ConfigError(file, tuple(Problem("", why, fix, code) for code, why in doubts))
+        raise ConfigError(file, tuple(Problem("", why, fix, code) for code, why in ownership))
     fix = "change the owner or the rights, or use a copy of your own"
-    return [Finding((), code, why, fix, "warning") for code, why in doubts]
+    return [Finding((), code, why, fix, "warning") for code, why in ownership]
 
 
 def _decoded(file: str, raw: bytes) -> tuple[Any, bool]:
-    """The value of the file, and whether it is JSON without any liberties."""
+    """Returns the value of the file, and whether it is plain JSON."""
     try:
         return read_json(raw), True
     except (ValueError, RecursionError):
         pass
-    from mcp_workbench.core import jsonc  # only for files that need it: starting is quicker
+    from mcp_workbench.config import jsonc  # only for files that need it: starting is quicker
 
     try:
         return jsonc.parse(raw.decode()), False
@@ -147,3 +185,19 @@ def _decoded(file: str, raw: bytes) -> tuple[Any, bool]:
         fix = "correct the text there; comments and trailing commas are allowed"
         problem = Problem("", error.message, fix, "WB-CONF-007", error.line, error.column)
     raise ConfigError(file, (problem,))
+
+
+# The built-in demo
+
+
+def demo_snapshot() -> Snapshot:
+    """Returns a toolbox with our two demo servers, started by this Python. It needs nothing else."""
+    servers = {name: _demo_server(name) for name in _DEMO_SERVERS}
+    return Snapshot({_DEMO: ToolboxSpec(_DEMO, _DEMO_DESCRIPTION, servers)})
+
+
+def _demo_server(name: str) -> ServerSpec:
+    # -P: never import modules of the current folder
+    args = ("-P", "-m", "mcp_workbench.demo", name)
+    python = sys.executable.replace("${", "$${")  # a path, not a variable
+    return ServerSpec(ServerAddress(_DEMO, name), StdioCommand(python, args))

@@ -1,27 +1,12 @@
-"""The file's own words, once: what each key may hold, what it means, and what it is elsewhere."""
+"""The keys of the configuration file: what each may hold and means, for the loader and for editors."""
 
-from collections.abc import Iterable
-from typing import Any
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.config.kinds import (
-    FILLED,
-    FLAG,
-    HOSTS,
-    ORIGINS,
-    SECONDS,
-    TEXT,
-    TEXTS,
-    URL,
-    VARIABLE,
-    Kind,
-    filled_object_of,
-    object_of,
-    one_of,
-    pairs,
-    whole,
-)
+from mcp_workbench.config.expand import Path
 from mcp_workbench.core.spec import (
     CALL_TIMEOUT,
     CALLS,
@@ -41,13 +26,186 @@ TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "sse"
 
 _HEADER = "[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 
+MOST_NUMBER = 1 << 53  # beyond it JSON parsers disagree
+SHOWN_DIGITS = 20  # characters of a wrong number in a message
+VARIABLE_TEXT = {"type": "string", "pattern": r"\$\{"}  # a value that comes from a variable
+
+Wrong = Iterable[tuple[Path, str]]
+
+
+# Kinds of values
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What a key may hold: in words, as JSON Schema, and as a check that yields what is wrong."""
+
+    words: str
+    schema: dict[str, Any]
+    wrong: Callable[[Any], Wrong]
+    choices: tuple[str, ...] = ()
+
+
+def kind_of(value: Any) -> str:
+    """Returns the type of a JSON value in words."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    names = {str: "a string", list: "a list", dict: "an object"}
+    return next((words for kind, words in names.items() if isinstance(value, kind)), "a number")
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _plain(words: str, schema: dict[str, Any], right: Callable[[Any], bool]) -> Kind:
+    def wrong(value: Any) -> Wrong:
+        return () if right(value) else (((), f"must be {words}, not {kind_of(value)}"),)
+
+    return Kind(words, schema, wrong)
+
+
+def _in_range(words: str, schema: dict[str, Any], right: Callable[[Any], bool]) -> Kind:
+    def wrong(value: Any) -> Wrong:
+        if is_number(value) and right(value):
+            return ()
+        if is_number(value) and value > MOST_NUMBER:
+            return (((), f"must be {words}, at most {MOST_NUMBER}"),)
+        return (
+            ((), f"must be {words}, not {_shown(value) if is_number(value) else kind_of(value)}"),
+        )
+
+    return Kind(words, schema, wrong)
+
+
+def _shown(value: float) -> str:
+    text = str(value)
+    return text if len(text) <= SHOWN_DIGITS else f"{text[:SHOWN_DIGITS]}…"
+
+
+def whole(least: int) -> Kind:
+    return _in_range(
+        f"a whole number from {least} up",
+        {"type": "integer", "minimum": least, "maximum": MOST_NUMBER},
+        lambda value: least <= value <= MOST_NUMBER and value == int(value),
+    )
+
+
+def one_of(*choices: str, variables: bool = False) -> Kind:
+    words = " or ".join(f'"{choice}"' for choice in choices)
+    schema: dict[str, Any] = {"enum": list(choices)}
+    return Kind(
+        words,
+        {"anyOf": [schema, VARIABLE_TEXT]} if variables else schema,
+        lambda value: () if value in choices else (((), f"must be {words}"),),
+        choices,
+    )
+
+
+def _text_problem(value: Any) -> Wrong:
+    if not isinstance(value, str):
+        yield (), f"must be a string, not {kind_of(value)}"
+    elif "\0" in value:
+        yield (), "must not contain a NUL character"
+
+
+def _filled_problem(value: Any) -> Wrong:
+    yield from _text_problem(value) if value != "" else [((), "must not be empty")]
+
+
+def _url_problem(value: Any) -> Wrong:
+    yield from _filled_problem(value)
+    if isinstance(value, str) and value and not re.match(r"https?://.|\$\{", value, re.IGNORECASE):
+        yield (), "must begin with http:// or https://"
+
+
+def _texts_problem(value: Any) -> Wrong:
+    if not isinstance(value, list):
+        yield (), f"must be a list of strings, not {kind_of(value)}"
+        return
+    for index, item in enumerate(cast("list[Any]", value)):
+        yield from (((index,), message) for _, message in _text_problem(item))
+
+
+def _texts_like(pattern: str, words: str) -> Kind:
+    """A list of strings of one form."""
+
+    def wrong(value: Any) -> Wrong:
+        yield from _texts_problem(value)
+        if isinstance(value, list):
+            for index, item in enumerate(cast("list[Any]", value)):
+                if isinstance(item, str) and not re.fullmatch(pattern, item):
+                    yield (index,), f"must be {words}"
+
+    items = {"type": "string", "pattern": f"^(?:{pattern})$"}
+    return Kind("a list of strings", {"type": "array", "items": items}, wrong)
+
+
+def pairs(words: str, names: str) -> Kind:
+    """An object of strings. Numbers and booleans are accepted too: pasted files have them."""
+
+    def wrong(value: Any) -> Wrong:
+        if not isinstance(value, dict):
+            yield (), f"must be an object of strings, not {kind_of(value)}"
+            return
+        for name, text in cast("dict[str, Any]", value).items():
+            if not re.fullmatch(names, name):
+                yield (name,), f"is not the name of {words}"
+            if not is_number(text) and not isinstance(text, bool):
+                yield from (((name,), message) for _, message in _text_problem(text))
+
+    schema: dict[str, Any] = {
+        "type": "object",
+        "propertyNames": {"pattern": f"^(?:{names})$"},
+        "additionalProperties": {"type": ["string", "number", "boolean"]},
+    }
+    return Kind("an object of strings", schema, wrong)
+
+
+def object_of(schema: dict[str, Any]) -> Kind:
+    return _plain("an object", schema, lambda value: isinstance(value, dict))
+
+
+def filled_object_of(schema: dict[str, Any]) -> Kind:
+    """An object that is not empty."""
+
+    def wrong(value: Any) -> Wrong:
+        if not isinstance(value, dict):
+            yield (), f"must be an object, not {kind_of(value)}"
+        elif not value:
+            yield (), "must not be empty"
+
+    return Kind("an object", {**schema, "minProperties": 1}, wrong)
+
+
+TEXT = Kind("a string", {"type": "string"}, _text_problem)
+FILLED = Kind("a string", {"type": "string", "minLength": 1}, _filled_problem)
+URL = Kind(
+    "a URL", {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]?://.|\$\{)"}, _url_problem
+)
+TEXTS = Kind("a list of strings", {"type": "array", "items": {"type": "string"}}, _texts_problem)
+HOSTS = _texts_like(
+    r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?", "a host name, with or without a port"
+)
+ORIGINS = _texts_like(
+    r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s]+", "an origin, such as https://example.com, without a path"
+)
+FLAG = _plain("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool))
+SECONDS = _in_range(
+    "a number of seconds above 0",
+    {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_NUMBER},
+    lambda value: 0 < value <= MOST_NUMBER,
+)
+
+
+# The keys
+
 
 class Key(msgspec.Struct, frozen=True):
-    """One word of the file."""
+    """One key of the file."""
 
     kind: Kind
     doc: str
-    default: Any = None  # none: there is no such value unless the file says so
+    default: Any = None  # None: no value unless the file has one
     example: Any = None  # for a fix, where the default shows nothing
 
 
@@ -217,7 +375,7 @@ TABLES = {
 
 
 def json_schema() -> dict[str, Any]:
-    """The same words for editors. Unknown keys pass, as they do when the file is loaded."""
+    """Returns the JSON Schema of the file, for editors. It allows unknown keys, as the loader does."""
     named: dict[str, Any] = {"type": "object", "propertyNames": {"pattern": f"^{NAME}$"}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -261,7 +419,7 @@ def _server_shapes() -> Iterable[dict[str, Any]]:
         ("command", "url", ["stdio"]),
         ("url", "command", ["http", "streamable-http", "sse"]),
     ):
-        fits = {"anyOf": [{"enum": kinds}, VARIABLE]}
+        fits = {"anyOf": [{"enum": kinds}, VARIABLE_TEXT]}
         yield {
             "required": [key],
             "not": {"required": [other]},

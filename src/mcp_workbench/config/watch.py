@@ -1,4 +1,4 @@
-"""A file that is looked at once a second, and read when it has changed and rests."""
+"""Polls the configuration file, and loads it when it has changed and settled."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.timing import pause
 
-POLL = pause(1.0)  # seconds between two looks; one costs some microseconds
-SETTLE = pause(0.15)  # seconds without a change until a file that was written counts as whole
-DOUBT = pause(0.5)  # seconds more for one that can't be used: a slow writer may not be done
-ROUNDS = 20  # looks at a file that never rests, before it is read all the same
+POLL = pause(1.0)  # seconds between two polls; one costs some microseconds
+SETTLE = pause(0.15)  # seconds without a change until a written file counts as complete
+DOUBT = pause(0.5)  # more seconds for a file with errors: a slow writer may not be done
+ROUNDS = 20  # polls of a file that never settles before it is read anyway
 
-Found = Snapshot | ConfigError
+LoadResult = Snapshot | ConfigError
 Stamp = tuple[int, ...]
 
 UNKNOWN: Stamp = (-1,)
@@ -24,39 +24,39 @@ ABSENT: Stamp = ()
 
 
 def stamp_of(path: str) -> Stamp:
-    """What is another whenever the file is, however it was written: in place, by a rename, by a link."""
+    """Returns a stamp that changes with the file, however it is written: in place, by rename, by link."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - what a symbolic link leads to
+        status = os.stat(path)  # noqa: PTH116 - follows symbolic links
     except (OSError, ValueError):
         return ABSENT
-    # The time of change sees what keeps the time of writing: cp -p, chmod, a rename of an old file.
+    # ctime changes where mtime is kept: cp -p, chmod, a rename of an old file.
     return (
-        found.st_dev,
-        found.st_ino,
-        found.st_size,
-        found.st_mtime_ns,
-        found.st_ctime_ns,
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
     )
 
 
 class FileWatch:
-    """Looks, waits and reads in a thread of its own: a drive that hangs holds up nobody else.
+    """Polls, waits and reads in a thread of its own: a drive that hangs blocks nothing else.
 
-    `found` is called there with each configuration, or with why there is none. The first is the
-    file as it is now. A file that was never there (`optional`) is not missed. One that another user
-    could have written is refused, unless the user was told so when it was first read (`accepted`).
+    `report` is called in that thread with each configuration or error, first with the file as it is
+    now. A file that never existed (`optional`) is not reported as missing. One that another user could
+    have written is refused, unless the user was warned when it was first read (`accepted`).
     """
 
     def __init__(
         self,
         path: str,
-        found: Callable[[Found], None],
+        report: Callable[[LoadResult], None],
         *,
         optional: bool,
         accepted: bool = False,
     ) -> None:
         self._path = path
-        self._found = found
+        self._report = report
         self._optional = optional
         self._accepted = accepted
         self._wake = threading.Event()
@@ -66,7 +66,7 @@ class FileWatch:
         threading.Thread(target=self._run, name="configuration", daemon=True).start()
 
     def look(self) -> None:
-        """Read the file now, whether it has changed or not."""
+        """Reads the file now, even if it has not changed."""
         self._wake.set()
 
     def end(self) -> None:
@@ -84,24 +84,24 @@ class FileWatch:
                 seen = self._read(asked=asked)
 
     def _read(self, *, asked: bool) -> Stamp:
-        """Read the file when it rests; returns what it was then."""
-        stamp = stamp_of(self._path) if asked else self._rested(SETTLE)
+        """Reads the file when it has settled; returns its stamp."""
+        stamp = stamp_of(self._path) if asked else self._settled(SETTLE)
         if stamp == ABSENT and self._optional:
             return stamp
-        found = self._loaded()
+        result = self._loaded()
         for _ in range(ROUNDS):
-            if isinstance(found, Snapshot):
+            if isinstance(result, Snapshot):
                 self._optional = False
-            elif (now := self._rested(DOUBT)) != stamp:
-                stamp, found = now, self._loaded()
+            elif (now := self._settled(DOUBT)) != stamp:
+                stamp, result = now, self._loaded()
                 continue
             break
         if not self._over:
-            self._found(found)
+            self._report(result)
         return stamp
 
-    def _rested(self, seconds: float) -> Stamp:
-        """The file's stamp once it has been the same for so long."""
+    def _settled(self, seconds: float) -> Stamp:
+        """Returns the stamp once it has stayed the same for so long."""
         stamp = stamp_of(self._path)
         for _ in range(ROUNDS):
             if self._pause(seconds) or (now := stamp_of(self._path)) == stamp:
@@ -110,12 +110,15 @@ class FileWatch:
         return stamp
 
     def _pause(self, seconds: float) -> bool:
-        """Wait, unless we are to end."""
+        """Waits; returns whether the watch has ended."""
         self._wake.wait(seconds)
         return self._over
 
-    def _loaded(self) -> Found:
+    def _loaded(self) -> LoadResult:
         try:
             return load_config(self._path, named=self._accepted)
         except ConfigError as error:
             return error
+
+
+Found = LoadResult  # shim: renamed

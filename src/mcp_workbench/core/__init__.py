@@ -1,1 +1,1 @@
-"""Values and pure decisions; they know nothing of bytes, pipes or tasks."""
+"""Values and pure decisions: no I/O, no tasks."""

@@ -1,15 +1,17 @@
-"""What a server offers: definitions as received, and the views that the contract makes of them."""
+"""What a server offers: its tools as received, and the reports and results made of them."""
 
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any, Literal, cast
 
 import msgspec
 
-from mcp_workbench.bounded import has_few_members
 from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.splice import changed
+from mcp_workbench.core.raw_json import changed, has_few_members
+from mcp_workbench.core.spec import ServerSpec, ToolboxSpec
 
 LONGEST_NAME = 4096  # characters; the protocol asks for 128
+NAMED = 5  # tools that a sentence names; the others are counted
 
 
 class Definition(msgspec.Struct, frozen=True):
@@ -30,7 +32,7 @@ class Catalogue(msgspec.Struct, frozen=True):
 
 
 class ToolInfo(msgspec.Struct, frozen=True):
-    """A tool, where it stands, and the server's own definition of it."""
+    """A tool, its place in the configuration, and its server's definition of it."""
 
     name: str
     toolbox_name: str
@@ -40,48 +42,6 @@ class ToolInfo(msgspec.Struct, frozen=True):
     definition: dict[str, Any]
 
 
-class Unavailable(msgspec.Struct, frozen=True):
-    """A server of a toolbox that could not be reached, and why."""
-
-    server: str
-    reason: str
-
-
-class Stale(msgspec.Struct, frozen=True):
-    """A server whose tools are shown as they were some time ago, and why."""
-
-    server: str
-    seconds: int  # since it listed them
-    reason: str
-
-    def __str__(self) -> str:
-        return f"its tools are listed as they were {told_age(self.seconds)}"
-
-
-def told_age(seconds: float) -> str:
-    """`12 s ago`, `5 min ago`, `3 h ago`, `4 days ago`."""
-    if seconds < 120:
-        return f"{seconds:.0f} s ago"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min ago"
-    return (
-        f"{seconds / 3600:.0f} h ago" if seconds < 172_800 else f"{seconds / 86_400:.0f} days ago"
-    )
-
-
-class OpenToolboxResult(msgspec.Struct, frozen=True):
-    """An opened toolbox. Servers that could not be reached are a normal part of it."""
-
-    toolbox: str
-    description: str
-    servers_connected: int
-    tools: tuple[ToolInfo, ...]
-    unavailable: tuple[Unavailable, ...] = ()
-    # A configuration file that was written since and can't be used; lists that are out of date.
-    warnings: tuple[str, ...] = ()
-    stale: tuple[Stale, ...] = ()  # whose tools are those of some time ago
-
-
 class _ToolPeek(msgspec.Struct):
     name: str
     toolbox_name: msgspec.Raw = msgspec.Raw(b"")
@@ -89,7 +49,7 @@ class _ToolPeek(msgspec.Struct):
 
 
 def read_definitions(raws: list[msgspec.Raw]) -> tuple[dict[str, Definition], list[str]]:
-    """The tools of one page, and what was wrong with those left out. One odd tool costs no other."""
+    """Returns the tools of one page, and why others were left out. An unusable tool affects no other."""
     tools: dict[str, Definition] = {}
     complaints: list[str] = []
     for raw in raws:
@@ -115,22 +75,22 @@ def read_definitions(raws: list[msgspec.Raw]) -> tuple[dict[str, Definition], li
 
 
 def tool_info_json(definition: Definition, owner: ServerAddress) -> bytes:
-    """The contract's ToolInfo: the definition as received, plus its owner."""
+    """Returns the contract's ToolInfo as JSON: the definition as received, plus its owner."""
     peek = msgspec.json.decode(definition.raw, type=_ToolPeek)
     toolbox, server = msgspec.json.encode(owner.toolbox), msgspec.json.encode(owner.server)
-    if peek.toolbox_name or peek.source_server:  # the server uses our words: ours win
+    if peek.toolbox_name or peek.source_server:  # the server uses our keys: ours win
         return changed(definition.raw, {"toolbox_name": toolbox, "source_server": server})
     head = definition.raw[:-1]
     return b'%b,"toolbox_name":%b,"source_server":%b}' % (head, toolbox, server)
 
 
 def read_object(raw: msgspec.Raw | bytes) -> dict[str, Any]:
-    """Any JSON object as Python values; a number beyond a float's range is infinite, not an error."""
+    """Decodes any JSON object; a number beyond a float's range is infinite, not an error."""
     return msgspec.json.Decoder(dict[str, Any], float_hook=float).decode(raw)
 
 
 def tool_info(definition: Definition, owner: ServerAddress) -> ToolInfo:
-    """The same for Python programs."""
+    """Returns the contract's ToolInfo as a value."""
     whole = read_object(definition.raw)
     description = whole.get("description")
     schema: Any = whole.get("inputSchema")
@@ -141,4 +101,214 @@ def tool_info(definition: Definition, owner: ServerAddress) -> ToolInfo:
         description=description if isinstance(description, str) else "",
         input_schema=cast(dict[str, Any], schema) if isinstance(schema, dict) else {},
         definition=whole,
+    )
+
+
+# Opened toolboxes
+
+
+class Unavailable(msgspec.Struct, frozen=True):
+    """A server of a toolbox that could not be reached, and why."""
+
+    server: str
+    reason: str
+
+
+class Stale(msgspec.Struct, frozen=True):
+    """A server whose tools are shown from an earlier listing, and why."""
+
+    server: str
+    seconds: int  # since it listed them
+    reason: str
+
+    def __str__(self) -> str:
+        return f"its tools are listed as they were {age_text(self.seconds)}"
+
+
+def age_text(seconds: float) -> str:
+    """`12 s ago`, `5 min ago`, `3 h ago`, `4 days ago`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s ago"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min ago"
+    return (
+        f"{seconds / 3600:.0f} h ago" if seconds < 172_800 else f"{seconds / 86_400:.0f} days ago"
+    )
+
+
+class OpenToolboxResult(msgspec.Struct, frozen=True):
+    """An opened toolbox. Servers that could not be reached are a normal part of it."""
+
+    toolbox: str
+    description: str
+    servers_connected: int
+    tools: tuple[ToolInfo, ...]
+    unavailable: tuple[Unavailable, ...] = ()
+    # A changed configuration file that can't be used; lists that are out of date.
+    warnings: tuple[str, ...] = ()
+    stale: tuple[Stale, ...] = ()  # servers shown from an earlier listing
+
+
+class OpenedServer(msgspec.Struct, frozen=True):
+    """A server of an opened toolbox with the tools that its filter shows."""
+
+    address: ServerAddress
+    tools: tuple[Definition, ...]
+    modern: bool = False
+    connected: bool = True
+    stale: Stale | None = None  # its tools are from an earlier listing
+
+
+class OpenedToolbox(msgspec.Struct, frozen=True):
+    """A toolbox as far as it could be opened."""
+
+    spec: ToolboxSpec
+    servers: tuple[OpenedServer, ...]
+    unavailable: tuple[Unavailable, ...]
+    warnings: tuple[str, ...] = ()  # about the configuration file, and lists that are out of date
+
+    @property
+    def connected(self) -> int:
+        return sum(server.connected for server in self.servers)
+
+    @property
+    def stale(self) -> tuple[Stale, ...]:
+        return tuple(server.stale for server in self.servers if server.stale is not None)
+
+
+def toolbox_result(opened: OpenedToolbox) -> OpenToolboxResult:
+    """Returns the opened toolbox as Python programs see it, with decoded definitions."""
+    tools = (tool_info(tool, s.address) for s in opened.servers for tool in s.tools)
+    return OpenToolboxResult(
+        toolbox=opened.spec.name,
+        description=opened.spec.description,
+        servers_connected=opened.connected,
+        tools=tuple(tools),
+        unavailable=opened.unavailable,
+        warnings=opened.warnings,
+        stale=opened.stale,
+    )
+
+
+# Reports on servers
+
+
+class ToolChange(msgspec.Struct, frozen=True):
+    """How a server's tools differ from an earlier listing."""
+
+    since: float  # time of the earlier listing; seconds of the epoch, like every time here
+    at: float  # time of the new one
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        kinds = {"added": self.added, "removed": self.removed, "changed": self.changed}
+        changes = [f"{word} {_named(names)}" for word, names in kinds.items() if names]
+        return "; ".join(changes)
+
+
+class ServerReport(msgspec.Struct, frozen=True):
+    """What a check of one server shows; `reason` is empty if it could be reached."""
+
+    address: ServerAddress
+    reason: str = ""
+    revision: str = ""
+    server_name: str = ""
+    server_version: str = ""
+    tools: tuple[ToolInfo, ...] = ()
+    hidden: int = 0
+    idle_filters: tuple[str, ...] = ()
+    complaints: tuple[str, ...] = ()
+    seconds: float = 0.0
+    skipped: int = 0  # lines on its stdout that were not messages
+    last_skipped: str = ""  # the start of the last one
+    age: float | None = None  # seconds since the server said so; None: it was asked just now
+    change: ToolChange | None = None  # the last one that was noticed
+    processes: int = 0  # of this server
+
+
+class ServerHealth(msgspec.Struct, frozen=True):
+    """The state of a server, known without asking it."""
+
+    address: ServerAddress
+    # Not started, starting, ready, ready but silent of late, failed, failed so often that it is
+    # retried only now and then.
+    state: Literal["idle", "starting", "ready", "degraded", "failed", "broken"]
+    reason: str = ""
+    failures: int = 0  # in a row
+    next_try: float = 0.0  # seconds until it may be started again
+    calls_in_flight: int = 0
+    skipped: int = 0  # lines on its stdout that were not messages
+    unasked: int = 0  # responses without a pending request: late, duplicate, or of an unknown id
+    processes: int = 0  # one, or one per host with `scope: session`
+
+
+def _named(names: tuple[str, ...]) -> str:
+    # A name is text of the server: it must not be able to forge lines in a log.
+    shown = [name if name.isprintable() else ascii(name) for name in names[:NAMED]]
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return ", ".join(shown + more)
+
+
+# The last known state of a server that is not connected
+
+
+class KnownCatalogue(msgspec.Struct, frozen=True):
+    """What a server offered when it was last connected. Calls ask the server itself instead."""
+
+    catalogue: Catalogue
+    modern: bool
+    revision: str = ""
+    server_name: str = ""
+    server_version: str = ""
+    instructions: str = ""
+    capabilities: dict[str, bool] = {}  # by the names of the protocol
+    seconds: float = 0.0  # it took to start
+    at: float = 0.0  # time of the listing
+    change: ToolChange | None = None  # the last one that was noticed
+    # Prompts, resources and templates as received; kinds that were never listed are absent.
+    offers: dict[str, tuple[bytes, ...]] = {}
+
+    def age(self, now: float) -> float:
+        """Returns seconds since the listing, 0 if the clock was set back."""
+        return max(now - self.at, 0.0)
+
+    def opened(self, spec: ServerSpec, now: float, why: str) -> OpenedServer:
+        """Returns the server as its toolbox shows it while it is not connected; `why` marks it stale."""
+        stale = Stale(spec.address.server, round(self.age(now)), why) if why else None
+        tools = tuple(self._visible(spec))
+        return OpenedServer(spec.address, tools, self.modern, connected=False, stale=stale)
+
+    def report(self, spec: ServerSpec, now: float) -> ServerReport:
+        """Returns the report on the server while it is not connected."""
+        tools = tuple(tool_info(tool, spec.address) for tool in self._visible(spec))
+        return ServerReport(
+            spec.address,
+            revision=self.revision,
+            server_name=self.server_name,
+            server_version=self.server_version,
+            tools=tools,
+            hidden=len(self.catalogue.tools) - len(tools),
+            idle_filters=tuple(spec.tools.idle(self.catalogue.names)),
+            seconds=self.seconds,
+            age=self.age(now),
+            change=self.change,
+        )
+
+    def _visible(self, spec: ServerSpec) -> Iterator[Definition]:
+        return (tool for name, tool in self.catalogue.tools.items() if spec.tools.shows(name))
+
+
+def tool_change(before: KnownCatalogue, after: KnownCatalogue) -> ToolChange | None:
+    """Returns how the tools differ, or None. Their order does not count."""
+    old, new = before.catalogue.tools, after.catalogue.tools
+    if old == new:
+        return None
+    return ToolChange(
+        before.at,
+        after.at,
+        added=tuple(name for name in new if name not in old),
+        removed=tuple(name for name in old if name not in new),
+        changed=tuple(name for name in new if name in old and new[name] != old[name]),
     )

@@ -1,4 +1,4 @@
-"""What can go wrong, each with the contract's own sentence."""
+"""Errors, each with the sentence of the contract."""
 
 from collections.abc import Iterable
 from heapq import nlargest
@@ -10,32 +10,30 @@ import msgspec
 from mcp_workbench.core.names import ToolIdentifier
 
 MIGRATION = "mcp-workbench explain migration"
-LONGEST_NAME = 64  # characters of a name that is compared with others; nobody mistypes a longer one
-MOST_NAMES = 4000  # that a mistyped one is compared with
+LONGEST_NAME = 64  # characters of a name that gets suggestions; nobody mistypes a longer one
+MOST_NAMES = 4000  # that a mistyped name is compared with
 NEAREST = 40  # of them that are compared closely, which takes time
-LONGEST_SHOWN = 1000  # characters of a name in a sentence of ours
+LONGEST_SHOWN = 1000  # characters of a name in a message
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong, or doubtful, in a configuration file."""
+    """One error or warning about a configuration file."""
 
     path: str  # JSON path, such as `toolboxes.dev.mcpServers.fs`; empty for the file itself
     message: str
     fix: str = ""
     code: str = ""
-    line: int = 0  # from 1; 0 where there is no place
+    line: int = 0  # from 1; 0: no place
     column: int = 0
     severity: Literal["error", "warning"] = "error"
-    count: int = (
-        1  # problems that it stands for: of very many, the last names how many more there are
-    )
+    count: int = 1  # problems that it stands for: of very many, the last counts the rest
 
 
 class WorkbenchError(Exception):
-    """A call has no result. `str()` is the contract's text; `hint` says what to do next."""
+    """A call failed. `str()` is the contract's text; `hint` says what to do next."""
 
     code = "internal"
-    retry_after: float | None = None  # seconds before which there is no point in trying again
+    retry_after: float | None = None  # seconds to wait before a retry
 
     def __init__(self, message: str, *, hint: str = "", may_have_run: bool = False) -> None:
         super().__init__(message)
@@ -45,7 +43,7 @@ class WorkbenchError(Exception):
 
 
 class ConfigError(WorkbenchError):
-    """The configuration can't be used; every problem of it is here."""
+    """The configuration can't be used; lists every problem."""
 
     code = "invalid_config"
 
@@ -54,13 +52,13 @@ class ConfigError(WorkbenchError):
     ) -> None:
         self.file = file
         self.problems = problems
-        self.warnings = warnings  # doubtful but usable; told beside the problems
+        self.warnings = warnings  # shown beside the problems
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        lines = [f"{file} has {count}", *map(_told, problems)]
+        lines = [f"{file} has {count}", *map(_line, problems)]
         super().__init__("\n".join(lines))
 
 
-def _told(problem: Problem) -> str:
+def _line(problem: Problem) -> str:
     place = f":{problem.line}:{problem.column} " if problem.line else ""
     path = f"{problem.path}: " if problem.path else ""
     fix = f" (fix: {problem.fix})" if problem.fix else ""
@@ -68,7 +66,7 @@ def _told(problem: Problem) -> str:
 
 
 class NotFound(WorkbenchError):
-    """Absent, hidden or not granted: the three are told alike."""
+    """Absent, hidden or not granted: the three look alike."""
 
     def __init__(self, code: str, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -76,13 +74,13 @@ class NotFound(WorkbenchError):
 
 
 class InvalidCall(WorkbenchError):
-    """The call itself is wrong; every problem of it is in the message."""
+    """The call itself is wrong; the message lists every problem."""
 
     code = "invalid_parameters"
 
 
 class ServerUnavailable(WorkbenchError):
-    """The server can't be reached, or was lost, or is too busy."""
+    """The server can't be reached, was lost, or is too busy."""
 
     def __init__(
         self, code: str, message: str, *, reason: str, retry_after: float | None = None
@@ -94,7 +92,7 @@ class ServerUnavailable(WorkbenchError):
 
 
 class CallFailed(WorkbenchError):
-    """The call was begun and has no result: its time ran out, or its server died."""
+    """The call was sent and has no result: it timed out, or its server died."""
 
     def __init__(
         self,
@@ -112,7 +110,7 @@ class CallFailed(WorkbenchError):
 
 
 class ServerError(WorkbenchError):
-    """The server answered with a JSON-RPC error, which passes on as it is."""
+    """The server answered with a JSON-RPC error, which is passed on unchanged."""
 
     code = "server_error"
 
@@ -123,23 +121,23 @@ class ServerError(WorkbenchError):
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest known name, or nothing. Its work is bounded, whatever the names."""
+    """Returns a hint with the nearest known name, or nothing. The work is bounded for any names."""
     if len(wrong) > LONGEST_NAME:
         return ""
     names = [name for name in islice(known, MOST_NAMES) if _is_as_long(name, wrong)]
     if len(names) > NEAREST:
         pairs = _pairs(wrong)
         names = nlargest(NEAREST, names, key=lambda name: len(pairs & _pairs(name)))
-    from difflib import get_close_matches  # at start-up nobody has mistyped anything yet
+    from difflib import get_close_matches  # not needed at start-up
 
     near = get_close_matches(wrong, names, n=1, cutoff=0.6)
     return f"Did you mean '{near[0]}'?" if near else ""
 
 
 def _is_as_long(name: str, wrong: str) -> bool:
-    """Could the two be near each other, by their lengths alone?"""
+    """Are the lengths close enough for a match?"""
     shorter, longer = sorted((len(name), len(wrong)))
-    return longer <= LONGEST_NAME and 7 * shorter >= 3 * longer  # as `cutoff` has it
+    return longer <= LONGEST_NAME and 7 * shorter >= 3 * longer  # follows from `cutoff`
 
 
 def _pairs(name: str) -> set[str]:
@@ -147,7 +145,7 @@ def _pairs(name: str) -> set[str]:
 
 
 def shown_name(name: str) -> str:
-    """A name that somebody sent, as far as it is needed to know it again."""
+    """Returns a name that somebody sent, cut to a length that fits a message."""
     return name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…"
 
 

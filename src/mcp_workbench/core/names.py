@@ -1,4 +1,4 @@
-"""How a tool and a server are named, inside the program and on the flat surface."""
+"""Names of servers and tools, structured and flat."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ SEPARATOR = "__"
 
 
 class ServerAddress(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """Where a server stands in the configuration."""
+    """A server's place in the configuration."""
 
     toolbox: str
     server: str
@@ -16,7 +16,7 @@ class ServerAddress(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
 
 class ToolIdentifier(msgspec.Struct, frozen=True, order=True):
-    """The one way to name a tool: its toolbox, its server, and the server's own name for it."""
+    """Identifies a tool: its toolbox, its server, and the name that the server gives it."""
 
     toolbox: str
     server: str
@@ -31,12 +31,12 @@ class ToolIdentifier(msgspec.Struct, frozen=True, order=True):
 
 
 def generate_tool_name(toolbox: str, server: str, tool: str) -> str:
-    """The flat name under which dynamic mode shows a tool."""
+    """Returns the flat name that dynamic mode shows for a tool."""
     return f"{toolbox}{SEPARATOR}{server}{SEPARATOR}{tool}"
 
 
 def parse_tool_name(name: str) -> ToolIdentifier | None:
-    """Take a flat name apart: the first two separators count, the rest is the tool's own name."""
+    """Splits a flat name at its first two separators; the rest is the tool's own name."""
     parts = name.split(SEPARATOR, 2)
     if len(parts) < 3 or not all(parts):
         return None

@@ -1,7 +1,7 @@
-"""Known secrets leave no text that we print.
+"""Masks known secrets in every text that we print.
 
-A text is masked as a whole and only then cut into lines. Where it has been cut before, or arrives in
-pieces, the part of a secret that is left there counts as the secret.
+A text is masked as a whole and only then cut into lines. Where it was cut before, or arrives in
+pieces, the remaining part of a secret counts as the secret.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import NamedTuple
 import msgspec
 
 SHORTEST = 8  # characters; otherwise a value such as `none` or `1` would blank everything
-_ARMOUR = "-----"  # around `BEGIN PRIVATE KEY`: no secret by itself, and a hint at what was wrong
-_WRAPPED = (64, 76)  # columns after which base64 goes on in the next line
+_ARMOUR = "-----"  # around `BEGIN PRIVATE KEY`: not secret itself, and a hint at the cause
+_WRAPPED = (64, 76)  # columns at which base64 is wrapped
 
 
 def redact(text: str, secrets: Mapping[str, str]) -> str:
-    """The text with every known value, plain or encoded, replaced by `[secret:NAME]`."""
+    """Returns the text with every known value, plain or encoded, replaced by `[secret:NAME]`."""
     if not secrets:
         return text
     return _replaced(text, _known(tuple(secrets.items())).names)
 
 
 def redact_cut(text: str, secrets: Mapping[str, str]) -> str:
-    """The same of a text that was cut at either end, so that only a part of a secret may stand there."""
+    """Masks a text that was cut at either end, where only a part of a secret may be left."""
     if not secrets:
         return text
     names = _known(tuple(secrets.items())).names
@@ -39,11 +39,11 @@ def redact_cut(text: str, secrets: Mapping[str, str]) -> str:
     return f"{_mark(names[head]) if head else ''}{middle}{_mark(names[tail]) if tail else ''}"
 
 
-class Lines:
-    """Lines that arrive one after another, of a text that is masked as a whole.
+class LineRedactor:
+    """Masks a text that arrives line by line.
 
-    A line that may be one of a secret of several lines is held back until that is known: never more
-    than the secret is long.
+    A line that may belong to a secret of several lines is held back until that is decided: never more
+    than the length of the secret.
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
@@ -52,7 +52,7 @@ class Lines:
         self._held = ""
 
     def feed(self, text: str) -> str:
-        """What can be shown by now, of this text (whole lines) and what was held back."""
+        """Returns what can be shown now of this text (whole lines) and of what was held back."""
         text = self._held + text
         whole = max((m.end() for m in _matches(text, self._blocks)), default=0)
         start = min((_begun(text, block, whole) for block in self._blocks), default=len(text))
@@ -60,15 +60,18 @@ class Lines:
         return redact(text[:start], self._secrets)
 
     def cut(self, text: str = "") -> str:
-        """The same where all of it may be a part of something longer, and nothing follows."""
+        """Returns the rest: it may be cut anywhere, and nothing follows."""
         held, self._held = self._held, ""
         return redact_cut(held + text, self._secrets)
 
 
-class _Known(NamedTuple):
-    """What to look for."""
+Lines = LineRedactor  # shim: renamed
 
-    names: dict[str, str]  # of each form; the longest first, as a value may begin with another one
+
+class _Known(NamedTuple):
+    """The texts to look for."""
+
+    names: dict[str, str]  # by form, longest first: a value may begin with another one
     blocks: tuple[str, ...]  # forms of several lines
 
 
@@ -92,8 +95,8 @@ def _replaced(text: str, names: Mapping[str, str]) -> str:
 
 
 def _matches(text: str, forms: Iterable[str]) -> Iterator[re.Match[str]]:
-    """Where these forms stand in the text, from left to right."""
-    # Most texts hold none of them, and finding that out one by one is much faster than a pattern.
+    """Yields the matches of these forms, from left to right."""
+    # Most texts hold none; testing one by one is much faster than a pattern.
     present = [form for form in forms if form in text]
     return re.finditer("|".join(map(re.escape, present)), text) if present else iter(())
 
@@ -103,7 +106,7 @@ def _mark(name: str) -> str:
 
 
 def _begun(text: str, form: str, start: int) -> int:
-    """From `start` on, where a form begins of which the rest has not come yet; the end, if nowhere."""
+    """Returns where, from `start` on, an incomplete form begins; the end of the text if nowhere."""
     first = form.partition("\n")[0]
     at = text.find(first, max(len(text) - len(form) + 1, start))
     while at >= 0 and not form.startswith(text[at:]):
@@ -112,7 +115,7 @@ def _begun(text: str, form: str, start: int) -> int:
 
 
 def _beginnings(text: str, forms: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Where a form begins at the end of the text, and which."""
+    """Yields where a form begins that is cut by the end of the text."""
     for form in forms:
         at = text.find(form[:SHORTEST], max(len(text) - len(form) + 1, 0))
         while at >= 0 and not form.startswith(text[at:]):
@@ -122,7 +125,7 @@ def _beginnings(text: str, forms: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _endings(text: str, forms: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Where a form ends that begins before the text does, and which."""
+    """Yields where a form ends that is cut by the start of the text."""
     for form in forms:
         last = form[-SHORTEST:]
         at = text.rfind(last, 0, len(form) - 1)
@@ -136,7 +139,7 @@ def _endings(text: str, forms: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _forms(value: str) -> set[str]:
-    """All ways in which a value may be printed; of several lines, also each line by itself."""
+    """Returns all ways in which a value may be printed; of several lines, also each line."""
     whole = {value, value.strip()}
     parts = {line.strip() for line in value.splitlines()} if "\n" in value else set[str]()
     lines = {line for line in parts if not (line.startswith(_ARMOUR) and line.endswith(_ARMOUR))}
@@ -148,7 +151,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _spelled(value: str) -> Iterator[str]:
-    from base64 import b64encode, urlsafe_b64encode  # start-up prints nothing and needs it not
+    from base64 import b64encode, urlsafe_b64encode  # not needed at start-up
 
     yield value
     yield ascii(value)[1:-1]
@@ -163,11 +166,11 @@ def _spelled(value: str) -> Iterator[str]:
 
 
 def _bytes(value: str) -> bytes:
-    return value.encode("utf-8", "surrogateescape")  # how the environment spells odd bytes
+    return value.encode("utf-8", "surrogateescape")  # as `os.environ` decodes odd bytes
 
 
 def _wrapped(value: str) -> Iterator[str]:
-    """The lines of long base64, as mail and command lines print it."""
+    """Yields the lines of wrapped base64, as mail and command line tools print it."""
     from base64 import b64encode
 
     text = b64encode(_bytes(value)).decode()
@@ -177,7 +180,7 @@ def _wrapped(value: str) -> Iterator[str]:
 
 
 def _in_urls(data: bytes) -> Iterator[str]:
-    """As the encoders of several languages put it into URLs, with digits of either case."""
+    """Yields the URL encodings of several languages, with hex digits of either case."""
     from urllib.parse import quote, quote_plus
 
     for text in (
@@ -193,10 +196,10 @@ def _in_urls(data: bytes) -> Iterator[str]:
 
 
 def _in_json(value: str) -> Iterator[str]:
-    """As the writers of several languages put it into JSON."""
+    """Yields the JSON encodings of several languages."""
     try:
         plain = msgspec.json.encode(value)[1:-1].decode()
-    except UnicodeEncodeError:  # no JSON text can hold it
+    except UnicodeEncodeError:  # JSON can't hold it
         return
     for text in (plain, _escaped(r"[^ -~]", plain), _escaped("[<>&\u2028\u2029]", plain)):
         yield text

@@ -1,4 +1,4 @@
-"""Wishes: what one accepted configuration asks for, frozen and unexpanded."""
+"""One accepted configuration as frozen values; variables are not expanded yet."""
 
 import re
 from fnmatch import translate
@@ -12,10 +12,12 @@ from mcp_workbench.core.names import ServerAddress
 
 Era = Literal["auto", "legacy", "modern"]
 Scope = Literal["shared", "session"]  # one connection for all hosts, or one for each
-Naming = Literal["full", "bare"]  # flat names, or the servers' own: for an endpoint of one purpose
+Naming = Literal["full", "bare"]  # flat names, or the servers' own names
 ToolMode = Literal["proxy", "dynamic"]
-Detail = Literal["schema", "full", "signature", "names"]  # how much is told of a tool
-Discover = Literal["lazy", "eager"]  # may a search start servers of which nothing is known?
+Detail = Literal[
+    "schema", "full", "signature", "names"
+]  # how much `open_toolbox` returns of a tool
+Discover = Literal["lazy", "eager"]  # may a search start servers that were never listed?
 Pairs = tuple[tuple[str, str], ...]
 
 CONNECT_TIMEOUT = 120.0  # seconds; a first `npx` or `uvx` downloads before it starts
@@ -27,31 +29,31 @@ TOOLS_PER_SERVER = 10_000  # shown; no model reads as many
 IDLE_TIMEOUT = 0.0  # seconds without a call after which a server is stopped; 0: never
 QUEUE_BYTES = 32 << 20  # accepted for a server that does not read
 OPEN_WAIT = 30.0  # seconds that `open_toolbox` waits for a slow starter
-DRAIN = 30.0  # seconds for calls under way when we, or their server, are to end
+DRAIN = 30.0  # seconds for calls in flight when we, or their server, stop
 
 
 class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """A server that we start as our child. Its strings are as written: `${VAR}` is not yet replaced."""
+    """A server that we start as a child process. Strings are as written: `${VAR}` is not expanded."""
 
     command: str
     args: tuple[str, ...] = ()
     env: Pairs = ()
     cwd: str = ""
-    folder: str = ""  # where the configuration lies: a relative `cwd` counts from here
+    folder: str = ""  # of the configuration file: a relative `cwd` starts here
 
     def __repr__(self) -> str:
-        return f"StdioCommand({len(self.args)} args)"  # any string of it may hold a secret
+        return f"StdioCommand({len(self.args)} args)"  # any string may hold a secret
 
 
 class HttpEndpoint(msgspec.Struct, frozen=True):
-    """A server behind a URL. Its strings are as written, like those of a command."""
+    """A server at a URL. Strings are as written, like those of a command."""
 
     url: str
     headers: Pairs = ()
     transport: Literal["http", "sse"] = "http"
 
     def __repr__(self) -> str:
-        return f"HttpEndpoint({self.transport})"  # any string of it may hold a secret
+        return f"HttpEndpoint({self.transport})"  # any string may hold a secret
 
 
 class ToolFilter(msgspec.Struct, frozen=True):
@@ -64,7 +66,7 @@ class ToolFilter(msgspec.Struct, frozen=True):
         return _matches(tool, self.include) and not _matches(tool, self.exclude)
 
     def idle(self, tools: tuple[str, ...]) -> list[str]:
-        """The patterns that match none of these tools, as the file spells them."""
+        """Returns the patterns that match none of these tools, as the file spells them."""
         spelled = [(p, p) for p in self.include] + [(f"!{p}", p) for p in self.exclude]
         return [
             text for text, pattern in spelled if not any(_matches(t, (pattern,)) for t in tools)
@@ -72,7 +74,7 @@ class ToolFilter(msgspec.Struct, frozen=True):
 
 
 def tool_filter(patterns: tuple[str, ...]) -> ToolFilter:
-    """The filter that a list in the file means: only exclusions are all but those; nothing is none."""
+    """Returns the filter for a list in the file: only exclusions mean all others; empty means none."""
     include = tuple(p for p in patterns if not p.startswith("!"))
     exclude = tuple(p[1:] for p in patterns if p.startswith("!"))
     return ToolFilter(("*",) if exclude and not include else include, exclude)
@@ -88,7 +90,7 @@ def _matches(tool: str, patterns: tuple[str, ...]) -> bool:
 
 
 class ServerSpec(msgspec.Struct, frozen=True):
-    """One server of one toolbox, as wished for."""
+    """One server of one toolbox."""
 
     address: ServerAddress
     target: StdioCommand | HttpEndpoint
@@ -97,11 +99,11 @@ class ServerSpec(msgspec.Struct, frozen=True):
     connect_timeout: float = CONNECT_TIMEOUT
     timeout: float = CALL_TIMEOUT
     place: str = ""  # its path in the file, for messages
-    problem: str = ""  # why it can't be used although the rest of the file is fine
+    problem: str = ""  # why this server can't be used although the rest of the file is fine
     scope: Scope = "shared"
     idle_timeout: float = IDLE_TIMEOUT
     result_budget: int | None = None  # characters of a result's text; None: as its toolbox says
-    validate: bool = False  # look at arguments before they are sent
+    validate: bool = False  # check arguments before they are sent
 
 
 class ToolboxSpec(msgspec.Struct, frozen=True):
@@ -115,7 +117,7 @@ class ToolboxSpec(msgspec.Struct, frozen=True):
     discover: Discover = "lazy"
 
     def budget(self, server: ServerSpec) -> int:
-        """Characters of text that a result may have; 0: as many as it has."""
+        """Returns the characters of text that a result may have; 0: no limit."""
         return self.result_budget if server.result_budget is None else server.result_budget
 
     def server(self, name: str) -> ServerSpec:
@@ -126,7 +128,7 @@ class ToolboxSpec(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Where we say no instead of growing."""
+    """Upper limits; beyond them a request is refused."""
 
     message_bytes: int = MESSAGE_BYTES
     calls_per_server: int = CALLS_PER_SERVER
@@ -138,7 +140,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class NamedToken(msgspec.Struct, frozen=True):
-    """A host's way in; who comes with it is known by its name."""
+    """A bearer token for HTTP hosts; its name is the principal."""
 
     name: str
     token: str
@@ -148,16 +150,16 @@ class NamedToken(msgspec.Struct, frozen=True):
         return f"NamedToken({self.name!r})"  # the token is a secret
 
 
-class HttpWish(msgspec.Struct, frozen=True):
-    """How hosts may come over HTTP. Tokens are as written: `${VAR}` is not yet replaced."""
+class HttpSettings(msgspec.Struct, frozen=True):
+    """Who may connect over HTTP. Tokens are as written: `${VAR}` is not expanded."""
 
-    token: str = ""  # without a name: it opens everything
+    token: str = ""  # without a name: opens every toolbox
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     tokens: tuple[NamedToken, ...] = ()
 
     def __repr__(self) -> str:
-        return "HttpWish()"  # the token is a secret
+        return "HttpSettings()"  # the token is a secret
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -166,11 +168,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     toolboxes: dict[str, ToolboxSpec]
     tool_mode: ToolMode = "proxy"
     limits: Limits = Limits()
-    origin: str = ""  # the file it came from; empty for the embedded demo
+    origin: str = ""  # its file; empty for the built-in demo
     warnings: tuple[Problem, ...] = ()
     naming: Naming = "full"
-    http: HttpWish = HttpWish()
-    private: bool = False  # other hosts are shown other toolboxes: no cache may mix them up
+    http: HttpSettings = HttpSettings()
+    private: bool = False  # hosts see different toolboxes: no cache may mix them up
 
     def toolbox(self, name: str) -> ToolboxSpec:
         spec = self.toolboxes.get(name)
@@ -183,12 +185,15 @@ class Snapshot(msgspec.Struct, frozen=True):
         return None if toolbox is None else toolbox.servers.get(address.server)
 
     def narrowed(self, names: tuple[str, ...]) -> "Snapshot":
-        """The same configuration with these toolboxes only; none named means all of them."""
+        """Returns the configuration with these toolboxes only; no names mean all of them."""
         if not names:
             return self
         return self.only(names)
 
     def only(self, names: tuple[str, ...], *, private: bool = False) -> "Snapshot":
-        """The same configuration with exactly these toolboxes, be it none."""
+        """Returns the configuration with exactly these toolboxes, even none."""
         boxes = {name: self.toolbox(name) for name in names}
         return msgspec.structs.replace(self, toolboxes=boxes, private=private)
+
+
+HttpWish = HttpSettings  # shim: renamed

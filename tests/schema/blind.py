@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from mcp_workbench.core.shape import (
+from mcp_workbench.schema.shape import (
     Array,
     Base,
     Fields,

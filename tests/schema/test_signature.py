@@ -12,17 +12,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.catalogue import Definition
-from mcp_workbench.core.shape import arguments_shape
-from mcp_workbench.core.signature import (
+from mcp_workbench.schema.shape import arguments_shape
+from mcp_workbench.schema.signature import (
     first_sentence,
     one_line,
     short_signature,
     whole_signature,
 )
 from mcp_workbench.surface.detail import full_form, signature_line
-from tests.search.blind import blind_arguments
-from tests.search.reader import read_signature
-from tests.search.schemas import SCHEMAS
+from tests.schema.blind import blind_arguments
+from tests.schema.reader import read_signature
+from tests.schema.strategies import SCHEMAS
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}

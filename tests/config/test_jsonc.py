@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.core import jsonc
-from mcp_workbench.core.jsonc import (
+from mcp_workbench.config import jsonc
+from mcp_workbench.config.jsonc import (
     Place,
     SyntaxProblem,
     duplicates,
@@ -104,16 +104,16 @@ def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
     ("text", "line", "column", "message"),
     [
         ("", 1, 1, "the text ends too early: something is not closed"),
-        ("{", 1, 2, "a name in double quotes should stand here"),
-        ("[1", 1, 3, "',' or ']' should stand here"),
-        ('{"a": 1\n "b": 2}', 2, 2, "',' or '}' should stand here"),
-        ('{"a" 1}', 1, 6, "':' should stand here"),
-        ("{a: 1}", 1, 2, "a name in double quotes should stand here"),
+        ("{", 1, 2, "expected a name in double quotes"),
+        ("[1", 1, 3, "expected ',' or ']'"),
+        ('{"a": 1\n "b": 2}', 2, 2, "expected ',' or '}'"),
+        ('{"a" 1}', 1, 6, "expected ':'"),
+        ("{a: 1}", 1, 2, "expected a name in double quotes"),
         ("['x']", 1, 2, "use double quotes"),
         ('["x', 1, 2, "this string is not closed on its line"),
         ('["\\q"]', 1, 2, "this string has a wrong escape or an unprintable character"),
-        ("[1,,2]", 1, 4, "a value should stand here, not ','"),
-        ("[,]", 1, 2, "a value should stand here, not ','"),
+        ("[1,,2]", 1, 4, "expected a value, not ','"),
+        ("[,]", 1, 2, "expected a value, not ','"),
         ("[1] /* on and on", 1, 5, "there is more text after the end of the JSON value"),
         ("/* on and on", 1, 1, "this comment is not closed"),
         ("// a\n/* b */ /* on * and / on", 2, 9, "this comment is not closed"),

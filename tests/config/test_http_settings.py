@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
+from mcp_workbench.config.http_settings import SHORTEST_TOKEN, TOKEN_VARIABLE, resolve_http
 from mcp_workbench.config.load import load_config
-from mcp_workbench.config.port import SHORTEST, VARIABLE, port_wish
 from mcp_workbench.config.schema import json_schema
 from mcp_workbench.core.errors import ConfigError
-from mcp_workbench.core.spec import HttpWish, NamedToken, Snapshot
+from mcp_workbench.core.spec import HttpSettings, NamedToken, Snapshot
 from tests.config.scenes import load, problems
 
 BOXES: dict[str, Any] = {"dev": {"mcpServers": {}}, "ops": {"mcpServers": {}}}
@@ -45,7 +45,7 @@ def test_each_token_has_a_name_a_variable_and_its_toolboxes(tmp_path: Path) -> N
         NamedToken("nobody", "${NOBODY}", ()),
     )
     assert told(found) == [("WB-CONF-017", "http.tokens.nobody.toolboxes")]
-    wish = port_wish(found, environ, loopback=True)
+    wish = resolve_http(found, environ, loopback=True)
     assert [(t.name, t.token, t.toolboxes) for t in wish.tokens] == [
         ("ci", CANARY, ("dev",)),
         ("boss", CANARY + "2", None),
@@ -100,9 +100,9 @@ def test_one_text_for_two_names_is_told(tmp_path: Path) -> None:
 
 
 def test_one_value_for_two_names_keeps_the_port_closed() -> None:
-    wish = HttpWish(tokens=(NamedToken("a", "${A}"), NamedToken("b", "${B}", ("dev",))))
+    wish = HttpSettings(tokens=(NamedToken("a", "${A}"), NamedToken("b", "${B}", ("dev",))))
     with pytest.raises(ConfigError) as caught:
-        port_wish(Snapshot({}, http=wish), {"A": CANARY, "B": CANARY}, loopback=True)
+        resolve_http(Snapshot({}, http=wish), {"A": CANARY, "B": CANARY}, loopback=True)
 
     [found] = caught.value.problems
     assert (found.code, found.path) == ("WB-CONF-042", "http.tokens.b")
@@ -110,9 +110,9 @@ def test_one_value_for_two_names_keeps_the_port_closed() -> None:
 
 
 def test_the_variable_may_not_repeat_a_named_token() -> None:
-    wish = HttpWish(tokens=(NamedToken("a", "${A}", ("dev",)),))
+    wish = HttpSettings(tokens=(NamedToken("a", "${A}", ("dev",)),))
     with pytest.raises(ConfigError) as caught:
-        port_wish(Snapshot({}, http=wish), {"A": CANARY, VARIABLE: CANARY}, loopback=True)
+        resolve_http(Snapshot({}, http=wish), {"A": CANARY, TOKEN_VARIABLE: CANARY}, loopback=True)
 
     assert [p.code for p in caught.value.problems] == ["WB-CONF-042"]
 
@@ -124,8 +124,8 @@ def test_the_variable_may_not_repeat_a_named_token() -> None:
         ("", True, "WB-CONF-031"),
         ("two words", True, "WB-CONF-031"),
         ("a\r\nSet-Cookie: b", True, "WB-CONF-031"),
-        ("x" * (SHORTEST - 1), False, "WB-CONF-031"),
-        ("x" * SHORTEST, False, ""),
+        ("x" * (SHORTEST_TOKEN - 1), False, "WB-CONF-031"),
+        ("x" * SHORTEST_TOKEN, False, ""),
         ("short", True, ""),
     ],
 )
@@ -134,23 +134,23 @@ def test_a_value_that_cannot_be_used_keeps_the_port_closed(
     value: str | None, loopback: bool, code: str, named: bool
 ) -> None:
     tokens = (NamedToken("a", "${A}"),) if named else ()
-    wish = HttpWish("" if named else "${A}", ("box.example",), tokens=tokens)
+    wish = HttpSettings("" if named else "${A}", ("box.example",), tokens=tokens)
     environ = {} if value is None else {"A": value}
     if not code:
-        assert port_wish(Snapshot({}, http=wish), environ, loopback=loopback)
+        assert resolve_http(Snapshot({}, http=wish), environ, loopback=loopback)
         return
 
     with pytest.raises(ConfigError) as caught:
-        port_wish(Snapshot({}, http=wish), environ, loopback=loopback)
+        resolve_http(Snapshot({}, http=wish), environ, loopback=loopback)
 
     assert [problem.code for problem in caught.value.problems] == [code]
     assert not value or value not in str(caught.value)
 
 
 def test_named_tokens_are_tokens_enough_for_an_open_address() -> None:
-    wish = HttpWish(allowed_hosts=("box.example",), tokens=(NamedToken("a", "${A}"),))
+    wish = HttpSettings(allowed_hosts=("box.example",), tokens=(NamedToken("a", "${A}"),))
 
-    assert port_wish(Snapshot({}, http=wish), {"A": CANARY}, loopback=False).tokens
+    assert resolve_http(Snapshot({}, http=wish), {"A": CANARY}, loopback=False).tokens
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_check_tells_about_tokens_and_shows_none(
     config = tmp_path / "workbench-config.json"
     config.write_bytes(msgspec.json.encode(file(tokens, token=CANARY[::-1])))
     config.chmod(0o644)
-    environ = {"SET_C": CANARY + "-c", VARIABLE: CANARY + "-v", "PATH": "/bin"}
+    environ = {"SET_C": CANARY + "-c", TOKEN_VARIABLE: CANARY + "-v", "PATH": "/bin"}
 
     done = subprocess.run(
         [sys.executable, "-m", "mcp_workbench", "check", "--config", str(config), *form],
@@ -208,7 +208,7 @@ def test_check_tells_about_tokens_and_shows_none(
 def test_a_file_without_a_port_is_read_without_this(tmp_path: Path) -> None:
     code = (
         "import sys; from mcp_workbench.config.load import load_config; load_config(sys.argv[1]);"
-        "print('mcp_workbench.config.tokens' in sys.modules)"
+        "print('mcp_workbench.config.http_settings' in sys.modules)"
     )
     config = tmp_path / "workbench-config.json"
     config.write_bytes(msgspec.json.encode({"toolboxes": BOXES}))
@@ -217,4 +217,4 @@ def test_a_file_without_a_port_is_read_without_this(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(config)], capture_output=True, text=True)
 
     assert done.stdout == "False\n"
-    assert load_config(config).http == HttpWish()
+    assert load_config(config).http == HttpSettings()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from statistics import median
 
-from mcp_workbench.core.tokens import tokens
+from mcp_workbench.core.token_estimate import estimate_tokens
 from mcp_workbench.demo.tools import SERVERS
 from tests.kit.tokens import o200k_tokens
 
@@ -26,7 +26,7 @@ def definitions() -> list[str]:
 
 def test_definitions_are_estimated_within_a_tenth() -> None:
     texts = definitions()
-    real, ours = [o200k_tokens(t) for t in texts], [tokens(t) for t in texts]
+    real, ours = [o200k_tokens(t) for t in texts], [estimate_tokens(t) for t in texts]
 
     assert len(texts) >= 8
     assert abs(sum(ours) - sum(real)) < 0.1 * sum(real)
@@ -42,10 +42,12 @@ def test_prose_signatures_and_lists_of_names_are_too() -> None:
     names = "dev/filesystem: read_text_file, list_directory, directory_tree, get_file_info, search_files"
     prose = (ROOT / "docs/processes.md").read_text("utf-8")
     for text, error in ((signature * 5, 0.15), (names, 0.15), (prose, 0.1)):
-        assert abs(tokens(text) - o200k_tokens(text)) < error * o200k_tokens(text), text[:60]
+        assert abs(estimate_tokens(text) - o200k_tokens(text)) < error * o200k_tokens(text), text[
+            :60
+        ]
 
 
 def test_other_scripts_and_nothing_at_all() -> None:
     chinese = "使用必应搜索指定的关键词、并返回搜索结果列表、包括标题、链接、摘要"
-    assert abs(tokens(chinese) - o200k_tokens(chinese)) < 0.3 * o200k_tokens(chinese)
-    assert tokens("") == tokens("   ") == 0
+    assert abs(estimate_tokens(chinese) - o200k_tokens(chinese)) < 0.3 * o200k_tokens(chinese)
+    assert estimate_tokens("") == estimate_tokens("   ") == 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.core.splice import changed, each
+from mcp_workbench.core.raw_json import changed, each
 
 NAMES = st.sampled_from(["a", "b", "é", "", 'q"', "\\", "🙂"])
 VALUES = st.sampled_from(

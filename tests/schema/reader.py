@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-from mcp_workbench.core.schemas import json_text
-from mcp_workbench.core.shape import (
+from mcp_workbench.schema.document import json_text
+from mcp_workbench.schema.shape import (
     Array,
     Base,
     Field,

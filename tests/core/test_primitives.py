@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.names import ServerAddress, generate_tool_name
-from mcp_workbench.core.offers import (
+from mcp_workbench.core.primitives import (
     SCHEME,
-    Offer,
-    Owned,
-    Shelf,
+    Primitive,
+    PrimitiveRef,
+    ServerPrimitives,
     addressed,
     matches,
     owner_by_template,
     owners_of_flat_name,
     read_addressed,
-    read_offers,
+    read_primitives,
     shown_uris,
 )
 
@@ -29,16 +29,16 @@ addresses = st.builds(ServerAddress, names, names)
 uris = st.one_of(
     st.text(min_size=1),
     st.from_regex(r"[a-z]{1,5}://[a-z/?#%.{}]{0,12}", fullmatch=True),
-    st.builds(Owned, addresses, st.text(min_size=1)).map(addressed),
+    st.builds(PrimitiveRef, addresses, st.text(min_size=1)).map(addressed),
 )
 
 
-def shelf(address: ServerAddress, *keys: str) -> Shelf:
-    return Shelf(address, {key: Offer(key, b"{}") for key in keys})
+def shelf(address: ServerAddress, *keys: str) -> ServerPrimitives:
+    return ServerPrimitives(address, {key: Primitive(key, b"{}") for key in keys})
 
 
 @st.composite
-def some_shelves(draw: st.DrawFn) -> list[Shelf]:
+def some_shelves(draw: st.DrawFn) -> list[ServerPrimitives]:
     found = draw(st.lists(addresses, max_size=5, unique=True))
     return [shelf(address, *draw(st.lists(uris, max_size=4))) for address in found]
 
@@ -48,16 +48,16 @@ ONE, TWO = ServerAddress("dev", "one"), ServerAddress("dev", "two")
 
 @given(addresses, uris)
 def test_an_addressed_uri_leads_back_to_its_owner(address: ServerAddress, uri: str) -> None:
-    owner = Owned(address, uri)
+    owner = PrimitiveRef(address, uri)
 
     assert read_addressed(addressed(owner)) == owner
 
 
 @given(some_shelves())
-def test_every_resource_is_shown_under_a_uri_of_its_own(found: list[Shelf]) -> None:
+def test_every_resource_is_shown_under_a_uri_of_its_own(found: list[ServerPrimitives]) -> None:
     shown = shown_uris(found)
 
-    everything = [Owned(one.address, key) for one in found for key in one.offers]
+    everything = [PrimitiveRef(one.address, key) for one in found for key in one.offers]
     assert list(shown.values()) == everything
     for uri, owner in shown.items():
         if uri.startswith(SCHEME):
@@ -92,15 +92,15 @@ def test_a_prompt_s_flat_name_leads_back_to_its_owner(
     owner = data.draw(st.sampled_from(servers))
     name = generate_tool_name(owner.toolbox, owner.server, prompt)
 
-    assert Owned(owner, prompt) in owners_of_flat_name(name, servers)
+    assert PrimitiveRef(owner, prompt) in owners_of_flat_name(name, servers)
 
 
 def test_a_flat_name_is_ambiguous_only_where_names_hold_the_separator() -> None:
     servers = [ServerAddress("a", "b"), ServerAddress("a", "b__c"), ServerAddress("x", "y")]
 
     assert owners_of_flat_name("a__b__c__d", servers) == [
-        Owned(servers[0], "c__d"),
-        Owned(servers[1], "d"),
+        PrimitiveRef(servers[0], "c__d"),
+        PrimitiveRef(servers[1], "d"),
     ]
     assert owners_of_flat_name("a__b__", servers) == []
 
@@ -151,9 +151,9 @@ def test_matching_takes_its_time_in_proportion() -> None:
 def test_the_first_server_with_a_fitting_template_is_the_owner() -> None:
     found = [shelf(ONE, "a:{x}"), shelf(TWO, "a:{+x}")]
 
-    assert owner_by_template("a:b", found) == Owned(ONE, "a:b")
-    assert owner_by_template("a:b/c", found) == Owned(TWO, "a:b/c")
-    assert owner_by_template("a:{+x}", found) == Owned(ONE, "a:{+x}")  # by its own pattern
+    assert owner_by_template("a:b", found) == PrimitiveRef(ONE, "a:b")
+    assert owner_by_template("a:b/c", found) == PrimitiveRef(TWO, "a:b/c")
+    assert owner_by_template("a:{+x}", found) == PrimitiveRef(ONE, "a:{+x}")  # by its own pattern
     assert owner_by_template("b:c", found) is None
 
 
@@ -163,6 +163,6 @@ def test_the_first_server_with_a_fitting_template_is_the_owner() -> None:
 def test_an_odd_offer_costs_no_other() -> None:
     raws = [b'{"uri":"a:b","n":1.0 }', b'{"uri":7}', b'{"uri":""}', b"[]", b"{}", b'{"uri":"a:b"}']
 
-    found = read_offers("resources", [msgspec.Raw(raw) for raw in raws])
+    found = read_primitives("resources", [msgspec.Raw(raw) for raw in raws])
 
-    assert found == {"a:b": Offer("a:b", b'{"uri":"a:b","n":1.0}')}
+    assert found == {"a:b": Primitive("a:b", b'{"uri":"a:b","n":1.0}')}

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition
-from mcp_workbench.core.misfits import MOST, misfits
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.gateway.argument_hints import error_with_hint, hint_for, result_with_hint
+from mcp_workbench.schema.check import MOST, explain, mismatches
 from tests.kit.results import raw
-from tests.search.schemas import NAMES, SCALARS, SCHEMAS
+from tests.schema.strategies import NAMES, SCALARS, SCHEMAS
 
 VALUES = st.recursive(
     SCALARS, lambda one: st.lists(one, max_size=3) | st.dictionaries(NAMES, one, max_size=3)
@@ -28,7 +28,7 @@ def test_nothing_is_called_wrong_that_a_validator_accepts(
     schema: dict[str, Any], arguments: dict[str, Any]
 ) -> None:
     without_remote = json.loads(json.dumps(schema).replace("https://example.com/schema.json", "#"))
-    told = misfits(without_remote, arguments)
+    told = explain(without_remote, arguments)
 
     assert len(told) <= MOST
     if told:
@@ -89,12 +89,12 @@ OPEN = {key: value for key, value in SCHEMA.items() if key != "additionalPropert
 def test_a_problem_has_its_path_and_the_nearest_name(
     arguments: dict[str, Any], told: list[str]
 ) -> None:
-    assert misfits(SCHEMA, arguments) == told
+    assert explain(SCHEMA, arguments) == told
 
 
 def test_a_name_too_many_is_no_problem_where_any_may_come() -> None:
-    assert misfits(OPEN, {"path": "ab", "more": 1}) == []
-    assert misfits(OPEN, {"pathh": "ab"}) == ["path: Required, got 'pathh'"]
+    assert explain(OPEN, {"path": "ab", "more": 1}) == []
+    assert explain(OPEN, {"pathh": "ab"}) == ["path: Required, got 'pathh'"]
 
 
 # What a caller is told
@@ -149,3 +149,24 @@ def test_an_error_keeps_its_code_and_data() -> None:
     assert bytes(error_with_hint(error, "bad", "LESSON")) == (
         b'{"code":-32602,"message":"bad\\nLESSON","data":{"n":1.0}}'
     )
+
+
+def test_references_and_choices_of_members_can_be_left_to_the_server() -> None:
+    arguments: dict[str, Any] = {
+        "path": "here",
+        "either": 5,
+        "link": {},
+        "mode": "fats",
+        "count": "1",
+    }
+
+    everything = [(m.kind, m.path) for m in mismatches(SCHEMA, arguments)]
+    direct = [(m.kind, m.path) for m in mismatches(SCHEMA, arguments, direct=True)]
+
+    assert everything == [
+        ("choice", ("either",)),
+        ("missing", ("link", "to")),
+        ("value", ("mode",)),
+        ("type", ("count",)),
+    ]
+    assert direct == [("value", ("mode",)), ("type", ("count",))]

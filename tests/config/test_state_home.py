@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.config.state_folder import (
+from mcp_workbench.config.state_home import (
     NotPrivate,
     private_folder,
     read_own,

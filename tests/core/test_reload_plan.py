@@ -4,12 +4,18 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.config.expand import way_to
+from mcp_workbench.config.expand import resolve_server
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reload import Reloaded, ReloadPlan, plan_reload, servers_of, settled
+from mcp_workbench.core.reload_plan import (
+    Reloaded,
+    ReloadPlan,
+    applied_now,
+    plan_reload,
+    servers_of,
+)
 from mcp_workbench.core.spec import (
     HttpEndpoint,
-    HttpWish,
+    HttpSettings,
     Limits,
     ServerSpec,
     Snapshot,
@@ -25,7 +31,7 @@ replace = msgspec.structs.replace
 
 def plan(before: Snapshot, after: Snapshot, **environ: str) -> ReloadPlan:
     def ways(of: Snapshot) -> dict[ServerAddress, object]:
-        return {address: way_to(one, environ) for address, one in servers_of(of).items()}
+        return {address: resolve_server(one, environ) for address, one in servers_of(of).items()}
 
     return plan_reload(before, after, ways(before), ways(after))
 
@@ -110,17 +116,17 @@ def test_the_mode_and_the_port_wait_for_the_next_start_and_the_rest_does_not() -
         snapshot(spec("b")),
         tool_mode="dynamic",
         naming="bare",
-        http=HttpWish("token"),
+        http=HttpSettings("token"),
         limits=Limits(message_bytes=2048, calls_per_server=1, open_wait=3.0),
     )
 
-    possible, later = settled(running, wanted)
+    possible, later = applied_now(running, wanted)
 
     assert later == ("toolMode", "naming", "http", "limits.messageBytes")
     assert possible == replace(
         running, toolboxes=wanted.toolboxes, limits=Limits(calls_per_server=1, open_wait=3.0)
     )
-    assert settled(running, running) == (running, ())
+    assert applied_now(running, running) == (running, ())
 
 
 def test_a_reload_says_in_words_what_it_changed() -> None:

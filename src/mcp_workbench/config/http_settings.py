@@ -1,0 +1,179 @@
+"""The `http` section: tokens as the file has them, and with their values when the port opens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.config.expand import Path, expand, remedy
+from mcp_workbench.config.findings import Finding, Findings, Object
+from mcp_workbench.config.schema import HTTP, NAME, TOKEN
+from mcp_workbench.core.errors import ConfigError, Problem, did_you_mean
+from mcp_workbench.core.spec import HttpSettings, NamedToken, Snapshot
+
+TOKEN_VARIABLE = "MCP_WORKBENCH_HTTP_TOKEN"  # noqa: S105 - a name
+SHORTEST_TOKEN = 16  # characters, where other machines could try one after another
+TOKEN_NAME_RULE = "a token's name is made of letters, digits, hyphens and underscores"  # noqa: S105
+
+_SHAPE = 'write {"token": "${NAME}", "toolboxes": ["…"]}'
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+
+
+class HttpReader:
+    """Reads `http` of one file. Its strings stay as written; no finding quotes one."""
+
+    def __init__(self, findings: Findings, environ: Mapping[str, str], boxes: list[str]) -> None:
+        self.findings = findings
+        self.environ = environ
+        self.boxes = boxes
+        self.texts: dict[str, str] = {}  # tokens so far, with their names
+
+    def http(self, value: Object) -> HttpSettings:
+        valid = self.findings.members(value, HTTP, ("http",))
+        token: str = valid.get("token", "")
+        if token:
+            self.doubt(token, ("http", "token"), "http.token")
+        named = [
+            entry
+            for name, item in valid.get("tokens", {}).items()
+            if (entry := self.named(name, item, ("http", "tokens", name))) is not None
+        ]
+        return HttpSettings(
+            token,
+            tuple(valid.get("allowedHosts", ())),
+            tuple(valid.get("allowedOrigins", ())),
+            tuple(named),
+        )
+
+    def named(self, name: str, value: Any, path: Path) -> NamedToken | None:
+        if not re.fullmatch(NAME, name):
+            self.findings.error(path, "WB-CONF-013", TOKEN_NAME_RULE, "give it another name")
+        if not self.findings.is_object(value, path, _SHAPE):
+            return None
+        valid = self.findings.members(value, TOKEN, path)
+        if "token" not in value:
+            fix = 'add "token": "${NAME}", with the variable that holds it'
+            self.findings.error(path, "WB-CONF-040", "there is no 'token' in it", fix)
+        if "token" not in valid or ("toolboxes" in value and "toolboxes" not in valid):
+            return None  # an unreadable list must not become no list, which opens every toolbox
+        self.doubt(valid["token"], (*path, "token"), name)
+        if "toolboxes" not in valid:
+            return NamedToken(name, valid["token"])
+        self.check_boxes(valid["toolboxes"], (*path, "toolboxes"))
+        return NamedToken(name, valid["token"], tuple(valid["toolboxes"]))
+
+    def check_boxes(self, boxes: list[str], path: Path) -> None:
+        for index, box in enumerate(boxes):
+            if box not in self.boxes:
+                fix = did_you_mean(box, self.boxes) or "name one of 'toolboxes'"
+                message = "there is no toolbox of this name"
+                self.findings.error((*path, index), "WB-CONF-041", message, fix)
+        if not boxes:
+            fix = "name one; without the key it opens all of them"
+            self.findings.warning(path, "WB-CONF-017", "this token opens no toolbox", fix)
+
+    def doubt(self, text: str, path: Path, name: str) -> None:
+        other = self.texts.setdefault(text, name)
+        if other != name:
+            message = f"the same token as that of '{other}'"
+            fix = "give each its own: they could not be message apart"
+            self.findings.error(path, "WB-CONF-042", message, fix)
+        for variable in expand(text, self.environ).missing:
+            message = f"variable {variable} is not set and has no default; `serve --http` needs it"
+            inside = f"${{{variable}"
+            self.findings.add(
+                Finding(path, "WB-CONF-021", message, remedy(variable), "warning", inside)
+            )
+        known = expand(text, {})
+        if known.text and not known.missing:
+            fix = "write ${NAME}, and set the variable where this program is started"
+            message = "the token stands in the file itself, for all who can read that"
+            self.findings.warning(path, "WB-CONF-043", message, fix)
+
+
+# Values, when the port opens
+
+
+def resolve_http(snapshot: Snapshot, environ: Mapping[str, str], *, loopback: bool) -> HttpSettings:
+    """Returns the settings with the tokens' values. Raises ConfigError if the port would be too open."""
+    values = _TokenValues(environ, 1 if loopback else SHORTEST_TOKEN)
+    settings = snapshot.http
+    token = environ.get(TOKEN_VARIABLE) or ""
+    token = (
+        values.usable(token, f"${TOKEN_VARIABLE}")
+        if token
+        else values.value(settings.token, "http.token")
+    )
+    if values.problems and environ.get(TOKEN_VARIABLE):  # the fault is not in the file
+        (problem,) = values.problems
+        raise ConfigError(problem.path, (msgspec.structs.replace(problem, path=""),))
+    named = tuple(
+        NamedToken(
+            entry.name, values.value(entry.token, f"http.tokens.{entry.name}"), entry.toolboxes
+        )
+        for entry in settings.tokens
+    )
+    problems = values.problems
+    if not loopback and not problems:
+        problems += _too_open(settings, has_token=bool(token or named))
+    if problems:
+        raise ConfigError(snapshot.origin, tuple(problems))
+    return HttpSettings(token, settings.allowed_hosts, settings.allowed_origins, named)
+
+
+class _TokenValues:
+    """The values of tokens, and what is wrong with them; no message quotes one."""
+
+    def __init__(self, environ: Mapping[str, str], shortest: int) -> None:
+        self.problems: list[Problem] = []
+        self._environ = environ
+        self._shortest = shortest
+        self._places: dict[str, str] = {}
+
+    def value(self, text: str, place: str) -> str:
+        """Returns the expanded token; empty if it can't be used."""
+        if not text:
+            return ""
+        expanded = expand(text, self._environ)
+        for name in expanded.missing:
+            message = f"variable {name} is not set and has no default"
+            self.problems.append(Problem(place, message, remedy(name), "WB-CONF-021"))
+        return "" if expanded.missing else self.usable(expanded.text, place)
+
+    def usable(self, token: str, place: str) -> str:
+        other = self._places.setdefault(token, place)
+        if not token:
+            self._refuse(place, "the token is empty", "give it a value")
+        elif not _TOKEN.fullmatch(token):
+            message = "the token has a character that a header can't carry"
+            self._refuse(place, message, "use letters and digits")
+        elif len(token) < self._shortest:
+            message = "other machines could reach this address, and guess a token as short as this"
+            self._refuse(place, message, "use 32 or more random letters and digits")
+        elif other != place:
+            message = f"the same token as that of {other}"
+            fix = "give each its own: they could not be message apart"
+            self.problems.append(Problem(place, message, fix, "WB-CONF-042"))
+        else:
+            return token
+        return ""
+
+    def _refuse(self, place: str, message: str, fix: str) -> None:
+        self.problems.append(Problem(place, message, fix, "WB-CONF-031"))
+
+
+def _too_open(settings: HttpSettings, *, has_token: bool) -> list[Problem]:
+    """Returns what is missing for an address that other machines can reach."""
+    problems: list[Problem] = []
+    if not has_token:
+        message = "other machines could reach this address, and there is no token"
+        fix = f'set {TOKEN_VARIABLE}, or write "http": {{"token": "…"}}, or bind 127.0.0.1'
+        problems.append(Problem("http.token", message, fix, "WB-CONF-030"))
+    if not settings.allowed_hosts:
+        message = "other machines could reach this address, and no host name is allowed"
+        fix = 'write "http": {"allowedHosts": ["the-name-they-use"]}'
+        problems.append(Problem("http.allowedHosts", message, fix, "WB-CONF-030"))
+    return problems

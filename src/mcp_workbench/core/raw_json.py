@@ -1,0 +1,254 @@
+"""JSON of other programs as bytes: read in parts, changed in place, with bounded work.
+
+An object or a list may have any size, but not any number of parts. `Steps` bounds every computation
+whose cost the sender chooses.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+MOST_MEMBERS = 20_000  # of an object
+LARGE = 5 * MOST_MEMBERS  # bytes; a member has at least five: `"":0,`
+MOST_ELEMENTS = 100_000  # of a larger list
+MOST_CHANGED = 10_000  # elements of a list that is rewritten
+TOO_COMPLEX = "too complex to explain"
+
+Members = dict[str, msgspec.Raw]
+
+
+class TooManyParts(msgspec.ValidationError):
+    """Valid JSON, but with more parts than anybody would send."""
+
+
+class TooComplex(Exception):
+    """The computation needs more steps than its budget has."""
+
+
+class Steps:
+    """A budget of steps for one answer. A step is about a microsecond of work."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def take(self, count: int = 1) -> None:
+        """Call it before the work. Raises TooComplex if too few steps are left."""
+        self.left -= count
+        if self.left < 0:
+            raise TooComplex
+
+
+# Objects
+
+
+class _Names:
+    """Decoder hook for the names of one object: counts them, and keeps duplicates apart."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, kind: object, text: str) -> "Name":
+        self.count += 1
+        if self.count > MOST_MEMBERS:
+            raise TooManyParts(f"an object with more than {MOST_MEMBERS} members")
+        return Name(text)
+
+
+class Name:
+    """Equal to itself alone, so that both members of a duplicate name are kept."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+_read_members = msgspec.json.Decoder(Members).decode
+_read_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def read_members(json: msgspec.Raw | bytes) -> Members:
+    """Returns the members of an object as raw JSON. Of duplicate names, the last wins."""
+    if len(json) <= LARGE:
+        return _read_members(json)
+    return {name.text: value for name, value in read_names(json).items()}
+
+
+def read_names(json: msgspec.Raw | bytes) -> dict[Name, msgspec.Raw]:
+    """Returns the members of an object, duplicate names included."""
+    kind: Any = dict[Name, msgspec.Raw]
+    return msgspec.json.Decoder(kind, dec_hook=_Names()).decode(json)
+
+
+def has_few_members(definition: msgspec.Raw | bytes) -> bool:
+    """Can this object and its `_meta` be read, and written with changes?"""
+    if len(definition) <= LARGE:
+        return True
+    try:
+        read_members(read_members(definition).get("_meta", b"{}"))
+    except TooManyParts:
+        return False
+    except msgspec.DecodeError:  # its `_meta` is not an object
+        return True
+    return True
+
+
+class Inside:
+    """Values inside an object, by their paths; each object on the way is read once."""
+
+    def __init__(self, whole: msgspec.Raw) -> None:
+        self._whole = whole
+        self._read: dict[tuple[str, ...], Members] = {}
+
+    def at(self, path: tuple[str, ...]) -> bytes:
+        """Returns the raw value without surrounding space; empty if there is none."""
+        if not path:
+            return bytes(self._whole).strip()
+        *parents, name = path
+        return bytes(self._members(tuple(parents)).get(name, b"")).strip()
+
+    def _members(self, path: tuple[str, ...]) -> Members:
+        members = self._read.get(path)
+        if members is None:
+            try:
+                members = read_members(self.at(path) if path else self._whole)
+            except msgspec.DecodeError:
+                members = {}
+            self._read[path] = members
+        return members
+
+
+# Lists
+
+
+class _Element(msgspec.Struct, gc=False):
+    """An object of a long list, of which nothing is kept."""
+
+    def __post_init__(self) -> None:
+        _counter.left -= 1
+        if _counter.left < 0:
+            raise _too_many_elements()
+
+
+class _Counter(threading.local):
+    left = 0
+
+
+_counter = _Counter()  # of the list that this thread reads
+_count_elements = msgspec.json.Decoder(list[_Element]).decode
+
+
+def read_elements(
+    json: msgspec.Raw | bytes, most: int = MOST_ELEMENTS, *, checked: bool = False
+) -> list[msgspec.Raw]:
+    """Returns the elements of a list as raw JSON. Of a large list, all must be objects.
+
+    `checked`: the caller has called `check_elements` already.
+    """
+    if not checked:
+        check_elements(json, most)
+    elements = _read_elements(json)
+    if len(elements) > most:
+        raise _too_many_elements()
+    return elements
+
+
+def check_elements(json: msgspec.Raw | bytes, most: int = MOST_ELEMENTS) -> None:
+    """Raises TooManyParts, or another DecodeError, if a list is too large to be split."""
+    if len(json) > LARGE:
+        _counter.left = most
+        _count_elements(json)
+
+
+def _too_many_elements() -> TooManyParts:
+    return TooManyParts("a list with more elements than anybody would send")
+
+
+# Changes in place: every other byte stays as received
+
+
+class _Nothing(msgspec.Struct):
+    """An object of which nothing is kept."""
+
+
+_read_nothing = msgspec.json.Decoder(_Nothing).decode
+# Up to a member's name, past it, and up to its value.
+_TO_VALUE = re.compile(rb'[^"]*("[^"\\]*(?:\\.[^"\\]*)*"\s*:\s*)', re.DOTALL).match
+_TO_ELEMENT = re.compile(rb"\s*[\[,]\s*").match
+
+
+def changed(json: msgspec.Raw | bytes, wanted: Mapping[str, bytes | None]) -> bytes:
+    """Returns the object with these members: replaced in place, added in front, None removed.
+
+    A removed member takes one comma with it, and no space, so that adding and removing a member gives
+    the original bytes. All value lengths are known, so nothing is read twice. Raises TooManyParts.
+    """
+    json = bytes(json)
+    members = read_names(json)
+    opening = place = done = json.index(b"{") + 1  # `done`: bytes before it are in `parts`
+    new = _missing(members, wanted)
+    parts = [json[:opening], new]
+    comma = bool(new)  # does the next member that stays need one before it?
+    for name, value in members.items():
+        head = _TO_VALUE(json, place)
+        assert head is not None  # noqa: S101 - the codec has read it
+        start, at = head.span(1)
+        end = at + len(memoryview(value))
+        replacement = wanted.get(name.text, b"")
+        if replacement is None:
+            parts += (json[done:place], json[place:start].replace(b",", b""))
+            done = end
+        else:
+            if comma is (place == opening):  # it is missing, or one too many
+                between = json[place:start].replace(b",", b"")
+                parts += (json[done:place], b"," + between if comma else between)
+                done = start
+            comma = True
+            if replacement:
+                parts += (json[done:at], replacement)
+                done = end
+        place = end
+    parts.append(json[done:])
+    return b"".join(parts)
+
+
+def _missing(members: dict[Name, msgspec.Raw], wanted: Mapping[str, bytes | None]) -> bytes:
+    names = {name.text for name in members}
+    return b",".join(
+        [
+            b"%b:%b" % (msgspec.json.encode(name), value)
+            for name, value in wanted.items()
+            if value is not None and name not in names
+        ]
+    )
+
+
+def checked(spliced: bytes, original: msgspec.Raw | bytes) -> bytes:
+    """Returns `spliced` if it is still a JSON object, else the original."""
+    try:
+        _read_nothing(spliced)
+    except (msgspec.DecodeError, RecursionError):
+        return bytes(original)
+    return spliced
+
+
+def each(json: msgspec.Raw | bytes, act: Callable[[bytes], bytes]) -> bytes:
+    """Returns the list with every element replaced by `act(element)`. Raises TooManyParts."""
+    json = bytes(json)
+    parts: list[bytes] = []
+    done = 0
+    for element in read_elements(json, MOST_CHANGED):
+        head = _TO_ELEMENT(json, done)
+        assert head is not None  # noqa: S101 - the codec has read it
+        old = bytes(element)
+        parts += (json[done : head.end()], act(old))
+        done = head.end() + len(old)
+    parts.append(json[done:])
+    return b"".join(parts)
