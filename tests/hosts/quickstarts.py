@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from mcp_workbench.hosts.entry import add_command, own_entry
-from mcp_workbench.hosts.plan import Member, edited
+from mcp_workbench.hosts.plan import Member, add_command, edited, own_entry
 from mcp_workbench.hosts.table import ENTRY, HOSTS, Host
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "hosts.md"

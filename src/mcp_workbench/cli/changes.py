@@ -8,12 +8,9 @@ import msgspec
 
 from mcp_workbench.cli.render import plain, say
 from mcp_workbench.cli.settings import Decorated, Settings, stdin_is_terminal, variable
-from mcp_workbench.hosts.applying import apply
-from mcp_workbench.hosts.journal import own_journal
-from mcp_workbench.hosts.places import Surroundings, shown
-from mcp_workbench.hosts.plan import Change
-from mcp_workbench.hosts.preview import diff
-from mcp_workbench.hosts.refusals import HostUsage
+from mcp_workbench.hosts.files import HostUsage, Machine, shown
+from mcp_workbench.hosts.journal import apply_changes, own_journal
+from mcp_workbench.hosts.plan import Change, diff
 
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -45,11 +42,11 @@ def lines_of(changes: list[Change]) -> list[ChangeLine]:
     return [ChangeLine(c.host, str(c.path), c.before is None, c.own, diff(c)) for c in changes]
 
 
-def show(changes: list[Change], around: Surroundings, settings: Settings) -> None:
+def show(changes: list[Change], machine: Machine, settings: Settings) -> None:
     """Every file before the first is touched."""
     for change in changes:
         new = " (new)" if change.before is None else ""
-        say(f"\n{plain(shown(change.path, around))}{new}", color=settings.color)
+        say(f"\n{plain(shown(change.path, machine))}{new}", color=settings.color)
         if change.own:
             say(f"$ {plain(shlex.join(change.own))}", color=settings.color)
         for line in diff(change):
@@ -71,7 +68,7 @@ def carry_out(
         if change.own and settings.talkative:
             say(f"running {change.own[0]} …", err=True)
 
-    return apply(own_journal(os.environ), command, changes, starting).id
+    return apply_changes(own_journal(os.environ), command, changes, starting).id
 
 
 def _asked(settings: Settings) -> bool:

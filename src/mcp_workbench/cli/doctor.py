@@ -39,7 +39,7 @@ from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.downstream.memory import SWITCH
-from mcp_workbench.hosts.places import here, shown
+from mcp_workbench.hosts.files import shown, this_machine
 
 OPEN_TO_ALL = "WB-CONF-006"
 UNREACHED = "WB-CONN-101"
@@ -94,7 +94,7 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
         told.tell((*look_at_ourselves(), *look_at_state(state_home(os.environ), fix=fix)))
         told.tell(of_problem(p, error.file, "config") for p in (*error.problems, *error.warnings))
         if not which:
-            told.tell(look_at_hosts(Ours(error.file), here(), fix=fix))
+            told.tell(look_at_hosts(Ours(error.file), this_machine(), fix=fix))
         return told.end(error.file, USAGE)
     specs = chosen(snapshot, which)
     told.column = max([told.column, *(len(str(spec.address)) for spec in specs)])
@@ -102,7 +102,7 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     told.tell(lines)
     told.tell(self_test())
     if not which:
-        told.tell(look_at_hosts(ours_of(snapshot), here(), fix=fix))
+        told.tell(look_at_hosts(ours_of(snapshot), this_machine(), fix=fix))
     told.tell(look_at_programs(specs, os.environ))
     reports = survey(settings, snapshot, [spec.address for spec in specs], _forgetful())
     told.tell(look_at_servers(specs, reports))
@@ -142,7 +142,7 @@ def _tell(line: Line, column: int) -> None:
     under = " " * (column + 4)
     message = hanging(f"{plain(line.message)}{fixed}", under)
     say(f"{glyph(line.state)} {line.subject:{column}}  {message.lstrip()}")
-    place = shown(Path(line.place), here()) if line.place else ""
+    place = shown(Path(line.place), this_machine()) if line.place else ""
     more = "   ".join(filter(None, (place, line.code)))
     if more:
         say(click.style(f"{under}{plain(more)}", dim=True))

@@ -12,16 +12,21 @@ import msgspec
 from mcp_workbench.cli.diagnosis import Line, State, of_problem
 from mcp_workbench.core.errors import ConfigError, WorkbenchError
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.hosts.applying import apply
-from mcp_workbench.hosts.contents import read_file
-from mcp_workbench.hosts.journal import own_journal
-from mcp_workbench.hosts.judging import Complaint, Kind, complaints, same_file
+from mcp_workbench.hosts.files import Machine, all_files, read_file, shown
+from mcp_workbench.hosts.installed import (
+    EntryProblem,
+    Kind,
+    OwnEntry,
+    entry_problems,
+    own_entries_in,
+    place_of,
+    same_file,
+)
+from mcp_workbench.hosts.journal import apply_changes, own_journal
 from mcp_workbench.hosts.launch import launch
-from mcp_workbench.hosts.looking import OwnEntry, own_entries_in, place_of
-from mcp_workbench.hosts.overlap import direct, own_entries, variables_in
-from mcp_workbench.hosts.places import Surroundings, all_files, shown
+from mcp_workbench.hosts.merge import direct, own_entries, variables_in
 from mcp_workbench.hosts.plan import Installation, entry_keys, plan_install
-from mcp_workbench.hosts.reading import text_of
+from mcp_workbench.hosts.read import text_of
 
 SUBJECT = "hosts"
 TWICE = "WB-HOST-513"
@@ -60,30 +65,30 @@ def ours_of(snapshot: Snapshot) -> Ours:
     return Ours(config, tuple(snapshot.toolboxes), usable=True)
 
 
-def look_at_hosts(ours: Ours, around: Surroundings, *, fix: bool) -> Iterator[Line]:
+def look_at_hosts(ours: Ours, machine: Machine, *, fix: bool) -> Iterator[Line]:
     """Every host that has a file here. Nothing is changed, unless `fix` says so."""
     without: list[str] = []
     unread: list[str] = []
     present = False
-    for file in all_files(around):
+    for file in all_files(machine):
         if file.host.format == "yaml":
             unread.append(file.host.id)
             continue
         try:
             text = text_of(file.path) or ""
-            found = own_entries_in(file, text, around)
+            found = own_entries_in(file, text, machine)
         except ConfigError as error:
             yield from (of_problem(p, error.file, file.host.id) for p in error.problems)
             continue
         except OSError as error:
-            told = f"{shown(file.path, around)} can't be read: {error.strerror}"
+            told = f"{shown(file.path, machine)} can't be read: {error.strerror}"
             yield Line("doubtful", file.host.id, told, "see to its permissions")
             continue
         present = present or bool(found)
         if not found and file.scope == "user" and not file.host.import_only:
             without.append(file.host.id)
         for entry in found:
-            yield from _of_entry(entry, text, ours, around, fix=fix)
+            yield from _of_entry(entry, text, ours, machine, fix=fix)
     yield from _of_others(without, ours, present=present)
     if unread:
         told = f"not looked at, because their files are YAML: {', '.join(unread)}"
@@ -101,14 +106,14 @@ def _of_others(without: list[str], ours: Ours, *, present: bool) -> Iterator[Lin
 
 
 def _of_entry(
-    entry: OwnEntry, text: str, ours: Ours, around: Surroundings, *, fix: bool
+    entry: OwnEntry, text: str, ours: Ours, machine: Machine, *, fix: bool
 ) -> Iterator[Line]:
-    found = list(complaints(entry, ours.config))
+    found = list(entry_problems(entry, ours.config))
     here = not entry.remote and not any(c.kind in _NOT_HERE for c in found)
     if here:
         found += _of_contents(entry, ours)
     if not found:
-        where = f"'{entry.name}' in {shown(entry.file.path, around)}"
+        where = f"'{entry.name}' in {shown(entry.file.path, machine)}"
         yield Line("good", entry.file.host.id, f"{where} {_well(entry, ours)}")
     mended = _mended(entry, found, ours) if fix else ""
     for complaint in found:
@@ -118,7 +123,7 @@ def _of_entry(
             line = msgspec.structs.replace(line, state="good", message=told, fixed=True)
         yield line
     if here:
-        yield from _offered_twice(entry, ours, around)
+        yield from _offered_twice(entry, ours, machine)
 
 
 def _well(entry: OwnEntry, ours: Ours) -> str:
@@ -127,7 +132,7 @@ def _well(entry: OwnEntry, ours: Ours) -> str:
     return f"starts this program{', with this configuration' if ours.config else ''}"
 
 
-def _of_contents(entry: OwnEntry, ours: Ours) -> Iterator[Complaint]:
+def _of_contents(entry: OwnEntry, ours: Ours) -> Iterator[EntryProblem]:
     """What of our configuration does not get through to this host."""
     if not (ours.usable and ours.config):
         return
@@ -136,30 +141,30 @@ def _of_contents(entry: OwnEntry, ours: Ours) -> Iterator[Complaint]:
         told = (
             f"'{entry.name}' names the toolbox '{gone[0]}', which the configuration does not have"
         )
-        yield Complaint("lost", told)
+        yield EntryProblem("lost", told)
         return
     names = ", ".join(entry.lacks(variables_in(ours.entries(entry.toolboxes), needed=True)))
     if names:
         told = f"'{entry.name}' does not hand on what servers of this configuration need: {names}"
-        yield Complaint("unfed", told)
+        yield EntryProblem("unfed", told)
 
 
-def _offered_twice(entry: OwnEntry, ours: Ours, around: Surroundings) -> Iterator[Line]:
-    twins = direct(entry.file, ours.entries(entry.toolboxes), around)
+def _offered_twice(entry: OwnEntry, ours: Ours, machine: Machine) -> Iterator[Line]:
+    twins = direct(entry.file, ours.entries(entry.toolboxes), machine)
     if twins:
         names = ", ".join(keys[-1] for keys in twins)
         told = f"beside '{entry.name}' it has {names} directly, so those tools are offered twice"
         yield Line("doubtful", entry.file.host.id, told, _install(entry, "--replace"), TWICE)
 
 
-def _line(entry: OwnEntry, complaint: Complaint, place: str, ours: Ours) -> Line:
+def _line(entry: OwnEntry, complaint: EntryProblem, place: str, ours: Ours) -> Line:
     kind = complaint.kind
     fix = _remedy(entry, complaint, ours)
     subject = entry.file.host.id
     return Line(_STATES[kind], subject, complaint.message, fix, _CODES[kind], place)
 
 
-def _remedy(entry: OwnEntry, complaint: Complaint, ours: Ours) -> str:
+def _remedy(entry: OwnEntry, complaint: EntryProblem, ours: Ours) -> str:
     if not _standard(entry):
         return f"correct '{entry.name}' by hand, or remove it and run {_install(entry)}"
     if not ours.config:
@@ -181,12 +186,12 @@ def _standard(entry: OwnEntry) -> bool:
     return entry.keys == entry_keys(entry.file, read_file(entry.file.path))
 
 
-def _can_be_mended(complaint: Complaint) -> bool:
+def _can_be_mended(complaint: EntryProblem) -> bool:
     """Only what does not work at all: an entry that leads elsewhere may be meant to."""
     return complaint.kind in ("dead", "lost")
 
 
-def _mended(entry: OwnEntry, found: Iterable[Complaint], ours: Ours) -> str:
+def _mended(entry: OwnEntry, found: Iterable[EntryProblem], ours: Ours) -> str:
     """The command that undoes what was mended; empty where nothing was."""
     if not any(map(_can_be_mended, found)) or not _standard(entry):
         return ""
@@ -203,7 +208,7 @@ def _mended(entry: OwnEntry, found: Iterable[Complaint], ours: Ours) -> str:
     wish = Installation(launch().command(config, entry.toolboxes), variables, own=False)
     try:
         change = plan_install(entry.file, read_file(entry.file.path), wish, ())
-        record = apply(own_journal(os.environ), "doctor --fix", [change])
+        record = apply_changes(own_journal(os.environ), "doctor --fix", [change])
     except (WorkbenchError, OSError):
         return ""  # the line stays as bad as it is, with its remedy
     return f"mcp-workbench undo {record.id}"

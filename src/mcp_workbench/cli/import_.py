@@ -24,15 +24,24 @@ from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.config.load import FILE_NAME, VARIABLE
 from mcp_workbench.config.ownership import doubts_of
 from mcp_workbench.core.errors import ConfigError, did_you_mean
-from mcp_workbench.hosts.contents import read_file
-from mcp_workbench.hosts.merge import Chosen, Merged, merge, plain_name
-from mcp_workbench.hosts.places import HostFile, Surroundings, all_files, files_of, here, shown
+from mcp_workbench.hosts.files import (
+    CannotEdit,
+    HostFile,
+    HostUsage,
+    Machine,
+    all_files,
+    files_of,
+    not_editable,
+    read_file,
+    shown,
+    this_machine,
+)
+from mcp_workbench.hosts.merge import ImportChoice, Merged, merge, plain_name
 from mcp_workbench.hosts.plan import Change, Keys, Member, edited
-from mcp_workbench.hosts.reading import decoded, servers_in, servers_in_any, text_of, value_of
-from mcp_workbench.hosts.refusals import CannotEdit, HostUsage, not_editable
-from mcp_workbench.hosts.secrets import Taken
+from mcp_workbench.hosts.read import decoded, servers_in, servers_in_any, text_of, value_of
+from mcp_workbench.hosts.secrets import ExtractedSecret
 from mcp_workbench.hosts.table import HOSTS
-from mcp_workbench.hosts.translate import Found
+from mcp_workbench.hosts.translate import HostServer
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -55,7 +64,7 @@ class Imported(msgspec.Struct, frozen=True, rename="camel"):
     config: str
     toolbox: str
     servers: list[ServerLine]
-    variables: tuple[Taken, ...]
+    variables: tuple[ExtractedSecret, ...]
     changes: list[ChangeLine]
     written: bool
     undo: int | None
@@ -91,9 +100,9 @@ def import_(
     if plain_name(toolbox) != toolbox:
         hint = f"letters, digits, '-' and '_', such as: --toolbox {plain_name(toolbox)}"
         raise HostUsage("bad_name", f"a toolbox can't be called '{toolbox}'", hint=hint)
-    around = here()
-    found = _found(settings, sources, around)
-    target = _target(settings, around)
+    machine = this_machine()
+    found = _found(settings, sources, machine)
+    target = _target(settings, machine)
     before = read_file(target)
     config = value_of(decoded(before or b"", str(target)), "json", str(target))
     keys = _section(config, toolbox, str(target))
@@ -101,8 +110,8 @@ def import_(
     merged = merge(found, _at(config, keys), reserved)
     changes = [c for c in [_change(target, before, keys, merged)] if c.needed]
     if not settings.json:
-        _tell(settings, merged, f"toolbox '{toolbox}' in {shown(target, around)}", around)
-        show(changes, around, settings)
+        _tell(settings, merged, f"toolbox '{toolbox}' in {shown(target, machine)}", machine)
+        show(changes, machine, settings)
     undo = carry_out(settings, "import", changes, Agreement(yes, dry_run))
     if settings.json:
         lines = [_line(choice) for choice in merged.chosen]
@@ -115,40 +124,42 @@ def import_(
     return DONE
 
 
-def _found(settings: Settings, sources: tuple[str, ...], around: Surroundings) -> list[Found]:
+def _found(settings: Settings, sources: tuple[str, ...], machine: Machine) -> list[HostServer]:
     if sources:
-        return [found for source in sources for found in _named(source, around)]
-    found: list[Found] = []
-    for file in all_files(around):
+        return [found for source in sources for found in _named(source, machine)]
+    found: list[HostServer] = []
+    for file in all_files(machine):
         try:
-            found += _of_host(file, around)
+            found += _of_host(file, machine)
         except ConfigError as error:  # one broken file keeps nobody from the others
             if not settings.json:
                 say(tell_problems(error.problems, error.file), err=True, color=settings.color)
     return found
 
 
-def _named(source: str, around: Surroundings) -> list[Found]:
+def _named(source: str, machine: Machine) -> list[HostServer]:
     if source == "-":
         text = decoded(sys.stdin.buffer.read(), "standard input")
-        return servers_in_any(text, "standard input", around)
+        return servers_in_any(text, "standard input", machine)
     if host := HOSTS.get(source):
-        return [found for file in files_of(host, around) for found in _of_host(file, around)]
+        return [found for file in files_of(host, machine) for found in _of_host(file, machine)]
     path = Path(source).absolute()
     text = text_of(path, pipes=True)  # such as `<(command)` of a shell
     if text is None:
         hint = did_you_mean(source, list(HOSTS)) or f"known hosts: {', '.join(HOSTS)}"
         raise HostUsage("unknown_host", f"'{source}' is no host and no file", hint=hint)
-    known = next((file for file in all_files(around) if file.path == path), None)
-    return servers_in(known, text, around) if known else servers_in_any(text, str(path), around)
+    known = next((file for file in all_files(machine) if file.path == path), None)
+    return servers_in(known, text, machine) if known else servers_in_any(text, str(path), machine)
 
 
-def _of_host(file: HostFile, around: Surroundings) -> list[Found]:
+def _of_host(file: HostFile, machine: Machine) -> list[HostServer]:
     if file.host.format == "yaml":
-        return [Found("*", file.host.id, str(file.path), skipped="YAML is not read yet")]
+        return [HostServer("*", file.host.id, str(file.path), skipped="YAML is not read yet")]
     if why := _not_trusted(file.path):
-        return [Found("*", file.host.id, str(file.path), skipped=f"{why}; import FILE takes it")]
-    return servers_in(file, text_of(file.path) or "", around)
+        return [
+            HostServer("*", file.host.id, str(file.path), skipped=f"{why}; import FILE takes it")
+        ]
+    return servers_in(file, text_of(file.path) or "", machine)
 
 
 def _not_trusted(path: Path) -> str:
@@ -159,9 +170,9 @@ def _not_trusted(path: Path) -> str:
         return ""  # reading it says what is wrong
 
 
-def _target(settings: Settings, around: Surroundings) -> Path:
+def _target(settings: Settings, machine: Machine) -> Path:
     given = settings.config or os.environ.get(VARIABLE) or FILE_NAME
-    return around.folder / Path(given).expanduser()
+    return machine.folder / Path(given).expanduser()
 
 
 def _section(config: Any, toolbox: str, file: str) -> Keys:
@@ -193,8 +204,8 @@ def _change(target: Path, before: bytes | None, keys: Keys, merged: Merged) -> C
     return Change("", target, "json", before, after.encode(), members)
 
 
-def _line(choice: Chosen) -> ServerLine:
-    found = choice.found
+def _line(choice: ImportChoice) -> ServerLine:
+    found = choice.server
     state = "new" if choice.new else "skipped" if found.skipped else "same"
     return ServerLine(
         found.host,
@@ -207,10 +218,10 @@ def _line(choice: Chosen) -> ServerLine:
     )
 
 
-def _tell(settings: Settings, merged: Merged, target: str, around: Surroundings) -> None:
-    files = dict.fromkeys((c.found.host, c.found.file) for c in merged.chosen)
+def _tell(settings: Settings, merged: Merged, target: str, machine: Machine) -> None:
+    files = dict.fromkeys((c.server.host, c.server.file) for c in merged.chosen)
     rows = [
-        (host, shown(Path(file), around), "  ".join(map(_word, _those(merged, host, file))))
+        (host, shown(Path(file), machine), "  ".join(map(_word, _those(merged, host, file))))
         for host, file in files
     ]
     for row in table(rows):
@@ -232,12 +243,12 @@ def _tell(settings: Settings, merged: Merged, target: str, around: Surroundings)
         )
 
 
-def _those(merged: Merged, host: str, file: str) -> list[Chosen]:
-    return [c for c in merged.chosen if (c.found.host, c.found.file) == (host, file)]
+def _those(merged: Merged, host: str, file: str) -> list[ImportChoice]:
+    return [c for c in merged.chosen if (c.server.host, c.server.file) == (host, file)]
 
 
-def _word(choice: Chosen) -> str:
-    found = choice.found
+def _word(choice: ImportChoice) -> str:
+    found = choice.server
     if found.skipped:
         return f"{found.name} (skipped: {found.skipped})"
     if choice.same_as:

@@ -21,19 +21,19 @@ from mcp_workbench.cli.render import glyph, plain, say, say_json
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.config.load import find_config
 from mcp_workbench.core.errors import did_you_mean
-from mcp_workbench.hosts.contents import read_file
-from mcp_workbench.hosts.launch import launch
-from mcp_workbench.hosts.overlap import direct, own_entries, variables_in
-from mcp_workbench.hosts.own_command import available
-from mcp_workbench.hosts.places import (
+from mcp_workbench.hosts.files import (
     HostFile,
+    HostUsage,
+    Machine,
     Scope,
-    Surroundings,
     file_to_change,
-    here,
+    read_file,
+    this_machine,
 )
+from mcp_workbench.hosts.journal import available
+from mcp_workbench.hosts.launch import launch
+from mcp_workbench.hosts.merge import direct, own_entries, variables_in
 from mcp_workbench.hosts.plan import Change, Installation, plan_install, plan_uninstall
-from mcp_workbench.hosts.refusals import HostUsage
 from mcp_workbench.hosts.table import HOSTS, Host
 
 _HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1, shell_complete=complete_host)
@@ -118,17 +118,17 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
       mcp-workbench install cursor --replace    remove there what is served here now
       mcp-workbench install --all --dry-run     look, and change nothing
     """
-    around = here()
-    config = _config(settings, around)
+    machine = this_machine()
+    config = _config(settings, machine)
     toolboxes = settings.snapshot().narrowed(options["toolboxes"])  # it can be used, and has them
-    files = _files(settings, hosts, around, options)
+    files = _files(settings, hosts, machine, options)
     ours = own_entries(config, list(toolboxes.toolboxes))
     words = launch().command(config, options["toolboxes"])
     wish = Installation(words, variables_in(ours), own=not options["edit"])
     changes: list[Change] = []
     twice: dict[str, list[str]] = {}
     for file in files:
-        twins = direct(file, ours, around)
+        twins = direct(file, ours, machine)
         out = tuple(twins) if options["replace"] else ()
         change = plan_install(file, read_file(file.path), wish, out)
         changes.append(_runnable(change))
@@ -157,8 +157,8 @@ def uninstall(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int
       mcp-workbench uninstall cursor
       mcp-workbench uninstall --all
     """
-    around = here()
-    files = _files(settings, hosts, around, options)
+    machine = this_machine()
+    files = _files(settings, hosts, machine, options)
     own = not options["edit"]
     changes = [_runnable(plan_uninstall(file, read_file(file.path), own=own)) for file in files]
     agreed = Agreement(options["yes"], options["dry_run"])
@@ -170,8 +170,8 @@ def _runnable(change: Change) -> Change:
     return change if available(change.own) else msgspec.structs.replace(change, own=())
 
 
-def _config(settings: Settings, around: Surroundings) -> str:
-    config = find_config(settings.config, os.environ, around.folder)
+def _config(settings: Settings, machine: Machine) -> str:
+    config = find_config(settings.config, os.environ, machine.folder)
     if config is None:
         raise HostUsage(
             "no_config",
@@ -182,27 +182,27 @@ def _config(settings: Settings, around: Surroundings) -> str:
 
 
 def _files(
-    settings: Settings, hosts: tuple[str, ...], around: Surroundings, options: dict[str, Any]
+    settings: Settings, hosts: tuple[str, ...], machine: Machine, options: dict[str, Any]
 ) -> list[HostFile]:
     scope: Scope = options["scope"]
     if options["everywhere"]:
-        found = _found(scope, around)
+        found = _found(scope, machine)
         if not found and settings.talkative:
             say(f"no host has a file {_WHERE[scope]}; one that is named gets one", err=True)
         return found
     if not hosts:
-        raise HostUsage("unknown_host", "no host is named", hint=_choice(scope, around))
-    return [_file(_host(name), scope, around) for name in dict.fromkeys(hosts)]
+        raise HostUsage("unknown_host", "no host is named", hint=_choice(scope, machine))
+    return [_file(_host(name), scope, machine) for name in dict.fromkeys(hosts)]
 
 
-def _found(scope: Scope, around: Surroundings) -> list[HostFile]:
+def _found(scope: Scope, machine: Machine) -> list[HostFile]:
     """The files that `--all` means."""
-    files = [file_to_change(HOSTS[name], scope, around) for name in _known()]
+    files = [file_to_change(HOSTS[name], scope, machine) for name in _known()]
     return [file for file in files if file is not None and file.path.is_file()]
 
 
-def _choice(scope: Scope, around: Surroundings) -> str:
-    found = [file.host.id for file in _found(scope, around)]
+def _choice(scope: Scope, machine: Machine) -> str:
+    found = [file.host.id for file in _found(scope, machine)]
     if found:
         return f"found {_WHERE[scope]}: {', '.join(found)}; --all means all of them"
     return f"one of: {', '.join(_known())}"
@@ -226,8 +226,8 @@ def _host(name: str) -> Host:
     return host
 
 
-def _file(host: Host, scope: Scope, around: Surroundings) -> HostFile:
-    file = file_to_change(host, scope, around)
+def _file(host: Host, scope: Scope, machine: Machine) -> HostFile:
+    file = file_to_change(host, scope, machine)
     if file is None:
         message = f"{host.title} has no {scope} file"
         raise HostUsage("not_written", message, hint="leave --scope out")
@@ -240,7 +240,7 @@ def _finish(settings: Settings, plan: Plan, agreed: Agreement) -> int:
         for file, change in zip(plan.files, plan.changes, strict=True):
             if not change.needed:
                 say(f"{file.host.id}: {_UNCHANGED[plan.command]}")
-        show(needed, here(), settings)
+        show(needed, this_machine(), settings)
     undo = carry_out(settings, plan.command, needed, agreed)
     if settings.json:
         hosts = [file.host.id for file in plan.files]

@@ -8,10 +8,9 @@ import click
 
 from mcp_workbench.cli.render import glyph, plain, say, say_json, table
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
-from mcp_workbench.hosts.applying import Undone
-from mcp_workbench.hosts.applying import undo as take_back
-from mcp_workbench.hosts.journal import Record, own_journal
-from mcp_workbench.hosts.places import here, shown
+from mcp_workbench.hosts.files import shown, this_machine
+from mcp_workbench.hosts.journal import Record, Undone, own_journal
+from mcp_workbench.hosts.journal import undo as take_back
 
 _WORDS = {
     "exactly": "as it was, byte for byte",
@@ -64,11 +63,11 @@ def undo(settings: Settings, number: int | None, *, listing: bool, everything: b
 
 
 def _tell(settings: Settings, record: Record, files: list[Undone]) -> None:
-    around = here()
+    machine = this_machine()
     say(f"{record.id} {record.command}")
     for file in files:
         mark = glyph("doubtful" if file.left else "good")
-        place = plain(shown(Path(file.file), around))
+        place = plain(shown(Path(file.file), machine))
         say(f"{mark} {place}: {_WORDS[file.how]}", color=settings.color)
         for name in file.left:
             say(f"    {plain(name)} was changed by somebody else and stays")
@@ -89,14 +88,14 @@ def _list(settings: Settings, records: list[Record]) -> None:
             ]
         )
         return
-    around = here()
+    machine = this_machine()
     rows = [
         (
             str(record.id),
             time.strftime("%Y-%m-%d %H:%M", time.localtime(record.time)),
             record.command,
             "undone" if record.undone else "",
-            "  ".join(shown(Path(step.file), around) for step in record.steps),
+            "  ".join(shown(Path(step.file), machine) for step in record.steps),
         )
         for record in records
     ]
