@@ -16,9 +16,8 @@ import pytest
 from tests.kit.command import Done, run_command
 from tests.kit.config import demo_server, toolbox, write_config
 
-from mcp_workbench.cli.diagnosis import Line
-from mcp_workbench.cli.doctor_state import look_at_state, stale
-from mcp_workbench.cli.state_rooms import foreign, own_files
+from mcp_workbench.cli.doctor_checks import Line
+from mcp_workbench.cli.doctor_state import foreign, look_at_state, own_files, stale
 
 if sys.platform == "win32":
     pytest.skip("there are no such files and no such rights here", allow_module_level=True)

@@ -1,4 +1,6 @@
-"""`call`: one tool, called by a person."""
+"""`call`: calls one tool from the command line."""
+
+from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -6,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from mcp_workbench.cli.answer import save, tell
-from mcp_workbench.cli.completing import complete_tool
+from mcp_workbench.cli.completion import complete_tool
 from mcp_workbench.cli.facts import signature
 from mcp_workbench.cli.misfits import misfits, remarks
-from mcp_workbench.cli.progress import ProgressLine
-from mcp_workbench.cli.render import glyph, nearby, plain, say, say_json
 from mcp_workbench.cli.settings import (
     DONE,
     TOOL_ERROR,
@@ -20,7 +19,8 @@ from mcp_workbench.cli.settings import (
     stdin_is_terminal,
     variable,
 )
-from mcp_workbench.cli.typed import add_pairs, read_identifier, read_input
+from mcp_workbench.cli.ui.progress import ProgressLine
+from mcp_workbench.cli.ui.render import glyph, nearby, plain, say, say_json
 from mcp_workbench.core.errors import InvalidCall, not_connected
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.spec import Snapshot
@@ -28,8 +28,28 @@ from mcp_workbench.core.spec import Snapshot
 if TYPE_CHECKING:
     from mcp_workbench.gateway.interview import Person
     from mcp_workbench.gateway.views import View
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from mcp_workbench.core.errors import empty_component
+from mcp_workbench.wire.depth import DEPTH, read_json
 
 Json = dict[str, Any]
+_NAMED = "a tool is named TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them"
+_OBJECT = 'such as {"name": "value"}'
+_TOO_DEEP = f"nested more than {DEPTH} levels deep"  # as deep as no message may be
+_FILE = "write --input @PATH with a file that holds a JSON object, or --input - for standard input"
+# Those that servers use and Python's table knows on some systems only.
+_SUFFIXES = {
+    "audio/wav": ".wav",
+    "audio/ogg": ".ogg",
+    "audio/webm": ".weba",
+    "image/webp": ".webp",
+    "image/avif": ".avif",
+    "image/jpeg": ".jpg",
+}
+LONGEST_NAME = 80  # characters of a file name that a server proposed
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -111,7 +131,7 @@ def call(  # noqa: PLR0913 - each is an option
 
 def _result(settings: Settings, wish: Wish) -> Json:
     """Make the call, and show on the way that something happens."""
-    from mcp_workbench.cli.running import run  # a loop and all: not for the tab key
+    from mcp_workbench.cli.servers import run  # a loop and all: not for the tab key
     from mcp_workbench.downstream import surroundings
 
     settings.open_log()
@@ -141,10 +161,10 @@ async def _called(settings: Settings, snapshot: Snapshot, wish: Wish, line: Prog
             return await it.use_tool(wish.tool, wish.arguments, line.progress)
 
 
-def _person(settings: Settings, line: ProgressLine) -> "Person":
+def _person(settings: Settings, line: ProgressLine) -> Person:
     if settings.no_input or not (stdin_is_terminal() and sys.stderr.isatty()):
         return Nobody()
-    from mcp_workbench.cli.asking import TerminalPerson  # only where somebody can be asked
+    from mcp_workbench.cli.ui.ask import TerminalPerson  # only where somebody can be asked
 
     return TerminalPerson(line)
 
@@ -158,7 +178,7 @@ class Nobody:
         return None
 
 
-async def _check(settings: Settings, view: "View", wish: Wish, texts: set[str]) -> None:
+async def _check(settings: Settings, view: View, wish: Wish, texts: set[str]) -> None:
     """Refuse what the tool's own schema would refuse. An unknown tool is left to the call itself."""
     report = await view.survey(wish.tool.address)
     if report.reason:
@@ -172,3 +192,202 @@ async def _check(settings: Settings, view: "View", wish: Wish, texts: set[str]) 
             raise InvalidCall("\n".join((*wrong, signature(info))))
         for remark in remarks(info, wish.arguments) if settings.talkative else ():
             say(f"note: {plain(remark)}", err=True)
+
+
+def read_identifier(text: str) -> ToolIdentifier:
+    """`TOOLBOX/SERVER/TOOL`"""
+    parts = text.split("/", 2)
+    for field, part in zip(("toolbox", "server", "tool"), (*parts, "", ""), strict=False):
+        if not part:
+            raise InvalidCall(empty_component(field), hint=_NAMED)
+    return ToolIdentifier(*parts)
+
+
+def read_input(given: str) -> Json:
+    """A JSON object from the line, from `@FILE`, or from stdin (`-`)."""
+    text = _read(given)
+    try:
+        value: Any = read_json(text)
+    except RecursionError:
+        raise InvalidCall(f"--input is {_TOO_DEEP}") from None
+    except ValueError as error:
+        reason = _reason(text, error, given)
+        raise InvalidCall(f"--input is not JSON: {reason}", hint=_OBJECT) from None
+    if not isinstance(value, dict):
+        raise InvalidCall("--input must be a JSON object", hint=_OBJECT)
+    return cast("Json", value)
+
+
+def _read(given: str) -> bytes | str:
+    if given == "-":
+        return sys.stdin.buffer.read()
+    if not given.startswith("@"):
+        return given
+    if given == "@":
+        raise InvalidCall("--input @ names no file", hint=_FILE)
+    try:
+        return Path(given[1:]).read_bytes()
+    except OSError as error:
+        raise InvalidCall(f"can't read {given[1:]}: {error.strerror}", hint=_FILE) from None
+
+
+def _reason(text: bytes | str, error: Exception, given: str = "") -> str:
+    """What is wrong, and where; the text itself is not repeated."""
+    from mcp_workbench.core import jsonc  # only where something is wrong
+
+    try:
+        jsonc.parse(text if isinstance(text, str) else text.decode())
+    except jsonc.TooDeep:  # for the reader of files that people write; the wire's reads further
+        return str(error)
+    except jsonc.SyntaxProblem as problem:
+        name = "standard input" if given == "-" else given[1:] if given.startswith("@") else ""
+        place = f"{name}:{problem.line}:{problem.column}: " if name else ""
+        return f"{place}{problem.message}"
+    except UnicodeDecodeError:
+        return "it is not UTF-8 text"
+    return str(error)  # such as a comment, which a file of settings may have
+
+
+def add_pairs(pairs: tuple[str, ...], arguments: Json) -> set[str]:
+    """Put them in, and return the names of those that were given as text."""
+    texts: set[str] = set()
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name in ("", ":"):
+            raise InvalidCall(
+                f"'{pair}' is not an argument",
+                hint="write NAME=TEXT, or NAME:=JSON for other values",
+            )
+        if name.endswith(":"):
+            name = name[:-1]
+            arguments[name] = _json(name, value)
+            texts.discard(name)
+        else:
+            arguments[name] = value
+            texts.add(name)
+    return texts
+
+
+def _json(name: str, value: str) -> Any:
+    try:
+        return read_json(value)
+    except RecursionError:
+        raise InvalidCall(f"the value of '{name}' is {_TOO_DEEP}") from None
+    except ValueError as error:
+        hint = f"for a text write {name}=TEXT"
+        reason = _reason(value, error)
+        raise InvalidCall(f"the value of '{name}' is not JSON: {reason}", hint=hint) from None
+
+
+def tell(result: Json, saved: dict[int, str]) -> None:
+    """Print it on stdout; `saved` says where which block has gone."""
+    blocks = _blocks(result)
+    for number, block in enumerate(blocks):
+        _tell_block(block, saved.get(number, ""))
+    if not blocks and "structuredContent" in result:
+        say_json(result["structuredContent"], pretty=True)
+
+
+def save(result: Json, folder: str, tool: str) -> dict[int, str]:
+    """Write images, sounds and resources into this folder; which block went where."""
+    saved: dict[int, str] = {}
+    for number, block in enumerate(_blocks(result)):
+        found = _bytes(block)
+        if found is not None:
+            try:
+                saved[number] = str(_written(Path(folder), _name(block, tool, number + 1), found))
+            except OSError as error:
+                raise InvalidCall(f"can't write into {folder}: {error.strerror}") from None
+    return saved
+
+
+def _written(folder: Path, name: str, data: bytes) -> Path:
+    """Never over another file: the next free name is taken."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in _names(folder, name):
+        try:
+            with path.open("xb") as file:
+                file.write(data)
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError  # not reached: the names never end
+
+
+def _names(folder: Path, name: str) -> Iterator[Path]:
+    yield folder / name
+    stem, suffix = Path(name).stem, Path(name).suffix
+    number = 2
+    while True:
+        yield folder / f"{stem}-{number}{suffix}"
+        number += 1
+
+
+def _name(block: Json, tool: str, number: int) -> str:
+    """The last part of a resource's address, or the tool's name; a server chooses no folder."""
+    inner = _inner(block)
+    uri: Any = inner.get("uri")
+    proposed = uri.partition("?")[0].rpartition("/")[2] if isinstance(uri, str) else ""
+    clean = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in proposed)
+    if clean.strip("._-"):
+        return clean.lstrip(".")[-LONGEST_NAME:]
+    from mimetypes import guess_extension  # a table of hundreds: only where something is saved
+
+    kind: Any = inner.get("mimeType")
+    plain_kind = kind.partition(";")[0].strip().lower() if isinstance(kind, str) else ""
+    suffix = _SUFFIXES.get(plain_kind) or guess_extension(plain_kind)
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in tool)
+    return f"{safe[-LONGEST_NAME:]}-{number}{suffix or '.bin'}"
+
+
+def _bytes(block: Json) -> bytes | None:
+    """What can be saved of a block; None for plain text and for what has no content."""
+    import base64
+    import binascii
+
+    inner = _inner(block)
+    for member in ("data", "blob"):
+        value: Any = inner.get(member)
+        if isinstance(value, str):
+            try:
+                return base64.b64decode("".join(value.split()), validate=True)
+            except (binascii.Error, ValueError):
+                return None
+    text: Any = inner.get("text")
+    return text.encode() if block.get("type") == "resource" and isinstance(text, str) else None
+
+
+def _tell_block(block: Json, path: str) -> None:
+    text: Any = block.get("text")
+    if block.get("type") == "text" and isinstance(text, str):
+        # A terminal would obey what a server writes; a file or a pipe takes it as it is.
+        click.echo(plain(text) if sys.stdout.isatty() else text, color=True)
+        return
+    inner = _inner(block)
+    told = [block.get("type"), inner.get("mimeType"), inner.get("uri"), _size(inner)]
+    where = f" saved as {nearby(path)}" if path else ""
+    say(plain(f"[{' '.join(str(part) for part in told if part)}]{where}"))
+
+
+def _size(block: Json) -> str:
+    for member, unit, factor in (
+        ("data", "bytes", 0.75),
+        ("blob", "bytes", 0.75),
+        ("text", "characters", 1),
+    ):
+        value: Any = block.get(member)
+        if isinstance(value, str):
+            length = len(value.rstrip("=")) if factor < 1 else len(value)
+            return f"{int(length * factor)} {unit}"  # base64 holds three bytes in four letters
+    return ""
+
+
+def _inner(block: Json) -> Json:
+    resource: Any = block.get("resource")
+    return cast("Json", resource) if isinstance(resource, dict) else block
+
+
+def _blocks(result: Json) -> list[Json]:
+    blocks: Any = result.get("content")
+    listed = cast("list[Any]", blocks) if isinstance(blocks, list) else []
+    return [cast("Json", block) if isinstance(block, dict) else {} for block in listed]

@@ -1,21 +1,44 @@
-"""`check`: the configuration, all of its problems at once, and on wish its servers."""
+"""`check`: every problem of the configuration at once, and on request its servers."""
+
+from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from mcp_workbench.cli.doubts import doubts
-from mcp_workbench.cli.overview import counted
-from mcp_workbench.cli.render import Trouble, glyph, nearby, of_problem, plain, say, say_json, table
-from mcp_workbench.cli.report import tell_problems
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options, variable
+from mcp_workbench.cli.ui.render import (
+    Trouble,
+    counted,
+    glyph,
+    nearby,
+    of_problem,
+    plain,
+    say,
+    say_json,
+    table,
+)
+from mcp_workbench.cli.ui.report import tell_problems
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Snapshot
 
 if TYPE_CHECKING:
     from mcp_workbench.core.reports import ServerReport
+from collections.abc import Iterable, Iterator
+
+from mcp_workbench.core.names import generate_tool_name
+
+# The longest flat name that each host takes under an entry called `workbench`, and what it does to
+# longer ones (November 2026).
+_LONGEST = (
+    (48, "Claude Code may refuse it"),
+    (49, "Gemini CLI cuts it"),
+    (50, "Cursor drops the tool"),
+)
+_LOG_ELSEWHERE = "let the server write its log to stderr; calls work all the same"
+_SHORTER = 'shorten the names of toolbox or server, or set "toolMode": "proxy"'
 
 
 class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -86,17 +109,17 @@ def check(settings: Settings, *, connect: bool) -> int:
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
 
 
-def _reports(settings: Settings, snapshot: Snapshot) -> list["ServerReport"]:
-    from mcp_workbench.cli.survey import survey  # the whole program: only for --connect
+def _reports(settings: Settings, snapshot: Snapshot) -> list[ServerReport]:
+    from mcp_workbench.cli.servers import survey  # the whole program: only for --connect
 
     return survey(settings, snapshot, _servers(snapshot))
 
 
-def _recalled(snapshot: Snapshot) -> list["ServerReport"]:
+def _recalled(snapshot: Snapshot) -> list[ServerReport]:
     """What the servers have said lately, to anybody."""
     if not snapshot.toolboxes:
         return []
-    from mcp_workbench.cli.recalled import recalled
+    from mcp_workbench.cli.server_reports import recalled
 
     return list(recalled(snapshot, _servers(snapshot)).values())
 
@@ -119,7 +142,7 @@ def _tell(
     settings: Settings,
     snapshot: Snapshot,
     problems: tuple[Problem, ...],
-    reports: list["ServerReport"] | None,
+    reports: list[ServerReport] | None,
 ) -> None:
     if problems and not settings.quiet:
         say(tell_problems(problems, snapshot.origin), err=True, color=settings.color)
@@ -132,14 +155,14 @@ def _tell(
         _tell_processes(snapshot, reports)
 
 
-def _tell_servers(reports: list["ServerReport"]) -> None:
+def _tell_servers(reports: list[ServerReport]) -> None:
     for report, line in zip(reports, table(map(_row, reports)), strict=True):
         say(f"{glyph('bad' if report.reason else 'good')} {line}")
         if report.reason:
             say(f"    {plain(report.reason)}")
 
 
-def _tell_processes(snapshot: Snapshot, reports: list["ServerReport"]) -> None:
+def _tell_processes(snapshot: Snapshot, reports: list[ServerReport]) -> None:
     """What the servers cost while they are used."""
     boxes = snapshot.toolboxes.values()
     own = [s.address for box in boxes for s in box.servers.values() if s.scope == "session"]
@@ -150,7 +173,7 @@ def _tell_processes(snapshot: Snapshot, reports: list["ServerReport"]) -> None:
         say("; ".join(told))
 
 
-def _row(report: "ServerReport") -> tuple[str, ...]:
+def _row(report: ServerReport) -> tuple[str, ...]:
     took = f"{report.seconds:.1f} s"
     if report.reason:
         return (str(report.address), "not available", "", took, "")
@@ -169,7 +192,7 @@ def _counted(problems: tuple[Problem, ...]) -> str:
 
 
 def _document(
-    snapshot: Snapshot, problems: tuple[Problem, ...], reports: list["ServerReport"] | None
+    snapshot: Snapshot, problems: tuple[Problem, ...], reports: list[ServerReport] | None
 ) -> Checked:
     return Checked(
         snapshot.origin or None,
@@ -185,7 +208,7 @@ def _finding(problem: Problem, file: str) -> Finding:
     return Finding(**msgspec.structs.asdict(of_problem(problem, file)), severity=problem.severity)
 
 
-def _server(report: "ServerReport") -> ServerLine:
+def _server(report: ServerReport) -> ServerLine:
     return ServerLine(
         toolbox=report.address.toolbox,
         server=report.address.server,
@@ -199,3 +222,39 @@ def _server(report: "ServerReport") -> ServerLine:
         seconds=round(report.seconds, 3),
         processes=report.processes,
     )
+
+
+def doubts(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Problem]:
+    """Filters that match nothing, names that hosts cut, tools left out, lines that say nothing."""
+    for report in reports:
+        place = snapshot.toolbox(report.address.toolbox).server(report.address.server).place
+        for pattern in report.idle_filters:
+            message = f"toolFilters: '{pattern}' matches none of the tools of {report.address}"
+            message += " (known from the cache)" if report.age is not None else ""
+            fix = f"mcp-workbench tools {report.address} lists those that are shown"
+            yield _warning(f"{place}.toolFilters", message, fix, "WB-TOOL-301")
+        for complaint in report.complaints:
+            yield _warning(place, f"{report.address}: {complaint}", "", "WB-TOOL-303")
+        if report.skipped:
+            yield _warning(place, _no_messages(report), _LOG_ELSEWHERE, "WB-CONN-102")
+        if snapshot.tool_mode == "dynamic":
+            yield from _long_names(report, place)
+
+
+def _no_messages(report: ServerReport) -> str:
+    lines = "1 line" if report.skipped == 1 else f"{report.skipped} lines"
+    last = report.last_skipped.strip()
+    return f"{report.address}: {lines} on its stdout held no message; the last one: {last}"
+
+
+def _long_names(report: ServerReport, place: str) -> Iterator[Problem]:
+    for tool in report.tools:
+        name = generate_tool_name(report.address.toolbox, report.address.server, tool.name)
+        sufferers = [effect for longest, effect in _LONGEST if len(name) > longest]
+        if sufferers:
+            message = f"the name '{name}' has {len(name)} characters: {', '.join(sufferers)}"
+            yield _warning(place, message, _SHORTER, "WB-TOOL-302")
+
+
+def _warning(path: str, message: str, fix: str, code: str) -> Problem:
+    return Problem(path, message, fix, code, severity="warning")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcp_workbench import __version__
+from mcp_workbench.cli.main import lenient_stderr, unwritten
 from mcp_workbench.cli.settings import (
     DONE,
     INTERRUPTED,
@@ -16,13 +17,24 @@ from mcp_workbench.cli.settings import (
     global_options,
     stdin_is_terminal,
 )
-from mcp_workbench.cli.streams import lenient_stderr, unwritten
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from mcp_workbench.core.errors import WorkbenchError
 
+
+NEXT = """
+Usage: mcp-workbench COMMAND …     (mcp-workbench --help for all of it)
+
+  tour              see what an agent sees, in a few seconds
+  import            bring the servers of your hosts into the configuration
+  check             look at the configuration; with --connect start its servers, too
+  install HOST      put this program into a host; undo takes it back
+  tools             what the toolboxes hold
+  doctor            find out what is wrong, and how to mend it
+  call T/S/TOOL     call one tool, such as: mcp-workbench call demo/basics/add a:=2 b:=3
+  serve             be an MCP server on stdin and stdout: this is what a host starts"""
 # Each command, the module that holds it, and what `--help` says of it.
 _COMMANDS = {
     "serve": ("serve", "Be an MCP server on stdin and stdout: this is what a host starts."),
@@ -43,8 +55,8 @@ _COMMANDS = {
     "tour": ("tour", "See in a few seconds what an agent sees, with the demo toolbox."),
     "explain": ("explain", "Explain an error code or a topic."),
     "completion": ("completion", "Print the completion script of a shell."),
-    "schema": ("printed", "Print the JSON Schema of the configuration file."),
-    "version": ("printed", "Print the version."),
+    "schema": ("commands", "Print the JSON Schema of the configuration file."),
+    "version": ("commands", "Print the version."),
 }
 
 
@@ -122,9 +134,6 @@ def group(context: click.Context) -> int | None:
     if context.invoked_subcommand is not None:
         return None
     if stdin_is_terminal():
-        # Loaded here: this screen needs the configuration, and `--help` does not.
-        from mcp_workbench.cli.overview import overview
-
         return overview(context.ensure_object(Settings))
     serve: click.Command = import_module("mcp_workbench.cli.serve").serve
     with serve.make_context("serve", [], parent=context) as own:  # its variables count here, too
@@ -152,9 +161,9 @@ def _run(argv: list[str]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
-        return import_module("mcp_workbench.cli.report").report_usage(error, argv)
+        return import_module("mcp_workbench.cli.ui.report").report_usage(error, argv)
     except _workbench_error() as error:  # looked up only when something was raised
-        return import_module("mcp_workbench.cli.report").report(error, argv)
+        return import_module("mcp_workbench.cli.ui.report").report(error, argv)
 
 
 def complete() -> int:
@@ -176,3 +185,58 @@ def _workbench_error() -> type[WorkbenchError]:
     from mcp_workbench.core.errors import WorkbenchError
 
     return WorkbenchError
+
+
+def overview(settings: Settings) -> int:
+    """Prints what a user sees who types the bare command on a terminal."""
+    from mcp_workbench.cli.ui.render import say  # the codec and more: not for `--help`
+
+    say(f"MCP Workbench {__version__}   {_used_config(settings)}")
+    say(NEXT)
+    return DONE
+
+
+def _used_config(settings: Settings) -> str:
+    from mcp_workbench.cli.ui.render import counted, nearby
+    from mcp_workbench.core.errors import ConfigError
+
+    try:
+        snapshot = settings.snapshot()
+    except ConfigError as error:
+        count = len(error.problems)
+        noun = "problem" if count == 1 else "problems"
+        return f"config {nearby(error.file)}: {count} {noun}, see mcp-workbench check"
+    if not snapshot.origin:
+        return "no workbench-config.json here: the demo toolbox is used"
+    return f"config {nearby(snapshot.origin)}: {counted(snapshot)}"
+
+
+@click.command()
+@global_options
+def schema() -> None:
+    """Print the JSON Schema of the configuration file, for editors and programs.
+
+    \b
+    Example:
+      mcp-workbench schema > workbench-config.schema.json
+    """
+    from mcp_workbench.cli.ui.render import say_json
+    from mcp_workbench.config.schema import json_schema  # `version` needs none of it
+
+    say_json(json_schema(), pretty=True)
+
+
+@click.command()
+@global_options
+@click.pass_obj
+def version(settings: Settings) -> None:
+    """Print the version.
+
+    \b
+    Examples:
+      mcp-workbench version
+      mcp-workbench version --json
+    """
+    click.echo(
+        f'{{"version":"{__version__}"}}' if settings.json else f"mcp-workbench {__version__}"
+    )

@@ -1,27 +1,35 @@
-"""`cost`: what the toolboxes cost a model, beside listing every tool directly."""
+"""`cost`: the tokens that the toolboxes cost a model, beside listing every tool directly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import click
 import msgspec
 
-from mcp_workbench.cli.completing import complete_toolbox
-from mcp_workbench.cli.recalled import recalled_or_asked, refresh_option, tell_recalled
-from mcp_workbench.cli.render import say, say_json, table
-from mcp_workbench.cli.search_cost import search_costs
+from mcp_workbench.cli.completion import complete_toolbox
+from mcp_workbench.cli.server_reports import (
+    recalled_or_asked,
+    refresh_option,
+    tell_recalled,
+    tell_unreached,
+)
 from mcp_workbench.cli.settings import Settings, global_options
-from mcp_workbench.cli.unreached import tell_unreached
-from mcp_workbench.core.catalogue import Definition, ToolInfo
+from mcp_workbench.cli.ui.render import say, say_json, table
+from mcp_workbench.core.catalogue import Catalogue, Definition, ToolInfo, read_object
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerReport
+from mcp_workbench.core.signature import first_sentence
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
 from mcp_workbench.core.tokens import tokens
+from mcp_workbench.search.index import Index
+from mcp_workbench.search.query import Knowledge, KnownServer, Query, Search
+from mcp_workbench.search.words import Words
 from mcp_workbench.surface.detail import opened_in_words
 from mcp_workbench.surface.flat_tools import flat_definitions
 from mcp_workbench.surface.meta_tools import opened_json, own_definitions
+from mcp_workbench.surface.search_tools import told
 from mcp_workbench.surface.texts import instructions
 
 Json = dict[str, Any]
@@ -29,6 +37,7 @@ Json = dict[str, Any]
 RULE = (
     "words, digits and runs of signs, counted without a vocabulary; within a few percent of o200k"
 )
+MOST_ASKED = 100  # searches for the tools of one toolbox
 
 
 def _flat(opened: OpenedToolbox) -> str:
@@ -184,3 +193,37 @@ def _tell(document: Json, *, servers: bool) -> None:
 
 def _about(count: int) -> str:
     return f"≈ {count:,}".replace(",", " ")
+
+
+def search_costs(snapshot: Snapshot, boxes: Sequence[OpenedToolbox]) -> dict[str, list[int]]:
+    """Of each toolbox: tokens of the answers to what its tools say that they are for."""
+    known = {one.spec.address: one for box in boxes for one in _known(box)}
+    words = Words()
+    index = Index(words)
+    for address, one in known.items():
+        index.put(address, one.visible(), one.about, weigh=False)
+    index.fill()
+    search = Search(index, Knowledge(known, ()), words, None)
+    return {
+        box.spec.name: [
+            tokens(told(search.find(Query(wish)), "signature", snapshot)) for wish in _wishes(box)
+        ]
+        for box in boxes
+    }
+
+
+def _known(box: OpenedToolbox) -> Iterator[KnownServer]:
+    for server in box.servers:
+        spec = box.spec.servers[server.address.server]
+        yield KnownServer(spec, box.spec, Catalogue({tool.name: tool for tool in server.tools}))
+
+
+def _wishes(box: OpenedToolbox) -> list[str]:
+    """What somebody may ask for: the first sentences of tools, of very many every second or so."""
+    tools = [tool for server in box.servers for tool in server.tools]
+    return [_wish(tool) for tool in tools[:: -(-len(tools) // MOST_ASKED) or 1]]
+
+
+def _wish(tool: Definition) -> str:
+    description = read_object(tool.raw).get("description")
+    return first_sentence(description if isinstance(description, str) else "") or tool.name

@@ -14,15 +14,11 @@ import click
 import msgspec
 
 from mcp_workbench import __version__
-from mcp_workbench.cli.completing import complete_server
-from mcp_workbench.cli.diagnosis import Line, of_problem
+from mcp_workbench.cli.check import doubts
+from mcp_workbench.cli.completion import complete_server
+from mcp_workbench.cli.doctor_checks import Line, cause, look_at_programs, of_problem, remedy
 from mcp_workbench.cli.doctor_hosts import Ours, look_at_hosts, ours_of
-from mcp_workbench.cli.doctor_programs import look_at_programs
 from mcp_workbench.cli.doctor_state import look_at_state
-from mcp_workbench.cli.doubts import doubts
-from mcp_workbench.cli.overview import counted
-from mcp_workbench.cli.remedies import cause, remedy
-from mcp_workbench.cli.render import glyph, hanging, nearby, plain, say, say_json
 from mcp_workbench.cli.settings import (
     DONE,
     FAILED,
@@ -32,6 +28,7 @@ from mcp_workbench.cli.settings import (
     global_options,
     variable,
 )
+from mcp_workbench.cli.ui.render import counted, glyph, hanging, nearby, plain, say, say_json
 from mcp_workbench.config.embedded import demo_snapshot
 from mcp_workbench.config.state_folder import state_home
 from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError, did_you_mean
@@ -85,7 +82,7 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
       mcp-workbench doctor demo/basics
       mcp-workbench doctor --fix --json
     """
-    from mcp_workbench.cli.survey import survey  # a loop and all: not for the tab key
+    from mcp_workbench.cli.servers import survey  # a loop and all: not for the tab key
 
     told = Telling(settings)
     try:
@@ -213,7 +210,7 @@ def _names(address: ServerAddress) -> tuple[str, str, str]:
 
 def self_test() -> Iterator[Line]:
     """The demo toolbox, called in both eras: what fails here is no server's fault."""
-    from mcp_workbench.cli.running import run
+    from mcp_workbench.cli.servers import run
 
     since = time.monotonic()
     try:

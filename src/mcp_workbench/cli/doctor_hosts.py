@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.cli.diagnosis import Line, State, of_problem
+from mcp_workbench.cli.doctor_checks import Line, State, of_problem
 from mcp_workbench.core.errors import ConfigError, WorkbenchError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.hosts.files import Machine, all_files, read_file, shown

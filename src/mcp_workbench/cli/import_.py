@@ -9,7 +9,9 @@ from typing import Any, cast
 import click
 import msgspec
 
-from mcp_workbench.cli.changes import (
+from mcp_workbench.cli.completion import complete_source
+from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.changes import (
     Agreement,
     ChangeLine,
     agreement_options,
@@ -17,10 +19,8 @@ from mcp_workbench.cli.changes import (
     lines_of,
     show,
 )
-from mcp_workbench.cli.completing import complete_source
-from mcp_workbench.cli.render import glyph, plain, say, say_json, table
-from mcp_workbench.cli.report import tell_problems
-from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.render import glyph, plain, say, say_json, table
+from mcp_workbench.cli.ui.report import tell_problems
 from mcp_workbench.config.load import FILE_NAME, VARIABLE
 from mcp_workbench.config.ownership import doubts_of
 from mcp_workbench.core.errors import ConfigError, did_you_mean

@@ -8,7 +8,9 @@ from typing import Any
 import click
 import msgspec
 
-from mcp_workbench.cli.changes import (
+from mcp_workbench.cli.completion import complete_host, complete_toolbox
+from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.changes import (
     Agreement,
     ChangeLine,
     agreement_options,
@@ -16,9 +18,7 @@ from mcp_workbench.cli.changes import (
     lines_of,
     show,
 )
-from mcp_workbench.cli.completing import complete_host, complete_toolbox
-from mcp_workbench.cli.render import glyph, plain, say, say_json
-from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.render import glyph, plain, say, say_json
 from mcp_workbench.config.load import find_config
 from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.hosts.files import (
@@ -57,6 +57,8 @@ _EDIT = click.option(
     help="Edit the file even where the host has a command.",
     **variable("INSTALL_EDIT"),
 )
+_UNCHANGED = {"install": "there already", "uninstall": "not there"}
+_WHERE: dict[Scope, str] = {"user": "on this machine", "project": "in this folder"}
 
 
 class Installed(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,10 +79,6 @@ class Plan(msgspec.Struct, frozen=True):
     changes: list[Change]
     twice: dict[str, list[str]]
     variables: tuple[str, ...] = ()
-
-
-_UNCHANGED = {"install": "there already", "uninstall": "not there"}
-_WHERE: dict[Scope, str] = {"user": "on this machine", "project": "in this folder"}
 
 
 @click.command()

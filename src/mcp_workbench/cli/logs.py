@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import click
 
-from mcp_workbench.cli.completing import complete_server
-from mcp_workbench.cli.render import plain, say, say_json
+from mcp_workbench.cli.completion import complete_server
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.render import plain, say, say_json
 from mcp_workbench.cli.up import place_for
 from mcp_workbench.daemon.log import BEFORE, OURSELVES
 from mcp_workbench.timing import pause

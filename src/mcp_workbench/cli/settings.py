@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mcp_workbench.cli.main import DONE as DONE
+from mcp_workbench.cli.main import INTERRUPTED as INTERRUPTED
+from mcp_workbench.cli.main import PREFIX
+
 if TYPE_CHECKING:
     from mcp_workbench.core.spec import Snapshot
 
-DONE = 0
 FAILED = 1
 USAGE = 2  # the command line or the configuration
 UNREACHABLE = 4  # a server
 TOOL_ERROR = 5  # the tool itself answered `isError`
-INTERRUPTED = 130
 
-PREFIX = "MCP_WORKBENCH_"  # of the variables that stand for options
 _ON = frozenset({"1", "true", "t", "yes", "y", "on"})  # as click reads a switch
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])

@@ -6,8 +6,8 @@ import click
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mcp_workbench.cli.render import glyph, nearby, plain, say, say_json, table
 from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.cli.ui.render import glyph, nearby, plain, say, say_json, table
 from mcp_workbench.cli.up import ANSWER, DaemonFailed, place_for
 from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import NoAnswer, ask, knock
@@ -15,6 +15,8 @@ from mcp_workbench.daemon.folder import Place
 from mcp_workbench.daemon.footprint import measured
 from mcp_workbench.daemon.lock import holder
 from mcp_workbench.daemon.status import HostLine, ServerLine, Status
+
+_MARKS = {"ready": "good", "idle": "good", "starting": "doubtful", "degraded": "doubtful"}
 
 
 @click.command()
@@ -55,9 +57,6 @@ def _report(place: Place) -> Status | None:
             f"the workbench (pid {pid}) hangs: {error}", hint="mcp-workbench down ends it"
         ) from None
     return None
-
-
-_MARKS = {"ready": "good", "idle": "good", "starting": "doubtful", "degraded": "doubtful"}
 
 
 def _tell(told: Status) -> None:

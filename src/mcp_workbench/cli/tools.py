@@ -8,18 +8,18 @@ from typing import Any
 import click
 import msgspec
 
-from mcp_workbench.cli.completing import complete_tool
+from mcp_workbench.cli.completion import complete_tool
 from mcp_workbench.cli.facts import characters, read_only, signature, tokens
-from mcp_workbench.cli.recalled import (
+from mcp_workbench.cli.server_reports import (
     news,
     recalled_or_asked,
     refresh_option,
     tell_recalled,
+    tell_unreached,
     with_last_lists,
 )
-from mcp_workbench.cli.render import plain, say, say_json, table
 from mcp_workbench.cli.settings import Settings, global_options, variable
-from mcp_workbench.cli.unreached import tell_unreached
+from mcp_workbench.cli.ui.render import plain, say, say_json, table
 from mcp_workbench.core.catalogue import ToolInfo
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier

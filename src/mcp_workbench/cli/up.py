@@ -9,9 +9,9 @@ import time
 import click
 
 from mcp_workbench import __version__
-from mcp_workbench.cli.render import say, say_json
 from mcp_workbench.cli.serve import read_address
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.render import say, say_json
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import NoAnswer, ask, knock, peer_of

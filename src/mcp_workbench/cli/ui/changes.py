@@ -1,4 +1,4 @@
-"""Changes of files, shown, agreed to and done: what `import`, `install` and `uninstall` share."""
+"""Changes of host files: previewed, confirmed, applied."""
 
 import os
 import shlex
@@ -6,8 +6,8 @@ import shlex
 import click
 import msgspec
 
-from mcp_workbench.cli.render import plain, say
 from mcp_workbench.cli.settings import Decorated, Settings, stdin_is_terminal, variable
+from mcp_workbench.cli.ui.render import plain, say
 from mcp_workbench.hosts.files import HostUsage, Machine, shown
 from mcp_workbench.hosts.journal import apply_changes, own_journal
 from mcp_workbench.hosts.plan import Change, diff

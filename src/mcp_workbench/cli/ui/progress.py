@@ -1,4 +1,4 @@
-"""What is going on, on stderr: a line that comes late, changes in place, and leaves no trace."""
+"""A progress line on stderr: it appears late, changes in place, and is erased at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from mcp_workbench.cli.render import plain, shows
+from mcp_workbench.cli.ui.render import plain, shows
 from mcp_workbench.timing import pause
 
 PATIENCE = 0.3  # seconds; what ends sooner needs no line, and no line changes faster

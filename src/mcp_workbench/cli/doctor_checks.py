@@ -1,4 +1,4 @@
-"""The programs that servers need: where they are, how old they are, and who will not find them."""
+"""What `doctor` reports: findings with their fix, first of all about the programs that servers need."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from mcp_workbench.cli.diagnosis import Line
+from mcp_workbench.core.errors import Problem
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
 
 PATIENCE = 10.0  # seconds for a program to tell its version
@@ -25,6 +26,14 @@ _PLACES = (
     "~/.pyenv/shims", "~/.local/share/mise/shims", "~/.local/share/fnm/aliases/default/bin",
     "~/.nvm/versions/node/*/bin", "/opt/homebrew/bin", "/usr/local/bin", "/snap/bin", "/usr/bin",
 )  # fmt: skip
+State = Literal["good", "doubtful", "bad"]
+_FIX = re.compile(r" \([^()]*; fix: ([^()]*)\)")  # of a variable: its place, and what to do
+_ADVICE = re.compile(r"; ((?:correct|chmod|write) .*)", re.DOTALL)
+_STDERR = ("; its last words: ", "stderr: ")  # what follows is a server's text
+_STDIO = (
+    "it may serve over HTTP, or write its log to stdout: start it in its stdio mode (often an "
+    "argument such as --stdio), with its log on stderr"
+)
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -140,3 +149,53 @@ def told_version(program: str) -> tuple[int, ...]:
 
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One thing that was looked at. The JSON form is its fields."""
+
+    state: State
+    subject: str
+    message: str
+    fix: str = ""
+    code: str = ""
+    place: str = ""  # file:line:column, or the file alone; empty where it is about no file
+    fixed: bool = False  # by --fix, just now
+
+
+def of_problem(problem: Problem, file: str, subject: str) -> Line:
+    """A problem of a file, or a doubt about it."""
+    place = f"{file}:{problem.line}:{problem.column}" if problem.line else file
+    path = f"{problem.path}: " if problem.path else ""
+    state: State = "bad" if problem.severity == "error" else "doubtful"
+    return Line(state, subject, f"{path}{problem.message}", problem.fix, problem.code, place)
+
+
+def cause(reason: str) -> str:
+    """The reason without what stands below it anyway: its place and its remedy."""
+    if _advice(reason):
+        return reason[: -len(_advice(reason)) - len("; ")]
+    return _FIX.sub("", reason).removesuffix("; install it or write its absolute path")
+
+
+def remedy(reason: str, *, remote: bool = False) -> str:
+    """What to do next."""
+    if reason.startswith("command not found: ") and "(searched PATH" in reason:
+        return missing(reason.removeprefix("command not found: ").split(" (searched")[0])
+    if reason.startswith("it answered nothing within") and not remote:
+        return _STDIO  # a longer wait would only bring more of the same
+    if fixes := _FIX.findall(reason):
+        return "; ".join(fixes)
+    if advice := _advice(reason):
+        return advice
+    if "did not start within" in reason:
+        return "a first start may download: try again, or raise 'connectTimeout' of this server"
+    if remote:
+        return "see that its 'url' and 'headers' are right, and that this machine reaches it"
+    return "run its command by hand and see what it says"
+
+
+def _advice(reason: str) -> str:
+    """Returns the advice at the end of a reason of ours; a server's stderr is none."""
+    match = None if any(label in reason for label in _STDERR) else _ADVICE.search(reason)
+    return match[1] if match else ""

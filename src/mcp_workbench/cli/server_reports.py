@@ -1,4 +1,4 @@
-"""What servers offer, as it was told last time where that is not long ago; the others are asked."""
+"""Reports of servers: from the cache if they are fresh, else from the servers themselves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import click
 import msgspec
 
-from mcp_workbench.cli.render import say
-from mcp_workbench.cli.settings import Decorated, Settings, variable
+from mcp_workbench.cli.settings import DONE, UNREACHABLE, Decorated, Settings, variable
+from mcp_workbench.cli.ui.render import Trouble, say, told
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
@@ -34,7 +34,7 @@ def recalled_or_asked(
     found = {} if refresh else recalled(snapshot, addresses)
     unknown = [address for address in addresses if address not in found]
     if unknown:
-        from mcp_workbench.cli.survey import survey  # the whole program: only to start servers
+        from mcp_workbench.cli.servers import survey  # the whole program: only to start servers
 
         asked = survey(settings, snapshot, unknown)
         found |= {report.address: report for report in _with_changes(snapshot, asked)}
@@ -111,3 +111,14 @@ def told_age(seconds: float) -> str:
     if seconds < 60:
         return "just now"
     return f"{seconds / 60:.0f} min ago" if seconds < 3600 else f"{seconds / 3600:.0f} h ago"
+
+
+def tell_unreached(settings: Settings, reports: list[ServerReport]) -> int:
+    """Tell which servers are missing from the answer."""
+    unreached = [report for report in reports if report.reason]
+    for report in unreached if not settings.json else ():
+        message = f"server '{report.address.server}' in toolbox '{report.address.toolbox}' is not available"
+        fix = f"mcp-workbench doctor {report.address}"
+        trouble = Trouble("WB-CONN-101", message, cause=(report.reason,), fix=fix)
+        say(told(trouble), err=True, color=settings.color)
+    return UNREACHABLE if unreached else DONE

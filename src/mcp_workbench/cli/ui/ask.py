@@ -1,4 +1,4 @@
-"""A server's questions, put to whoever sits at the terminal."""
+"""Asks the user on the terminal what a server wants to know (elicitation)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from mcp_workbench.cli.form import BadValue, Field, fields, hint, read, shown
-from mcp_workbench.cli.progress import ProgressLine
-from mcp_workbench.cli.render import plain, say
+from mcp_workbench.cli.ui.progress import ProgressLine
+from mcp_workbench.cli.ui.render import plain, say
 from mcp_workbench.era.questions import ELICIT, Question
 
 Json = dict[str, Any]

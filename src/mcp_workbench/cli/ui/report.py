@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import msgspec
 
-from mcp_workbench.cli.render import Trouble, of_problem, say, say_json, source_of, told
 from mcp_workbench.cli.settings import FAILED, UNREACHABLE, USAGE, Settings, switched_on
+from mcp_workbench.cli.ui.render import Trouble, of_problem, say, say_json, source_of, told
 from mcp_workbench.core.errors import (
     ConfigError,
     InvalidCall,

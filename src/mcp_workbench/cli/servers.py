@@ -1,20 +1,79 @@
-"""Ask servers, all at once, what they are and what they offer."""
+"""Starts servers for a command: runs the event loop, and collects a report of each server."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, TypeVar
 
-from mcp_workbench.cli.progress import PATIENCE, ProgressLine
-from mcp_workbench.cli.render import say
-from mcp_workbench.cli.running import run
+from mcp_workbench import app
 from mcp_workbench.cli.settings import Settings
+from mcp_workbench.cli.ui.progress import PATIENCE, ProgressLine
+from mcp_workbench.cli.ui.render import say
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.downstream import surroundings
 from mcp_workbench.gateway.gateway import Gateway
+
+T = TypeVar("T")
+
+_LIKE_CTRL_C = ("SIGTERM", "SIGHUP")  # a closed terminal window is the second one
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run to the end. Being told to end is Ctrl-C: without that, servers would be left behind."""
+    try:
+        return app.run(_interruptible(main))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
+    """Told once, `main` is cancelled and its servers are seen out; told again, they are killed."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    told = 0
+
+    def interrupted() -> None:
+        nonlocal told
+        told += 1
+        if told > 1:
+            from mcp_workbench.wire.guard import guard  # loaded already, if there are servers
+
+            guard().end_all()
+        if told <= 2 and task is not None:
+            task.cancel()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        with suppress(RuntimeError):  # the loop has closed meanwhile
+            loop.call_soon_threadsafe(interrupted)
+
+    with _handled(interrupt, lambda: told > 0):
+        return await main
+
+
+@contextmanager
+def _handled(
+    interrupt: Callable[[int, FrameType | None], None], over: Callable[[], bool]
+) -> Generator[None]:
+    """Signals go to `interrupt` inside the block, and if all is over by then, also behind it."""
+    before = {signal.SIGINT: signal.getsignal(signal.SIGINT)}
+    for name in _LIKE_CTRL_C:
+        number = getattr(signal, name, None)  # Windows has fewer
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # `nohup` ignores one
+            before[number] = signal.SIG_DFL
+    try:
+        for number in before:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        if not over():
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def survey(
