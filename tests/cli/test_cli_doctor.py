@@ -178,7 +178,7 @@ def test_a_configuration_that_everybody_can_change_is_closed_on_wish(tmp_path: P
     assert "fix: chmod o-w " in done.out
     mended = doctor("--fix", cwd=tmp_path)
     assert (mended.status, path.stat().st_mode & 0o777) == (0, 0o644)
-    assert "could change this file (mended)" in mended.out
+    assert "could change this file (fixed)" in mended.out
 
 
 def program(folder: Path, name: str, says: str) -> Path:

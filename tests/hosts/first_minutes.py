@@ -64,7 +64,7 @@ PARTS = [
     ),
     (
         "And back",
-        "Everything is taken back, and Cursor's file is what it was, to the byte.",
+        "Everything is undone, and Cursor's file is what it was, to the byte.",
         ["mcp-workbench undo --list", "mcp-workbench undo --all", "cat ~/.cursor/mcp.json"],
     ),
 ]

@@ -70,7 +70,7 @@ def _section(host: Host) -> str:
     if language == "json":
         lines.append("<!-- not loaded: a host's file -->")
     lines.append(f"```{language}\n{edited('', host.format, [member]).rstrip()}\n```\n")
-    lines.append(f"Then: {host.after}.\n")
+    lines.append(f"Then: {host.next_step}.\n")
     return "\n".join(lines)
 
 

@@ -30,28 +30,28 @@ Usage: mcp-workbench COMMAND …     (mcp-workbench --help for all of it)
   tour              see what an agent sees, in a few seconds
   import            bring the servers of your hosts into the configuration
   check             look at the configuration; with --connect start its servers, too
-  install HOST      put this program into a host; undo takes it back
+  install HOST      add this program to a host; undo reverts it
   tools             what the toolboxes hold
-  doctor            find out what is wrong, and how to mend it
+  doctor            find problems and how to fix them
   call T/S/TOOL     call one tool, such as: mcp-workbench call demo/basics/add a:=2 b:=3
-  serve             be an MCP server on stdin and stdout: this is what a host starts"""
+  serve             run as an MCP server over stdio: this is what a host starts"""
 # Each command, the module that holds it, and what `--help` says of it.
 _COMMANDS = {
-    "serve": ("serve", "Be an MCP server on stdin and stdout: this is what a host starts."),
+    "serve": ("serve", "Run as an MCP server over stdio: this is what a host starts."),
     "up": ("up", "Start a workbench in the background, which hosts share."),
-    "down": ("up", "End it; its hosts go on by themselves."),
+    "down": ("up", "Stop it; its hosts continue on their own."),
     "status": ("status", "Show it: its servers, hosts, calls and memory."),
-    "logs": ("logs", "Show its log, and what its servers say on stderr."),
+    "logs": ("logs", "Show its log, and what its servers write to stderr."),
     "import": ("import_", "Bring the servers of other programs into the configuration."),
     "check": ("check", "Look at the configuration and show every problem at once."),
-    "install": ("install", "Put this program into a host."),
-    "uninstall": ("install", "Take it out of a host again."),
-    "undo": ("undo", "Take back what import, install or uninstall has changed."),
+    "install": ("install", "Add this program to a host."),
+    "uninstall": ("install", "Remove it from a host."),
+    "undo": ("undo", "Undo what import, install or uninstall has changed."),
     "tools": ("tools", "Show what the toolboxes hold."),
     "search": ("search", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
     "cost": ("cost", "Show what the toolboxes cost a model, in tokens."),
-    "doctor": ("doctor", "Find out what is wrong, and how to mend it."),
+    "doctor": ("doctor", "Find problems and how to fix them."),
     "tour": ("tour", "See in a few seconds what an agent sees, with the demo toolbox."),
     "explain": ("explain", "Explain an error code or a topic."),
     "completion": ("completion", "Print the completion script of a shell."),

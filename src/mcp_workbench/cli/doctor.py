@@ -1,4 +1,4 @@
-"""`doctor`: everything that may be wrong, looked at for real, each with its remedy."""
+"""`doctor`: checks everything that may be wrong, and names the fix of each problem."""
 
 from __future__ import annotations
 
@@ -55,25 +55,21 @@ class Diagnosis(msgspec.Struct, frozen=True):
 @click.argument(
     "which", metavar="[TOOLBOX[/SERVER]|SERVER]", default="", shell_complete=complete_server
 )
-@click.option(
-    "--fix", is_flag=True, help="Mend what can be mended safely.", **variable("DOCTOR_FIX")
-)
+@click.option("--fix", is_flag=True, help="Fix what can be fixed safely.", **variable("DOCTOR_FIX"))
 @global_options
 @click.pass_obj
 def doctor(settings: Settings, which: str, *, fix: bool) -> int:
-    """Find out what is wrong, and how to mend it.
+    """Find problems and how to fix them.
 
-    Looks at the program itself, the configuration, our entry in every host that is found here, every
-    server (started for real, all at once), the programs that they need, and the folder that holds
-    what is remembered. With a toolbox or a server named, only those are started, and no host is
-    looked at.
+    Checks the program itself, the configuration, our entry in every host on this machine, every
+    server (started for real, all at once), the programs that they need, and the state folder. With a
+    toolbox or a server named, only those are started, and no host is checked.
 
-    --fix takes the right to write from a configuration that everybody can change, closes the state
-    folder to others if it holds nothing but ours, removes files of ours that are left over in it, and
-    renews our entry in a host where it starts nothing any more (`undo` takes that back). Nothing else
-    is ever changed.
+    --fix makes a configuration that everybody can change read-only for others, makes the state folder
+    private if it holds nothing but our files, removes leftover files of ours in it, and renews our
+    entry in a host if it starts nothing any more (`undo` reverts that). Nothing else is ever changed.
 
-    Exit status 0 if all is well, warnings or not; 2 if the configuration can't be used, 4 if a
+    Exit status 0 without a problem, warnings or not; 2 if the configuration can't be used, 4 if a
     server can't be reached, 1 for anything else.
 
     \b
@@ -135,7 +131,7 @@ class Telling:
 
 
 def _tell(line: Line, column: int) -> None:
-    fixed = " (mended)" if line.fixed else ""
+    fixed = " (fixed)" if line.fixed else ""
     under = " " * (column + 4)
     message = hanging(f"{plain(line.message)}{fixed}", under)
     say(f"{glyph(line.state)} {line.subject:{column}}  {message.lstrip()}")

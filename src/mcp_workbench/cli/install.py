@@ -1,4 +1,4 @@
-"""`install` and `uninstall`: our entry in the files of hosts, and out of them again."""
+"""`install` and `uninstall`: add our entry to the files of hosts, and remove it."""
 
 import os
 import shlex
@@ -58,6 +58,7 @@ _EDIT = click.option(
     **variable("INSTALL_EDIT"),
 )
 _UNCHANGED = {"install": "there already", "uninstall": "not there"}
+_DONE = {"install": "Installed in", "uninstall": "Removed from"}
 _WHERE: dict[Scope, str] = {"user": "on this machine", "project": "in this folder"}
 
 
@@ -105,10 +106,10 @@ class Plan(msgspec.Struct, frozen=True):
 @global_options
 @click.pass_obj
 def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
-    """Put this program into a host, under the name 'workbench'.
+    """Add this program to a host, under the name 'workbench'.
 
-    The host's own command does it where there is one, else its file is edited: previewed, kept for
-    `undo`, and with every comment in its place.
+    Runs the host's own command if it has one; otherwise edits its file: with a preview, a backup for
+    `undo`, and every comment kept.
 
     \b
     Examples:
@@ -145,7 +146,7 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
 @global_options
 @click.pass_obj
 def uninstall(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
-    """Take this program out of a host again.
+    """Remove this program from a host.
 
     Only the entry 'workbench' goes, whoever wrote it. To get back what `install --replace` removed,
     use `undo`.
@@ -251,10 +252,11 @@ def _finish(settings: Settings, plan: Plan, agreed: Agreement) -> int:
 def _tell_end(plan: Plan, changed: set[str], undo: int | None) -> None:
     if undo is not None:
         for host in (file.host for file in plan.files if file.host.id in changed):
-            say(f"{glyph('good')} {host.title}: {host.after}", err=True)
+            step = host.next_step[0].upper() + host.next_step[1:]
+            say(f"{glyph('good')} {_DONE[plan.command]} {host.title}. {step}.", err=True)
             if plan.variables and host.passes == "none":
                 names = ", ".join(plan.variables)
-                say(f"    it hands on no variables; write into its entry's env: {names}", err=True)
+                say(f"    it passes no variables on; write into its entry's env: {names}", err=True)
         say(f"undo: mcp-workbench undo {undo}", err=True)
     for name, servers in plan.twice.items():
         say(

@@ -108,9 +108,9 @@ _OPTIONS = (
     ),
     _flag("--json", help="Data and errors as JSON."),
     _flag("-q", "--quiet", help="No progress, no remarks."),
-    _flag("-v", "--verbose", help="Say more on stderr."),
+    _flag("-v", "--verbose", help="More output on stderr."),
     _flag("--no-input", help="Never ask a question."),
-    _flag("--no-color", help="No colour; NO_COLOR and FORCE_COLOR are heeded, too."),
+    _flag("--no-color", help="No colour; NO_COLOR and FORCE_COLOR are honoured as well."),
 )
 
 

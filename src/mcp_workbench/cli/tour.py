@@ -114,7 +114,7 @@ def _use(host: Host) -> None:
 
 
 def _make_mistake(host: Host) -> None:
-    _step(6, "A mistake is answered so that the agent can mend it:")
+    _step(6, "A mistake is answered so that the agent can correct it:")
     arguments = {"toolbox_name": "dmeo"}
     _sent("open_toolbox", arguments)
     result = _call(host, "open_toolbox", arguments)

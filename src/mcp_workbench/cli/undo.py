@@ -1,4 +1,4 @@
-"""`undo`: the last change of `import`, `install`, `uninstall` or `doctor --fix`, taken back."""
+"""`undo`: reverts a change of `import`, `install`, `uninstall` or `doctor --fix`."""
 
 import os
 import time
@@ -13,8 +13,8 @@ from mcp_workbench.hosts.journal import Record, Undone, own_journal
 from mcp_workbench.hosts.journal import undo as take_back
 
 _WORDS = {
-    "exactly": "as it was, byte for byte",
-    "editing": "changed since, so only our part was taken out",
+    "exactly": "restored, byte for byte",
+    "editing": "file changed since; reverted only our edit",
     "not at all": "nothing to do",
 }
 
@@ -34,10 +34,10 @@ _WORDS = {
 @global_options
 @click.pass_obj
 def undo(settings: Settings, number: int | None, *, listing: bool, everything: bool) -> int:
-    """Take back what `import`, `install`, `uninstall` or `doctor --fix` has changed in files of others.
+    """Undo what `import`, `install`, `uninstall` or `doctor --fix` has changed in other programs' files.
 
-    A file that nobody has touched since gets its old bytes. From one that was changed, only what we
-    put there is taken out, and what we took out is put back.
+    A file that has not changed since is restored byte for byte. In one that has, only our edit is
+    reverted: what we added is removed, and what we removed is added again.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def _tell(settings: Settings, record: Record, files: list[Undone]) -> None:
         place = plain(shown(Path(file.file), machine))
         say(f"{mark} {place}: {_WORDS[file.how]}", color=settings.color)
         for name in file.left:
-            say(f"    {plain(name)} was changed by somebody else and stays")
+            say(f"    {plain(name)} has changed since and stays")
 
 
 def _list(settings: Settings, records: list[Record]) -> None:

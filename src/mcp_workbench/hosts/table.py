@@ -50,8 +50,13 @@ class Host(msgspec.Struct, frozen=True):
     seconds: float = 0.001  # one unit of `timeout`; 0 where it means something else
     url_means: Literal["http", "sse"] = "http"
     passes: Passing = "none"  # how the user's environment variables reach a server that it starts
-    after: str = "restart it"  # what the user does until the host sees a new entry
+    after: str = "restart {title}"  # what the user does then, for the host to read its file
     import_only: str = ""  # why we write nothing there
+
+    @property
+    def next_step(self) -> str:
+        """What the user does after a change of its file."""
+        return self.after.format(title=self.title)
 
     def user_files(self, system: str) -> tuple[str, ...]:
         return self.user.get(system) or self.user.get("", ())
@@ -79,7 +84,7 @@ _VSCODE = Host(
     keys=("servers",),
     variables=("env", "input", "folders", "braces"),
     shape="typed",
-    after="start the server from its MCP view",
+    after="start the server in its MCP view",
     passes="all",
 )
 
@@ -185,7 +190,7 @@ HOSTS = {
             project=(".zed/settings.json",),
             keys=("context_servers",),
             seconds=1,
-            after="nothing more: it follows the file",
+            after="no restart needed",
         ),
         Host(
             "opencode",
@@ -221,7 +226,7 @@ HOSTS = {
             "Cline",
             _editor("Code", _CLINE),
             seconds=1,
-            after="nothing more: it follows the file",
+            after="no restart needed",
         ),
         Host(
             "kiro",

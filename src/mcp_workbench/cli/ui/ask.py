@@ -44,7 +44,7 @@ class TerminalPerson:
         except NoMore as action:
             return {"action": str(action)}
         except asyncio.CancelledError:
-            say("\n(the question was taken back)", err=True)
+            say("\n(the server withdrew the question)", err=True)
             raise
         finally:
             self._line.resume()

@@ -75,7 +75,7 @@ def _asked(settings: Settings) -> bool:
     if settings.no_input or settings.json or not stdin_is_terminal():
         raise HostUsage(
             "needs_yes",
-            "nothing was changed: this needs a yes, and there is nobody to ask",
-            hint="look at the preview, then add --yes",
+            "confirmation required; rerun with --yes",
+            hint="nothing was changed; --dry-run shows what would be",
         )
     return click.confirm("\nwrite this?", default=False, err=True)
