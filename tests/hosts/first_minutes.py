@@ -49,7 +49,7 @@ PARTS = [
     ),
     (
         "Install",
-        "Each gets one entry in place of its own. Cursor hands on a variable if the entry names it.",
+        "Each gets one entry in place of its own. Cursor passes a variable on if the entry names it.",
         ["mcp-workbench install claude-code cursor --replace --yes"],
     ),
     (

@@ -215,7 +215,7 @@ def test_an_entry_that_somebody_rewrote_stays(served: Person) -> None:
 
     done = served.types("undo")
 
-    assert "mcp_servers.workbench was changed by somebody else and stays" in done.out
+    assert "mcp_servers.workbench has changed since and stays" in done.out
     assert '"-v", "serve"' in file.read_text()
 
 

@@ -38,9 +38,9 @@ from mcp_workbench.wire.depth import DEPTH, read_json
 Json = dict[str, Any]
 _NAMED = "a tool is named TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them"
 _OBJECT = 'such as {"name": "value"}'
-_TOO_DEEP = f"nested more than {DEPTH} levels deep"  # as deep as no message may be
+_TOO_DEEP = f"nested more than {DEPTH} levels deep"  # the limit of a message
 _FILE = "write --input @PATH with a file that holds a JSON object, or --input - for standard input"
-# Those that servers use and Python's table knows on some systems only.
+# Types that servers use, and that Python's table has on some systems only.
 _SUFFIXES = {
     "audio/wav": ".wav",
     "audio/ogg": ".ogg",
@@ -52,8 +52,8 @@ _SUFFIXES = {
 LONGEST_NAME = 80  # characters of a file name that a server proposed
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What a person typed; `texts` are the arguments to be checked for their kind, if any are."""
+class CallRequest(msgspec.Struct, frozen=True):
+    """What the user typed; `texts` are the arguments given as text, None to skip the check."""
 
     tool: ToolIdentifier
     arguments: Json
@@ -115,62 +115,66 @@ def call(  # noqa: PLR0913 - each is an option
     identifier = read_identifier(tool)
     arguments = read_input(given) if given is not None else {}
     texts = add_pairs(pairs, arguments)
-    result = _result(settings, Wish(identifier, arguments, None if no_check else texts, log_calls))
-    saved = save(result, folder, identifier.tool) if folder is not None else {}
+    result = _result(
+        settings, CallRequest(identifier, arguments, None if no_check else texts, log_calls)
+    )
+    saved = save_content(result, folder, identifier.tool) if folder is not None else {}
     failed = result.get("isError") is True
     if settings.json:
         say_json(result)
         for path in saved.values():
             say(f"saved {nearby(path)}", err=True)
     else:
-        tell(result, saved)
+        print_result(result, saved)
         if failed and settings.talkative and sys.stderr.isatty():
             say(f"{glyph('bad')} the tool says that it failed", err=True, color=settings.color)
     return TOOL_ERROR if failed else DONE
 
 
-def _result(settings: Settings, wish: Wish) -> Json:
-    """Make the call, and show on the way that something happens."""
-    from mcp_workbench.cli.servers import run  # a loop and all: not for the tab key
+def _result(settings: Settings, request: CallRequest) -> Json:
+    """Makes the call, and shows progress meanwhile."""
+    from mcp_workbench.cli.servers import run  # the event loop: not for completion
     from mcp_workbench.downstream import surroundings
 
     settings.open_log()
-    if not settings.verbose:  # why a server is not there stands in the error
+    if not settings.verbose:  # the error says why a server is missing
         import logging
 
         logging.getLogger(surroundings.__name__).setLevel("ERROR")
     line = ProgressLine(wanted=settings.talkative)
     try:
-        return run(_called(settings, settings.snapshot(), wish, line))
+        return run(_called(settings, settings.snapshot(), request, line))
     finally:
         line.clear()
 
 
-async def _called(settings: Settings, snapshot: Snapshot, wish: Wish, line: ProgressLine) -> Json:
+async def _called(
+    settings: Settings, snapshot: Snapshot, request: CallRequest, line: ProgressLine
+) -> Json:
     from mcp_workbench.gateway.gateway import Gateway
     from mcp_workbench.gateway.interview import interview
 
     async with (
-        Gateway(snapshot, log_calls=wish.log_calls) as gateway,
+        Gateway(snapshot, log_calls=request.log_calls) as gateway,
         interview(gateway.view, _person(settings, line)) as it,
     ):
-        if wish.texts is not None:
-            with line.waiting(f"waiting for {wish.tool.address} to start"):
-                await _check(settings, it.view, wish, wish.texts)
-        with line.waiting(f"waiting for {wish.tool.address} to answer"):
-            return await it.use_tool(wish.tool, wish.arguments, line.progress)
+        if request.texts is not None:
+            with line.waiting(f"waiting for {request.tool.address} to start"):
+                await _check(settings, it.view, request, request.texts)
+        with line.waiting(f"waiting for {request.tool.address} to answer"):
+            return await it.use_tool(request.tool, request.arguments, line.progress)
 
 
 def _person(settings: Settings, line: ProgressLine) -> Person:
     if settings.no_input or not (stdin_is_terminal() and sys.stderr.isatty()):
         return Nobody()
-    from mcp_workbench.cli.ui.ask import TerminalPerson  # only where somebody can be asked
+    from mcp_workbench.cli.ui.ask import TerminalPerson  # only where a user can be asked
 
     return TerminalPerson(line)
 
 
 class Nobody:
-    """There is no terminal, or no question is wanted: servers are told that they can't ask."""
+    """No terminal, or --no-input: declares no elicitation capability to servers."""
 
     capabilities: Json = {}  # noqa: RUF012 - never changed
 
@@ -178,24 +182,24 @@ class Nobody:
         return None
 
 
-async def _check(settings: Settings, view: View, wish: Wish, texts: set[str]) -> None:
-    """Refuse what the tool's own schema would refuse. An unknown tool is left to the call itself."""
-    report = await view.survey(wish.tool.address)
+async def _check(settings: Settings, view: View, request: CallRequest, texts: set[str]) -> None:
+    """Refuses what the tool's schema does not allow. The call itself reports an unknown tool."""
+    report = await view.survey(request.tool.address)
     if report.reason:
-        error = not_connected(wish.tool.server, wish.tool.toolbox, report.reason)
-        error.hint = f"mcp-workbench doctor {wish.tool.address}"
+        error = not_connected(request.tool.server, request.tool.toolbox, report.reason)
+        error.hint = f"mcp-workbench doctor {request.tool.address}"
         raise error
     for info in report.tools:
-        if info.name != wish.tool.tool:
+        if info.name != request.tool.tool:
             continue
-        if wrong := misfits(info, wish.arguments, texts):
+        if wrong := misfits(info, request.arguments, texts):
             raise InvalidCall("\n".join((*wrong, signature(info))))
-        for remark in remarks(info, wish.arguments) if settings.talkative else ():
+        for remark in remarks(info, request.arguments) if settings.talkative else ():
             say(f"note: {plain(remark)}", err=True)
 
 
 def read_identifier(text: str) -> ToolIdentifier:
-    """`TOOLBOX/SERVER/TOOL`"""
+    """Reads `TOOLBOX/SERVER/TOOL`."""
     parts = text.split("/", 2)
     for field, part in zip(("toolbox", "server", "tool"), (*parts, "", ""), strict=False):
         if not part:
@@ -204,7 +208,7 @@ def read_identifier(text: str) -> ToolIdentifier:
 
 
 def read_input(given: str) -> Json:
-    """A JSON object from the line, from `@FILE`, or from stdin (`-`)."""
+    """Reads a JSON object from the command line, from `@FILE`, or from stdin (`-`)."""
     text = _read(given)
     try:
         value: Any = read_json(text)
@@ -232,12 +236,14 @@ def _read(given: str) -> bytes | str:
 
 
 def _reason(text: bytes | str, error: Exception, given: str = "") -> str:
-    """What is wrong, and where; the text itself is not repeated."""
-    from mcp_workbench.core import jsonc  # only where something is wrong
+    """Returns what is wrong, and where; it does not quote the text."""
+    from mcp_workbench.core import jsonc  # only after an error
 
     try:
         jsonc.parse(text if isinstance(text, str) else text.decode())
-    except jsonc.TooDeep:  # for the reader of files that people write; the wire's reads further
+    except (
+        jsonc.TooDeep
+    ):  # deeper than this parser goes, which is for files; the other one goes further
         return str(error)
     except jsonc.SyntaxProblem as problem:
         name = "standard input" if given == "-" else given[1:] if given.startswith("@") else ""
@@ -245,11 +251,11 @@ def _reason(text: bytes | str, error: Exception, given: str = "") -> str:
         return f"{place}{problem.message}"
     except UnicodeDecodeError:
         return "it is not UTF-8 text"
-    return str(error)  # such as a comment, which a file of settings may have
+    return str(error)  # such as a comment, which only configuration files may have
 
 
 def add_pairs(pairs: tuple[str, ...], arguments: Json) -> set[str]:
-    """Put them in, and return the names of those that were given as text."""
+    """Adds the pairs to the arguments; returns the names of those that were given as text."""
     texts: set[str] = set()
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -279,30 +285,30 @@ def _json(name: str, value: str) -> Any:
         raise InvalidCall(f"the value of '{name}' is not JSON: {reason}", hint=hint) from None
 
 
-def tell(result: Json, saved: dict[int, str]) -> None:
-    """Print it on stdout; `saved` says where which block has gone."""
+def print_result(result: Json, saved: dict[int, str]) -> None:
+    """Prints a result on stdout; `saved` has the files of the blocks that were saved."""
     blocks = _blocks(result)
     for number, block in enumerate(blocks):
-        _tell_block(block, saved.get(number, ""))
+        _print_block(block, saved.get(number, ""))
     if not blocks and "structuredContent" in result:
         say_json(result["structuredContent"], pretty=True)
 
 
-def save(result: Json, folder: str, tool: str) -> dict[int, str]:
-    """Write images, sounds and resources into this folder; which block went where."""
+def save_content(result: Json, folder: str, tool: str) -> dict[int, str]:
+    """Writes images, sounds and resources into this folder; returns the file of each block."""
     saved: dict[int, str] = {}
     for number, block in enumerate(_blocks(result)):
-        found = _bytes(block)
-        if found is not None:
+        data = _bytes(block)
+        if data is not None:
             try:
-                saved[number] = str(_written(Path(folder), _name(block, tool, number + 1), found))
+                saved[number] = str(_written(Path(folder), _name(block, tool, number + 1), data))
             except OSError as error:
                 raise InvalidCall(f"can't write into {folder}: {error.strerror}") from None
     return saved
 
 
 def _written(folder: Path, name: str, data: bytes) -> Path:
-    """Never over another file: the next free name is taken."""
+    """Writes a new file under the next free name."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in _names(folder, name):
         try:
@@ -311,7 +317,7 @@ def _written(folder: Path, name: str, data: bytes) -> Path:
         except FileExistsError:
             continue
         return path
-    raise FileExistsError  # not reached: the names never end
+    raise FileExistsError  # not reached: there is always another name
 
 
 def _names(folder: Path, name: str) -> Iterator[Path]:
@@ -324,14 +330,14 @@ def _names(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _name(block: Json, tool: str, number: int) -> str:
-    """The last part of a resource's address, or the tool's name; a server chooses no folder."""
+    """Returns the last part of a resource's URI, or the tool's name; a server can't choose a folder."""
     inner = _inner(block)
     uri: Any = inner.get("uri")
     proposed = uri.partition("?")[0].rpartition("/")[2] if isinstance(uri, str) else ""
     clean = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in proposed)
     if clean.strip("._-"):
         return clean.lstrip(".")[-LONGEST_NAME:]
-    from mimetypes import guess_extension  # a table of hundreds: only where something is saved
+    from mimetypes import guess_extension  # a large table: only to save something
 
     kind: Any = inner.get("mimeType")
     plain_kind = kind.partition(";")[0].strip().lower() if isinstance(kind, str) else ""
@@ -341,7 +347,7 @@ def _name(block: Json, tool: str, number: int) -> str:
 
 
 def _bytes(block: Json) -> bytes | None:
-    """What can be saved of a block; None for plain text and for what has no content."""
+    """Returns what can be saved of a block; None for plain text and for a block without content."""
     import base64
     import binascii
 
@@ -357,16 +363,16 @@ def _bytes(block: Json) -> bytes | None:
     return text.encode() if block.get("type") == "resource" and isinstance(text, str) else None
 
 
-def _tell_block(block: Json, path: str) -> None:
+def _print_block(block: Json, path: str) -> None:
     text: Any = block.get("text")
     if block.get("type") == "text" and isinstance(text, str):
-        # A terminal would obey what a server writes; a file or a pipe takes it as it is.
+        # Escape sequences of a server must not reach a terminal; a file or a pipe gets the text as it is.
         click.echo(plain(text) if sys.stdout.isatty() else text, color=True)
         return
     inner = _inner(block)
-    told = [block.get("type"), inner.get("mimeType"), inner.get("uri"), _size(inner)]
+    parts = [block.get("type"), inner.get("mimeType"), inner.get("uri"), _size(inner)]
     where = f" saved as {nearby(path)}" if path else ""
-    say(plain(f"[{' '.join(str(part) for part in told if part)}]{where}"))
+    say(plain(f"[{' '.join(str(part) for part in parts if part)}]{where}"))
 
 
 def _size(block: Json) -> str:
@@ -378,7 +384,7 @@ def _size(block: Json) -> str:
         value: Any = block.get(member)
         if isinstance(value, str):
             length = len(value.rstrip("=")) if factor < 1 else len(value)
-            return f"{int(length * factor)} {unit}"  # base64 holds three bytes in four letters
+            return f"{int(length * factor)} {unit}"  # base64 has three bytes in four characters
     return ""
 
 

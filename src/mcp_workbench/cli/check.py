@@ -9,7 +9,7 @@ import msgspec
 
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options, variable
 from mcp_workbench.cli.ui.render import (
-    Trouble,
+    ErrorReport,
     counted,
     glyph,
     nearby,
@@ -19,7 +19,7 @@ from mcp_workbench.cli.ui.render import (
     say_json,
     table,
 )
-from mcp_workbench.cli.ui.report import tell_problems
+from mcp_workbench.cli.ui.report import format_problems
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Snapshot
@@ -30,8 +30,8 @@ from collections.abc import Iterable, Iterator
 
 from mcp_workbench.core.names import generate_tool_name
 
-# The longest flat name that each host takes under an entry called `workbench`, and what it does to
-# longer ones (November 2026).
+# The longest flat name that each host accepts under an entry called `workbench`, and what it does
+# with longer ones (November 2026).
 _LONGEST = (
     (48, "Claude Code may refuse it"),
     (49, "Gemini CLI cuts it"),
@@ -54,11 +54,11 @@ class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
     tools: int
     hidden: int
     seconds: float
-    processes: int  # that were started for it: none for a server behind a URL
+    processes: int  # started for it: none for a URL server
 
 
-class Finding(Trouble, frozen=True):
-    """A problem in the JSON of `check`: like a failure, with its weight."""
+class Finding(ErrorReport, frozen=True):
+    """A problem in the JSON of `check`: an error report with its severity."""
 
     severity: str = "error"
 
@@ -84,7 +84,7 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
 @global_options
 @click.pass_obj
 def check(settings: Settings, *, connect: bool) -> int:
-    """Look at the configuration and show every problem at once.
+    """Check the configuration and show every problem at once.
 
     Exit status 2 if it can't be used, 4 if a server can't be reached.
 
@@ -97,80 +97,80 @@ def check(settings: Settings, *, connect: bool) -> int:
     try:
         snapshot = settings.snapshot(careful=True, silent=not settings.quiet)
     except ConfigError as error:
-        _tell_broken(settings, error)
+        _print_broken(settings, error)
         return USAGE
     reports = _reports(settings, snapshot) if connect else None
-    known = _recalled(snapshot) if reports is None else reports
-    problems = (*snapshot.warnings, *doubts(snapshot, known))
+    known = _cached(snapshot) if reports is None else reports
+    problems = (*snapshot.warnings, *server_warnings(snapshot, known))
     if settings.json:
         say_json(_document(snapshot, problems, reports))
     else:
-        _tell(settings, snapshot, problems, reports)
+        _print(settings, snapshot, problems, reports)
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
 
 
 def _reports(settings: Settings, snapshot: Snapshot) -> list[ServerReport]:
-    from mcp_workbench.cli.servers import survey  # the whole program: only for --connect
+    from mcp_workbench.cli.servers import survey  # the event loop: only for --connect
 
     return survey(settings, snapshot, _servers(snapshot))
 
 
-def _recalled(snapshot: Snapshot) -> list[ServerReport]:
-    """What the servers have said lately, to anybody."""
+def _cached(snapshot: Snapshot) -> list[ServerReport]:
+    """Returns what the cache has about the servers."""
     if not snapshot.toolboxes:
         return []
-    from mcp_workbench.cli.server_reports import recalled
+    from mcp_workbench.cli.server_reports import cached_reports
 
-    return list(recalled(snapshot, _servers(snapshot)).values())
+    return list(cached_reports(snapshot, _servers(snapshot)).values())
 
 
 def _servers(snapshot: Snapshot) -> list[ServerAddress]:
     return [s.address for t in snapshot.toolboxes.values() for s in t.servers.values()]
 
 
-def _tell_broken(settings: Settings, error: ConfigError) -> None:
+def _print_broken(settings: Settings, error: ConfigError) -> None:
     problems = (*error.problems, *error.warnings)
     if settings.json:
-        found = [_finding(problem, error.file) for problem in problems]
-        say_json(Checked(error.file, ok=False, tool_mode="", toolboxes=0, problems=found))
+        findings = [_finding(problem, error.file) for problem in problems]
+        say_json(Checked(error.file, ok=False, tool_mode="", toolboxes=0, problems=findings))
         return
-    say(tell_problems(problems, error.file), err=True, color=settings.color)
+    say(format_problems(problems, error.file), err=True, color=settings.color)
     say(f"{glyph('bad')} {nearby(error.file)}: {_counted(problems)}")
 
 
-def _tell(
+def _print(
     settings: Settings,
     snapshot: Snapshot,
     problems: tuple[Problem, ...],
     reports: list[ServerReport] | None,
 ) -> None:
     if problems and not settings.quiet:
-        say(tell_problems(problems, snapshot.origin), err=True, color=settings.color)
+        say(format_problems(problems, snapshot.origin), err=True, color=settings.color)
     where = nearby(snapshot.origin) if snapshot.origin else "no configuration file, so the demo"
     warned = f", {_counted(problems)}" if problems else ""
     mark = glyph("doubtful" if problems else "good")
     say(f"{mark} {where}: {counted(snapshot)}, {snapshot.tool_mode} mode{warned}")
     if reports is not None:
-        _tell_servers(reports)
-        _tell_processes(snapshot, reports)
+        _print_servers(reports)
+        _print_processes(snapshot, reports)
 
 
-def _tell_servers(reports: list[ServerReport]) -> None:
+def _print_servers(reports: list[ServerReport]) -> None:
     for report, line in zip(reports, table(map(_row, reports)), strict=True):
         say(f"{glyph('bad' if report.reason else 'good')} {line}")
         if report.reason:
             say(f"    {plain(report.reason)}")
 
 
-def _tell_processes(snapshot: Snapshot, reports: list[ServerReport]) -> None:
-    """What the servers cost while they are used."""
+def _print_processes(snapshot: Snapshot, reports: list[ServerReport]) -> None:
+    """Prints how many processes the servers need."""
     boxes = snapshot.toolboxes.values()
     own = [s.address for box in boxes for s in box.servers.values() if s.scope == "session"]
     ours = sum(report.processes for report in reports if report.address not in own)
-    told = [f"{ours} server process{'' if ours == 1 else 'es'}"] if ours else []
-    told += [f"one for each host: {', '.join(map(str, own))} (scope: session)"] if own else []
-    if told:
-        say("; ".join(told))
+    counts = [f"{ours} server process{'' if ours == 1 else 'es'}"] if ours else []
+    counts += [f"one for each host: {', '.join(map(str, own))} (scope: session)"] if own else []
+    if counts:
+        say("; ".join(counts))
 
 
 def _row(report: ServerReport) -> tuple[str, ...]:
@@ -224,8 +224,8 @@ def _server(report: ServerReport) -> ServerLine:
     )
 
 
-def doubts(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Problem]:
-    """Filters that match nothing, names that hosts cut, tools left out, lines that say nothing."""
+def server_warnings(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Problem]:
+    """Yields warnings that need the servers: idle filters, long names, omitted tools, stray output."""
     for report in reports:
         place = snapshot.toolbox(report.address.toolbox).server(report.address.server).place
         for pattern in report.idle_filters:

@@ -28,22 +28,22 @@ NEXT = """
 Usage: mcp-workbench COMMAND …     (mcp-workbench --help for all of it)
 
   tour              see what an agent sees, in a few seconds
-  import            bring the servers of your hosts into the configuration
-  check             look at the configuration; with --connect start its servers, too
+  import            copy the servers of your hosts into the configuration
+  check             check the configuration; with --connect start its servers, too
   install HOST      add this program to a host; undo reverts it
   tools             what the toolboxes hold
   doctor            find problems and how to fix them
   call T/S/TOOL     call one tool, such as: mcp-workbench call demo/basics/add a:=2 b:=3
   serve             run as an MCP server over stdio: this is what a host starts"""
-# Each command, the module that holds it, and what `--help` says of it.
+# Each command: its module, and its line in `--help`.
 _COMMANDS = {
     "serve": ("serve", "Run as an MCP server over stdio: this is what a host starts."),
     "up": ("up", "Start a workbench in the background, which hosts share."),
     "down": ("up", "Stop it; its hosts continue on their own."),
     "status": ("status", "Show it: its servers, hosts, calls and memory."),
     "logs": ("logs", "Show its log, and what its servers write to stderr."),
-    "import": ("import_", "Bring the servers of other programs into the configuration."),
-    "check": ("check", "Look at the configuration and show every problem at once."),
+    "import": ("import_", "Copy the servers of other programs into the configuration."),
+    "check": ("check", "Check the configuration and show every problem at once."),
     "install": ("install", "Add this program to a host."),
     "uninstall": ("install", "Remove it from a host."),
     "undo": ("undo", "Undo what import, install or uninstall has changed."),
@@ -61,7 +61,7 @@ _COMMANDS = {
 
 
 class Commands(click.Group):
-    """Knows its commands by name, and imports only the one that runs."""
+    """The commands by name; imports only the one that runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -70,7 +70,7 @@ class Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, _ = _COMMANDS[cmd_name]
-        name = "import_" if cmd_name == "import" else cmd_name  # a word of Python's
+        name = "import_" if cmd_name == "import" else cmd_name  # a keyword of Python
         return getattr(import_module(f"mcp_workbench.cli.{module}"), name)
 
     def resolve_command(
@@ -85,13 +85,15 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             name = ctx.invoked_subcommand
-            if error.ctx is None and name:  # click does not say whose option has no value
+            if (
+                error.ctx is None and name
+            ):  # click does not name the command of an option without a value
                 command = self.get_command(ctx, name)
                 error.ctx = click.Context(command, ctx, name) if command else ctx
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Our commands by name alone, none of them loaded; beside them what click knows."""
+        """Offers our commands by name, without loading them, and click's options."""
         from click.shell_completion import CompletionItem
 
         fitting = [(n, says) for n, (_, says) in _COMMANDS.items() if n.startswith(incomplete)]
@@ -136,12 +138,12 @@ def group(context: click.Context) -> int | None:
     if stdin_is_terminal():
         return overview(context.ensure_object(Settings))
     serve: click.Command = import_module("mcp_workbench.cli.serve").serve
-    with serve.make_context("serve", [], parent=context) as own:  # its variables count here, too
+    with serve.make_context("serve", [], parent=context) as own:  # its variables apply here as well
         return serve.invoke(own)
 
 
 def run(argv: list[str]) -> int:
-    """Do what the command line says. Whatever goes wrong is told, and is an exit status."""
+    """Runs a command line; returns its exit status. Every error is reported."""
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", dict[str, str])(errors="backslashreplace")
     lenient_stderr()
@@ -162,12 +164,12 @@ def _run(argv: list[str]) -> int:
         return leave.exit_code
     except click.ClickException as error:
         return import_module("mcp_workbench.cli.ui.report").report_usage(error, argv)
-    except _workbench_error() as error:  # looked up only when something was raised
+    except _workbench_error() as error:  # loaded only after an error
         return import_module("mcp_workbench.cli.ui.report").report(error, argv)
 
 
 def complete() -> int:
-    """Answer a shell that wants to know what may come next."""
+    """Answers a shell's completion query."""
     try:
         return import_module("mcp_workbench.cli.completion").answer(group)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`completion`: prints a shell's completion script, and answers its queries without starting a server."""
+"""`completion`: prints a shell's completion script, and answers its queries. Starts no server."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mcp_workbench.cli.settings import DONE, Settings, global_options
 
 if TYPE_CHECKING:
     from mcp_workbench.core.spec import ServerSpec, Snapshot
-WIDEST = 80  # characters of what a tool says of itself; a shell shows it on one line
-# What is offered lands on a person's command line: a name that a shell would read as more than a
-# name is not among it, whatever a server calls its tools. MCP allows no others anyway.
+WIDEST = 80  # characters of a tool's description; a shell shows it on one line
+# Completions end up on a command line, so a tool whose name a shell could interpret is left out. MCP
+# allows no such names anyway.
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -51,22 +51,22 @@ def completion(settings: Settings, shell: str | None) -> int:
 
 
 def answer(group: click.Command) -> int:
-    """Tell the shell what may stand at the cursor: lines of KIND, tab, VALUE, tab, HELP."""
+    """Prints what may stand at the cursor: lines of KIND, tab, VALUE, tab, HELP."""
     from click.shell_completion import ShellComplete
 
     *args, incomplete = os.environ[ASKED].split("\n")
     try:
-        found = ShellComplete(group, {}, "mcp-workbench", ASKED).get_completions(args, incomplete)
-    except (_workbench_error(), click.ClickException):  # the line is wrong already: nothing fits
+        items = ShellComplete(group, {}, "mcp-workbench", ASKED).get_completions(args, incomplete)
+    except (_workbench_error(), click.ClickException):  # the line is invalid: nothing to offer
         return DONE
-    for item in found:
-        told = (item.help or "").split("\n")[0]
-        click.echo(f"{item.type}\t{item.value}\t{told}")
+    for item in items:
+        description = (item.help or "").split("\n")[0]
+        click.echo(f"{item.type}\t{item.value}\t{description}")
     return DONE
 
 
 def _workbench_error() -> type[Exception]:
-    """Looked up only when something was raised: the tab key is to be quick."""
+    """Loads the class only after an error: completion has to be fast."""
     from mcp_workbench.core.errors import WorkbenchError
 
     return WorkbenchError
@@ -81,28 +81,28 @@ def complete_toolbox(
 def complete_tool(
     context: click.Context, param: click.Parameter, typed: str
 ) -> list[CompletionItem]:
-    """`TOOLBOX/SERVER/TOOL`, one part after the other."""
+    """Completes `TOOLBOX/SERVER/TOOL`, part by part."""
     return _paths(_snapshot(context), typed, deep=True)
 
 
 def complete_server(
     context: click.Context, param: click.Parameter, typed: str
 ) -> list[CompletionItem]:
-    """`TOOLBOX/SERVER`"""
+    """Completes `TOOLBOX/SERVER`."""
     return _paths(_snapshot(context), typed, deep=False)
 
 
 def complete_host(
     context: click.Context, param: click.Parameter, typed: str
 ) -> list[CompletionItem]:
-    """The hosts that an entry can be put into."""
+    """Completes the hosts that we can install to."""
     return [item for item, writable in _hosts(typed) if writable]
 
 
 def complete_source(
     context: click.Context, param: click.Parameter, typed: str
 ) -> list[CompletionItem]:
-    """Any host, else a file."""
+    """Completes any host, else a file."""
     return [item for item, _ in _hosts(typed)] or [CompletionItem(typed, type="file")]
 
 
@@ -130,26 +130,26 @@ def _paths(snapshot: Snapshot, typed: str, *, deep: bool) -> list[CompletionItem
 
 
 def known_tools(spec: ServerSpec) -> dict[str, str]:
-    """The tools of a server with what they say of themselves, as far as they are known without asking
-    it: what it offered last time, else those that its filter names.
+    """Returns the tools of a server with their descriptions, without asking it: from the cache, else
+    the names in its filter.
     """
     import logging
 
     from mcp_workbench.cli.ui.render import plain
     from mcp_workbench.downstream.memory import Memory
 
-    logging.disable()  # a damaged file is told by others; here it would be told at each tab
+    logging.disable()  # other commands report a damaged file; here it would be reported at each tab
     known = Memory(os.environ).recall(spec)
     if known is None:
-        found = dict.fromkeys(spec.tools.include, "")
+        tools = dict.fromkeys(spec.tools.include, "")
     else:
-        tools = known.report(spec, 0.0).tools
-        found = {tool.name: plain(" ".join(tool.description.split()))[:WIDEST] for tool in tools}
-    return {name: text for name, text in found.items() if _NAME.fullmatch(name)}
+        reported = known.report(spec, 0.0).tools
+        tools = {t.name: plain(" ".join(t.description.split()))[:WIDEST] for t in reported}
+    return {name: text for name, text in tools.items() if _NAME.fullmatch(name)}
 
 
 def _snapshot(context: click.Context) -> Snapshot:
-    """The configuration as the line so far leads to it; a broken one offers nothing."""
+    """Returns the configuration that the line so far names; an empty one if it is broken."""
     from mcp_workbench.core.errors import WorkbenchError
     from mcp_workbench.core.spec import Snapshot
 

@@ -14,11 +14,11 @@ import click
 import msgspec
 
 from mcp_workbench import __version__
-from mcp_workbench.cli.check import doubts
+from mcp_workbench.cli.check import server_warnings
 from mcp_workbench.cli.completion import complete_server
-from mcp_workbench.cli.doctor_checks import Line, cause, look_at_programs, of_problem, remedy
-from mcp_workbench.cli.doctor_hosts import Ours, look_at_hosts, ours_of
-from mcp_workbench.cli.doctor_state import look_at_state
+from mcp_workbench.cli.doctor_checks import CheckResult, cause, check_programs, of_problem, remedy
+from mcp_workbench.cli.doctor_hosts import OwnConfig, check_hosts, own_config
+from mcp_workbench.cli.doctor_state import check_state
 from mcp_workbench.cli.settings import (
     DONE,
     FAILED,
@@ -48,7 +48,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     ok: bool
     version: str
     config: str | None
-    lines: list[Line]
+    lines: list[CheckResult]
 
 
 @click.command()
@@ -78,48 +78,48 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
       mcp-workbench doctor demo/basics
       mcp-workbench doctor --fix --json
     """
-    from mcp_workbench.cli.servers import survey  # a loop and all: not for the tab key
+    from mcp_workbench.cli.servers import survey  # the event loop: not for completion
 
-    told = Telling(settings)
+    output = Output(settings)
     try:
         snapshot, lines = _configured(settings, fix=fix)
     except ConfigError as error:
-        told.tell((*look_at_ourselves(), *look_at_state(state_home(os.environ), fix=fix)))
-        told.tell(of_problem(p, error.file, "config") for p in (*error.problems, *error.warnings))
+        output.show((*check_installation(), *check_state(state_home(os.environ), fix=fix)))
+        output.show(of_problem(p, error.file, "config") for p in (*error.problems, *error.warnings))
         if not which:
-            told.tell(look_at_hosts(Ours(error.file), this_machine(), fix=fix))
-        return told.end(error.file, USAGE)
+            output.show(check_hosts(OwnConfig(error.file), this_machine(), fix=fix))
+        return output.end(error.file, USAGE)
     specs = chosen(snapshot, which)
-    told.column = max([told.column, *(len(str(spec.address)) for spec in specs)])
-    told.tell((*look_at_ourselves(), *look_at_state(state_home(os.environ), fix=fix)))
-    told.tell(lines)
-    told.tell(self_test())
+    output.column = max([output.column, *(len(str(spec.address)) for spec in specs)])
+    output.show((*check_installation(), *check_state(state_home(os.environ), fix=fix)))
+    output.show(lines)
+    output.show(self_test())
     if not which:
-        told.tell(look_at_hosts(ours_of(snapshot), this_machine(), fix=fix))
-    told.tell(look_at_programs(specs, os.environ))
-    reports = survey(settings, snapshot, [spec.address for spec in specs], _forgetful())
-    told.tell(look_at_servers(specs, reports))
-    told.tell(of_problem(d, "", "tools") for d in doubts(snapshot, reports))
+        output.show(check_hosts(own_config(snapshot), this_machine(), fix=fix))
+    output.show(check_programs(specs, os.environ))
+    reports = survey(settings, snapshot, [spec.address for spec in specs], _without_cache())
+    output.show(check_servers(specs, reports))
+    output.show(of_problem(d, "", "tools") for d in server_warnings(snapshot, reports))
     reached = not any(report.reason for report in reports)
-    return told.end(snapshot.origin, DONE if reached else UNREACHABLE)
+    return output.end(snapshot.origin, DONE if reached else UNREACHABLE)
 
 
-class Telling:
-    """Lines as they come; as JSON all of them at the end."""
+class Output:
+    """Prints results as they come; with --json, all of them at the end."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._lines: list[Line] = []
+        self._lines: list[CheckResult] = []
         self.column = len("state folder")  # as wide as the longest subject
 
-    def tell(self, lines: Iterable[Line]) -> None:
+    def show(self, lines: Iterable[CheckResult]) -> None:
         for line in lines:
             self._lines.append(line)
             if not self._settings.json and not (self._settings.quiet and line.state == "good"):
-                _tell(line, self.column)
+                _print(line, self.column)
 
     def end(self, config: str, status: int) -> int:
-        """The exit status: what was found elsewhere counts, too."""
+        """Prints the summary; returns the exit status."""
         bad = sum(line.state == "bad" for line in self._lines)
         if self._settings.json:
             say_json(Diagnosis(not bad and not status, __version__, config or None, self._lines))
@@ -130,7 +130,7 @@ class Telling:
         return status or (FAILED if bad else DONE)
 
 
-def _tell(line: Line, column: int) -> None:
+def _print(line: CheckResult, column: int) -> None:
     fixed = " (fixed)" if line.fixed else ""
     under = " " * (column + 4)
     message = hanging(f"{plain(line.message)}{fixed}", under)
@@ -143,56 +143,62 @@ def _tell(line: Line, column: int) -> None:
         say(hanging(f"fix: {plain(line.fix)}", under))
 
 
-# What is looked at
+# The checks
 
 
-def look_at_ourselves() -> Iterator[Line]:
-    """Our version, our Python, and whether the command that a person types is this one."""
+def check_installation() -> Iterator[CheckResult]:
+    """Checks our version, our Python, and whether the command on the PATH is this one."""
     python = ".".join(map(str, sys.version_info[:3]))
-    yield Line("good", "program", f"mcp-workbench {__version__}, Python {python}, {sys.platform}")
-    found = shutil.which("mcp-workbench")
+    yield CheckResult(
+        "good", "program", f"mcp-workbench {__version__}, Python {python}, {sys.platform}"
+    )
+    on_path = shutil.which("mcp-workbench")
     own = Path(sys.executable).with_name("mcp-workbench")
-    if found is None:
+    if on_path is None:
         where = f"it is at {own}" if own.exists() else "python -m mcp_workbench works, too"
-        told = "mcp-workbench is not on the PATH of this shell"
-        yield Line("doubtful", "program", told, f"add its folder to PATH; {where}")
-    elif own.exists() and not Path(found).samefile(own):
-        told = f"the mcp-workbench on the PATH is another one: {found}"
-        yield Line("doubtful", "program", told, f"this one is {own}; remove one of the two")
+        message = "mcp-workbench is not on the PATH of this shell"
+        yield CheckResult("doubtful", "program", message, f"add its folder to PATH; {where}")
+    elif own.exists() and not Path(on_path).samefile(own):
+        message = f"the mcp-workbench on the PATH is another one: {on_path}"
+        yield CheckResult(
+            "doubtful", "program", message, f"this one is {own}; remove one of the two"
+        )
 
 
-def _configured(settings: Settings, *, fix: bool) -> tuple[Snapshot, list[Line]]:
-    mended: list[Line] = []
+def _configured(settings: Settings, *, fix: bool) -> tuple[Snapshot, list[CheckResult]]:
+    repaired: list[CheckResult] = []
     try:
         snapshot = settings.snapshot(careful=True, silent=True)
     except ConfigError as error:
         if not (fix and error.problems[0].code == OPEN_TO_ALL):
             raise
-        mended.append(_closed(error.file))
+        repaired.append(_closed(error.file))
         snapshot = settings.snapshot(careful=True, silent=True)
-    return snapshot, [*mended, *_of_config(snapshot)]
+    return snapshot, [*repaired, *_of_config(snapshot)]
 
 
-def _closed(file: str) -> Line:
+def _closed(file: str) -> CheckResult:
     path = Path(file)
     path.chmod(stat.S_IMODE(path.stat().st_mode) & ~stat.S_IWOTH)
-    told = "everybody on this machine could change this file"
-    return Line("good", "config", told, f"chmod o-w {file}", OPEN_TO_ALL, file, fixed=True)
+    message = "everybody on this machine could change this file"
+    return CheckResult(
+        "good", "config", message, f"chmod o-w {file}", OPEN_TO_ALL, file, fixed=True
+    )
 
 
-def _of_config(snapshot: Snapshot) -> Iterator[Line]:
+def _of_config(snapshot: Snapshot) -> Iterator[CheckResult]:
     where = nearby(snapshot.origin) if snapshot.origin else "no file, so the demo toolbox"
-    yield Line("good", "config", f"{where}: {counted(snapshot)}, {snapshot.tool_mode} mode")
+    yield CheckResult("good", "config", f"{where}: {counted(snapshot)}, {snapshot.tool_mode} mode")
     for warning in snapshot.warnings:
         yield of_problem(warning, snapshot.origin, "config")
 
 
 def chosen(snapshot: Snapshot, which: str) -> list[ServerSpec]:
-    """The servers that are meant: all, those of a toolbox, or one by its name."""
+    """Returns the servers to check: all, those of a toolbox, or those of a name."""
     specs = [spec for box in snapshot.toolboxes.values() for spec in box.servers.values()]
-    found = [spec for spec in specs if not which or which in _names(spec.address)]
-    if found or not which:
-        return found
+    named = [spec for spec in specs if not which or which in _names(spec.address)]
+    if named or not which:
+        return named
     known = [name for spec in specs for name in _names(spec.address)]
     raise InvalidCall(
         f"no toolbox or server '{which}'",
@@ -204,8 +210,8 @@ def _names(address: ServerAddress) -> tuple[str, str, str]:
     return address.toolbox, str(address), address.server
 
 
-def self_test() -> Iterator[Line]:
-    """The demo toolbox, called in both eras: what fails here is no server's fault."""
+def self_test() -> Iterator[CheckResult]:
+    """Calls the demo toolbox in both eras: a failure here is no server's fault."""
     from mcp_workbench.cli.servers import run
 
     since = time.monotonic()
@@ -213,14 +219,14 @@ def self_test() -> Iterator[Line]:
         run(_add_in_both_eras())
     except WorkbenchError as error:
         fix = "install the program again, and see that Python may start processes here"
-        yield Line("bad", "self-test", error.message, fix, "WB-TOUR-401")
+        yield CheckResult("bad", "self-test", error.message, fix, "WB-TOUR-401")
         return
     took = time.monotonic() - since
-    yield Line("good", "self-test", f"the demo toolbox answered in both eras, {took:.1f} s")
+    yield CheckResult("good", "self-test", f"the demo toolbox answered in both eras, {took:.1f} s")
 
 
-def _forgetful() -> dict[str, str]:
-    """Our environment for servers that are only looked at: looking leaves nothing behind."""
+def _without_cache() -> dict[str, str]:
+    """Returns our environment without the cache: a check leaves nothing behind."""
     return {**os.environ, SWITCH: "off"}
 
 
@@ -233,21 +239,21 @@ async def _add_in_both_eras() -> None:
         for era in ("legacy", "modern")
     }
     box = ToolboxSpec("self-test", "", eras)
-    async with Workbench(Snapshot({"self-test": box}), environ=_forgetful()) as workbench:
+    async with Workbench(Snapshot({"self-test": box}), environ=_without_cache()) as workbench:
         for era in eras:
             await workbench.use_tool(ToolIdentifier("self-test", era, "add"), {"a": 2, "b": 3})
 
 
-def look_at_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Iterator[Line]:
+def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Iterator[CheckResult]:
     for spec, report in zip(specs, reports, strict=True):
         subject = str(report.address)
         if report.reason:
             fix = remedy(report.reason, remote=isinstance(spec.target, HttpEndpoint))
-            yield Line("bad", subject, cause(report.reason), fix, UNREACHED, spec.place)
+            yield CheckResult("bad", subject, cause(report.reason), fix, UNREACHED, spec.place)
             continue
         count = len(report.tools)
         tools = f"{count} tool{'' if count == 1 else 's'}"
         tools += f", {report.hidden} hidden" if report.hidden else ""
         program = f"{report.server_name} {report.server_version}".strip()
         about = f"{program or 'ready'}, {report.revision}, {tools}, {report.seconds:.1f} s"
-        yield Line("good", subject, about)
+        yield CheckResult("good", subject, about)

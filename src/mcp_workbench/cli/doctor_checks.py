@@ -1,4 +1,4 @@
-"""What `doctor` reports: findings with their fix, first of all about the programs that servers need."""
+"""Results of `doctor` with their fix, and its check of the programs that servers need."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import msgspec
 from mcp_workbench.core.errors import Problem
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
 
-PATIENCE = 10.0  # seconds for a program to tell its version
+VERSION_TIMEOUT = 10.0  # seconds for a program to print its version
 SUBJECT = "programs"
 
-# What a program started from a desktop finds, whatever the shell of its person does.
+# The PATH of a program that is started from a desktop.
 DESKTOP_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-# Where installers put things that a PATH may lack; * is any folder, the newest last.
+# Where installers put programs outside of many a PATH; * is any folder, the newest last.
 _PLACES = (
     "~/.local/bin", "~/.cargo/bin", "~/.volta/bin", "~/.bun/bin", "~/.deno/bin", "~/.asdf/shims",
     "~/.pyenv/shims", "~/.local/share/mise/shims", "~/.local/share/fnm/aliases/default/bin",
     "~/.nvm/versions/node/*/bin", "/opt/homebrew/bin", "/usr/local/bin", "/snap/bin", "/usr/bin",
 )  # fmt: skip
 State = Literal["good", "doubtful", "bad"]
-_FIX = re.compile(r" \([^()]*; fix: ([^()]*)\)")  # of a variable: its place, and what to do
+_FIX = re.compile(r" \([^()]*; fix: ([^()]*)\)")  # of a variable: its place, and the fix
 _ADVICE = re.compile(r"; ((?:correct|chmod|write) .*)", re.DOTALL)
 _STDERR = ("; its last words: ", "stderr: ")  # what follows is a server's text
 _STDIO = (
@@ -37,7 +37,7 @@ _STDIO = (
 
 
 class Runtime(msgspec.Struct, frozen=True):
-    """What a command needs beneath it, and since when it is new enough."""
+    """The runtime of a command, and the oldest version that will do."""
 
     program: str
     oldest: tuple[int, ...]
@@ -61,60 +61,60 @@ RUNTIMES = {
 
 
 def commands_of(specs: Iterable[ServerSpec]) -> list[str]:
-    """The commands that are named without a folder, each once. A variable is nobody's name."""
-    found = [s.target.command for s in specs if isinstance(s.target, StdioCommand)]
-    return list(dict.fromkeys(c for c in found if os.sep not in c and "$" not in c))
+    """Returns the commands that are given without a folder and without a variable, each once."""
+    commands = [s.target.command for s in specs if isinstance(s.target, StdioCommand)]
+    return list(dict.fromkeys(c for c in commands if os.sep not in c and "$" not in c))
 
 
-def elsewhere(command: str) -> str:
-    """Where a command lies that the PATH does not lead to; empty where it is not found."""
+def outside_path(command: str) -> str:
+    """Returns the path of a command that is not on the PATH; empty if there is none."""
     for place in _PLACES:
         folders = [Path(place).expanduser()]
         if "*" in place:
             home, _, inner = place.partition("*")
             folders = sorted(Path(home).expanduser().glob(f"*{inner}"))
         for folder in reversed(folders):
-            if found := shutil.which(command, path=str(folder)):
-                return found
+            if path := shutil.which(command, path=str(folder)):
+                return path
     return ""
 
 
 def missing(command: str) -> str:
-    """What helps where a command was not found."""
-    if found := elsewhere(command):
-        return f"it is at {found}: write {_written(command, found)}, or add that folder to PATH"
+    """Returns the fix for a command that was not found."""
+    if path := outside_path(command):
+        return f"it is at {path}: write {_written(command, path)}, or add that folder to PATH"
     runtime = RUNTIMES.get(command)
     return runtime.install if runtime else f"install {command}, or write its absolute path"
 
 
-def _written(command: str, found: str) -> str:
-    """The members of an entry that start this program whatever the PATH is."""
+def _written(command: str, path: str) -> str:
+    """Returns the members of an entry that start this program with any PATH."""
     runtime = RUNTIMES.get(command)
     if runtime is None or runtime.program in (command, "uv"):  # uvx finds uv beside itself
-        return f'"command": "{found}"'
-    folder = Path(found).parent  # a script, which looks for its runtime on the PATH
-    return f'"command": "{found}", "env": {{"PATH": "{folder}:${{PATH}}"}}'
+        return f'"command": "{path}"'
+    folder = Path(path).parent  # a script, which looks for its runtime on the PATH
+    return f'"command": "{path}", "env": {{"PATH": "{folder}:${{PATH}}"}}'
 
 
-def look_at_programs(specs: list[ServerSpec], environ: Mapping[str, str]) -> Iterator[Line]:
-    """Versions that are too old, and names that only this shell's PATH makes known."""
+def check_programs(specs: list[ServerSpec], environ: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Reports versions that are too old, and commands that only this shell's PATH has."""
     commands = commands_of(specs)
     path = environ.get("PATH", os.defpath)
-    told: list[str] = []
+    versions: list[str] = []
     for runtime in dict.fromkeys(RUNTIMES[c] for c in commands if c in RUNTIMES):
-        found = shutil.which(runtime.program, path=path)
-        version = told_version(found) if found else ()
+        program = shutil.which(runtime.program, path=path)
+        version = program_version(program) if program else ()
         if version and version < runtime.oldest:
             yield _too_old(runtime, version)
         elif version:
-            told.append(f"{runtime.program} {_dotted(version)}")
-    if told:
-        yield Line("good", SUBJECT, ", ".join(told))
+            versions.append(f"{runtime.program} {_dotted(version)}")
+    if versions:
+        yield CheckResult("good", SUBJECT, ", ".join(versions))
     lost = [c for c in commands if shutil.which(c, path=path)]
     lost = [c for c in lost if not shutil.which(c, path=DESKTOP_PATH)]
     if lost:
         where = [str(shutil.which(c, path=path)) for c in lost]
-        yield Line(
+        yield CheckResult(
             "doubtful",
             SUBJECT,
             f"only this PATH leads to {', '.join(lost)}: hosts started from a desktop have another",
@@ -123,67 +123,69 @@ def look_at_programs(specs: list[ServerSpec], environ: Mapping[str, str]) -> Ite
         )
 
 
-def _too_old(runtime: Runtime, version: tuple[int, ...]) -> Line:
+def _too_old(runtime: Runtime, version: tuple[int, ...]) -> CheckResult:
     wanted = _dotted(runtime.oldest)
-    told = f"{runtime.program} {_dotted(version)} is older than {wanted}, which most servers need"
-    return Line("doubtful", SUBJECT, told, runtime.install, "WB-CONN-104")
+    message = (
+        f"{runtime.program} {_dotted(version)} is older than {wanted}, which most servers need"
+    )
+    return CheckResult("doubtful", SUBJECT, message, runtime.install, "WB-CONN-104")
 
 
-def told_version(program: str) -> tuple[int, ...]:
-    """The first version number that it prints; nothing where it prints none."""
+def program_version(program: str) -> tuple[int, ...]:
+    """Returns the first version number that it prints, or an empty tuple."""
     try:
         done = subprocess.run(  # noqa: S603 - found on the PATH that its servers are started with
             [program, "--version"],
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=PATIENCE,
+            timeout=VERSION_TIMEOUT,
             stdin=subprocess.DEVNULL,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.stdout + done.stderr)
-    return tuple(int(part) for part in found.groups() if part) if found else ()
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.stdout + done.stderr)
+    return tuple(int(part) for part in match.groups() if part) if match else ()
 
 
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One thing that was looked at. The JSON form is its fields."""
+class CheckResult(msgspec.Struct, frozen=True):
+    """The result of one check. The JSON form is its fields."""
 
     state: State
     subject: str
     message: str
     fix: str = ""
     code: str = ""
-    place: str = ""  # file:line:column, or the file alone; empty where it is about no file
+    place: str = ""  # file:line:column, or the file alone; empty if it is about no file
     fixed: bool = False  # by --fix, just now
 
 
-def of_problem(problem: Problem, file: str, subject: str) -> Line:
-    """A problem of a file, or a doubt about it."""
+def of_problem(problem: Problem, file: str, subject: str) -> CheckResult:
+    """Returns the result for an error or a warning about a file."""
     place = f"{file}:{problem.line}:{problem.column}" if problem.line else file
     path = f"{problem.path}: " if problem.path else ""
     state: State = "bad" if problem.severity == "error" else "doubtful"
-    return Line(state, subject, f"{path}{problem.message}", problem.fix, problem.code, place)
+    return CheckResult(state, subject, f"{path}{problem.message}", problem.fix, problem.code, place)
 
 
 def cause(reason: str) -> str:
-    """The reason without what stands below it anyway: its place and its remedy."""
+    """Returns the reason without place and fix, which are shown below it."""
     if _advice(reason):
         return reason[: -len(_advice(reason)) - len("; ")]
     return _FIX.sub("", reason).removesuffix("; install it or write its absolute path")
 
 
 def remedy(reason: str, *, remote: bool = False) -> str:
-    """What to do next."""
+    """Returns the fix for a server that can't be reached, as far as the reason shows it."""
     if reason.startswith("command not found: ") and "(searched PATH" in reason:
         return missing(reason.removeprefix("command not found: ").split(" (searched")[0])
     if reason.startswith("it answered nothing within") and not remote:
-        return _STDIO  # a longer wait would only bring more of the same
+        return _STDIO  # more time would not help
     if fixes := _FIX.findall(reason):
         return "; ".join(fixes)
     if advice := _advice(reason):

@@ -1,4 +1,4 @@
-"""`explain`: a code that we printed, or a topic, without the network."""
+"""`explain`: explains an error code or a topic, offline."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _code(settings: Settings, topic: str) -> None:
 
 
 def document(name: str) -> str:
-    """A document of ours: from the installed package, or from the folder that we are developed in."""
+    """Returns a document from the installed package, or from the source tree."""
     shipped = files("mcp_workbench").joinpath("docs", f"{name}.md")
     if shipped.is_file():
         return shipped.read_text("utf-8")

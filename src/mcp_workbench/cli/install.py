@@ -14,7 +14,7 @@ from mcp_workbench.cli.ui.changes import (
     Agreement,
     ChangeLine,
     agreement_options,
-    carry_out,
+    apply_if_confirmed,
     lines_of,
     show,
 )
@@ -67,13 +67,13 @@ class Installed(msgspec.Struct, frozen=True, rename="camel"):
 
     hosts: list[str]
     changes: list[ChangeLine]
-    twice: dict[str, list[str]]  # by host: servers that it still has beside us
+    twice: dict[str, list[str]]  # by host: servers that it still has directly
     written: bool
     undo: int | None
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """All that a command is about to do, one change for each file."""
+    """What a command is about to do, one change for each file."""
 
     command: str
     files: list[HostFile]
@@ -119,22 +119,24 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
     """
     machine = this_machine()
     config = _config(settings, machine)
-    toolboxes = settings.snapshot().narrowed(options["toolboxes"])  # it can be used, and has them
+    toolboxes = settings.snapshot().narrowed(
+        options["toolboxes"]
+    )  # fails if it is invalid, or has no such toolbox
     files = _files(settings, hosts, machine, options)
     ours = own_entries(config, list(toolboxes.toolboxes))
     words = launch().command(config, options["toolboxes"])
-    wish = Installation(words, variables_in(ours), own=not options["edit"])
+    installation = Installation(words, variables_in(ours), own=not options["edit"])
     changes: list[Change] = []
     twice: dict[str, list[str]] = {}
     for file in files:
         twins = direct(file, ours, machine)
         out = tuple(twins) if options["replace"] else ()
-        change = plan_install(file, read_file(file.path), wish, out)
+        change = plan_install(file, read_file(file.path), installation, out)
         changes.append(_runnable(change))
         if twins and not out:
             twice[file.host.id] = [keys[-1] for keys in twins]
     agreed = Agreement(options["yes"], options["dry_run"])
-    return _finish(settings, Plan("install", files, changes, twice, wish.variables), agreed)
+    return _finish(settings, Plan("install", files, changes, twice, installation.variables), agreed)
 
 
 @click.command()
@@ -148,8 +150,7 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
 def uninstall(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
     """Remove this program from a host.
 
-    Only the entry 'workbench' goes, whoever wrote it. To get back what `install --replace` removed,
-    use `undo`.
+    Removes only the entry 'workbench'. To restore what `install --replace` removed, use `undo`.
 
     \b
     Examples:
@@ -165,7 +166,7 @@ def uninstall(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int
 
 
 def _runnable(change: Change) -> Change:
-    """Without the host's own command where that is not on this machine."""
+    """Returns the change without the host's own command if that is not installed."""
     return change if available(change.own) else msgspec.structs.replace(change, own=())
 
 
@@ -185,25 +186,25 @@ def _files(
 ) -> list[HostFile]:
     scope: Scope = options["scope"]
     if options["everywhere"]:
-        found = _found(scope, machine)
-        if not found and settings.talkative:
+        files = _existing(scope, machine)
+        if not files and settings.talkative:
             say(f"no host has a file {_WHERE[scope]}; one that is named gets one", err=True)
-        return found
+        return files
     if not hosts:
         raise HostUsage("unknown_host", "no host is named", hint=_choice(scope, machine))
     return [_file(_host(name), scope, machine) for name in dict.fromkeys(hosts)]
 
 
-def _found(scope: Scope, machine: Machine) -> list[HostFile]:
-    """The files that `--all` means."""
+def _existing(scope: Scope, machine: Machine) -> list[HostFile]:
+    """Returns the files that `--all` changes."""
     files = [file_to_change(HOSTS[name], scope, machine) for name in _known()]
     return [file for file in files if file is not None and file.path.is_file()]
 
 
 def _choice(scope: Scope, machine: Machine) -> str:
-    found = [file.host.id for file in _found(scope, machine)]
-    if found:
-        return f"found {_WHERE[scope]}: {', '.join(found)}; --all means all of them"
+    names = [file.host.id for file in _existing(scope, machine)]
+    if names:
+        return f"found {_WHERE[scope]}: {', '.join(names)}; --all means all of them"
     return f"one of: {', '.join(_known())}"
 
 
@@ -240,16 +241,16 @@ def _finish(settings: Settings, plan: Plan, agreed: Agreement) -> int:
             if not change.needed:
                 say(f"{file.host.id}: {_UNCHANGED[plan.command]}")
         show(needed, this_machine(), settings)
-    undo = carry_out(settings, plan.command, needed, agreed)
+    undo = apply_if_confirmed(settings, plan.command, needed, agreed)
     if settings.json:
         hosts = [file.host.id for file in plan.files]
         say_json(Installed(hosts, lines_of(needed), plan.twice, undo is not None, undo))
     elif not settings.quiet:
-        _tell_end(plan, {change.host for change in needed}, undo)
+        _print_end(plan, {change.host for change in needed}, undo)
     return DONE
 
 
-def _tell_end(plan: Plan, changed: set[str], undo: int | None) -> None:
+def _print_end(plan: Plan, changed: set[str], undo: int | None) -> None:
     if undo is not None:
         for host in (file.host for file in plan.files if file.host.id in changed):
             step = host.next_step[0].upper() + host.next_step[1:]

@@ -109,9 +109,9 @@ def serve(
     if settings.verbose and snapshot.warnings:
         # Only with -v: hosts show everything on stderr as an error.
         from mcp_workbench.cli.ui.render import say
-        from mcp_workbench.cli.ui.report import tell_problems
+        from mcp_workbench.cli.ui.report import format_problems
 
-        say(tell_problems(snapshot.warnings, snapshot.origin), err=True, color=settings.color)
+        say(format_problems(snapshot.warnings, snapshot.origin), err=True, color=settings.color)
     if address is not None:
         from mcp_workbench import http_app  # a parser of HTTP and more: not for stdio
 

@@ -10,53 +10,53 @@ import click
 import msgspec
 
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, Decorated, Settings, variable
-from mcp_workbench.cli.ui.render import Trouble, say, told
+from mcp_workbench.cli.ui.render import ErrorReport, format_error, say
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.downstream.memory import Memory
 
-FRESH = 86_400.0  # seconds; a person who looks a day later wants to see what there is now
-NEWS = 86_400.0  # seconds for which a change of tools is told
+FRESH = 86_400.0  # seconds; a day later, the servers are asked again
+NEWS = 86_400.0  # seconds for which a change of tools is shown
 
 
 def refresh_option(command: str) -> Callable[[Decorated], Decorated]:
-    """`--refresh`, for a command that can do without the servers."""
+    """Returns `--refresh`, for a command that can use the cache."""
     help = "Ask the servers, whatever is known of them."
     return click.option("--refresh", is_flag=True, help=help, **variable(f"{command}_REFRESH"))
 
 
-def recalled_or_asked(
+def cached_or_asked(
     settings: Settings, snapshot: Snapshot, addresses: Sequence[ServerAddress], *, refresh: bool
 ) -> list[ServerReport]:
-    """A report of each server, in the order asked for. `refresh`: from the servers, all of them."""
+    """Returns a report of each server, in this order; with `refresh`, all from the servers."""
     settings.open_log()
-    found = {} if refresh else recalled(snapshot, addresses)
-    unknown = [address for address in addresses if address not in found]
+    reports = {} if refresh else cached_reports(snapshot, addresses)
+    unknown = [address for address in addresses if address not in reports]
     if unknown:
         from mcp_workbench.cli.servers import survey  # the whole program: only to start servers
 
         asked = survey(settings, snapshot, unknown)
-        found |= {report.address: report for report in _with_changes(snapshot, asked)}
-    return [found[address] for address in addresses]
+        reports |= {report.address: report for report in _with_changes(snapshot, asked)}
+    return [reports[address] for address in addresses]
 
 
-def recalled(
+def cached_reports(
     snapshot: Snapshot, addresses: Sequence[ServerAddress]
 ) -> dict[ServerAddress, ServerReport]:
-    """What is known of these servers, as far as that is not old."""
+    """Returns the reports of these servers that are in the cache and fresh."""
     memory, now = Memory(os.environ), time.time()
-    found: dict[ServerAddress, ServerReport] = {}
+    reports: dict[ServerAddress, ServerReport] = {}
     for address in addresses:
         spec = snapshot.toolbox(address.toolbox).server(address.server)
         known = memory.recall(spec)
         if known is not None and known.age(now) < FRESH:
-            found[address] = known.report(spec, now)
-    return found
+            reports[address] = known.report(spec, now)
+    return reports
 
 
 def with_last_lists(snapshot: Snapshot, reports: list[ServerReport]) -> list[ServerReport]:
-    """Those that can't be reached with the tools that they had, however long ago that was."""
+    """Returns the reports with the last known tools of servers that can't be reached."""
     memory, now = Memory(os.environ), time.time()
     shown: list[ServerReport] = []
     for report in reports:
@@ -72,8 +72,8 @@ def with_last_lists(snapshot: Snapshot, reports: list[ServerReport]) -> list[Ser
 
 
 def _with_changes(snapshot: Snapshot, asked: list[ServerReport]) -> list[ServerReport]:
-    """What was noticed while these were asked has been written down by now."""
-    kept = recalled(snapshot, [report.address for report in asked if not report.reason])
+    """Adds the changes of tools that were recorded while these servers were asked."""
+    kept = cached_reports(snapshot, [report.address for report in asked if not report.reason])
     return [
         msgspec.structs.replace(report, change=kept[report.address].change)
         if report.address in kept
@@ -83,42 +83,42 @@ def _with_changes(snapshot: Snapshot, asked: list[ServerReport]) -> list[ServerR
 
 
 def news(reports: list[ServerReport]) -> list[ServerReport]:
-    """Those whose tools have changed of late."""
+    """Returns the reports of servers whose tools have changed lately."""
     now = time.time()
     return [r for r in reports if r.change is not None and now - r.change.at < NEWS]
 
 
-def tell_recalled(settings: Settings, reports: list[ServerReport]) -> None:
-    """On stderr: which servers have other tools than before, and which were not asked."""
+def show_cached(settings: Settings, reports: list[ServerReport]) -> None:
+    """Prints to stderr which servers have changed tools, and which reports are from the cache."""
     if not settings.talkative:
         return
     now = time.time()
     for report in news(reports):
         if report.change is not None:
-            ago = told_age(now - report.change.at)
+            ago = age_text(now - report.change.at)
             say(f"{report.address}: tools changed {ago}: {report.change}", err=True)
-    recalled = [report for report in reports if report.age is not None]
-    for report in recalled:
-        ago = told_age(report.age or 0.0)
-        told = f"not available, listed as it was {ago}" if report.reason else None
-        say(f"{report.address}: {told or f'from the cache, asked {ago}'}", err=True)
-    if any(not report.reason for report in recalled):
+    cached = [report for report in reports if report.age is not None]
+    for report in cached:
+        ago = age_text(report.age or 0.0)
+        state = f"not available, listed as it was {ago}" if report.reason else None
+        say(f"{report.address}: {state or f'from the cache, asked {ago}'}", err=True)
+    if any(not report.reason for report in cached):
         say("--refresh asks the servers now", err=True)
 
 
-def told_age(seconds: float) -> str:
+def age_text(seconds: float) -> str:
     """`just now`, `5 min ago`, `3 h ago`."""
     if seconds < 60:
         return "just now"
     return f"{seconds / 60:.0f} min ago" if seconds < 3600 else f"{seconds / 3600:.0f} h ago"
 
 
-def tell_unreached(settings: Settings, reports: list[ServerReport]) -> int:
-    """Tell which servers are missing from the answer."""
+def show_unreached(settings: Settings, reports: list[ServerReport]) -> int:
+    """Prints which servers are missing from the output; returns the exit status."""
     unreached = [report for report in reports if report.reason]
     for report in unreached if not settings.json else ():
         message = f"server '{report.address.server}' in toolbox '{report.address.toolbox}' is not available"
         fix = f"mcp-workbench doctor {report.address}"
-        trouble = Trouble("WB-CONN-101", message, cause=(report.reason,), fix=fix)
-        say(told(trouble), err=True, color=settings.color)
+        error = ErrorReport("WB-CONN-101", message, cause=(report.reason,), fix=fix)
+        say(format_error(error), err=True, color=settings.color)
     return UNREACHABLE if unreached else DONE

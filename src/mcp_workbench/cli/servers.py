@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from mcp_workbench import app
 from mcp_workbench.cli.settings import Settings
-from mcp_workbench.cli.ui.progress import PATIENCE, ProgressLine
+from mcp_workbench.cli.ui.progress import QUIET_TIME, ProgressLine
 from mcp_workbench.cli.ui.render import say
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.reports import ServerReport
@@ -22,11 +22,11 @@ from mcp_workbench.gateway.gateway import Gateway
 
 T = TypeVar("T")
 
-_LIKE_CTRL_C = ("SIGTERM", "SIGHUP")  # a closed terminal window is the second one
+_LIKE_CTRL_C = ("SIGTERM", "SIGHUP")  # SIGHUP: the terminal window was closed
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run to the end. Being told to end is Ctrl-C: without that, servers would be left behind."""
+    """Runs a command in the event loop. SIGTERM and SIGHUP act like Ctrl-C, so that no server is left behind."""
     try:
         return app.run(_interruptible(main))
     except asyncio.CancelledError:
@@ -34,25 +34,25 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
-    """Told once, `main` is cancelled and its servers are seen out; told again, they are killed."""
+    """Cancels `main` at the first signal, so that its servers are stopped; kills them at the second."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    told = 0
+    signals = 0
 
     def interrupted() -> None:
-        nonlocal told
-        told += 1
-        if told > 1:
-            from mcp_workbench.wire.guard import guard  # loaded already, if there are servers
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            from mcp_workbench.wire.guard import guard  # already loaded, if there are servers
 
             guard().end_all()
-        if told <= 2 and task is not None:
+        if signals <= 2 and task is not None:
             task.cancel()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        with suppress(RuntimeError):  # the loop has closed meanwhile
+        with suppress(RuntimeError):  # the loop is closed by now
             loop.call_soon_threadsafe(interrupted)
 
-    with _handled(interrupt, lambda: told > 0):
+    with _handled(interrupt, lambda: signals > 0):
         return await main
 
 
@@ -60,11 +60,13 @@ async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
 def _handled(
     interrupt: Callable[[int, FrameType | None], None], over: Callable[[], bool]
 ) -> Generator[None]:
-    """Signals go to `interrupt` inside the block, and if all is over by then, also behind it."""
+    """Sends signals to `interrupt` inside the block; after an interrupt, also behind it."""
     before = {signal.SIGINT: signal.getsignal(signal.SIGINT)}
     for name in _LIKE_CTRL_C:
         number = getattr(signal, name, None)  # Windows has fewer
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # `nohup` ignores one
+        if (
+            number is not None and signal.getsignal(number) is signal.SIG_DFL
+        ):  # `nohup` ignores SIGHUP
             before[number] = signal.SIG_DFL
     try:
         for number in before:
@@ -82,9 +84,9 @@ def survey(
     addresses: Sequence[ServerAddress],
     environ: Mapping[str, str] | None = None,
 ) -> list[ServerReport]:
-    """A report of each server, in the order asked for; meanwhile stderr tells how it goes."""
+    """Returns a report of each server, in this order; shows progress on stderr meanwhile."""
     settings.open_log()
-    if not settings.verbose:  # why a server is not there stands in its report
+    if not settings.verbose:  # its report says why a server is missing
         logging.getLogger(surroundings.__name__).setLevel("ERROR")
     progress = SurveyProgress(settings, addresses)
     try:
@@ -94,7 +96,7 @@ def survey(
 
 
 class SurveyProgress:
-    """On a terminal one line that says who is waited for; elsewhere a line per finished server."""
+    """Shows on a terminal one line with the servers that are still waited for; elsewhere a line per finished server."""
 
     def __init__(self, settings: Settings, addresses: Sequence[ServerAddress]) -> None:
         self.line = ProgressLine(wanted=settings.talkative)
@@ -123,6 +125,6 @@ async def _survey(
     async with gateway, asyncio.TaskGroup() as group:
         asked = [group.create_task(ask(address)) for address in addresses]
         while any(not task.done() for task in asked):
-            await asyncio.wait(asked, timeout=PATIENCE)
+            await asyncio.wait(asked, timeout=QUIET_TIME)
             progress.tick()
     return [task.result() for task in asked]

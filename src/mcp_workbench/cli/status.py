@@ -1,4 +1,4 @@
-"""`status`: how the workbench in the background does."""
+"""`status`: shows the state of the workbench in the background."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MARKS = {"ready": "good", "idle": "good", "starting": "doubtful", "degraded": "
 def status(settings: Settings) -> int:
     """Show the workbench in the background: its servers, hosts, calls and memory.
 
-    Nothing is started for it. Without --json, calls are those since a server was last connected.
+    Starts nothing. Without --json, calls are those since a server was last connected.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def status(settings: Settings) -> int:
     elif report is None:
         say(f"not running for {nearby(place.config)}   start: mcp-workbench up")
     else:
-        _tell(report)
+        _print(report)
     return DONE
 
 
@@ -59,22 +59,26 @@ def _report(place: Place) -> Status | None:
     return None
 
 
-def _tell(told: Status) -> None:
-    url = f"   {told.url}" if told.url else ""
-    ending = "   ending" if told.is_ending else ""
-    say(f"running (pid {told.pid}, version {told.version}, {_ago(told.seconds)}){url}{ending}")
-    say(f"config {nearby(told.config)}   memory {_size(told.memory)}   log {nearby(told.log)}")
-    if told.log_trouble:
-        say(f"{glyph('doubtful')} the log can't be written: {told.log_trouble}")
-    for warning in told.warnings:
+def _print(report: Status) -> None:
+    url = f"   {report.url}" if report.url else ""
+    ending = "   ending" if report.is_ending else ""
+    say(
+        f"running (pid {report.pid}, version {report.version}, {_ago(report.seconds)}){url}{ending}"
+    )
+    say(
+        f"config {nearby(report.config)}   memory {_size(report.memory)}   log {nearby(report.log)}"
+    )
+    if report.log_trouble:
+        say(f"{glyph('doubtful')} the log can't be written: {report.log_trouble}")
+    for warning in report.warnings:
         say(f"{glyph('doubtful')} {plain(warning)}")
     say("")
-    _tell_servers(told.servers)
+    _print_servers(report.servers)
     say("")
-    _tell_hosts(told.hosts)
+    _print_hosts(report.hosts)
 
 
-def _tell_servers(servers: tuple[ServerLine, ...]) -> None:
+def _print_servers(servers: tuple[ServerLine, ...]) -> None:
     rows = [("SERVER", "STATE", "CONNECTIONS", "PROCESSES", "MEMORY", "CALLS", "IN FLIGHT")]
     rows += [
         (
@@ -96,7 +100,7 @@ def _tell_servers(servers: tuple[ServerLine, ...]) -> None:
             say(f"    {plain(server.reason)}")
 
 
-def _tell_hosts(hosts: tuple[HostLine, ...]) -> None:
+def _print_hosts(hosts: tuple[HostLine, ...]) -> None:
     if not hosts:
         say("no host has joined")
         return

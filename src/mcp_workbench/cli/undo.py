@@ -58,11 +58,11 @@ def undo(settings: Settings, number: int | None, *, listing: bool, everything: b
         say_json([{"id": record.id, "files": files} for record, files in done])
     else:
         for record, files in done:
-            _tell(settings, record, files)
+            _print(settings, record, files)
     return DONE
 
 
-def _tell(settings: Settings, record: Record, files: list[Undone]) -> None:
+def _print(settings: Settings, record: Record, files: list[Undone]) -> None:
     machine = this_machine()
     say(f"{record.id} {record.command}")
     for file in files:

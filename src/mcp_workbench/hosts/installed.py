@@ -24,7 +24,7 @@ VARIABLE = "WORKBENCH_CONFIG"
 _ENVIRONMENT = ("env", "environment", "envs")
 # The program is missing; its configuration is missing; it leads elsewhere; it depends on the host's
 # folder or PATH; variables do not arrive.
-Kind = Literal["dead", "lost", "elsewhere", "vague", "unfed"]
+Kind = Literal["no_program", "no_config", "elsewhere", "unclear", "no_variables"]
 VERSION_TIMEOUT = 20.0  # seconds to print a version, on a busy machine
 _RUNNERS = ("uvx", "uv", "pipx")  # they may download first, so they are not run
 _VERSION = re.compile(r"^mcp-workbench (\S+)$", re.MULTILINE)
@@ -145,16 +145,16 @@ def _of_program(entry: OwnEntry) -> Iterator[EntryProblem]:
     if "$" in command or "%" in command:  # only the host knows its value
         return
     if missing := _missing(entry.words):
-        yield EntryProblem("dead", f"'{entry.name}' starts {missing}, which is not there")
+        yield EntryProblem("no_program", f"'{entry.name}' starts {missing}, which is not there")
         return
     if not Path(command).is_absolute():
         message = f"'{entry.name}' starts {command} without its folder"
-        yield EntryProblem("vague", f"{message}: from a desktop the host may not find it")
+        yield EntryProblem("unclear", f"{message}: from a desktop the host may not find it")
     if entry.program == launch().words or Path(command).stem in _RUNNERS:
         return
     version, reason = reported_version(entry.program)
     if reason:
-        yield EntryProblem("dead", f"'{entry.name}' starts {command}, which fails: {reason}")
+        yield EntryProblem("no_program", f"'{entry.name}' starts {command}, which fails: {reason}")
     elif version != __version__:
         message = f"'{entry.name}' starts {command}, which has version {version}"
         yield EntryProblem("elsewhere", f"{message}; this one is {__version__}")
@@ -205,13 +205,13 @@ def _of_config(entry: OwnEntry, config: str) -> Iterator[EntryProblem]:
         message = (
             f"'{entry.name}' names no configuration: the folder that the host starts in decides"
         )
-        yield EntryProblem("vague", message)
+        yield EntryProblem("unclear", message)
     elif not Path(named).is_absolute():
         message = f"'{entry.name}' names {named}: the folder that the host starts in decides which"
-        yield EntryProblem("vague", message)
+        yield EntryProblem("unclear", message)
     elif not Path(named).is_file():
         yield EntryProblem(
-            "lost", f"'{entry.name}' names the configuration {named}, which is not there"
+            "no_config", f"'{entry.name}' names the configuration {named}, which is not there"
         )
     elif config and not same_file(named, config):
         yield EntryProblem("elsewhere", f"'{entry.name}' serves another configuration: {named}")

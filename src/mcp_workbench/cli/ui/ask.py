@@ -17,17 +17,17 @@ from mcp_workbench.era.questions import ELICIT, Question
 
 Json = dict[str, Any]
 
-MOST = 65536  # bytes of a line; a terminal gives no more than 4,096 of them
+MOST = 65536  # bytes of a line; a terminal passes at most 4,096
 ACCEPTED, DECLINED, CANCELLED = "accept", "decline", "cancel"
 _HOW = "Enter takes what stands in [ ]; a lone ! declines, Ctrl-D cancels."
 
 
-class NoMore(Exception):
-    """The person wants to answer no more; the text is the action that says so."""
+class Stopped(Exception):
+    """The user declines or cancels; the text is the action of the answer."""
 
 
 class TerminalPerson:
-    """Fills in forms line by line, and says whether an address may be visited."""
+    """Answers elicitation: fills in forms line by line, and confirms URLs."""
 
     capabilities: Json = {"elicitation": {"form": {}, "url": {}}}  # noqa: RUF012 - never changed
 
@@ -41,7 +41,7 @@ class TerminalPerson:
         self._line.pause()
         try:
             return await _elicit(params)
-        except NoMore as action:
+        except Stopped as action:
             return {"action": str(action)}
         except asyncio.CancelledError:
             say("\n(the server withdrew the question)", err=True)
@@ -54,12 +54,12 @@ async def _elicit(params: Json) -> Json:
     say(click.style(plain(str(params.get("message", ""))), bold=True), err=True)
     if params.get("mode") == "url":
         say(f"  {plain(str(params.get('url', '')))}", err=True)
-        said = await _confirm("open this address in your browser; have you?", default=False)
-        return {"action": ACCEPTED if said else DECLINED}
+        accepted = await _confirm("open this address in your browser; have you?", default=False)
+        return {"action": ACCEPTED if accepted else DECLINED}
     wanted = fields(params.get("requestedSchema"))
     if not wanted:
-        said = await _confirm("accept?", default=False)
-        return {"action": ACCEPTED, "content": {}} if said else {"action": DECLINED}
+        accepted = await _confirm("accept?", default=False)
+        return {"action": ACCEPTED, "content": {}} if accepted else {"action": DECLINED}
     say(click.style(f"  {_HOW}", dim=True), err=True)
     content: Json = {}
     for field in wanted:
@@ -72,7 +72,7 @@ async def _elicit(params: Json) -> Json:
 
 
 async def _filled(field: Field) -> Any:
-    """What the person wants in this field; None leaves it out."""
+    """Returns the value of this field; None to omit it."""
     need = "" if field.required else ", optional"
     about = f": {plain(field.about)}" if field.about else ""
     say(f"  {plain(field.label)} ({hint(field)}{need}){about}", err=True)
@@ -101,7 +101,7 @@ async def _confirm(text: str, *, default: bool) -> bool:
 
 
 async def _typed(prompt: str) -> str:
-    """One line from the terminal; Python's own way of reading could not be cut short."""
+    """Reads one line from the terminal; unlike `input()`, it can be cancelled."""
     click.echo(prompt, nl=False, err=True)
     loop, arrived = asyncio.get_running_loop(), asyncio.Event()
     source = sys.stdin.fileno()
@@ -113,8 +113,8 @@ async def _typed(prompt: str) -> str:
     data = os.read(source, MOST)
     if not data:
         say("", err=True)
-        raise NoMore(CANCELLED)
+        raise Stopped(CANCELLED)
     text = data.decode("utf-8", "replace").rstrip("\r\n")
     if text.strip() == "!":
-        raise NoMore(DECLINED)
+        raise Stopped(DECLINED)
     return text

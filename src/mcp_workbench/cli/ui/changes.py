@@ -21,12 +21,12 @@ class ChangeLine(msgspec.Struct, frozen=True):
     host: str
     file: str
     new: bool
-    command: tuple[str, ...]  # the host's own, where that is what writes it
+    command: tuple[str, ...]  # the host's own, if that writes the file
     diff: list[str]
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """What the person has said already."""
+    """What the command line says about confirmation."""
 
     yes: bool
     dry_run: bool
@@ -43,7 +43,7 @@ def lines_of(changes: list[Change]) -> list[ChangeLine]:
 
 
 def show(changes: list[Change], machine: Machine, settings: Settings) -> None:
-    """Every file before the first is touched."""
+    """Prints the preview of all changes."""
     for change in changes:
         new = " (new)" if change.before is None else ""
         say(f"\n{plain(shown(change.path, machine))}{new}", color=settings.color)
@@ -54,13 +54,13 @@ def show(changes: list[Change], machine: Machine, settings: Settings) -> None:
             say(click.style(plain(line), fg=color) if color else plain(line), color=settings.color)
 
 
-def carry_out(
+def apply_if_confirmed(
     settings: Settings, command: str, changes: list[Change], agreed: Agreement
 ) -> int | None:
-    """Do them if the person agrees; the number for `undo`, or None where nothing was done."""
+    """Applies the changes after confirmation; returns the number for `undo`, or None."""
     if agreed.dry_run or not changes:
         return None
-    if not agreed.yes and not _asked(settings):
+    if not agreed.yes and not _confirmed(settings):
         say("nothing was changed", err=True)
         return None
 
@@ -71,7 +71,7 @@ def carry_out(
     return apply_changes(own_journal(os.environ), command, changes, starting).id
 
 
-def _asked(settings: Settings) -> bool:
+def _confirmed(settings: Settings) -> bool:
     if settings.no_input or settings.json or not stdin_is_terminal():
         raise HostUsage(
             "needs_yes",

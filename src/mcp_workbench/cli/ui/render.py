@@ -23,9 +23,9 @@ _GLYPHS = {
     "doubtful": ("!", "warn", "yellow"),
     "bad": ("✘", "fail", "red"),
 }
-_LONGEST = 10_000  # characters of a line that is taken apart; no person wrote a longer one
+_LONGEST = 10_000  # characters; a longer line is not shown
 _PLAIN = {"≈": "~", "…": "...", "·": "-", "→": "->", "←": "<-", "│": "|", "─": "-"}
-# A string, closed or not, that is a key if a colon follows; a bare word; or what stands between them.
+# A string, closed or not, that is a key if a colon follows; a bare word; or what is between them.
 _PIECE = re.compile(
     r'(?P<string>"(?:[^"\\]|\\.)*"?)(?P<key>(?=\s*:))?|(?P<word>[^\s,:\[\]{}"]+)|[\s,:\[\]{}]'
 )
@@ -34,14 +34,12 @@ _HARMLESS_WORD = re.compile(r"true|false|null|-?\d{1,6}(\.\d{1,3})?")
 _HARMLESS_KEY = re.compile(
     r"\.(type|transport|description|era|scope|toolFilters(\[\d+\])?)$|^toolMode$"
 )
-_BLANKS = str.maketrans(
-    "\t\r", "  "
-)  # each as wide as a column; some files end lines with CR alone
-WIDEST = 76  # characters of a line; more is of no use above a caret
+_BLANKS = str.maketrans("\t\r", "  ")  # each one column wide; some files end lines with CR alone
+WIDEST = 76  # characters of a line above a caret
 
 
-class Trouble(msgspec.Struct, frozen=True):
-    """One thing to tell: what failed, where, why, and what to do. The JSON form is its fields."""
+class ErrorReport(msgspec.Struct, frozen=True):
+    """An error: what failed, where, why, and the fix. The JSON form is its fields."""
 
     code: str
     message: str
@@ -53,8 +51,8 @@ class Trouble(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
-def of_problem(problem: Problem, file: str) -> Trouble:
-    return Trouble(
+def of_problem(problem: Problem, file: str) -> ErrorReport:
+    return ErrorReport(
         code=problem.code,
         message=problem.message,
         file=file,
@@ -65,19 +63,19 @@ def of_problem(problem: Problem, file: str) -> Trouble:
     )
 
 
-def told(trouble: Trouble, kind: str = "error", source: Sequence[str] = ()) -> str:
-    """The block that a person reads."""
-    first, *more = plain(trouble.message).split("\n")
+def format_error(report: ErrorReport, kind: str = "error", source: Sequence[str] = ()) -> str:
+    """Returns the text of an error for people."""
+    first, *more = plain(report.message).split("\n")
     lines = [f"{click.style(kind, fg=_STYLES[kind], bold=True)}: {first}"]
     lines += [f"  {line}" for line in more]
-    file = nearby(trouble.file)
-    place = f"{file}:{trouble.line}:{trouble.column}" if trouble.line else file
-    where = "   ".join(filter(None, (place, trouble.path)))
+    file = nearby(report.file)
+    place = f"{file}:{report.line}:{report.column}" if report.line else file
+    where = "   ".join(filter(None, (place, report.path)))
     lines += [f"  --> {plain(where)}"] if where else []
-    lines += _pointed(trouble, source)
-    lines += [f"  cause: {plain(cause)}" for cause in trouble.cause]
-    lines += [_fix(plain(trouble.fix))] if trouble.fix else []
-    lines += [click.style(f"  {trouble.code}", dim=True)] if trouble.code else []
+    lines += _pointed(report, source)
+    lines += [f"  cause: {plain(cause)}" for cause in report.cause]
+    lines += [_fix(plain(report.fix))] if report.fix else []
+    lines += [click.style(f"  {report.code}", dim=True)] if report.code else []
     return "\n".join(lines)
 
 
@@ -85,16 +83,16 @@ def _fix(fix: str) -> str:
     return f"  {fix}" if fix.startswith("Did you mean") else f"  fix: {fix}"
 
 
-def _pointed(trouble: Trouble, source: Sequence[str]) -> list[str]:
-    if not 1 <= trouble.line <= len(source) or len(source[trouble.line - 1]) > _LONGEST:
+def _pointed(report: ErrorReport, source: Sequence[str]) -> list[str]:
+    if not 1 <= report.line <= len(source) or len(source[report.line - 1]) > _LONGEST:
         return []
-    shown = excerpt(source[trouble.line - 1], trouble.column, trouble.path)
+    shown = excerpt(source[report.line - 1], report.column, report.path)
     caret = click.style("^" * shown.width, fg="red", bold=True)
-    return [f"{trouble.line:5} | {plain(shown.text)}", f"      | {' ' * shown.offset}{caret}"]
+    return [f"{report.line:5} | {plain(shown.text)}", f"      | {' ' * shown.offset}{caret}"]
 
 
 def source_of(file: str) -> list[str]:
-    """The lines of a file that was read before; none where it can't be read again, such as a pipe."""
+    """Returns the lines of a file; none if it can't be read again, such as a pipe."""
     try:
         raw = read_plain(file, MOST_BYTES)
     except (OSError, ValueError):
@@ -103,16 +101,16 @@ def source_of(file: str) -> list[str]:
 
 
 def nearby(file: str) -> str:
-    """The path as seen from here, where it is below, and as a terminal may see it."""
+    """Returns the path, relative if it is below the working directory, safe for a terminal."""
     try:
         below = Path(file).relative_to(Path.cwd())
-    except (ValueError, FileNotFoundError):  # it is elsewhere, or there is no "here" any more
+    except (ValueError, FileNotFoundError):  # it is elsewhere, or the working directory is gone
         return plain(file)
     return plain(str(below))
 
 
 def plain(text: str) -> str:
-    """The text without anything that a terminal would obey: servers and files are not trusted."""
+    """Returns the text without control characters: servers and files are not trusted."""
     if text.isprintable():
         return text
     unseen = {sign for sign in set(text) if not (sign in "\n\t" or sign.isprintable())}
@@ -120,13 +118,13 @@ def plain(text: str) -> str:
 
 
 def glyph(kind: str) -> str:
-    """A mark and its colour: a sign where the terminal can show it, else a word."""
+    """Returns a coloured mark: a sign if the terminal can show it, else a word."""
     sign, word, color = _GLYPHS[kind]
     return click.style(sign if shows(sign, sys.stdout) else word, fg=color)
 
 
 def table(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:
-    """Columns as wide as their widest cell; those in `right` are aligned there."""
+    """Returns lines with aligned columns; those in `right` are aligned to the right."""
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
 
@@ -141,9 +139,9 @@ def table(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) ->
 
 
 def hanging(text: str, under: str) -> str:
-    """A long line broken where a terminal would break it, each part set in by `under`."""
+    """Wraps a long line to the width of the terminal, each part indented by `under`."""
     if not sys.stdout.isatty():
-        return f"{under}{text}"  # whoever searches it finds it whole
+        return f"{under}{text}"  # not a terminal: the line stays whole for a search
     from shutil import get_terminal_size
     from textwrap import wrap
 
@@ -153,7 +151,7 @@ def hanging(text: str, under: str) -> str:
 
 
 def say(text: str, *, color: bool | None = None, err: bool = False) -> None:
-    """Print for a person, in signs that the stream can carry."""
+    """Prints for people, in characters that the stream can encode."""
     stream = sys.stderr if err else sys.stdout
     for sign, instead in _PLAIN.items():
         if sign in text and not shows(sign, stream):
@@ -162,7 +160,7 @@ def say(text: str, *, color: bool | None = None, err: bool = False) -> None:
 
 
 def shows(sign: str, stream: Any) -> bool:
-    """Can this stream carry the sign?"""
+    """Can this stream encode the character?"""
     try:
         sign.encode(getattr(stream, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -171,7 +169,7 @@ def shows(sign: str, stream: Any) -> bool:
 
 
 def say_json(value: Any, *, pretty: bool = False, err: bool = False) -> None:
-    """Print data: UTF-8 whatever the terminal takes, on one line unless `pretty`.
+    """Prints data: always UTF-8, on one line unless `pretty`.
 
     Signs that can't be seen are escaped, which means the same: a terminal might obey them.
     """
@@ -180,7 +178,7 @@ def say_json(value: Any, *, pretty: bool = False, err: bool = False) -> None:
 
 
 class Excerpt(NamedTuple):
-    """A line as it may be shown, and where in it the problem stands."""
+    """A line as it may be shown, and the place of the problem in it."""
 
     text: str
     offset: int
@@ -188,15 +186,15 @@ class Excerpt(NamedTuple):
 
 
 def excerpt(line: str, column: int, path: str) -> Excerpt:
-    """What may be shown of a line: its keys, not its values, for a pasted token may stand anywhere.
+    """Returns what may be shown of a line: keys, not values, because any value may be a secret.
 
     The exception is the value that the problem is about, where its key never holds a secret.
     """
     shown, offset, width = "", len(line), 1
-    for piece, told in _pieces(line, column, path):
+    for piece, masked in _pieces(line, column, path):
         if piece.start() < column <= piece.end():
-            offset, width = len(shown), len(told)
-        shown += told
+            offset, width = len(shown), len(masked)
+        shown += masked
     first = max(min(len(shown) - len(shown.lstrip()), offset), offset + width + 1 - WIDEST)
     text = shown[first:].rstrip()
     cut = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
@@ -204,7 +202,7 @@ def excerpt(line: str, column: int, path: str) -> Excerpt:
 
 
 def _pieces(line: str, column: int, path: str) -> Iterator[tuple[re.Match[str], str]]:
-    meant = False  # the value at the column, or the one whose key stands there
+    meant = False  # the value at the column, or the value of the key there
     for piece in _PIECE.finditer(line.translate(_BLANKS)):
         meant = meant or piece.start() < column <= piece.end()
         shows = meant and piece["string"] and piece["key"] is None and _HARMLESS_KEY.search(path)
@@ -223,7 +221,7 @@ def _masked(piece: re.Match[str]) -> str:
 
 
 def counted(snapshot: Snapshot) -> str:
-    """`2 toolboxes, 3 servers`"""
+    """Returns `2 toolboxes, 3 servers`."""
     boxes, servers = (
         len(snapshot.toolboxes),
         sum(len(t.servers) for t in snapshot.toolboxes.values()),
