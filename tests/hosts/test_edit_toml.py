@@ -132,3 +132,8 @@ def test_what_is_no_toml_is_told_with_its_place() -> None:
         parse('a = 1\nb = "secret\n')
     assert wrong.value.line == 2
     assert "secret" not in wrong.value.message
+
+
+def test_what_is_nested_too_deeply_is_told_and_not_a_crash() -> None:
+    with pytest.raises(NotToml, match="nested too deeply"):
+        parse(f"a = {'[' * 5000}{']' * 5000}\n")

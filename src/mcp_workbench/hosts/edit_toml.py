@@ -7,10 +7,12 @@ stand apart in the text, and give a comment in front of a table to the table bef
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import tomlkit
 from tomlkit.container import Container
+from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AbstractTable, AoT, Item, Key, Table
 
 from mcp_workbench.core.jsonc import BOM
@@ -39,6 +41,7 @@ def put(text: str, keys: Keys, value: dict[str, Any]) -> str:
     if _pruned(_parsed(whole)) != _pruned(_with(parse_toml(text), keys, value)):
         message = f"{'.'.join(keys[:-1])} is written so that no table can be added to it"
         raise CannotEdit(message, line_of(text, keys), 1)
+    _document(whole)  # fails here, and not in a later preview
     return whole
 
 
@@ -58,15 +61,16 @@ def remove(text: str, keys: Keys) -> str:
 
 
 def line_of(text: str, keys: Keys) -> int:
-    """Returns the line of the deepest thing on this path that exists."""
+    """Returns the line of the deepest thing on this path that exists, else the first line."""
 
     def mark(body: Body, index: int) -> None:
         body.insert(index, (None, tomlkit.ws(_MARK)))
 
-    for depth in range(len(keys), 0, -1):
-        before, found, _ = _edited(text, keys[:depth], mark).partition(_MARK)
-        if found:
-            return before.count("\n") + 1
+    with suppress(CannotEdit):
+        for depth in range(len(keys), 0, -1):
+            before, marked, _ = _edited(text, keys[:depth], mark).partition(_MARK)
+            if marked:
+                return before.count("\n") + 1
     return 1
 
 
@@ -85,7 +89,13 @@ def with_values(text: str, instead: Callable[[Keys, str], str | None]) -> str:
 
 
 def _document(text: str) -> Container:
-    return tomlkit.parse(text.removeprefix(BOM))
+    """Parses a text that is TOML to the standard library; tomlkit must reproduce every byte of it."""
+    document = None
+    with suppress(TOMLKitError, RecursionError):
+        document = tomlkit.parse(text.removeprefix(BOM))
+    if document is None or _rendered(text, document) != text:
+        raise CannotEdit("this TOML can't be edited without changing other parts of it")
+    return document
 
 
 def _rendered(text: str, document: Container) -> str:

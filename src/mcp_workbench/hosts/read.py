@@ -87,6 +87,8 @@ def parse_toml(text: str) -> dict[str, Any]:
         # The reader quotes a character at most, so no secret is in its words.
         line, column = map(int, position.groups()) if position else (text.count("\n") + 1, 1)
         raise NotToml(message[:1].lower() + message[1:], line, column) from None
+    except RecursionError:
+        raise NotToml("it is nested too deeply", 1, 1) from None
 
 
 def keys_in(host: Host, value: Any) -> Keys:
