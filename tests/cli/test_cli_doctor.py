@@ -14,7 +14,7 @@ from tests.kit.command import Done, run_command
 from tests.kit.config import demo_server, toolbox, write_config
 
 from mcp_workbench import __version__
-from mcp_workbench.cli.doctor_programs import elsewhere, look_at_programs, missing, told_version
+from mcp_workbench.cli.doctor_checks import check_programs, missing, outside_path, program_version
 from mcp_workbench.config.load import MOST_BYTES
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
@@ -178,7 +178,7 @@ def test_a_configuration_that_everybody_can_change_is_closed_on_wish(tmp_path: P
     assert "fix: chmod o-w " in done.out
     mended = doctor("--fix", cwd=tmp_path)
     assert (mended.status, path.stat().st_mode & 0o777) == (0, 0o644)
-    assert "could change this file (mended)" in mended.out
+    assert "could change this file (fixed)" in mended.out
 
 
 def program(folder: Path, name: str, says: str) -> Path:
@@ -198,10 +198,10 @@ def test_a_command_that_lies_elsewhere_is_found(tmp_path: Path, monkeypatch: Any
     monkeypatch.setenv("HOME", str(tmp_path))
     for version in ("v18.0.0", "v22.3.0"):
         found = program(tmp_path / ".nvm" / "versions" / "node" / version / "bin", "some-npx", "")
-    assert elsewhere("some-npx") == str(found)
+    assert outside_path("some-npx") == str(found)
     assert missing("some-npx").startswith(f'it is at {found}: write "command": "{found}"')
     assert missing("no-such-npx") == "install no-such-npx, or write its absolute path"
-    assert elsewhere("no-such-npx") == ""
+    assert outside_path("no-such-npx") == ""
 
 
 @pytest.mark.skipif(os.name != "posix", reason="these are shell scripts")
@@ -224,8 +224,8 @@ def test_an_old_program_is_told_and_so_is_a_path_of_one_s_own(tmp_path: Path) ->
     node = program(tmp_path, "node", "v16.20.2")
     uv = program(tmp_path, "uv", "uv 0.5.1 (abc 2024-01-01)")
     program(tmp_path, "only-here", "")
-    assert (told_version(str(node)), told_version(str(uv))) == ((16, 20, 2), (0, 5, 1))
-    found = list(look_at_programs(specs("npx", "uv", "only-here"), {"PATH": str(tmp_path)}))
+    assert (program_version(str(node)), program_version(str(uv))) == ((16, 20, 2), (0, 5, 1))
+    found = list(check_programs(specs("npx", "uv", "only-here"), {"PATH": str(tmp_path)}))
     assert [(line.state, line.code) for line in found] == [
         ("doubtful", "WB-CONN-104"),
         ("good", ""),

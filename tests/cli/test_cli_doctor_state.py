@@ -16,9 +16,8 @@ import pytest
 from tests.kit.command import Done, run_command
 from tests.kit.config import demo_server, toolbox, write_config
 
-from mcp_workbench.cli.diagnosis import Line
-from mcp_workbench.cli.doctor_state import look_at_state, stale
-from mcp_workbench.cli.state_rooms import foreign, own_files
+from mcp_workbench.cli.doctor_checks import CheckResult
+from mcp_workbench.cli.doctor_state import check_state, foreign, own_files, stale
 
 if sys.platform == "win32":
     pytest.skip("there are no such files and no such rights here", allow_module_level=True)
@@ -28,7 +27,7 @@ NOBODY_S = 999_999_999  # a process beyond what Linux ever counts to
 INTERRUPTED = """
 import pathlib, resource, signal
 from mcp_workbench.config.state_folder import write_whole
-from mcp_workbench.hosts.writing import write_private
+from mcp_workbench.hosts.files import write_private
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 """
@@ -44,8 +43,8 @@ def lines(done: Done) -> list[dict[str, Any]]:
     return [line for line in done.data["lines"] if line["subject"] == "state folder"]
 
 
-def looked(folder: Path, *, fix: bool = False) -> list[Line]:
-    return list(look_at_state(str(folder), fix=fix))
+def looked(folder: Path, *, fix: bool = False) -> list[CheckResult]:
+    return list(check_state(str(folder), fix=fix))
 
 
 def interrupted(statement: str, room: Path) -> Path:

@@ -54,7 +54,7 @@ def test_it_shows_the_demo_whatever_is_configured(tmp_path: Path) -> None:
 def tour_with(python: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """The tour of an installation whose Python is this program."""
     script = (
-        "import sys; from mcp_workbench.cli import commands, host; host.POLITE = 0.2; "
+        "import sys; from mcp_workbench.cli import commands, tour; tour.POLITE = 0.2; "
         f"sys.executable = {str(python)!r}; sys.exit(commands.run(['tour']))"
     )
     command = [sys.executable, "-c", script]

@@ -127,7 +127,7 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
                     asked.add(file.relative_to(SOURCE).as_posix())
 
     kept_on_disk = {
-        "cli/recalled.py",
+        "cli/server_reports.py",
         "cli/doctor_state.py",
         "upstream/cache_files.py",
         "upstream/cache.py",

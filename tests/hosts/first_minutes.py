@@ -49,7 +49,7 @@ PARTS = [
     ),
     (
         "Install",
-        "Each gets one entry in place of its own. Cursor hands on a variable if the entry names it.",
+        "Each gets one entry in place of its own. Cursor passes a variable on if the entry names it.",
         ["mcp-workbench install claude-code cursor --replace --yes"],
     ),
     (
@@ -64,7 +64,7 @@ PARTS = [
     ),
     (
         "And back",
-        "Everything is taken back, and Cursor's file is what it was, to the byte.",
+        "Everything is undone, and Cursor's file is what it was, to the byte.",
         ["mcp-workbench undo --list", "mcp-workbench undo --all", "cat ~/.cursor/mcp.json"],
     ),
 ]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from mcp_workbench.hosts.entry import add_command, own_entry
-from mcp_workbench.hosts.plan import Member, edited
+from mcp_workbench.hosts.plan import Member, add_command, edited, own_entry
 from mcp_workbench.hosts.table import ENTRY, HOSTS, Host
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "hosts.md"
@@ -71,7 +70,7 @@ def _section(host: Host) -> str:
     if language == "json":
         lines.append("<!-- not loaded: a host's file -->")
     lines.append(f"```{language}\n{edited('', host.format, [member]).rstrip()}\n```\n")
-    lines.append(f"Then: {host.after}.\n")
+    lines.append(f"Then: {host.next_step}.\n")
     return "\n".join(lines)
 
 

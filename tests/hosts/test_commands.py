@@ -34,7 +34,7 @@ def test_without_a_yes_the_preview_is_all_that_happens(person: Person) -> None:
 
     assert done.status == 2
     assert '+        "figma": {' in done.out
-    assert done.err.startswith("error: nothing was changed: this needs a yes")
+    assert done.err.startswith("error: confirmation required; rerun with --yes")
     assert "WB-HOST-503" in done.err
     assert not person.config.exists()
     assert not (person.home / ".mcp-workbench").exists()
@@ -201,7 +201,7 @@ def test_a_file_that_others_changed_loses_only_our_part(served: Person) -> None:
 
     after = json.loads(file.read_text())
     assert done.status == 0
-    assert "changed since, so only our part was taken out" in done.out
+    assert "file changed since; reverted only our edit" in done.out
     assert set(after["mcpServers"]) == {"mine", "github", "figma", "linear"}
     assert after["mcpServers"]["figma"]["headers"]["X-Figma-Token"] == SECRETS["figma"]
     assert after["other"] == 1
@@ -215,7 +215,7 @@ def test_an_entry_that_somebody_rewrote_stays(served: Person) -> None:
 
     done = served.types("undo")
 
-    assert "mcp_servers.workbench was changed by somebody else and stays" in done.out
+    assert "mcp_servers.workbench has changed since and stays" in done.out
     assert '"-v", "serve"' in file.read_text()
 
 

@@ -211,7 +211,7 @@ def test_what_may_be_meant_is_a_doubt_that_fix_leaves_alone(person: Person, tmp_
         line = told(person, "cursor", "--fix")
         assert (line["state"], line["code"]) == ("doubtful", "WB-HOST-512"), words
         assert words in line["message"]
-        assert line["fix"] == "if that is not meant: mcp-workbench install cursor"
+        assert line["fix"] == "if that is not intended: mcp-workbench install cursor"
         assert file.read_bytes() == before
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core import jsonc
 from mcp_workbench.hosts.edit_json import lookup, put, remove
-from mcp_workbench.hosts.refusals import CannotEdit
+from mcp_workbench.hosts.files import CannotEdit
 from tests.hosts.writers import jsonc_texts, names, values
 
 KEYS = ("mcpServers", "workbench")

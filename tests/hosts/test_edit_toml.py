@@ -11,9 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mcp_workbench.hosts.edit_toml import NotToml, lookup, parse, put, remove
-from mcp_workbench.hosts.refusals import CannotEdit
-from mcp_workbench.hosts.toml_scan import statements
+from mcp_workbench.hosts.edit_toml import lookup, put, remove, with_values
+from mcp_workbench.hosts.files import CannotEdit
+from mcp_workbench.hosts.read import NotToml
+from mcp_workbench.hosts.read import parse_toml as parse
 from tests.hosts.writers import entries, toml_names, toml_scalars, toml_texts
 
 KEYS = ("mcp_servers", "workbench")
@@ -72,17 +73,18 @@ def _pieces_of(small: str, large: str) -> bool:
 
 @given(files)
 @settings(deadline=None)
-def test_the_scanner_sees_what_the_reader_sees(file) -> None:
-    """Every statement alone, under its own path, is what the whole has there."""
+def test_the_editor_sees_what_the_reader_sees(file) -> None:
+    """Every value alone, under its own path, is what the whole has there."""
     text, _ = file
     document = parse(text)
-    for found in statements(text):
+    literals = []
+
+    assert with_values(text, lambda path, literal: literals.append((path, literal))) == text
+    for path, literal in literals:
         value = document
-        for key in found.path:
+        for key in path:
             value = value[key]
-        if not found.header:
-            alone = tomllib.loads(f"x = {text[found.value : found.end]}")
-            assert alone["x"] == value
+        assert tomllib.loads(f"x = {literal}")["x"] == value
 
 
 @pytest.mark.parametrize(
@@ -130,3 +132,8 @@ def test_what_is_no_toml_is_told_with_its_place() -> None:
         parse('a = 1\nb = "secret\n')
     assert wrong.value.line == 2
     assert "secret" not in wrong.value.message
+
+
+def test_what_is_nested_too_deeply_is_told_and_not_a_crash() -> None:
+    with pytest.raises(NotToml, match="nested too deeply"):
+        parse(f"a = {'[' * 5000}{']' * 5000}\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench import __version__
-from mcp_workbench.hosts.launch import Launch, chosen, passing_runner
+from mcp_workbench.hosts.launch import Launch, choose_launch, temporary_runner
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_a_command_in_an_environment_is_written_by_its_full_path(script: Path) -> None:
-    assert chosen(script, script.parent / "python", "x").words == (str(script),)
+    assert choose_launch(script, script.parent / "python", "x").words == (str(script),)
 
 
 def test_a_link_on_the_path_that_outlives_the_environment_is_better(
@@ -31,7 +31,7 @@ def test_a_link_on_the_path_that_outlives_the_environment_is_better(
     link.symlink_to(script)
     monkeypatch.setenv("PATH", str(link.parent))
 
-    assert chosen(script, script.parent / "python", "x").words == (str(link),)
+    assert choose_launch(script, script.parent / "python", "x").words == (str(link),)
 
 
 def test_another_program_of_that_name_on_the_path_is_not_us(
@@ -43,11 +43,11 @@ def test_another_program_of_that_name_on_the_path_is_not_us(
     other.chmod(0o755)
     monkeypatch.setenv("PATH", str(other.parent))
 
-    assert chosen(script, script.parent / "python", "x").words == (str(script),)
+    assert choose_launch(script, script.parent / "python", "x").words == (str(script),)
 
 
 def test_without_a_script_the_module_is_run(tmp_path: Path) -> None:
-    assert chosen(None, tmp_path / "python", "x").words == (
+    assert choose_launch(None, tmp_path / "python", "x").words == (
         str(tmp_path / "python"),
         "-m",
         "mcp_workbench",
@@ -67,7 +67,7 @@ def test_without_a_script_the_module_is_run(tmp_path: Path) -> None:
     ],
 )
 def test_an_environment_that_may_be_thrown_away_is_known(python: str, runner: str) -> None:
-    assert passing_runner(Path(python)) == runner
+    assert temporary_runner(Path(python)) == runner
 
 
 def test_started_through_uvx_the_host_goes_through_uvx_too(
@@ -80,7 +80,7 @@ def test_started_through_uvx_the_host_goes_through_uvx_too(
     monkeypatch.setenv("PATH", str(uvx.parent))
     origin = f"mcp-workbench-gateway=={__version__}"
 
-    found = chosen(script, Path("/c/uv/archive-v0/Xy/bin/python"), origin)
+    found = choose_launch(script, Path("/c/uv/archive-v0/Xy/bin/python"), origin)
 
     assert found.words == (str(uvx), "--from", origin, "mcp-workbench")
 

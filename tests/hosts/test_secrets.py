@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_workbench.hosts.edit_toml import put
-from mcp_workbench.hosts.masks import masked
-from mcp_workbench.hosts.plan import Change
-from mcp_workbench.hosts.preview import diff
-from mcp_workbench.hosts.secrets import Vault, is_secret
-from mcp_workbench.hosts.translate import Found
+from mcp_workbench.hosts.plan import Change, diff
+from mcp_workbench.hosts.secrets import Vault, is_secret, masked
+from mcp_workbench.hosts.translate import HostServer
 
 SECRET = st.text(st.sampled_from('abcXYZ019-_./+=$%{}"\\ü '), min_size=3).map(
     lambda text: f"7q{text}7q"
@@ -75,7 +73,7 @@ def test_these_are_none(name: str, value: str) -> None:
 def test_a_variable_stands_in_its_place(entry: dict[str, Any], ours: dict[str, Any]) -> None:
     vault = Vault()
 
-    assert vault.cleaned(Found("s", "cursor", "f", entry), "s") == ours
+    assert vault.cleaned(HostServer("s", "cursor", "f", entry), "s") == ours
     assert bool(vault.taken) == (entry != ours)
 
 
@@ -112,6 +110,7 @@ def test_a_preview_shows_no_secret(secret: str) -> None:
     assert "7q" not in masked(text, "json")
     assert "7q" not in masked(json.dumps({"mcpServers": {"a": entry}}), "json")
     assert "7q" not in masked(put("", ("mcp_servers", "a"), entry), "toml")
+    assert "7q" not in masked(put("", ("mcp_servers",), {"a": entry}), "toml")
 
 
 def test_a_preview_shows_what_changes_and_where() -> None:

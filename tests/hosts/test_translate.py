@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from mcp_workbench.config.validate import validate
+from mcp_workbench.hosts.files import Machine, file_to_change
 from mcp_workbench.hosts.merge import normal_url, plain_name
-from mcp_workbench.hosts.places import Surroundings, file_to_change
-from mcp_workbench.hosts.reading import ANY_FILE
+from mcp_workbench.hosts.read import ANY_FILE
 from mcp_workbench.hosts.table import HOSTS, Host
 from mcp_workbench.hosts.translate import is_ourselves, read_entry
 
-AROUND = Surroundings(Path("/home/ada"), Path("/home/ada/work"), {})
+AROUND = Machine(Path("/home/ada"), Path("/home/ada/work"), {})
 
 
 def host(name: str) -> Host:
@@ -121,17 +121,15 @@ def test_names_and_addresses_are_compared_in_one_form() -> None:
 
 @pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
 def test_every_host_has_a_place_on_every_system(system: str) -> None:
-    around = Surroundings(AROUND.home, AROUND.folder, {}, system)
+    machine = Machine(AROUND.home, AROUND.folder, {}, system)
     for name, one in HOSTS.items():
         scope = "user" if one.user else "project"
-        file = file_to_change(one, scope, around)
+        file = file_to_change(one, scope, machine)
         assert file, name
-        assert file.path.is_relative_to(around.home), name
+        assert file.path.is_relative_to(machine.home), name
 
 
 def test_variables_move_the_places() -> None:
-    moved = Surroundings(
-        AROUND.home, AROUND.folder, {"CODEX_HOME": "/c", "CLAUDE_CONFIG_DIR": "/d"}
-    )
+    moved = Machine(AROUND.home, AROUND.folder, {"CODEX_HOME": "/c", "CLAUDE_CONFIG_DIR": "/d"})
     paths = [file_to_change(HOSTS[name], "user", moved) for name in ("codex", "claude-code")]
     assert [str(file.path) for file in paths if file] == ["/c/config.toml", "/d/.claude.json"]

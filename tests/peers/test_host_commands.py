@@ -193,7 +193,7 @@ def test_what_a_host_rewrote_since_loses_only_us(scene: Scene) -> None:
 
     back = scene.bench("undo")
 
-    assert "changed since, so only our part was taken out" in back
+    assert "file changed since; reverted only our edit" in back
     listed = scene.list()
     assert "workbench" not in listed
     assert "other" in listed

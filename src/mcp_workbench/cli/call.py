@@ -1,4 +1,6 @@
-"""`call`: one tool, called by a person."""
+"""`call`: calls one tool from the command line."""
+
+from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -6,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from mcp_workbench.cli.answer import save, tell
-from mcp_workbench.cli.completing import complete_tool
+from mcp_workbench.cli.completion import complete_tool
 from mcp_workbench.cli.facts import signature
 from mcp_workbench.cli.misfits import misfits, remarks
-from mcp_workbench.cli.progress import ProgressLine
-from mcp_workbench.cli.render import glyph, nearby, plain, say, say_json
 from mcp_workbench.cli.settings import (
     DONE,
     TOOL_ERROR,
@@ -20,7 +19,8 @@ from mcp_workbench.cli.settings import (
     stdin_is_terminal,
     variable,
 )
-from mcp_workbench.cli.typed import add_pairs, read_identifier, read_input
+from mcp_workbench.cli.ui.progress import ProgressLine
+from mcp_workbench.cli.ui.render import glyph, nearby, plain, say, say_json
 from mcp_workbench.core.errors import InvalidCall, not_connected
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.spec import Snapshot
@@ -28,12 +28,32 @@ from mcp_workbench.core.spec import Snapshot
 if TYPE_CHECKING:
     from mcp_workbench.gateway.interview import Person
     from mcp_workbench.gateway.views import View
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from mcp_workbench.core.errors import empty_component
+from mcp_workbench.wire.depth import DEPTH, read_json
 
 Json = dict[str, Any]
+_NAMED = "a tool is named TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them"
+_OBJECT = 'such as {"name": "value"}'
+_TOO_DEEP = f"nested more than {DEPTH} levels deep"  # the limit of a message
+_FILE = "write --input @PATH with a file that holds a JSON object, or --input - for standard input"
+# Types that servers use, and that Python's table has on some systems only.
+_SUFFIXES = {
+    "audio/wav": ".wav",
+    "audio/ogg": ".ogg",
+    "audio/webm": ".weba",
+    "image/webp": ".webp",
+    "image/avif": ".avif",
+    "image/jpeg": ".jpg",
+}
+LONGEST_NAME = 80  # characters of a file name that a server proposed
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What a person typed; `texts` are the arguments to be checked for their kind, if any are."""
+class CallRequest(msgspec.Struct, frozen=True):
+    """What the user typed; `texts` are the arguments given as text, None to skip the check."""
 
     tool: ToolIdentifier
     arguments: Json
@@ -95,62 +115,66 @@ def call(  # noqa: PLR0913 - each is an option
     identifier = read_identifier(tool)
     arguments = read_input(given) if given is not None else {}
     texts = add_pairs(pairs, arguments)
-    result = _result(settings, Wish(identifier, arguments, None if no_check else texts, log_calls))
-    saved = save(result, folder, identifier.tool) if folder is not None else {}
+    result = _result(
+        settings, CallRequest(identifier, arguments, None if no_check else texts, log_calls)
+    )
+    saved = save_content(result, folder, identifier.tool) if folder is not None else {}
     failed = result.get("isError") is True
     if settings.json:
         say_json(result)
         for path in saved.values():
             say(f"saved {nearby(path)}", err=True)
     else:
-        tell(result, saved)
+        print_result(result, saved)
         if failed and settings.talkative and sys.stderr.isatty():
             say(f"{glyph('bad')} the tool says that it failed", err=True, color=settings.color)
     return TOOL_ERROR if failed else DONE
 
 
-def _result(settings: Settings, wish: Wish) -> Json:
-    """Make the call, and show on the way that something happens."""
-    from mcp_workbench.cli.running import run  # a loop and all: not for the tab key
+def _result(settings: Settings, request: CallRequest) -> Json:
+    """Makes the call, and shows progress meanwhile."""
+    from mcp_workbench.cli.servers import run  # the event loop: not for completion
     from mcp_workbench.upstream import context as pool_context
 
     settings.open_log()
-    if not settings.verbose:  # why a server is not there stands in the error
+    if not settings.verbose:  # the error says why a server is missing
         import logging
 
         logging.getLogger(pool_context.__name__).setLevel("ERROR")
     line = ProgressLine(wanted=settings.talkative)
     try:
-        return run(_called(settings, settings.snapshot(), wish, line))
+        return run(_called(settings, settings.snapshot(), request, line))
     finally:
         line.clear()
 
 
-async def _called(settings: Settings, snapshot: Snapshot, wish: Wish, line: ProgressLine) -> Json:
+async def _called(
+    settings: Settings, snapshot: Snapshot, request: CallRequest, line: ProgressLine
+) -> Json:
     from mcp_workbench.gateway.gateway import Gateway
     from mcp_workbench.gateway.interview import interview
 
     async with (
-        Gateway(snapshot, log_calls=wish.log_calls) as gateway,
+        Gateway(snapshot, log_calls=request.log_calls) as gateway,
         interview(gateway.view, _person(settings, line)) as it,
     ):
-        if wish.texts is not None:
-            with line.waiting(f"waiting for {wish.tool.address} to start"):
-                await _check(settings, it.view, wish, wish.texts)
-        with line.waiting(f"waiting for {wish.tool.address} to answer"):
-            return await it.use_tool(wish.tool, wish.arguments, line.progress)
+        if request.texts is not None:
+            with line.waiting(f"waiting for {request.tool.address} to start"):
+                await _check(settings, it.view, request, request.texts)
+        with line.waiting(f"waiting for {request.tool.address} to answer"):
+            return await it.use_tool(request.tool, request.arguments, line.progress)
 
 
-def _person(settings: Settings, line: ProgressLine) -> "Person":
+def _person(settings: Settings, line: ProgressLine) -> Person:
     if settings.no_input or not (stdin_is_terminal() and sys.stderr.isatty()):
         return Nobody()
-    from mcp_workbench.cli.asking import TerminalPerson  # only where somebody can be asked
+    from mcp_workbench.cli.ui.ask import TerminalPerson  # only where a user can be asked
 
     return TerminalPerson(line)
 
 
 class Nobody:
-    """There is no terminal, or no question is wanted: servers are told that they can't ask."""
+    """No terminal, or --no-input: declares no elicitation capability to servers."""
 
     capabilities: Json = {}  # noqa: RUF012 - never changed
 
@@ -158,17 +182,218 @@ class Nobody:
         return None
 
 
-async def _check(settings: Settings, view: "View", wish: Wish, texts: set[str]) -> None:
-    """Refuse what the tool's own schema would refuse. An unknown tool is left to the call itself."""
-    report = await view.survey(wish.tool.address)
+async def _check(settings: Settings, view: View, request: CallRequest, texts: set[str]) -> None:
+    """Refuses what the tool's schema does not allow. The call itself reports an unknown tool."""
+    report = await view.survey(request.tool.address)
     if report.reason:
-        error = not_connected(wish.tool.server, wish.tool.toolbox, report.reason)
-        error.hint = f"mcp-workbench doctor {wish.tool.address}"
+        error = not_connected(request.tool.server, request.tool.toolbox, report.reason)
+        error.hint = f"mcp-workbench doctor {request.tool.address}"
         raise error
     for info in report.tools:
-        if info.name != wish.tool.tool:
+        if info.name != request.tool.tool:
             continue
-        if wrong := misfits(info, wish.arguments, texts):
+        if wrong := misfits(info, request.arguments, texts):
             raise InvalidCall("\n".join((*wrong, signature(info))))
-        for remark in remarks(info, wish.arguments) if settings.talkative else ():
+        for remark in remarks(info, request.arguments) if settings.talkative else ():
             say(f"note: {plain(remark)}", err=True)
+
+
+def read_identifier(text: str) -> ToolIdentifier:
+    """Reads `TOOLBOX/SERVER/TOOL`."""
+    parts = text.split("/", 2)
+    for field, part in zip(("toolbox", "server", "tool"), (*parts, "", ""), strict=False):
+        if not part:
+            raise InvalidCall(empty_component(field), hint=_NAMED)
+    return ToolIdentifier(*parts)
+
+
+def read_input(given: str) -> Json:
+    """Reads a JSON object from the command line, from `@FILE`, or from stdin (`-`)."""
+    text = _read(given)
+    try:
+        value: Any = read_json(text)
+    except RecursionError:
+        raise InvalidCall(f"--input is {_TOO_DEEP}") from None
+    except ValueError as error:
+        reason = _reason(text, error, given)
+        raise InvalidCall(f"--input is not JSON: {reason}", hint=_OBJECT) from None
+    if not isinstance(value, dict):
+        raise InvalidCall("--input must be a JSON object", hint=_OBJECT)
+    return cast("Json", value)
+
+
+def _read(given: str) -> bytes | str:
+    if given == "-":
+        return sys.stdin.buffer.read()
+    if not given.startswith("@"):
+        return given
+    if given == "@":
+        raise InvalidCall("--input @ names no file", hint=_FILE)
+    try:
+        return Path(given[1:]).read_bytes()
+    except OSError as error:
+        raise InvalidCall(f"can't read {given[1:]}: {error.strerror}", hint=_FILE) from None
+
+
+def _reason(text: bytes | str, error: Exception, given: str = "") -> str:
+    """Returns what is wrong, and where; it does not quote the text."""
+    from mcp_workbench.core import jsonc  # only after an error
+
+    try:
+        jsonc.parse(text if isinstance(text, str) else text.decode())
+    except (
+        jsonc.TooDeep
+    ):  # deeper than this parser goes, which is for files; the other one goes further
+        return str(error)
+    except jsonc.SyntaxProblem as problem:
+        name = "standard input" if given == "-" else given[1:] if given.startswith("@") else ""
+        place = f"{name}:{problem.line}:{problem.column}: " if name else ""
+        return f"{place}{problem.message}"
+    except UnicodeDecodeError:
+        return "it is not UTF-8 text"
+    return str(error)  # such as a comment, which only configuration files may have
+
+
+def add_pairs(pairs: tuple[str, ...], arguments: Json) -> set[str]:
+    """Adds the pairs to the arguments; returns the names of those that were given as text."""
+    texts: set[str] = set()
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name in ("", ":"):
+            raise InvalidCall(
+                f"'{pair}' is not an argument",
+                hint="write NAME=TEXT, or NAME:=JSON for other values",
+            )
+        if name.endswith(":"):
+            name = name[:-1]
+            arguments[name] = _json(name, value)
+            texts.discard(name)
+        else:
+            arguments[name] = value
+            texts.add(name)
+    return texts
+
+
+def _json(name: str, value: str) -> Any:
+    try:
+        return read_json(value)
+    except RecursionError:
+        raise InvalidCall(f"the value of '{name}' is {_TOO_DEEP}") from None
+    except ValueError as error:
+        hint = f"for a text write {name}=TEXT"
+        reason = _reason(value, error)
+        raise InvalidCall(f"the value of '{name}' is not JSON: {reason}", hint=hint) from None
+
+
+def print_result(result: Json, saved: dict[int, str]) -> None:
+    """Prints a result on stdout; `saved` has the files of the blocks that were saved."""
+    blocks = _blocks(result)
+    for number, block in enumerate(blocks):
+        _print_block(block, saved.get(number, ""))
+    if not blocks and "structuredContent" in result:
+        say_json(result["structuredContent"], pretty=True)
+
+
+def save_content(result: Json, folder: str, tool: str) -> dict[int, str]:
+    """Writes images, sounds and resources into this folder; returns the file of each block."""
+    saved: dict[int, str] = {}
+    for number, block in enumerate(_blocks(result)):
+        data = _bytes(block)
+        if data is not None:
+            try:
+                saved[number] = str(_written(Path(folder), _name(block, tool, number + 1), data))
+            except OSError as error:
+                raise InvalidCall(f"can't write into {folder}: {error.strerror}") from None
+    return saved
+
+
+def _written(folder: Path, name: str, data: bytes) -> Path:
+    """Writes a new file under the next free name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in _names(folder, name):
+        try:
+            with path.open("xb") as file:
+                file.write(data)
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError  # not reached: there is always another name
+
+
+def _names(folder: Path, name: str) -> Iterator[Path]:
+    yield folder / name
+    stem, suffix = Path(name).stem, Path(name).suffix
+    number = 2
+    while True:
+        yield folder / f"{stem}-{number}{suffix}"
+        number += 1
+
+
+def _name(block: Json, tool: str, number: int) -> str:
+    """Returns the last part of a resource's URI, or the tool's name; a server can't choose a folder."""
+    inner = _inner(block)
+    uri: Any = inner.get("uri")
+    proposed = uri.partition("?")[0].rpartition("/")[2] if isinstance(uri, str) else ""
+    clean = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in proposed)
+    if clean.strip("._-"):
+        return clean.lstrip(".")[-LONGEST_NAME:]
+    from mimetypes import guess_extension  # a large table: only to save something
+
+    kind: Any = inner.get("mimeType")
+    plain_kind = kind.partition(";")[0].strip().lower() if isinstance(kind, str) else ""
+    suffix = _SUFFIXES.get(plain_kind) or guess_extension(plain_kind)
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in tool)
+    return f"{safe[-LONGEST_NAME:]}-{number}{suffix or '.bin'}"
+
+
+def _bytes(block: Json) -> bytes | None:
+    """Returns what can be saved of a block; None for plain text and for a block without content."""
+    import base64
+    import binascii
+
+    inner = _inner(block)
+    for member in ("data", "blob"):
+        value: Any = inner.get(member)
+        if isinstance(value, str):
+            try:
+                return base64.b64decode("".join(value.split()), validate=True)
+            except (binascii.Error, ValueError):
+                return None
+    text: Any = inner.get("text")
+    return text.encode() if block.get("type") == "resource" and isinstance(text, str) else None
+
+
+def _print_block(block: Json, path: str) -> None:
+    text: Any = block.get("text")
+    if block.get("type") == "text" and isinstance(text, str):
+        # Escape sequences of a server must not reach a terminal; a file or a pipe gets the text as it is.
+        click.echo(plain(text) if sys.stdout.isatty() else text, color=True)
+        return
+    inner = _inner(block)
+    parts = [block.get("type"), inner.get("mimeType"), inner.get("uri"), _size(inner)]
+    where = f" saved as {nearby(path)}" if path else ""
+    say(plain(f"[{' '.join(str(part) for part in parts if part)}]{where}"))
+
+
+def _size(block: Json) -> str:
+    for member, unit, factor in (
+        ("data", "bytes", 0.75),
+        ("blob", "bytes", 0.75),
+        ("text", "characters", 1),
+    ):
+        value: Any = block.get(member)
+        if isinstance(value, str):
+            length = len(value.rstrip("=")) if factor < 1 else len(value)
+            return f"{int(length * factor)} {unit}"  # base64 has three bytes in four characters
+    return ""
+
+
+def _inner(block: Json) -> Json:
+    resource: Any = block.get("resource")
+    return cast("Json", resource) if isinstance(resource, dict) else block
+
+
+def _blocks(result: Json) -> list[Json]:
+    blocks: Any = result.get("content")
+    listed = cast("list[Any]", blocks) if isinstance(blocks, list) else []
+    return [cast("Json", block) if isinstance(block, dict) else {} for block in listed]

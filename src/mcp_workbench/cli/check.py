@@ -1,21 +1,44 @@
-"""`check`: the configuration, all of its problems at once, and on wish its servers."""
+"""`check`: every problem of the configuration at once, and on request its servers."""
+
+from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from mcp_workbench.cli.doubts import doubts
-from mcp_workbench.cli.overview import counted
-from mcp_workbench.cli.render import Trouble, glyph, nearby, of_problem, plain, say, say_json, table
-from mcp_workbench.cli.report import tell_problems
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options, variable
+from mcp_workbench.cli.ui.render import (
+    ErrorReport,
+    counted,
+    glyph,
+    nearby,
+    of_problem,
+    plain,
+    say,
+    say_json,
+    table,
+)
+from mcp_workbench.cli.ui.report import format_problems
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Snapshot
 
 if TYPE_CHECKING:
     from mcp_workbench.core.reports import ServerReport
+from collections.abc import Iterable, Iterator
+
+from mcp_workbench.core.names import generate_tool_name
+
+# The longest flat name that each host accepts under an entry called `workbench`, and what it does
+# with longer ones (November 2026).
+_LONGEST = (
+    (48, "Claude Code may refuse it"),
+    (49, "Gemini CLI cuts it"),
+    (50, "Cursor drops the tool"),
+)
+_LOG_ELSEWHERE = "let the server write its log to stderr; calls work all the same"
+_SHORTER = 'shorten the names of toolbox or server, or set "toolMode": "proxy"'
 
 
 class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -31,11 +54,11 @@ class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
     tools: int
     hidden: int
     seconds: float
-    processes: int  # that were started for it: none for a server behind a URL
+    processes: int  # started for it: none for a URL server
 
 
-class Finding(Trouble, frozen=True):
-    """A problem in the JSON of `check`: like a failure, with its weight."""
+class Finding(ErrorReport, frozen=True):
+    """A problem in the JSON of `check`: an error report with its severity."""
 
     severity: str = "error"
 
@@ -61,7 +84,7 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
 @global_options
 @click.pass_obj
 def check(settings: Settings, *, connect: bool) -> int:
-    """Look at the configuration and show every problem at once.
+    """Check the configuration and show every problem at once.
 
     Exit status 2 if it can't be used, 4 if a server can't be reached.
 
@@ -74,83 +97,83 @@ def check(settings: Settings, *, connect: bool) -> int:
     try:
         snapshot = settings.snapshot(careful=True, silent=not settings.quiet)
     except ConfigError as error:
-        _tell_broken(settings, error)
+        _print_broken(settings, error)
         return USAGE
     reports = _reports(settings, snapshot) if connect else None
-    known = _recalled(snapshot) if reports is None else reports
-    problems = (*snapshot.warnings, *doubts(snapshot, known))
+    known = _cached(snapshot) if reports is None else reports
+    problems = (*snapshot.warnings, *server_warnings(snapshot, known))
     if settings.json:
         say_json(_document(snapshot, problems, reports))
     else:
-        _tell(settings, snapshot, problems, reports)
+        _print(settings, snapshot, problems, reports)
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
 
 
-def _reports(settings: Settings, snapshot: Snapshot) -> list["ServerReport"]:
-    from mcp_workbench.cli.survey import survey  # the whole program: only for --connect
+def _reports(settings: Settings, snapshot: Snapshot) -> list[ServerReport]:
+    from mcp_workbench.cli.servers import survey  # the event loop: only for --connect
 
     return survey(settings, snapshot, _servers(snapshot))
 
 
-def _recalled(snapshot: Snapshot) -> list["ServerReport"]:
-    """What the servers have said lately, to anybody."""
+def _cached(snapshot: Snapshot) -> list[ServerReport]:
+    """Returns what the cache has about the servers."""
     if not snapshot.toolboxes:
         return []
-    from mcp_workbench.cli.recalled import recalled
+    from mcp_workbench.cli.server_reports import cached_reports
 
-    return list(recalled(snapshot, _servers(snapshot)).values())
+    return list(cached_reports(snapshot, _servers(snapshot)).values())
 
 
 def _servers(snapshot: Snapshot) -> list[ServerAddress]:
     return [s.address for t in snapshot.toolboxes.values() for s in t.servers.values()]
 
 
-def _tell_broken(settings: Settings, error: ConfigError) -> None:
+def _print_broken(settings: Settings, error: ConfigError) -> None:
     problems = (*error.problems, *error.warnings)
     if settings.json:
-        found = [_finding(problem, error.file) for problem in problems]
-        say_json(Checked(error.file, ok=False, tool_mode="", toolboxes=0, problems=found))
+        findings = [_finding(problem, error.file) for problem in problems]
+        say_json(Checked(error.file, ok=False, tool_mode="", toolboxes=0, problems=findings))
         return
-    say(tell_problems(problems, error.file), err=True, color=settings.color)
+    say(format_problems(problems, error.file), err=True, color=settings.color)
     say(f"{glyph('bad')} {nearby(error.file)}: {_counted(problems)}")
 
 
-def _tell(
+def _print(
     settings: Settings,
     snapshot: Snapshot,
     problems: tuple[Problem, ...],
-    reports: list["ServerReport"] | None,
+    reports: list[ServerReport] | None,
 ) -> None:
     if problems and not settings.quiet:
-        say(tell_problems(problems, snapshot.origin), err=True, color=settings.color)
+        say(format_problems(problems, snapshot.origin), err=True, color=settings.color)
     where = nearby(snapshot.origin) if snapshot.origin else "no configuration file, so the demo"
     warned = f", {_counted(problems)}" if problems else ""
     mark = glyph("doubtful" if problems else "good")
     say(f"{mark} {where}: {counted(snapshot)}, {snapshot.tool_mode} mode{warned}")
     if reports is not None:
-        _tell_servers(reports)
-        _tell_processes(snapshot, reports)
+        _print_servers(reports)
+        _print_processes(snapshot, reports)
 
 
-def _tell_servers(reports: list["ServerReport"]) -> None:
+def _print_servers(reports: list[ServerReport]) -> None:
     for report, line in zip(reports, table(map(_row, reports)), strict=True):
         say(f"{glyph('bad' if report.reason else 'good')} {line}")
         if report.reason:
             say(f"    {plain(report.reason)}")
 
 
-def _tell_processes(snapshot: Snapshot, reports: list["ServerReport"]) -> None:
-    """What the servers cost while they are used."""
+def _print_processes(snapshot: Snapshot, reports: list[ServerReport]) -> None:
+    """Prints how many processes the servers need."""
     boxes = snapshot.toolboxes.values()
     own = [s.address for box in boxes for s in box.servers.values() if s.scope == "session"]
     ours = sum(report.processes for report in reports if report.address not in own)
-    told = [f"{ours} server process{'' if ours == 1 else 'es'}"] if ours else []
-    told += [f"one for each host: {', '.join(map(str, own))} (scope: session)"] if own else []
-    if told:
-        say("; ".join(told))
+    counts = [f"{ours} server process{'' if ours == 1 else 'es'}"] if ours else []
+    counts += [f"one for each host: {', '.join(map(str, own))} (scope: session)"] if own else []
+    if counts:
+        say("; ".join(counts))
 
 
-def _row(report: "ServerReport") -> tuple[str, ...]:
+def _row(report: ServerReport) -> tuple[str, ...]:
     took = f"{report.seconds:.1f} s"
     if report.reason:
         return (str(report.address), "not available", "", took, "")
@@ -169,7 +192,7 @@ def _counted(problems: tuple[Problem, ...]) -> str:
 
 
 def _document(
-    snapshot: Snapshot, problems: tuple[Problem, ...], reports: list["ServerReport"] | None
+    snapshot: Snapshot, problems: tuple[Problem, ...], reports: list[ServerReport] | None
 ) -> Checked:
     return Checked(
         snapshot.origin or None,
@@ -185,7 +208,7 @@ def _finding(problem: Problem, file: str) -> Finding:
     return Finding(**msgspec.structs.asdict(of_problem(problem, file)), severity=problem.severity)
 
 
-def _server(report: "ServerReport") -> ServerLine:
+def _server(report: ServerReport) -> ServerLine:
     return ServerLine(
         toolbox=report.address.toolbox,
         server=report.address.server,
@@ -199,3 +222,39 @@ def _server(report: "ServerReport") -> ServerLine:
         seconds=round(report.seconds, 3),
         processes=report.processes,
     )
+
+
+def server_warnings(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Problem]:
+    """Yields warnings that need the servers: idle filters, long names, omitted tools, stray output."""
+    for report in reports:
+        place = snapshot.toolbox(report.address.toolbox).server(report.address.server).place
+        for pattern in report.idle_filters:
+            message = f"toolFilters: '{pattern}' matches none of the tools of {report.address}"
+            message += " (known from the cache)" if report.age is not None else ""
+            fix = f"mcp-workbench tools {report.address} lists those that are shown"
+            yield _warning(f"{place}.toolFilters", message, fix, "WB-TOOL-301")
+        for complaint in report.complaints:
+            yield _warning(place, f"{report.address}: {complaint}", "", "WB-TOOL-303")
+        if report.skipped:
+            yield _warning(place, _no_messages(report), _LOG_ELSEWHERE, "WB-CONN-102")
+        if snapshot.tool_mode == "dynamic":
+            yield from _long_names(report, place)
+
+
+def _no_messages(report: ServerReport) -> str:
+    lines = "1 line" if report.skipped == 1 else f"{report.skipped} lines"
+    last = report.last_skipped.strip()
+    return f"{report.address}: {lines} on its stdout held no message; the last one: {last}"
+
+
+def _long_names(report: ServerReport, place: str) -> Iterator[Problem]:
+    for tool in report.tools:
+        name = generate_tool_name(report.address.toolbox, report.address.server, tool.name)
+        sufferers = [effect for longest, effect in _LONGEST if len(name) > longest]
+        if sufferers:
+            message = f"the name '{name}' has {len(name)} characters: {', '.join(sufferers)}"
+            yield _warning(place, message, _SHORTER, "WB-TOOL-302")
+
+
+def _warning(path: str, message: str, fix: str, code: str) -> Problem:
+    return Problem(path, message, fix, code, severity="warning")

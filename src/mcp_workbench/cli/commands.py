@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcp_workbench import __version__
+from mcp_workbench.cli.main import lenient_stderr, unwritten
 from mcp_workbench.cli.settings import (
     DONE,
     INTERRUPTED,
@@ -16,40 +17,51 @@ from mcp_workbench.cli.settings import (
     global_options,
     stdin_is_terminal,
 )
-from mcp_workbench.cli.streams import lenient_stderr, unwritten
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from mcp_workbench.core.errors import WorkbenchError
 
-# Each command, the module that holds it, and what `--help` says of it.
+
+NEXT = """
+Usage: mcp-workbench COMMAND …     (mcp-workbench --help for all of it)
+
+  tour              see what an agent sees, in a few seconds
+  import            copy the servers of your hosts into the configuration
+  check             check the configuration; with --connect start its servers, too
+  install HOST      add this program to a host; undo reverts it
+  tools             what the toolboxes hold
+  doctor            find problems and how to fix them
+  call T/S/TOOL     call one tool, such as: mcp-workbench call demo/basics/add a:=2 b:=3
+  serve             run as an MCP server over stdio: this is what a host starts"""
+# Each command: its module, and its line in `--help`.
 _COMMANDS = {
-    "serve": ("serve", "Be an MCP server on stdin and stdout: this is what a host starts."),
+    "serve": ("serve", "Run as an MCP server over stdio: this is what a host starts."),
     "up": ("up", "Start a workbench in the background, which hosts share."),
-    "down": ("up", "End it; its hosts go on by themselves."),
+    "down": ("up", "Stop it; its hosts continue on their own."),
     "status": ("status", "Show it: its servers, hosts, calls and memory."),
-    "logs": ("logs", "Show its log, and what its servers say on stderr."),
-    "import": ("import_", "Bring the servers of other programs into the configuration."),
-    "check": ("check", "Look at the configuration and show every problem at once."),
-    "install": ("install", "Put this program into a host."),
-    "uninstall": ("install", "Take it out of a host again."),
-    "undo": ("undo", "Take back what import, install or uninstall has changed."),
+    "logs": ("logs", "Show its log, and what its servers write to stderr."),
+    "import": ("import_", "Copy the servers of other programs into the configuration."),
+    "check": ("check", "Check the configuration and show every problem at once."),
+    "install": ("install", "Add this program to a host."),
+    "uninstall": ("install", "Remove it from a host."),
+    "undo": ("undo", "Undo what import, install or uninstall has changed."),
     "tools": ("tools", "Show what the toolboxes hold."),
     "search": ("search", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
     "cost": ("cost", "Show what the toolboxes cost a model, in tokens."),
-    "doctor": ("doctor", "Find out what is wrong, and how to mend it."),
+    "doctor": ("doctor", "Find problems and how to fix them."),
     "tour": ("tour", "See in a few seconds what an agent sees, with the demo toolbox."),
     "explain": ("explain", "Explain an error code or a topic."),
     "completion": ("completion", "Print the completion script of a shell."),
-    "schema": ("printed", "Print the JSON Schema of the configuration file."),
-    "version": ("printed", "Print the version."),
+    "schema": ("commands", "Print the JSON Schema of the configuration file."),
+    "version": ("commands", "Print the version."),
 }
 
 
 class Commands(click.Group):
-    """Knows its commands by name, and imports only the one that runs."""
+    """The commands by name; imports only the one that runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -58,7 +70,7 @@ class Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, _ = _COMMANDS[cmd_name]
-        name = "import_" if cmd_name == "import" else cmd_name  # a word of Python's
+        name = "import_" if cmd_name == "import" else cmd_name  # a keyword of Python
         return getattr(import_module(f"mcp_workbench.cli.{module}"), name)
 
     def resolve_command(
@@ -73,13 +85,15 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             name = ctx.invoked_subcommand
-            if error.ctx is None and name:  # click does not say whose option has no value
+            if (
+                error.ctx is None and name
+            ):  # click does not name the command of an option without a value
                 command = self.get_command(ctx, name)
                 error.ctx = click.Context(command, ctx, name) if command else ctx
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Our commands by name alone, none of them loaded; beside them what click knows."""
+        """Offers our commands by name, without loading them, and click's options."""
         from click.shell_completion import CompletionItem
 
         fitting = [(n, says) for n, (_, says) in _COMMANDS.items() if n.startswith(incomplete)]
@@ -122,17 +136,14 @@ def group(context: click.Context) -> int | None:
     if context.invoked_subcommand is not None:
         return None
     if stdin_is_terminal():
-        # Loaded here: this screen needs the configuration, and `--help` does not.
-        from mcp_workbench.cli.overview import overview
-
         return overview(context.ensure_object(Settings))
     serve: click.Command = import_module("mcp_workbench.cli.serve").serve
-    with serve.make_context("serve", [], parent=context) as own:  # its variables count here, too
+    with serve.make_context("serve", [], parent=context) as own:  # its variables apply here as well
         return serve.invoke(own)
 
 
 def run(argv: list[str]) -> int:
-    """Do what the command line says. Whatever goes wrong is told, and is an exit status."""
+    """Runs a command line; returns its exit status. Every error is reported."""
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", dict[str, str])(errors="backslashreplace")
     lenient_stderr()
@@ -152,13 +163,13 @@ def _run(argv: list[str]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
-        return import_module("mcp_workbench.cli.report").report_usage(error, argv)
-    except _workbench_error() as error:  # looked up only when something was raised
-        return import_module("mcp_workbench.cli.report").report(error, argv)
+        return import_module("mcp_workbench.cli.ui.report").report_usage(error, argv)
+    except _workbench_error() as error:  # loaded only after an error
+        return import_module("mcp_workbench.cli.ui.report").report(error, argv)
 
 
 def complete() -> int:
-    """Answer a shell that wants to know what may come next."""
+    """Answers a shell's completion query."""
     try:
         return import_module("mcp_workbench.cli.completion").answer(group)
     except OSError as error:
@@ -176,3 +187,58 @@ def _workbench_error() -> type[WorkbenchError]:
     from mcp_workbench.core.errors import WorkbenchError
 
     return WorkbenchError
+
+
+def overview(settings: Settings) -> int:
+    """Prints what a user sees who types the bare command on a terminal."""
+    from mcp_workbench.cli.ui.render import say  # the codec and more: not for `--help`
+
+    say(f"MCP Workbench {__version__}   {_used_config(settings)}")
+    say(NEXT)
+    return DONE
+
+
+def _used_config(settings: Settings) -> str:
+    from mcp_workbench.cli.ui.render import counted, nearby
+    from mcp_workbench.core.errors import ConfigError
+
+    try:
+        snapshot = settings.snapshot()
+    except ConfigError as error:
+        count = len(error.problems)
+        noun = "problem" if count == 1 else "problems"
+        return f"config {nearby(error.file)}: {count} {noun}, see mcp-workbench check"
+    if not snapshot.origin:
+        return "no workbench-config.json here: the demo toolbox is used"
+    return f"config {nearby(snapshot.origin)}: {counted(snapshot)}"
+
+
+@click.command()
+@global_options
+def schema() -> None:
+    """Print the JSON Schema of the configuration file, for editors and programs.
+
+    \b
+    Example:
+      mcp-workbench schema > workbench-config.schema.json
+    """
+    from mcp_workbench.cli.ui.render import say_json
+    from mcp_workbench.config.schema import json_schema  # `version` needs none of it
+
+    say_json(json_schema(), pretty=True)
+
+
+@click.command()
+@global_options
+@click.pass_obj
+def version(settings: Settings) -> None:
+    """Print the version.
+
+    \b
+    Examples:
+      mcp-workbench version
+      mcp-workbench version --json
+    """
+    click.echo(
+        f'{{"version":"{__version__}"}}' if settings.json else f"mcp-workbench {__version__}"
+    )

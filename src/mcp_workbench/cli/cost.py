@@ -1,27 +1,35 @@
-"""`cost`: what the toolboxes cost a model, beside listing every tool directly."""
+"""`cost`: the tokens that the toolboxes cost a model, beside listing every tool directly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import click
 import msgspec
 
-from mcp_workbench.cli.completing import complete_toolbox
-from mcp_workbench.cli.recalled import recalled_or_asked, refresh_option, tell_recalled
-from mcp_workbench.cli.render import say, say_json, table
-from mcp_workbench.cli.search_cost import search_costs
+from mcp_workbench.cli.completion import complete_toolbox
+from mcp_workbench.cli.server_reports import (
+    cached_or_asked,
+    refresh_option,
+    show_cached,
+    show_unreached,
+)
 from mcp_workbench.cli.settings import Settings, global_options
-from mcp_workbench.cli.unreached import tell_unreached
-from mcp_workbench.core.catalogue import Definition, ToolInfo
+from mcp_workbench.cli.ui.render import say, say_json, table
+from mcp_workbench.core.catalogue import Catalogue, Definition, ToolInfo, read_object
 from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerReport
+from mcp_workbench.core.signature import first_sentence
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
 from mcp_workbench.core.tokens import tokens
+from mcp_workbench.search.index import Index
+from mcp_workbench.search.query import Knowledge, KnownServer, Query, Search
+from mcp_workbench.search.words import Words
 from mcp_workbench.surface.detail import opened_in_words
 from mcp_workbench.surface.flat_tools import flat_definitions
 from mcp_workbench.surface.meta_tools import opened_json, own_definitions
+from mcp_workbench.surface.search_tools import told
 from mcp_workbench.surface.texts import instructions
 
 Json = dict[str, Any]
@@ -29,13 +37,14 @@ Json = dict[str, Any]
 RULE = (
     "words, digits and runs of signs, counted without a vocabulary; within a few percent of o200k"
 )
+MAX_QUERIES = 100  # searches for the tools of one toolbox
 
 
 def _flat(opened: OpenedToolbox) -> str:
     return b",".join(flat_definitions(opened)).decode()
 
 
-# What a model reads when it opens a toolbox, at each level of detail that there is.
+# What a model reads when it opens a toolbox, at each level of detail.
 LEVELS: dict[str, dict[str, Callable[[OpenedToolbox], str]]] = {
     "proxy": {
         "names": partial(opened_in_words, detail="names"),
@@ -58,7 +67,7 @@ def cost(settings: Settings, toolbox: str, *, refresh: bool) -> int:
     DIRECT is what a host's model reads in every request where each server is listed by itself:
     name, description and schema of every tool. OPENED is what it reads once, when it opens the
     toolbox, at each level of detail; SEARCHED the answer to a search for one of the tools, on
-    average. Below stands what it reads in every request. With TOOLBOX, its servers one by one.
+    average. The last line is what it reads in every request. With TOOLBOX, its servers one by one.
 
     All figures are estimates (words and signs, counted without a vocabulary). Servers that were
     connected within a day are not started. Exit status 4 if a server can't be reached; the others
@@ -73,15 +82,15 @@ def cost(settings: Settings, toolbox: str, *, refresh: bool) -> int:
     snapshot = settings.snapshot()
     boxes = [snapshot.toolbox(toolbox)] if toolbox else list(snapshot.toolboxes.values())
     asked = [spec.address for box in boxes for spec in box.servers.values()]
-    reports = recalled_or_asked(settings, snapshot, asked, refresh=refresh)
+    reports = cached_or_asked(settings, snapshot, asked, refresh=refresh)
     counted = _counted(snapshot, boxes, reports)
     document = _document(snapshot, counted, reports)
     if settings.json:
         say_json(document)
     else:
-        _tell(document, servers=bool(toolbox))
-        tell_recalled(settings, reports)
-    return tell_unreached(settings, reports)
+        _print(document, servers=bool(toolbox))
+        show_cached(settings, reports)
+    return show_unreached(settings, reports)
 
 
 def _counted(
@@ -122,7 +131,7 @@ def _summed_up(answers: list[int]) -> Json | None:
 
 
 def direct(tool: ToolInfo) -> int:
-    """What a host's model reads of a tool: its name, its description, its schema."""
+    """Returns the tokens of a tool in a host's list: name, description, schema."""
     read = {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
     return tokens(msgspec.json.encode(read).decode())
 
@@ -138,16 +147,16 @@ def _document(snapshot: Snapshot, counted: list[Json], reports: list[ServerRepor
     keys = ("name", "description", "inputSchema")
     shown = [{key: tool.get(key) for key in keys} for tool in own_definitions(snapshot)]
     menu_cost = tokens(msgspec.json.encode(shown).decode())
-    told = tokens(instructions(snapshot))
+    instruction_cost = tokens(instructions(snapshot))
     return {
         "unit": "tokens",
         "rule": RULE,
         "toolMode": snapshot.tool_mode,
         "everyRequest": {
             "direct": sum(box["direct"] for box in counted),
-            "workbench": menu_cost + told,
+            "workbench": menu_cost + instruction_cost,
             "menu": menu_cost,
-            "instructions": told,
+            "instructions": instruction_cost,
         },
         "toolboxes": counted,
         "unavailable": [
@@ -158,7 +167,7 @@ def _document(snapshot: Snapshot, counted: list[Json], reports: list[ServerRepor
     }
 
 
-def _tell(document: Json, *, servers: bool) -> None:
+def _print(document: Json, *, servers: bool) -> None:
     boxes: list[Json] = document["toolboxes"]
     first, *others = levels = list(LEVELS[document["toolMode"]])
     searched = ["SEARCHED"] if document["toolMode"] == "proxy" else []
@@ -167,11 +176,13 @@ def _tell(document: Json, *, servers: bool) -> None:
     ]
     for box in boxes:
         opening = (_about(box["opening"][level]) for level in levels)
-        found = [_about(box["searching"]["mean"]) if box["searching"] else "-"] if searched else []
-        rows.append((box["toolbox"], str(box["tools"]), _about(box["direct"]), *opening, *found))
-        for one in box["servers"] if servers else ():
+        answer = [_about(box["searching"]["mean"]) if box["searching"] else "-"] if searched else []
+        rows.append((box["toolbox"], str(box["tools"]), _about(box["direct"]), *opening, *answer))
+        for server in box["servers"] if servers else ():
             blank = [""] * (len(levels) + len(searched))
-            rows.append((f"  {one['server']}", str(one["tools"]), _about(one["direct"]), *blank))
+            rows.append(
+                (f"  {server['server']}", str(server["tools"]), _about(server["direct"]), *blank)
+            )
     for line in table(rows, right=frozenset(range(1, len(rows[0])))):
         say(line)
     every = document["everyRequest"]
@@ -184,3 +195,38 @@ def _tell(document: Json, *, servers: bool) -> None:
 
 def _about(count: int) -> str:
     return f"≈ {count:,}".replace(",", " ")
+
+
+def search_costs(snapshot: Snapshot, boxes: Sequence[OpenedToolbox]) -> dict[str, list[int]]:
+    """Returns, for each toolbox, the tokens of search results for the purposes of its tools."""
+    known = {server.spec.address: server for box in boxes for server in _known(box)}
+    words = Words()
+    index = Index(words)
+    for address, server in known.items():
+        index.put(address, server.visible(), server.about, weigh=False)
+    index.fill()
+    search = Search(index, Knowledge(known, ()), words, None)
+    return {
+        box.spec.name: [
+            tokens(told(search.find(Query(query)), "signature", snapshot))
+            for query in _queries(box)
+        ]
+        for box in boxes
+    }
+
+
+def _known(box: OpenedToolbox) -> Iterator[KnownServer]:
+    for server in box.servers:
+        spec = box.spec.servers[server.address.server]
+        yield KnownServer(spec, box.spec, Catalogue({tool.name: tool for tool in server.tools}))
+
+
+def _queries(box: OpenedToolbox) -> list[str]:
+    """Returns queries: the first sentences of tools, a sample of them if there are very many."""
+    tools = [tool for server in box.servers for tool in server.tools]
+    return [_query(tool) for tool in tools[:: -(-len(tools) // MAX_QUERIES) or 1]]
+
+
+def _query(tool: Definition) -> str:
+    description = read_object(tool.raw).get("description")
+    return first_sentence(description if isinstance(description, str) else "") or tool.name

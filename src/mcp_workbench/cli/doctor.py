@@ -1,4 +1,4 @@
-"""`doctor`: everything that may be wrong, looked at for real, each with its remedy."""
+"""`doctor`: checks everything that may be wrong, and names the fix of each problem."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ import click
 import msgspec
 
 from mcp_workbench import __version__
-from mcp_workbench.cli.completing import complete_server
-from mcp_workbench.cli.diagnosis import Line, of_problem
-from mcp_workbench.cli.doctor_hosts import Ours, look_at_hosts, ours_of
-from mcp_workbench.cli.doctor_programs import look_at_programs
-from mcp_workbench.cli.doctor_state import look_at_state
-from mcp_workbench.cli.doubts import doubts
-from mcp_workbench.cli.overview import counted
-from mcp_workbench.cli.remedies import cause, remedy
-from mcp_workbench.cli.render import glyph, hanging, nearby, plain, say, say_json
+from mcp_workbench.cli.check import server_warnings
+from mcp_workbench.cli.completion import complete_server
+from mcp_workbench.cli.doctor_checks import CheckResult, cause, check_programs, of_problem, remedy
+from mcp_workbench.cli.doctor_hosts import OwnConfig, check_hosts, own_config
+from mcp_workbench.cli.doctor_state import check_state
 from mcp_workbench.cli.settings import (
     DONE,
     FAILED,
@@ -32,6 +28,7 @@ from mcp_workbench.cli.settings import (
     global_options,
     variable,
 )
+from mcp_workbench.cli.ui.render import counted, glyph, hanging, nearby, plain, say, say_json
 from mcp_workbench.config.embedded import demo_snapshot
 from mcp_workbench.config.state_folder import state_home
 from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError, did_you_mean
@@ -39,7 +36,7 @@ from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.downstream.memory import SWITCH
-from mcp_workbench.hosts.places import here, shown
+from mcp_workbench.hosts.files import shown, this_machine
 
 OPEN_TO_ALL = "WB-CONF-006"
 UNREACHED = "WB-CONN-101"
@@ -51,32 +48,28 @@ class Diagnosis(msgspec.Struct, frozen=True):
     ok: bool
     version: str
     config: str | None
-    lines: list[Line]
+    lines: list[CheckResult]
 
 
 @click.command()
 @click.argument(
     "which", metavar="[TOOLBOX[/SERVER]|SERVER]", default="", shell_complete=complete_server
 )
-@click.option(
-    "--fix", is_flag=True, help="Mend what can be mended safely.", **variable("DOCTOR_FIX")
-)
+@click.option("--fix", is_flag=True, help="Fix what can be fixed safely.", **variable("DOCTOR_FIX"))
 @global_options
 @click.pass_obj
 def doctor(settings: Settings, which: str, *, fix: bool) -> int:
-    """Find out what is wrong, and how to mend it.
+    """Find problems and how to fix them.
 
-    Looks at the program itself, the configuration, our entry in every host that is found here, every
-    server (started for real, all at once), the programs that they need, and the folder that holds
-    what is remembered. With a toolbox or a server named, only those are started, and no host is
-    looked at.
+    Checks the program itself, the configuration, our entry in every host on this machine, every
+    server (started for real, all at once), the programs that they need, and the state folder. With a
+    toolbox or a server named, only those are started, and no host is checked.
 
-    --fix takes the right to write from a configuration that everybody can change, closes the state
-    folder to others if it holds nothing but ours, removes files of ours that are left over in it, and
-    renews our entry in a host where it starts nothing any more (`undo` takes that back). Nothing else
-    is ever changed.
+    --fix makes a configuration that everybody can change read-only for others, makes the state folder
+    private if it holds nothing but our files, removes leftover files of ours in it, and renews our
+    entry in a host if it starts nothing any more (`undo` reverts that). Nothing else is ever changed.
 
-    Exit status 0 if all is well, warnings or not; 2 if the configuration can't be used, 4 if a
+    Exit status 0 without a problem, warnings or not; 2 if the configuration can't be used, 4 if a
     server can't be reached, 1 for anything else.
 
     \b
@@ -85,48 +78,48 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
       mcp-workbench doctor demo/basics
       mcp-workbench doctor --fix --json
     """
-    from mcp_workbench.cli.survey import survey  # a loop and all: not for the tab key
+    from mcp_workbench.cli.servers import survey  # the event loop: not for completion
 
-    told = Telling(settings)
+    output = Output(settings)
     try:
         snapshot, lines = _configured(settings, fix=fix)
     except ConfigError as error:
-        told.tell((*look_at_ourselves(), *look_at_state(state_home(os.environ), fix=fix)))
-        told.tell(of_problem(p, error.file, "config") for p in (*error.problems, *error.warnings))
+        output.show((*check_installation(), *check_state(state_home(os.environ), fix=fix)))
+        output.show(of_problem(p, error.file, "config") for p in (*error.problems, *error.warnings))
         if not which:
-            told.tell(look_at_hosts(Ours(error.file), here(), fix=fix))
-        return told.end(error.file, USAGE)
+            output.show(check_hosts(OwnConfig(error.file), this_machine(), fix=fix))
+        return output.end(error.file, USAGE)
     specs = chosen(snapshot, which)
-    told.column = max([told.column, *(len(str(spec.address)) for spec in specs)])
-    told.tell((*look_at_ourselves(), *look_at_state(state_home(os.environ), fix=fix)))
-    told.tell(lines)
-    told.tell(self_test())
+    output.column = max([output.column, *(len(str(spec.address)) for spec in specs)])
+    output.show((*check_installation(), *check_state(state_home(os.environ), fix=fix)))
+    output.show(lines)
+    output.show(self_test())
     if not which:
-        told.tell(look_at_hosts(ours_of(snapshot), here(), fix=fix))
-    told.tell(look_at_programs(specs, os.environ))
-    reports = survey(settings, snapshot, [spec.address for spec in specs], _forgetful())
-    told.tell(look_at_servers(specs, reports))
-    told.tell(of_problem(d, "", "tools") for d in doubts(snapshot, reports))
+        output.show(check_hosts(own_config(snapshot), this_machine(), fix=fix))
+    output.show(check_programs(specs, os.environ))
+    reports = survey(settings, snapshot, [spec.address for spec in specs], _without_cache())
+    output.show(check_servers(specs, reports))
+    output.show(of_problem(d, "", "tools") for d in server_warnings(snapshot, reports))
     reached = not any(report.reason for report in reports)
-    return told.end(snapshot.origin, DONE if reached else UNREACHABLE)
+    return output.end(snapshot.origin, DONE if reached else UNREACHABLE)
 
 
-class Telling:
-    """Lines as they come; as JSON all of them at the end."""
+class Output:
+    """Prints results as they come; with --json, all of them at the end."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._lines: list[Line] = []
+        self._lines: list[CheckResult] = []
         self.column = len("state folder")  # as wide as the longest subject
 
-    def tell(self, lines: Iterable[Line]) -> None:
+    def show(self, lines: Iterable[CheckResult]) -> None:
         for line in lines:
             self._lines.append(line)
             if not self._settings.json and not (self._settings.quiet and line.state == "good"):
-                _tell(line, self.column)
+                _print(line, self.column)
 
     def end(self, config: str, status: int) -> int:
-        """The exit status: what was found elsewhere counts, too."""
+        """Prints the summary; returns the exit status."""
         bad = sum(line.state == "bad" for line in self._lines)
         if self._settings.json:
             say_json(Diagnosis(not bad and not status, __version__, config or None, self._lines))
@@ -137,12 +130,12 @@ class Telling:
         return status or (FAILED if bad else DONE)
 
 
-def _tell(line: Line, column: int) -> None:
-    fixed = " (mended)" if line.fixed else ""
+def _print(line: CheckResult, column: int) -> None:
+    fixed = " (fixed)" if line.fixed else ""
     under = " " * (column + 4)
     message = hanging(f"{plain(line.message)}{fixed}", under)
     say(f"{glyph(line.state)} {line.subject:{column}}  {message.lstrip()}")
-    place = shown(Path(line.place), here()) if line.place else ""
+    place = shown(Path(line.place), this_machine()) if line.place else ""
     more = "   ".join(filter(None, (place, line.code)))
     if more:
         say(click.style(f"{under}{plain(more)}", dim=True))
@@ -150,56 +143,62 @@ def _tell(line: Line, column: int) -> None:
         say(hanging(f"fix: {plain(line.fix)}", under))
 
 
-# What is looked at
+# The checks
 
 
-def look_at_ourselves() -> Iterator[Line]:
-    """Our version, our Python, and whether the command that a person types is this one."""
+def check_installation() -> Iterator[CheckResult]:
+    """Checks our version, our Python, and whether the command on the PATH is this one."""
     python = ".".join(map(str, sys.version_info[:3]))
-    yield Line("good", "program", f"mcp-workbench {__version__}, Python {python}, {sys.platform}")
-    found = shutil.which("mcp-workbench")
+    yield CheckResult(
+        "good", "program", f"mcp-workbench {__version__}, Python {python}, {sys.platform}"
+    )
+    on_path = shutil.which("mcp-workbench")
     own = Path(sys.executable).with_name("mcp-workbench")
-    if found is None:
+    if on_path is None:
         where = f"it is at {own}" if own.exists() else "python -m mcp_workbench works, too"
-        told = "mcp-workbench is not on the PATH of this shell"
-        yield Line("doubtful", "program", told, f"add its folder to PATH; {where}")
-    elif own.exists() and not Path(found).samefile(own):
-        told = f"the mcp-workbench on the PATH is another one: {found}"
-        yield Line("doubtful", "program", told, f"this one is {own}; remove one of the two")
+        message = "mcp-workbench is not on the PATH of this shell"
+        yield CheckResult("doubtful", "program", message, f"add its folder to PATH; {where}")
+    elif own.exists() and not Path(on_path).samefile(own):
+        message = f"the mcp-workbench on the PATH is another one: {on_path}"
+        yield CheckResult(
+            "doubtful", "program", message, f"this one is {own}; remove one of the two"
+        )
 
 
-def _configured(settings: Settings, *, fix: bool) -> tuple[Snapshot, list[Line]]:
-    mended: list[Line] = []
+def _configured(settings: Settings, *, fix: bool) -> tuple[Snapshot, list[CheckResult]]:
+    repaired: list[CheckResult] = []
     try:
         snapshot = settings.snapshot(careful=True, silent=True)
     except ConfigError as error:
         if not (fix and error.problems[0].code == OPEN_TO_ALL):
             raise
-        mended.append(_closed(error.file))
+        repaired.append(_closed(error.file))
         snapshot = settings.snapshot(careful=True, silent=True)
-    return snapshot, [*mended, *_of_config(snapshot)]
+    return snapshot, [*repaired, *_of_config(snapshot)]
 
 
-def _closed(file: str) -> Line:
+def _closed(file: str) -> CheckResult:
     path = Path(file)
     path.chmod(stat.S_IMODE(path.stat().st_mode) & ~stat.S_IWOTH)
-    told = "everybody on this machine could change this file"
-    return Line("good", "config", told, f"chmod o-w {file}", OPEN_TO_ALL, file, fixed=True)
+    message = "everybody on this machine could change this file"
+    return CheckResult(
+        "good", "config", message, f"chmod o-w {file}", OPEN_TO_ALL, file, fixed=True
+    )
 
 
-def _of_config(snapshot: Snapshot) -> Iterator[Line]:
+def _of_config(snapshot: Snapshot) -> Iterator[CheckResult]:
     where = nearby(snapshot.origin) if snapshot.origin else "no file, so the demo toolbox"
-    yield Line("good", "config", f"{where}: {counted(snapshot)}, {snapshot.tool_mode} mode")
+    yield CheckResult("good", "config", f"{where}: {counted(snapshot)}, {snapshot.tool_mode} mode")
     for warning in snapshot.warnings:
         yield of_problem(warning, snapshot.origin, "config")
 
 
 def chosen(snapshot: Snapshot, which: str) -> list[ServerSpec]:
-    """The servers that are meant: all, those of a toolbox, or one by its name."""
+    """Returns the servers to check: all, those of a toolbox, or those of a name."""
     specs = [spec for box in snapshot.toolboxes.values() for spec in box.servers.values()]
-    found = [spec for spec in specs if not which or which in _names(spec.address)]
-    if found or not which:
-        return found
+    named = [spec for spec in specs if not which or which in _names(spec.address)]
+    if named or not which:
+        return named
     known = [name for spec in specs for name in _names(spec.address)]
     raise InvalidCall(
         f"no toolbox or server '{which}'",
@@ -211,23 +210,23 @@ def _names(address: ServerAddress) -> tuple[str, str, str]:
     return address.toolbox, str(address), address.server
 
 
-def self_test() -> Iterator[Line]:
-    """The demo toolbox, called in both eras: what fails here is no server's fault."""
-    from mcp_workbench.cli.running import run
+def self_test() -> Iterator[CheckResult]:
+    """Calls the demo toolbox in both eras: a failure here is no server's fault."""
+    from mcp_workbench.cli.servers import run
 
     since = time.monotonic()
     try:
         run(_add_in_both_eras())
     except WorkbenchError as error:
         fix = "install the program again, and see that Python may start processes here"
-        yield Line("bad", "self-test", error.message, fix, "WB-TOUR-401")
+        yield CheckResult("bad", "self-test", error.message, fix, "WB-TOUR-401")
         return
     took = time.monotonic() - since
-    yield Line("good", "self-test", f"the demo toolbox answered in both eras, {took:.1f} s")
+    yield CheckResult("good", "self-test", f"the demo toolbox answered in both eras, {took:.1f} s")
 
 
-def _forgetful() -> dict[str, str]:
-    """Our environment for servers that are only looked at: looking leaves nothing behind."""
+def _without_cache() -> dict[str, str]:
+    """Returns our environment without the cache: a check leaves nothing behind."""
     return {**os.environ, SWITCH: "off"}
 
 
@@ -240,21 +239,21 @@ async def _add_in_both_eras() -> None:
         for era in ("legacy", "modern")
     }
     box = ToolboxSpec("self-test", "", eras)
-    async with Workbench(Snapshot({"self-test": box}), environ=_forgetful()) as workbench:
+    async with Workbench(Snapshot({"self-test": box}), environ=_without_cache()) as workbench:
         for era in eras:
             await workbench.use_tool(ToolIdentifier("self-test", era, "add"), {"a": 2, "b": 3})
 
 
-def look_at_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Iterator[Line]:
+def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Iterator[CheckResult]:
     for spec, report in zip(specs, reports, strict=True):
         subject = str(report.address)
         if report.reason:
             fix = remedy(report.reason, remote=isinstance(spec.target, HttpEndpoint))
-            yield Line("bad", subject, cause(report.reason), fix, UNREACHED, spec.place)
+            yield CheckResult("bad", subject, cause(report.reason), fix, UNREACHED, spec.place)
             continue
         count = len(report.tools)
         tools = f"{count} tool{'' if count == 1 else 's'}"
         tools += f", {report.hidden} hidden" if report.hidden else ""
         program = f"{report.server_name} {report.server_version}".strip()
         about = f"{program or 'ready'}, {report.revision}, {tools}, {report.seconds:.1f} s"
-        yield Line("good", subject, about)
+        yield CheckResult("good", subject, about)

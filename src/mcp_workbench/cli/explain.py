@@ -1,4 +1,4 @@
-"""`explain`: a code that we printed, or a topic, without the network."""
+"""`explain`: explains an error code or a topic, offline."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_workbench.cli.render import say, say_json
 from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.cli.ui.render import say, say_json
 from mcp_workbench.core.codes import CODES
 from mcp_workbench.core.errors import InvalidCall, did_you_mean
 
@@ -72,7 +72,7 @@ def _code(settings: Settings, topic: str) -> None:
 
 
 def document(name: str) -> str:
-    """A document of ours: from the installed package, or from the folder that we are developed in."""
+    """Returns a document from the installed package, or from the source tree."""
     shipped = files("mcp_workbench").joinpath("docs", f"{name}.md")
     if shipped.is_file():
         return shipped.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""`import`: the servers that other programs know, brought into our configuration."""
+"""`import`: copies the servers of hosts into our configuration."""
 
 import os
 import re
@@ -9,30 +9,39 @@ from typing import Any, cast
 import click
 import msgspec
 
-from mcp_workbench.cli.changes import (
+from mcp_workbench.cli.completion import complete_source
+from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.changes import (
     Agreement,
     ChangeLine,
     agreement_options,
-    carry_out,
+    apply_if_confirmed,
     lines_of,
     show,
 )
-from mcp_workbench.cli.completing import complete_source
-from mcp_workbench.cli.render import glyph, plain, say, say_json, table
-from mcp_workbench.cli.report import tell_problems
-from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.render import glyph, plain, say, say_json, table
+from mcp_workbench.cli.ui.report import format_problems
 from mcp_workbench.config.load import FILE_NAME, VARIABLE
 from mcp_workbench.config.ownership import doubts_of
 from mcp_workbench.core.errors import ConfigError, did_you_mean
-from mcp_workbench.hosts.contents import read_file
-from mcp_workbench.hosts.merge import Chosen, Merged, merge, plain_name
-from mcp_workbench.hosts.places import HostFile, Surroundings, all_files, files_of, here, shown
+from mcp_workbench.hosts.files import (
+    CannotEdit,
+    HostFile,
+    HostUsage,
+    Machine,
+    all_files,
+    files_of,
+    not_editable,
+    read_file,
+    shown,
+    this_machine,
+)
+from mcp_workbench.hosts.merge import ImportChoice, Merged, merge, plain_name
 from mcp_workbench.hosts.plan import Change, Keys, Member, edited
-from mcp_workbench.hosts.reading import decoded, servers_in, servers_in_any, text_of, value_of
-from mcp_workbench.hosts.refusals import CannotEdit, HostUsage, not_editable
-from mcp_workbench.hosts.secrets import Taken
+from mcp_workbench.hosts.read import decoded, servers_in, servers_in_any, text_of, value_of
+from mcp_workbench.hosts.secrets import ExtractedSecret
 from mcp_workbench.hosts.table import HOSTS
-from mcp_workbench.hosts.translate import Found
+from mcp_workbench.hosts.translate import HostServer
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -43,7 +52,7 @@ class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
     host: str
     file: str
     server: str
-    name: str  # here; empty where it was skipped
+    name: str  # in our configuration; empty if it was skipped
     state: str
     reason: str
     notes: tuple[str, ...]
@@ -55,7 +64,7 @@ class Imported(msgspec.Struct, frozen=True, rename="camel"):
     config: str
     toolbox: str
     servers: list[ServerLine]
-    variables: tuple[Taken, ...]
+    variables: tuple[ExtractedSecret, ...]
     changes: list[ChangeLine]
     written: bool
     undo: int | None
@@ -76,10 +85,10 @@ class Imported(msgspec.Struct, frozen=True, rename="camel"):
 def import_(
     settings: Settings, sources: tuple[str, ...], toolbox: str, *, yes: bool, dry_run: bool
 ) -> int:
-    """Bring the servers of other programs into the configuration file.
+    """Copy the servers of other programs into the configuration file.
 
-    Without a source, every host is looked at that this program knows. Nothing is changed in their
-    files. Literal secrets are not copied: a variable takes their place, and you are told its name.
+    Without a source, reads the files of all known hosts; they are not changed. Literal secrets are
+    not copied: a variable takes their place, and the output names it.
 
     \b
     Examples:
@@ -91,19 +100,19 @@ def import_(
     if plain_name(toolbox) != toolbox:
         hint = f"letters, digits, '-' and '_', such as: --toolbox {plain_name(toolbox)}"
         raise HostUsage("bad_name", f"a toolbox can't be called '{toolbox}'", hint=hint)
-    around = here()
-    found = _found(settings, sources, around)
-    target = _target(settings, around)
+    machine = this_machine()
+    servers = _servers(settings, sources, machine)
+    target = _target(settings, machine)
     before = read_file(target)
     config = value_of(decoded(before or b"", str(target)), "json", str(target))
     keys = _section(config, toolbox, str(target))
     reserved = frozenset(_REFERENCE.findall((before or b"").decode()))
-    merged = merge(found, _at(config, keys), reserved)
+    merged = merge(servers, _at(config, keys), reserved)
     changes = [c for c in [_change(target, before, keys, merged)] if c.needed]
     if not settings.json:
-        _tell(settings, merged, f"toolbox '{toolbox}' in {shown(target, around)}", around)
-        show(changes, around, settings)
-    undo = carry_out(settings, "import", changes, Agreement(yes, dry_run))
+        _print(settings, merged, f"toolbox '{toolbox}' in {shown(target, machine)}", machine)
+        show(changes, machine, settings)
+    undo = apply_if_confirmed(settings, "import", changes, Agreement(yes, dry_run))
     if settings.json:
         lines = [_line(choice) for choice in merged.chosen]
         document = Imported(
@@ -111,61 +120,63 @@ def import_(
         )
         say_json(document)
     else:
-        _tell_end(settings, merged, undo)
+        _print_end(settings, merged, undo)
     return DONE
 
 
-def _found(settings: Settings, sources: tuple[str, ...], around: Surroundings) -> list[Found]:
+def _servers(settings: Settings, sources: tuple[str, ...], machine: Machine) -> list[HostServer]:
     if sources:
-        return [found for source in sources for found in _named(source, around)]
-    found: list[Found] = []
-    for file in all_files(around):
+        return [server for source in sources for server in _named(source, machine)]
+    servers: list[HostServer] = []
+    for file in all_files(machine):
         try:
-            found += _of_host(file, around)
-        except ConfigError as error:  # one broken file keeps nobody from the others
+            servers += _of_host(file, machine)
+        except ConfigError as error:  # a broken file does not stop the others
             if not settings.json:
-                say(tell_problems(error.problems, error.file), err=True, color=settings.color)
-    return found
+                say(format_problems(error.problems, error.file), err=True, color=settings.color)
+    return servers
 
 
-def _named(source: str, around: Surroundings) -> list[Found]:
+def _named(source: str, machine: Machine) -> list[HostServer]:
     if source == "-":
         text = decoded(sys.stdin.buffer.read(), "standard input")
-        return servers_in_any(text, "standard input", around)
+        return servers_in_any(text, "standard input", machine)
     if host := HOSTS.get(source):
-        return [found for file in files_of(host, around) for found in _of_host(file, around)]
+        return [server for file in files_of(host, machine) for server in _of_host(file, machine)]
     path = Path(source).absolute()
     text = text_of(path, pipes=True)  # such as `<(command)` of a shell
     if text is None:
         hint = did_you_mean(source, list(HOSTS)) or f"known hosts: {', '.join(HOSTS)}"
         raise HostUsage("unknown_host", f"'{source}' is no host and no file", hint=hint)
-    known = next((file for file in all_files(around) if file.path == path), None)
-    return servers_in(known, text, around) if known else servers_in_any(text, str(path), around)
+    known = next((file for file in all_files(machine) if file.path == path), None)
+    return servers_in(known, text, machine) if known else servers_in_any(text, str(path), machine)
 
 
-def _of_host(file: HostFile, around: Surroundings) -> list[Found]:
+def _of_host(file: HostFile, machine: Machine) -> list[HostServer]:
     if file.host.format == "yaml":
-        return [Found("*", file.host.id, str(file.path), skipped="YAML is not read yet")]
+        return [HostServer("*", file.host.id, str(file.path), skipped="YAML is not read yet")]
     if why := _not_trusted(file.path):
-        return [Found("*", file.host.id, str(file.path), skipped=f"{why}; import FILE takes it")]
-    return servers_in(file, text_of(file.path) or "", around)
+        return [
+            HostServer("*", file.host.id, str(file.path), skipped=f"{why}; import FILE takes it")
+        ]
+    return servers_in(file, text_of(file.path) or "", machine)
 
 
 def _not_trusted(path: Path) -> str:
-    """Why another user may have written what was met here, and would be started."""
+    """Returns why another user may have written this file, whose commands would be started."""
     try:
         return "; ".join(doubt.message for doubt in doubts_of(str(path), path.stat()))
     except OSError:
-        return ""  # reading it says what is wrong
+        return ""  # reading it reports the error
 
 
-def _target(settings: Settings, around: Surroundings) -> Path:
+def _target(settings: Settings, machine: Machine) -> Path:
     given = settings.config or os.environ.get(VARIABLE) or FILE_NAME
-    return around.folder / Path(given).expanduser()
+    return machine.folder / Path(given).expanduser()
 
 
 def _section(config: Any, toolbox: str, file: str) -> Keys:
-    """Where the servers of this toolbox stand in the configuration, in the shape that it has."""
+    """Returns the path of this toolbox's servers in the configuration, in either of its two forms."""
     if isinstance(config, dict) and "mcpServers" in config:
         if toolbox == "default":
             return ("mcpServers",)
@@ -193,24 +204,24 @@ def _change(target: Path, before: bytes | None, keys: Keys, merged: Merged) -> C
     return Change("", target, "json", before, after.encode(), members)
 
 
-def _line(choice: Chosen) -> ServerLine:
-    found = choice.found
-    state = "new" if choice.new else "skipped" if found.skipped else "same"
+def _line(choice: ImportChoice) -> ServerLine:
+    server = choice.server
+    state = "new" if choice.new else "skipped" if server.skipped else "same"
     return ServerLine(
-        found.host,
-        found.file,
-        found.name,
+        server.host,
+        server.file,
+        server.name,
         choice.name,
         "there" if choice.there else state,
-        found.skipped,
-        choice.notes or found.notes,
+        server.skipped,
+        choice.notes or server.notes,
     )
 
 
-def _tell(settings: Settings, merged: Merged, target: str, around: Surroundings) -> None:
-    files = dict.fromkeys((c.found.host, c.found.file) for c in merged.chosen)
+def _print(settings: Settings, merged: Merged, target: str, machine: Machine) -> None:
+    files = dict.fromkeys((c.server.host, c.server.file) for c in merged.chosen)
     rows = [
-        (host, shown(Path(file), around), "  ".join(map(_word, _those(merged, host, file))))
+        (host, shown(Path(file), machine), "  ".join(map(_word, _those(merged, host, file))))
         for host, file in files
     ]
     for row in table(rows):
@@ -232,21 +243,21 @@ def _tell(settings: Settings, merged: Merged, target: str, around: Surroundings)
         )
 
 
-def _those(merged: Merged, host: str, file: str) -> list[Chosen]:
-    return [c for c in merged.chosen if (c.found.host, c.found.file) == (host, file)]
+def _those(merged: Merged, host: str, file: str) -> list[ImportChoice]:
+    return [c for c in merged.chosen if (c.server.host, c.server.file) == (host, file)]
 
 
-def _word(choice: Chosen) -> str:
-    found = choice.found
-    if found.skipped:
-        return f"{found.name} (skipped: {found.skipped})"
+def _word(choice: ImportChoice) -> str:
+    server = choice.server
+    if server.skipped:
+        return f"{server.name} (skipped: {server.skipped})"
     if choice.same_as:
-        other = "" if choice.same_as == found.name else f" as {choice.same_as}"
-        return f"{found.name} (same{other})"
-    return f"{found.name} (there already)" if choice.there else found.name
+        other = "" if choice.same_as == server.name else f" as {choice.same_as}"
+        return f"{server.name} (same{other})"
+    return f"{server.name} (there already)" if choice.there else server.name
 
 
-def _tell_end(settings: Settings, merged: Merged, undo: int | None) -> None:
+def _print_end(settings: Settings, merged: Merged, undo: int | None) -> None:
     if undo is None or settings.quiet:
         return
     say(f"\nwritten   undo: mcp-workbench undo {undo}", err=True)

@@ -1,4 +1,4 @@
-"""`install` and `uninstall`: our entry in the files of hosts, and out of them again."""
+"""`install` and `uninstall`: add our entry to the files of hosts, and remove it."""
 
 import os
 import shlex
@@ -8,32 +8,32 @@ from typing import Any
 import click
 import msgspec
 
-from mcp_workbench.cli.changes import (
+from mcp_workbench.cli.completion import complete_host, complete_toolbox
+from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.changes import (
     Agreement,
     ChangeLine,
     agreement_options,
-    carry_out,
+    apply_if_confirmed,
     lines_of,
     show,
 )
-from mcp_workbench.cli.completing import complete_host, complete_toolbox
-from mcp_workbench.cli.render import glyph, plain, say, say_json
-from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.render import glyph, plain, say, say_json
 from mcp_workbench.config.load import find_config
 from mcp_workbench.core.errors import did_you_mean
-from mcp_workbench.hosts.contents import read_file
-from mcp_workbench.hosts.launch import launch
-from mcp_workbench.hosts.overlap import direct, own_entries, variables_in
-from mcp_workbench.hosts.own_command import available
-from mcp_workbench.hosts.places import (
+from mcp_workbench.hosts.files import (
     HostFile,
+    HostUsage,
+    Machine,
     Scope,
-    Surroundings,
     file_to_change,
-    here,
+    read_file,
+    this_machine,
 )
+from mcp_workbench.hosts.journal import available
+from mcp_workbench.hosts.launch import launch
+from mcp_workbench.hosts.merge import direct, own_entries, variables_in
 from mcp_workbench.hosts.plan import Change, Installation, plan_install, plan_uninstall
-from mcp_workbench.hosts.refusals import HostUsage
 from mcp_workbench.hosts.table import HOSTS, Host
 
 _HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1, shell_complete=complete_host)
@@ -57,6 +57,9 @@ _EDIT = click.option(
     help="Edit the file even where the host has a command.",
     **variable("INSTALL_EDIT"),
 )
+_UNCHANGED = {"install": "there already", "uninstall": "not there"}
+_DONE = {"install": "Installed in", "uninstall": "Removed from"}
+_WHERE: dict[Scope, str] = {"user": "on this machine", "project": "in this folder"}
 
 
 class Installed(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,23 +67,19 @@ class Installed(msgspec.Struct, frozen=True, rename="camel"):
 
     hosts: list[str]
     changes: list[ChangeLine]
-    twice: dict[str, list[str]]  # by host: servers that it still has beside us
+    twice: dict[str, list[str]]  # by host: servers that it still has directly
     written: bool
     undo: int | None
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """All that a command is about to do, one change for each file."""
+    """What a command is about to do, one change for each file."""
 
     command: str
     files: list[HostFile]
     changes: list[Change]
     twice: dict[str, list[str]]
     variables: tuple[str, ...] = ()
-
-
-_UNCHANGED = {"install": "there already", "uninstall": "not there"}
-_WHERE: dict[Scope, str] = {"user": "on this machine", "project": "in this folder"}
 
 
 @click.command()
@@ -107,10 +106,10 @@ _WHERE: dict[Scope, str] = {"user": "on this machine", "project": "in this folde
 @global_options
 @click.pass_obj
 def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
-    """Put this program into a host, under the name 'workbench'.
+    """Add this program to a host, under the name 'workbench'.
 
-    The host's own command does it where there is one, else its file is edited: previewed, kept for
-    `undo`, and with every comment in its place.
+    Runs the host's own command if it has one; otherwise edits its file: with a preview, a backup for
+    `undo`, and every comment kept.
 
     \b
     Examples:
@@ -118,24 +117,26 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
       mcp-workbench install cursor --replace    remove there what is served here now
       mcp-workbench install --all --dry-run     look, and change nothing
     """
-    around = here()
-    config = _config(settings, around)
-    toolboxes = settings.snapshot().narrowed(options["toolboxes"])  # it can be used, and has them
-    files = _files(settings, hosts, around, options)
+    machine = this_machine()
+    config = _config(settings, machine)
+    toolboxes = settings.snapshot().narrowed(
+        options["toolboxes"]
+    )  # fails if it is invalid, or has no such toolbox
+    files = _files(settings, hosts, machine, options)
     ours = own_entries(config, list(toolboxes.toolboxes))
     words = launch().command(config, options["toolboxes"])
-    wish = Installation(words, variables_in(ours), own=not options["edit"])
+    installation = Installation(words, variables_in(ours), own=not options["edit"])
     changes: list[Change] = []
     twice: dict[str, list[str]] = {}
     for file in files:
-        twins = direct(file, ours, around)
+        twins = direct(file, ours, machine)
         out = tuple(twins) if options["replace"] else ()
-        change = plan_install(file, read_file(file.path), wish, out)
+        change = plan_install(file, read_file(file.path), installation, out)
         changes.append(_runnable(change))
         if twins and not out:
             twice[file.host.id] = [keys[-1] for keys in twins]
     agreed = Agreement(options["yes"], options["dry_run"])
-    return _finish(settings, Plan("install", files, changes, twice, wish.variables), agreed)
+    return _finish(settings, Plan("install", files, changes, twice, installation.variables), agreed)
 
 
 @click.command()
@@ -147,18 +148,17 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
 @global_options
 @click.pass_obj
 def uninstall(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
-    """Take this program out of a host again.
+    """Remove this program from a host.
 
-    Only the entry 'workbench' goes, whoever wrote it. To get back what `install --replace` removed,
-    use `undo`.
+    Removes only the entry 'workbench'. To restore what `install --replace` removed, use `undo`.
 
     \b
     Examples:
       mcp-workbench uninstall cursor
       mcp-workbench uninstall --all
     """
-    around = here()
-    files = _files(settings, hosts, around, options)
+    machine = this_machine()
+    files = _files(settings, hosts, machine, options)
     own = not options["edit"]
     changes = [_runnable(plan_uninstall(file, read_file(file.path), own=own)) for file in files]
     agreed = Agreement(options["yes"], options["dry_run"])
@@ -166,12 +166,12 @@ def uninstall(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int
 
 
 def _runnable(change: Change) -> Change:
-    """Without the host's own command where that is not on this machine."""
+    """Returns the change without the host's own command if that is not installed."""
     return change if available(change.own) else msgspec.structs.replace(change, own=())
 
 
-def _config(settings: Settings, around: Surroundings) -> str:
-    config = find_config(settings.config, os.environ, around.folder)
+def _config(settings: Settings, machine: Machine) -> str:
+    config = find_config(settings.config, os.environ, machine.folder)
     if config is None:
         raise HostUsage(
             "no_config",
@@ -182,29 +182,29 @@ def _config(settings: Settings, around: Surroundings) -> str:
 
 
 def _files(
-    settings: Settings, hosts: tuple[str, ...], around: Surroundings, options: dict[str, Any]
+    settings: Settings, hosts: tuple[str, ...], machine: Machine, options: dict[str, Any]
 ) -> list[HostFile]:
     scope: Scope = options["scope"]
     if options["everywhere"]:
-        found = _found(scope, around)
-        if not found and settings.talkative:
+        files = _existing(scope, machine)
+        if not files and settings.talkative:
             say(f"no host has a file {_WHERE[scope]}; one that is named gets one", err=True)
-        return found
+        return files
     if not hosts:
-        raise HostUsage("unknown_host", "no host is named", hint=_choice(scope, around))
-    return [_file(_host(name), scope, around) for name in dict.fromkeys(hosts)]
+        raise HostUsage("unknown_host", "no host is named", hint=_choice(scope, machine))
+    return [_file(_host(name), scope, machine) for name in dict.fromkeys(hosts)]
 
 
-def _found(scope: Scope, around: Surroundings) -> list[HostFile]:
-    """The files that `--all` means."""
-    files = [file_to_change(HOSTS[name], scope, around) for name in _known()]
+def _existing(scope: Scope, machine: Machine) -> list[HostFile]:
+    """Returns the files that `--all` changes."""
+    files = [file_to_change(HOSTS[name], scope, machine) for name in _known()]
     return [file for file in files if file is not None and file.path.is_file()]
 
 
-def _choice(scope: Scope, around: Surroundings) -> str:
-    found = [file.host.id for file in _found(scope, around)]
-    if found:
-        return f"found {_WHERE[scope]}: {', '.join(found)}; --all means all of them"
+def _choice(scope: Scope, machine: Machine) -> str:
+    names = [file.host.id for file in _existing(scope, machine)]
+    if names:
+        return f"found {_WHERE[scope]}: {', '.join(names)}; --all means all of them"
     return f"one of: {', '.join(_known())}"
 
 
@@ -226,8 +226,8 @@ def _host(name: str) -> Host:
     return host
 
 
-def _file(host: Host, scope: Scope, around: Surroundings) -> HostFile:
-    file = file_to_change(host, scope, around)
+def _file(host: Host, scope: Scope, machine: Machine) -> HostFile:
+    file = file_to_change(host, scope, machine)
     if file is None:
         message = f"{host.title} has no {scope} file"
         raise HostUsage("not_written", message, hint="leave --scope out")
@@ -240,23 +240,24 @@ def _finish(settings: Settings, plan: Plan, agreed: Agreement) -> int:
         for file, change in zip(plan.files, plan.changes, strict=True):
             if not change.needed:
                 say(f"{file.host.id}: {_UNCHANGED[plan.command]}")
-        show(needed, here(), settings)
-    undo = carry_out(settings, plan.command, needed, agreed)
+        show(needed, this_machine(), settings)
+    undo = apply_if_confirmed(settings, plan.command, needed, agreed)
     if settings.json:
         hosts = [file.host.id for file in plan.files]
         say_json(Installed(hosts, lines_of(needed), plan.twice, undo is not None, undo))
     elif not settings.quiet:
-        _tell_end(plan, {change.host for change in needed}, undo)
+        _print_end(plan, {change.host for change in needed}, undo)
     return DONE
 
 
-def _tell_end(plan: Plan, changed: set[str], undo: int | None) -> None:
+def _print_end(plan: Plan, changed: set[str], undo: int | None) -> None:
     if undo is not None:
         for host in (file.host for file in plan.files if file.host.id in changed):
-            say(f"{glyph('good')} {host.title}: {host.after}", err=True)
+            step = host.next_step[0].upper() + host.next_step[1:]
+            say(f"{glyph('good')} {_DONE[plan.command]} {host.title}. {step}.", err=True)
             if plan.variables and host.passes == "none":
                 names = ", ".join(plan.variables)
-                say(f"    it hands on no variables; write into its entry's env: {names}", err=True)
+                say(f"    it passes no variables on; write into its entry's env: {names}", err=True)
         say(f"undo: mcp-workbench undo {undo}", err=True)
     for name, servers in plan.twice.items():
         say(

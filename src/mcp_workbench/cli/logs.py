@@ -1,4 +1,4 @@
-"""`logs`: what the workbench in the background and its servers have said."""
+"""`logs`: shows the log of the workbench in the background and of its servers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import click
 
-from mcp_workbench.cli.completing import complete_server
-from mcp_workbench.cli.render import plain, say, say_json
+from mcp_workbench.cli.completion import complete_server
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.render import plain, say, say_json
 from mcp_workbench.cli.up import place_for
 from mcp_workbench.daemon.log import BEFORE, OURSELVES
 from mcp_workbench.timing import pause
 
-LINES = 100  # shown unless told otherwise
-POLL = pause(0.2)  # seconds between two looks at a file that is followed
+LINES = 100  # shown by default
+POLL = pause(0.2)  # seconds between two reads of a file that is followed
 
 
 @click.command()
@@ -25,7 +25,7 @@ POLL = pause(0.2)  # seconds between two looks at a file that is followed
     "-f",
     "--follow",
     is_flag=True,
-    help="Go on showing what is said, until Ctrl-C.",
+    help="Follow the log until Ctrl-C.",
     **variable("LOGS_FOLLOW"),
 )
 @click.option(
@@ -41,8 +41,8 @@ POLL = pause(0.2)  # seconds between two looks at a file that is followed
 def logs(settings: Settings, who: str, *, follow: bool, lines: int) -> int:
     """Show the log of the workbench in the background.
 
-    What a server writes to stderr stands there after its address, with secrets masked: hosts hide
-    it. Only what `up` (or `serve --attach always`) has started keeps a log.
+    Includes what servers write to stderr, which hosts hide, with their address and with secrets
+    masked. Only a workbench that `up` (or `serve --attach always`) has started has a log.
 
     \b
     Examples:
@@ -53,19 +53,19 @@ def logs(settings: Settings, who: str, *, follow: bool, lines: int) -> int:
     path = place_for(settings).log
     shown = [line for line in _last(path) if _is_of(line, who)]
     if not shown:
-        _require(settings, who)  # lines of a server that was taken out since are shown
+        _require(settings, who)  # lines of a server that was removed since are shown
     for line in shown[max(len(shown) - lines, 0) :]:
-        _tell(settings, line)
+        _print(settings, line)
     if not shown and settings.talkative:
         say("nothing was logged", err=True)
     for line in _coming(path) if follow else ():
         if _is_of(line, who):
-            _tell(settings, line)
+            _print(settings, line)
     return DONE
 
 
 def _require(settings: Settings, who: str) -> None:
-    """A name that can't come to speak is told as in every other command."""
+    """Fails for an unknown toolbox or server, as every other command does."""
     if who in ("", OURSELVES):
         return
     toolbox, _, server = who.removesuffix("/").partition("/")
@@ -75,12 +75,12 @@ def _require(settings: Settings, who: str) -> None:
 
 
 def _last(path: str) -> list[str]:
-    """Everything that is kept, the older file first."""
+    """Returns all lines, those of the older file first."""
     return [line for file in (path + BEFORE, path) for line in _read(file, 0)[0]]
 
 
 def _read(path: str, start: int) -> tuple[list[str], int]:
-    """The whole lines from there on, and where they end."""
+    """Returns the complete lines from there on, and their end."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             file.seek(start)
@@ -92,7 +92,7 @@ def _read(path: str, start: int) -> tuple[list[str], int]:
 
 
 def _coming(path: str) -> Iterator[str]:
-    """Lines as they are written; a file that was begun anew is read from its start."""
+    """Yields lines as they are written; reads a rotated file from its start."""
     was, at = _identity(path), _size(path)
     while True:
         time.sleep(POLL)
@@ -121,7 +121,7 @@ def _size(path: str) -> int:
 
 
 def _parts(line: str) -> tuple[str, str, str]:
-    """When, who, what."""
+    """Returns time, source and text of a line."""
     moment, _, rest = line.partition(" ")
     who, _, text = rest.partition(": ")
     return moment, who, text
@@ -131,7 +131,7 @@ def _is_of(line: str, who: str) -> bool:
     return not who or _parts(line)[1] == who
 
 
-def _tell(settings: Settings, line: str) -> None:
+def _print(settings: Settings, line: str) -> None:
     if settings.json:
         moment, who, text = _parts(line)
         say_json({"time": moment, "who": who, "text": text})

@@ -1,10 +1,10 @@
-"""What a shell needs to know to complete our command. The standard library only."""
+"""The completion scripts of bash, zsh and fish, printed without loading anything."""
 
 from __future__ import annotations
 
-ASKED = "_MCP_WORKBENCH_COMPLETE"  # holds the words up to the cursor, one on each line
+from mcp_workbench.cli.main import COMPLETE as ASKED  # the words up to the cursor, one on each line
 
-# Each asks the command itself, which answers with lines of KIND, tab, VALUE, tab, HELP.
+# Each runs the command itself, which answers with lines of KIND, tab, VALUE, tab, HELP.
 BASH = """\
 _mcp_workbench() {
     local IFS=$'\\n' kind value help
@@ -61,4 +61,6 @@ function _mcp_workbench
 end
 complete --no-files --keep-order --command mcp-workbench --arguments '(_mcp_workbench)'
 """
+__all__ = ["ASKED", "SCRIPTS"]
+
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}

@@ -1,4 +1,4 @@
-"""`search`: which tools do something, in the order and the words that an agent gets."""
+"""`search`: finds tools by what they do, with the ranking and the text that an agent gets."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from mcp_workbench.cli.progress import ProgressLine
-from mcp_workbench.cli.render import plain, say, say_json
-from mcp_workbench.cli.running import run
+from mcp_workbench.cli.servers import run
 from mcp_workbench.cli.settings import DONE, FAILED, Settings, global_options
+from mcp_workbench.cli.ui.progress import ProgressLine
+from mcp_workbench.cli.ui.render import plain, say, say_json
 from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.search import find, known_tools
@@ -58,17 +58,17 @@ def search(  # noqa: PLR0913 - each of them an option
     settings.open_log()
     line = ProgressLine(wanted=settings.talkative)
     try:
-        found = run(_found(snapshot, Query(" ".join(words), toolbox, server, limit), line))
+        results = run(_results(snapshot, Query(" ".join(words), toolbox, server, limit), line))
     finally:
         line.clear()
     if settings.json:
-        say_json(_document(found))
+        say_json(_document(results))
     else:
-        say(plain(told(found, detail, snapshot)))
-    return DONE if found.tools else FAILED
+        say(plain(told(results, detail, snapshot)))
+    return DONE if results.tools else FAILED
 
 
-async def _found(snapshot: Snapshot, query: Query, line: ProgressLine) -> Found:
+async def _results(snapshot: Snapshot, query: Query, line: ProgressLine) -> Found:
     async with Gateway(snapshot) as gateway:
         view = gateway.view
         unknown = [s for s in known_tools(view).unknown if query.covers(s.address)]
@@ -78,22 +78,22 @@ async def _found(snapshot: Snapshot, query: Query, line: ProgressLine) -> Found:
         return await find(view, query)
 
 
-def _document(found: Found) -> dict[str, Any]:
+def _document(results: Found) -> dict[str, Any]:
     return {
         "tools": [
             {
-                "toolbox": one.tool.toolbox,
-                "server": one.tool.server,
-                "tool": one.tool.tool,
-                "score": round(one.score, 4),
+                "toolbox": hit.tool.toolbox,
+                "server": hit.tool.server,
+                "tool": hit.tool.tool,
+                "score": round(hit.score, 4),
             }
-            for one in found.tools
+            for hit in results.tools
         ],
         "siblings": [
             {"toolbox": s.address.toolbox, "server": s.address.server, "tools": list(s.names)}
-            for s in found.siblings
+            for s in results.siblings
         ],
-        "looked_at": found.total,
-        "strange_words": list(found.strange),
-        "not_read": [str(one.address) for one in found.unknown],
+        "looked_at": results.total,
+        "strange_words": list(results.strange),
+        "not_read": [str(hit.address) for hit in results.unknown],
     }

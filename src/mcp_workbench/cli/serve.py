@@ -1,12 +1,15 @@
-"""`serve`: what a host starts. The quick way to it is in `main`; this is the way with `--help`."""
+"""`serve`: the command that a host starts. `main` has the fast path to it, without click."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
-from mcp_workbench.cli.completing import complete_toolbox
-from mcp_workbench.cli.main import ATTACH
-from mcp_workbench.cli.settings import Settings, global_options, variable
+from mcp_workbench.cli.completion import complete_toolbox
+from mcp_workbench.cli.main import ATTACH, HTTP, LOG_CALLS, TOOLBOX, ServeOption
+from mcp_workbench.cli.settings import Decorated, Settings, global_options
 
 LOOPBACK = "127.0.0.1"
 MOST_PORTS = 65535
@@ -20,49 +23,59 @@ def read_address(
         return None
     host, _, port = value.rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) <= MOST_PORTS):
-        told = f"'{value}' is not [HOST:]PORT, such as 7411 or 127.0.0.1:7411"
-        raise click.BadParameter(told, context, param)
+        message = f"'{value}' is not [HOST:]PORT, such as 7411 or 127.0.0.1:7411"
+        raise click.BadParameter(message, context, param)
     if ":" in host and not (host[0] == "[" and host[-1] == "]"):
-        told = f"'{value}': write an IPv6 address as [::1]:7411"
-        raise click.BadParameter(told, context, param)
+        message = f"'{value}': write an IPv6 address as [::1]:7411"
+        raise click.BadParameter(message, context, param)
     return host.strip("[]") or LOOPBACK, int(port)
 
 
-@click.command(short_help="Be an MCP server on stdin and stdout.")
-@click.option(
-    "--toolbox",
+def _option(option: ServeOption, parameter: str, **more: Any) -> Callable[[Decorated], Decorated]:
+    """Makes the click option for a row of the table that the fast path reads as well."""
+    if option.choices:
+        more["type"] = click.Choice(option.choices)
+    return click.option(
+        option.name,
+        parameter,
+        multiple=option.repeats,
+        envvar=option.variable,
+        show_envvar=True,
+        **more,
+    )
+
+
+@click.command(short_help="Run as an MCP server over stdio.")
+@_option(
+    TOOLBOX,
     "toolboxes",
     metavar="NAME",
-    multiple=True,
     help="Only this one; may be repeated.",
     shell_complete=complete_toolbox,
-    **variable("SERVE_TOOLBOX"),
 )
-@click.option(
-    "--http",
+@_option(
+    HTTP,
     "address",
     metavar="[HOST:]PORT",
     callback=read_address,
     help="Serve hosts on this port instead, at /mcp and /mcp/TOOLBOX.",
-    **variable("SERVE_HTTP"),
 )
-@click.option(
-    "--attach",
-    type=click.Choice(ATTACH),
+@_option(
+    ATTACH,
+    "attach",
     default=None,
     metavar="WHEN",
     help="Join the workbench that `up` has started for this file: auto (if it runs; the default), "
     "always (or else start one), never.",
-    **variable("SERVE_ATTACH"),
 )
-@click.option(
-    "--log-calls",
+@_option(
+    LOG_CALLS,
+    "log_calls",
     metavar="FILE",
     type=click.Path(dir_okay=False),
     default="",
     help="Append one JSON line per call to this file; calls of the shared workbench are not in it, so"
     " this host does not join one (see `up --log-calls`).",
-    **variable("SERVE_LOG_CALLS"),
 )
 @global_options
 @click.pass_obj
@@ -74,13 +87,13 @@ def serve(
     attach: str | None,
     log_calls: str,
 ) -> int:
-    """Be an MCP server on stdin and stdout: this is what a host starts.
+    """Run as an MCP server over stdio: this is what a host starts.
 
-    It ends when its input ends. Without a configuration it serves the demo toolbox. A changed file
-    is taken while it serves, without a lost call; SIGHUP has it read at once.
+    It ends when its input ends. Without a configuration it serves the demo toolbox. Config changes
+    are applied live, without losing a call; SIGHUP reloads the file at once.
 
-    With --http it serves any number of hosts on a port of this machine until Ctrl-C. Another
-    address than this machine's own needs a token (MCP_WORKBENCH_HTTP_TOKEN, or http.token or
+    With --http it serves any number of hosts on a port of this machine until Ctrl-C. Any other
+    address than loopback requires a token (MCP_WORKBENCH_HTTP_TOKEN, or http.token or
     http.tokens in the configuration) and the host names under which it is reached
     (http.allowedHosts).
 
@@ -94,11 +107,11 @@ def serve(
     """
     snapshot = settings.snapshot(silent=settings.verbose).narrowed(toolboxes)
     if settings.verbose and snapshot.warnings:
-        # Without -v not a word: hosts show whatever stands on stderr as an error.
-        from mcp_workbench.cli.render import say
-        from mcp_workbench.cli.report import tell_problems
+        # Only with -v: hosts show everything on stderr as an error.
+        from mcp_workbench.cli.ui.render import say
+        from mcp_workbench.cli.ui.report import format_problems
 
-        say(tell_problems(snapshot.warnings, snapshot.origin), err=True, color=settings.color)
+        say(format_problems(snapshot.warnings, snapshot.origin), err=True, color=settings.color)
     if address is not None:
         from mcp_workbench import http_app  # a parser of HTTP and more: not for stdio
 

@@ -1,4 +1,4 @@
-"""The options that every command takes, before its name or after it, and what they lead to."""
+"""The options of every command, before its name or after it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mcp_workbench.cli.main import DONE as DONE
+from mcp_workbench.cli.main import INTERRUPTED as INTERRUPTED
+from mcp_workbench.cli.main import PREFIX
+
 if TYPE_CHECKING:
     from mcp_workbench.core.spec import Snapshot
 
-DONE = 0
 FAILED = 1
 USAGE = 2  # the command line or the configuration
 UNREACHABLE = 4  # a server
 TOOL_ERROR = 5  # the tool itself answered `isError`
-INTERRUPTED = 130
 
-PREFIX = "MCP_WORKBENCH_"  # of the variables that stand for options
 _ON = frozenset({"1", "true", "t", "yes", "y", "on"})  # as click reads a switch
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 class Settings:
-    """What the global options say. A command's own place wins over the group's."""
+    """The global options. Those after a command's name override those before it."""
 
     def __init__(self) -> None:
         self.config: str | None = None
@@ -38,22 +39,22 @@ class Settings:
 
     @property
     def color(self) -> bool | None:
-        """Yes, no, or as the stream is a terminal or not."""
+        """True, False, or None to decide by whether the stream is a terminal."""
         if self.no_color or os.environ.get("NO_COLOR"):
             return False
         return True if os.environ.get("FORCE_COLOR") else None
 
     @property
     def talkative(self) -> bool:
-        """Whether progress and remarks are wanted on stderr."""
+        """Whether to print progress and remarks on stderr."""
         return not (self.json or self.quiet)
 
     def open_log(self, least: str = "WARNING") -> None:
-        """Let the program's own log appear on stderr: warnings, or with `-v` everything."""
+        """Logs to stderr: warnings, or with `-v` everything."""
         import logging  # only for commands that start servers
 
         if self.verbose:
-            from mcp_workbench.app import open_log  # what servers write is shown as well
+            from mcp_workbench.app import open_log  # shows the stderr of servers as well
 
             open_log(logging.WARNING)
         else:
@@ -61,9 +62,9 @@ class Settings:
         logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else least)
 
     def snapshot(self, *, careful: bool = False, silent: bool = False) -> Snapshot:
-        """The configuration that these options lead to; the embedded demo where there is none.
+        """Returns the configuration that these options name; the embedded demo if there is none.
 
-        A file of another user is told of on stderr, unless the caller shows all warnings itself.
+        Warns on stderr of a file of another user, unless the caller shows all warnings itself.
         """
         # Loaded here: `--help` and `version` need none of it.
         from mcp_workbench.config.chosen import chosen_snapshot, owner_notice
@@ -81,12 +82,12 @@ def _remember(context: click.Context, param: click.Parameter, value: Any) -> Non
 
 
 def variable(name: str) -> dict[str, Any]:
-    """The variable that stands for an option which is not given, shown in `--help`."""
+    """Returns the settings of an option with an environment variable, shown in `--help`."""
     return {"envvar": f"{PREFIX}{name}", "show_envvar": True}
 
 
 def switched_on(name: str) -> bool:
-    """Does the variable of a switch say yes?"""
+    """Is the variable of a flag set to yes?"""
     return os.environ.get(f"{PREFIX}{name}", "").lower() in _ON
 
 
@@ -107,14 +108,14 @@ _OPTIONS = (
     ),
     _flag("--json", help="Data and errors as JSON."),
     _flag("-q", "--quiet", help="No progress, no remarks."),
-    _flag("-v", "--verbose", help="Say more on stderr."),
+    _flag("-v", "--verbose", help="More output on stderr."),
     _flag("--no-input", help="Never ask a question."),
-    _flag("--no-color", help="No colour; NO_COLOR and FORCE_COLOR are heeded, too."),
+    _flag("--no-color", help="No colour; NO_COLOR and FORCE_COLOR are honoured as well."),
 )
 
 
 def global_options(function: Decorated) -> Decorated:
-    """Let a command take the options that stand in front of it behind it, too."""
+    """Lets a command accept the global options after its name as well."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function

@@ -1,4 +1,4 @@
-"""`status`: how the workbench in the background does."""
+"""`status`: shows the state of the workbench in the background."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import click
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from mcp_workbench.cli.render import glyph, nearby, plain, say, say_json, table
 from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.cli.ui.render import glyph, nearby, plain, say, say_json, table
 from mcp_workbench.cli.up import ANSWER, DaemonFailed, place_for
 from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import NoAnswer, ask, knock
@@ -16,6 +16,8 @@ from mcp_workbench.daemon.footprint import measured
 from mcp_workbench.daemon.lock import holder
 from mcp_workbench.daemon.status import HostLine, ServerLine, Status
 
+_MARKS = {"ready": "good", "idle": "good", "starting": "doubtful", "degraded": "doubtful"}
+
 
 @click.command()
 @global_options
@@ -23,7 +25,7 @@ from mcp_workbench.daemon.status import HostLine, ServerLine, Status
 def status(settings: Settings) -> int:
     """Show the workbench in the background: its servers, hosts, calls and memory.
 
-    Nothing is started for it. Without --json, calls are those since a server was last connected.
+    Starts nothing. Without --json, calls are those since a server was last connected.
 
     \b
     Examples:
@@ -37,7 +39,7 @@ def status(settings: Settings) -> int:
     elif report is None:
         say(f"not running for {nearby(place.config)}   start: mcp-workbench up")
     else:
-        _tell(report)
+        _print(report)
     return DONE
 
 
@@ -57,25 +59,26 @@ def _report(place: Place) -> Status | None:
     return None
 
 
-_MARKS = {"ready": "good", "idle": "good", "starting": "doubtful", "degraded": "doubtful"}
-
-
-def _tell(told: Status) -> None:
-    url = f"   {told.url}" if told.url else ""
-    ending = "   ending" if told.is_ending else ""
-    say(f"running (pid {told.pid}, version {told.version}, {_ago(told.seconds)}){url}{ending}")
-    say(f"config {nearby(told.config)}   memory {_size(told.memory)}   log {nearby(told.log)}")
-    if told.log_trouble:
-        say(f"{glyph('doubtful')} the log can't be written: {told.log_trouble}")
-    for warning in told.warnings:
+def _print(report: Status) -> None:
+    url = f"   {report.url}" if report.url else ""
+    ending = "   ending" if report.is_ending else ""
+    say(
+        f"running (pid {report.pid}, version {report.version}, {_ago(report.seconds)}){url}{ending}"
+    )
+    say(
+        f"config {nearby(report.config)}   memory {_size(report.memory)}   log {nearby(report.log)}"
+    )
+    if report.log_trouble:
+        say(f"{glyph('doubtful')} the log can't be written: {report.log_trouble}")
+    for warning in report.warnings:
         say(f"{glyph('doubtful')} {plain(warning)}")
     say("")
-    _tell_servers(told.servers)
+    _print_servers(report.servers)
     say("")
-    _tell_hosts(told.hosts)
+    _print_hosts(report.hosts)
 
 
-def _tell_servers(servers: tuple[ServerLine, ...]) -> None:
+def _print_servers(servers: tuple[ServerLine, ...]) -> None:
     rows = [("SERVER", "STATE", "CONNECTIONS", "PROCESSES", "MEMORY", "CALLS", "IN FLIGHT")]
     rows += [
         (
@@ -97,7 +100,7 @@ def _tell_servers(servers: tuple[ServerLine, ...]) -> None:
             say(f"    {plain(server.reason)}")
 
 
-def _tell_hosts(hosts: tuple[HostLine, ...]) -> None:
+def _print_hosts(hosts: tuple[HostLine, ...]) -> None:
     if not hosts:
         say("no host has joined")
         return

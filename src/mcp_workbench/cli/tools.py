@@ -1,4 +1,4 @@
-"""`tools`: what the toolboxes hold, as the servers told it last time or tell it now."""
+"""`tools`: lists the tools of the toolboxes, from the cache or from the servers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import click
 import msgspec
 
-from mcp_workbench.cli.completing import complete_tool
+from mcp_workbench.cli.completion import complete_tool
 from mcp_workbench.cli.facts import characters, read_only, signature, tokens
-from mcp_workbench.cli.recalled import (
+from mcp_workbench.cli.server_reports import (
+    cached_or_asked,
     news,
-    recalled_or_asked,
     refresh_option,
-    tell_recalled,
+    show_cached,
+    show_unreached,
     with_last_lists,
 )
-from mcp_workbench.cli.render import plain, say, say_json, table
 from mcp_workbench.cli.settings import Settings, global_options, variable
-from mcp_workbench.cli.unreached import tell_unreached
+from mcp_workbench.cli.ui.render import plain, say, say_json, table
 from mcp_workbench.core.catalogue import ToolInfo
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
@@ -47,12 +47,12 @@ _CLAIMS = {True: "yes", False: "no", None: "-"}
 def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int:
     """Show what the toolboxes hold.
 
-    Servers that were connected within a day are not started: what they offered then is shown. Of one
+    Servers that were connected within a day are not started: the list is from the cache. For a server
     that can't be reached, the last list is shown, however old it is.
 
-    Each server stands there with its state: ready, or why not. ≈TOKENS is about what a tool's
-    definition costs a model, CHARACTERS how long it is. READ-ONLY is what the tool claims of itself,
-    - where it claims nothing. Exit status 4 if a server can't be reached.
+    Each server is shown with its state: ready, or why not. ≈TOKENS is about what a tool's definition
+    costs a model, CHARACTERS how long it is. READ-ONLY is what the tool declares, - if it declares
+    nothing. Exit status 4 if a server can't be reached.
 
     \b
     Examples:
@@ -63,22 +63,22 @@ def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int
     snapshot = settings.snapshot()
     toolbox, server, tool = _parts(which)
     addresses = _addresses(snapshot, toolbox, server)
-    reports = recalled_or_asked(settings, snapshot, addresses, refresh=refresh)
+    reports = cached_or_asked(settings, snapshot, addresses, refresh=refresh)
     if not refresh:
         reports = with_last_lists(snapshot, reports)
-    found = [info for report in reports for info in report.tools if tool in ("", info.name)]
-    if tool and not found and not reports[0].reason:
+    infos = [info for report in reports for info in report.tools if tool in ("", info.name)]
+    if tool and not infos and not reports[0].reason:
         known = [info.name for info in reports[0].tools]
         raise no_tool(ToolIdentifier(toolbox, server, tool), known)
     if settings.json:
-        say_json(_document(found, reports))
+        say_json(_document(infos, reports))
     elif schema:
-        say_json([info.definition for info in found], pretty=True)
+        say_json([info.definition for info in infos], pretty=True)
     else:
-        _tell(settings, found, alone=bool(tool))
-        _tell_states(settings, reports)
-        tell_recalled(settings, reports)
-    return tell_unreached(settings, reports)
+        _print(settings, infos, alone=bool(tool))
+        _print_states(settings, reports)
+        show_cached(settings, reports)
+    return show_unreached(settings, reports)
 
 
 def _parts(which: str) -> tuple[str, str, str]:
@@ -97,18 +97,18 @@ def _addresses(snapshot: Snapshot, toolbox: str, server: str) -> list[ServerAddr
     return [spec.address for box in boxes for spec in box.servers.values()]
 
 
-def _tell(settings: Settings, found: list[ToolInfo], *, alone: bool) -> None:
-    if not found:
+def _print(settings: Settings, infos: list[ToolInfo], *, alone: bool) -> None:
+    if not infos:
         return
     head = ("SERVER", "TOOL", "READ-ONLY", "CHARACTERS", "≈TOKENS")
-    rows = [head, *map(_row, found)]
+    rows = [head, *map(_row, infos)]
     for line in table(rows, right=frozenset({3, 4})):
         say(line)
     if alone:
-        say(f"\n{plain(found[0].description)}\n{plain(signature(found[0]))}")
+        say(f"\n{plain(infos[0].description)}\n{plain(signature(infos[0]))}")
     elif settings.talkative:
-        total = sum(map(tokens, found))
-        count = f"{len(found)} tool{'' if len(found) == 1 else 's'}"
+        total = sum(map(tokens, infos))
+        count = f"{len(infos)} tool{'' if len(infos) == 1 else 's'}"
         say(f"{count}, ≈{total} tokens for a host that lists them all", err=True)
 
 
@@ -120,17 +120,17 @@ def _row(info: ToolInfo) -> tuple[str, ...]:
     return (server, short, _CLAIMS[read_only(info)], *sizes)
 
 
-def _tell_states(settings: Settings, reports: list[ServerReport]) -> None:
-    """How each server that was asked does, on stderr: it is no part of the list."""
-    # Off a terminal, each has had its line when it was ready.
+def _print_states(settings: Settings, reports: list[ServerReport]) -> None:
+    """Prints the state of each server that was asked, on stderr."""
+    # Without a terminal, each has been reported when it was ready.
     wanted = settings.talkative and sys.stderr.isatty()
     for report in (r for r in reports if r.age is None) if wanted else ():
         count = f"{len(report.tools)} tools, {report.hidden} hidden"
-        told = "not available" if report.reason else f"ready, {report.revision}, {count}"
-        say(plain(f"{report.address}: {told}, {report.seconds:.1f} s"), err=True)
+        state = "not available" if report.reason else f"ready, {report.revision}, {count}"
+        say(plain(f"{report.address}: {state}, {report.seconds:.1f} s"), err=True)
 
 
-def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, Any]:
+def _document(infos: list[ToolInfo], reports: list[ServerReport]) -> dict[str, Any]:
     unreached = [report for report in reports if report.reason]
     return {
         "tools": [
@@ -144,7 +144,7 @@ def _document(found: list[ToolInfo], reports: list[ServerReport]) -> dict[str, A
                 "signature": signature(info),
                 "definition": info.definition,
             }
-            for info in found
+            for info in infos
         ],
         "servers": [
             {

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import IO, Any, cast
 
 import click
 import msgspec
 
 from mcp_workbench import __version__
-from mcp_workbench.cli.host import Host, HostFailed, started_workbench
-from mcp_workbench.cli.render import nearby, plain, say
 from mcp_workbench.cli.settings import DONE, Settings, global_options
+from mcp_workbench.cli.ui.render import nearby, plain, say
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.tokens import tokens
 
@@ -27,6 +31,10 @@ EXAMPLE = """\
 {"toolboxes": {"dev": {
   "description": "Work on the code",
   "mcpServers": {"git": {"command": "uvx", "args": ["mcp-server-git"]}}}}}"""
+REVISION = "2025-11-25"
+SESSION_TIMEOUT = 30.0  # seconds for the whole session; it takes two or three
+STDERR_TAIL = 10  # lines of its stderr in the error
+POLITE = 5.0  # seconds for the workbench to exit after its stdin has closed
 
 
 @click.command()
@@ -45,7 +53,7 @@ def tour(settings: Settings) -> int:
     try:
         with started_workbench() as host:
             _session(host)
-    except HostFailed as error:
+    except SessionFailed as error:
         raise TourFailed(
             f"the tour broke off: {error}", hint="mcp-workbench check --connect"
         ) from None
@@ -59,9 +67,9 @@ class TourFailed(WorkbenchError):
     code = "tour_failed"
 
 
-def _session(host: Host) -> None:
+def _session(host: Client) -> None:
     _head(f"MCP Workbench {__version__}: a tour with the built-in demo")
-    _tell(
+    _print(
         "The host of an agent (Claude Code, an IDE, …) starts one MCP server, the workbench, instead "
         "of many. This tour is such a host, and all of it really happens."
     )
@@ -78,7 +86,7 @@ def _session(host: Host) -> None:
     _cost(instructions, menu, tools)
 
 
-def _open(host: Host) -> list[Json]:
+def _open(host: Client) -> list[Json]:
     _step(3, "The agent opens a toolbox. Only now do its servers start:")
     arguments = {"toolbox_name": "demo"}
     _sent("open_toolbox", arguments)
@@ -92,7 +100,7 @@ def _open(host: Host) -> list[Json]:
     return tools
 
 
-def _use(host: Host) -> None:
+def _use(host: Client) -> None:
     _step(4, "It uses a tool, named by its toolbox, its server and its own name:")
     arguments = _tool("basics", "add", a=2, b=3)
     _sent("use_tool", arguments)
@@ -105,8 +113,8 @@ def _use(host: Host) -> None:
     _got(_text(result))
 
 
-def _make_mistake(host: Host) -> None:
-    _step(6, "A mistake is answered so that the agent can mend it:")
+def _make_mistake(host: Client) -> None:
+    _step(6, "A mistake is answered so that the agent can correct it:")
     arguments = {"toolbox_name": "dmeo"}
     _sent("open_toolbox", arguments)
     result = _call(host, "open_toolbox", arguments)
@@ -140,7 +148,7 @@ def _next_steps() -> None:
 
 
 def host_entry() -> str:
-    """What to paste into a host's file: absolute paths, for hosts know no shell's PATH."""
+    """Returns what to paste into a host's file, with absolute paths: a host may have another PATH."""
     command, *first = _own_command()
     args = [*first, "serve", "--config", str(Path.cwd() / CONFIG)]
     return (
@@ -153,14 +161,14 @@ def host_entry() -> str:
 def _own_command() -> list[str]:
     beside = Path(sys.executable).with_name("mcp-workbench")
     for candidate in (sys.argv[0], str(beside)):
-        found = shutil.which(candidate)
-        if found and Path(found).stem == "mcp-workbench":
-            return [os.path.abspath(found)]  # noqa: PTH100 - links stay links: they survive an update
+        path = shutil.which(candidate)
+        if path and Path(path).stem == "mcp-workbench":
+            return [os.path.abspath(path)]  # noqa: PTH100 - keeps links: they survive an update
     return [sys.executable, "-m", "mcp_workbench"]
 
 
 def _as_typed() -> str:
-    """The command as this person can type it here."""
+    """Returns the command as the user can type it in this shell."""
     own = _own_command()
     on_path = shutil.which("mcp-workbench")
     return "mcp-workbench" if on_path and [on_path] == own else nearby(" ".join(own))
@@ -170,7 +178,7 @@ def _tool(server: str, tool: str, **arguments: float) -> Json:
     return {"tool": {"toolbox": "demo", "server": server, "tool": tool}, "arguments": arguments}
 
 
-def _call(host: Host, name: str, arguments: Json) -> Json:
+def _call(host: Client, name: str, arguments: Json) -> Json:
     return host.request("tools/call", {"name": name, "arguments": arguments})
 
 
@@ -190,7 +198,7 @@ def _step(number: int, text: str) -> None:
     say(f"\n{click.style(f'{number}.', bold=True)} {text}")
 
 
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     say("\n".join(wrap(text, WIDTH)))
 
 
@@ -218,3 +226,97 @@ def _json(value: object) -> str:
 
 def _got(text: str) -> None:
     say(f"   {click.style('←', fg='green')} {plain(text)}")
+
+
+class SessionFailed(Exception):
+    """The session failed, for this reason."""
+
+
+class Client:
+    """An MCP client over two pipes: one request at a time."""
+
+    def __init__(self, sending: IO[bytes], receiving: IO[bytes]) -> None:
+        self._sending = sending
+        self._receiving = receiving
+        self._last = 0
+
+    def request(
+        self, method: str, params: Json, progress: Callable[[Json], None] | None = None
+    ) -> Json:
+        """Returns the result of a request; progress notifications go to `progress`."""
+        self._last += 1
+        if progress:
+            params = params | {"_meta": {"progressToken": self._last}}
+        self._send({"id": self._last, "method": method, "params": params})
+        while True:
+            message = self._receive()
+            if message.get("method") == "notifications/progress" and progress:
+                progress(message["params"])
+            elif message.get("id") == self._last and "error" in message:
+                raise SessionFailed(f"{method} was refused: {message['error'].get('message')}")
+            elif message.get("id") == self._last:
+                return message["result"]
+
+    def hello(self) -> Json:
+        about = {"name": "mcp-workbench-tour", "version": __version__}
+        params = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": about}
+        answer = self.request("initialize", params)
+        self._send({"method": "notifications/initialized"})
+        return answer
+
+    def _send(self, message: Json) -> None:
+        try:
+            self._sending.write(msgspec.json.encode({"jsonrpc": "2.0"} | message) + b"\n")
+            self._sending.flush()
+        except OSError:
+            raise SessionFailed("the workbench has ended") from None
+
+    def _receive(self) -> Json:
+        line = self._receiving.readline()
+        if not line:
+            raise SessionFailed("the workbench has ended, or did not answer in time")
+        try:
+            return msgspec.json.decode(line, type=Json)
+        except ValueError:
+            raise SessionFailed("the workbench sent something that is not JSON-RPC") from None
+
+
+@contextmanager
+def started_workbench() -> Generator[Client, None, None]:
+    """Starts the workbench as any host does, but in an empty folder and without a configuration."""
+    environ = {k: v for k, v in os.environ.items() if k != "WORKBENCH_CONFIG"}
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", "mcp_workbench", "serve"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=folder,
+                env=environ,
+            )
+        except OSError as error:
+            raise SessionFailed(str(error)) from None
+        watchdog = threading.Timer(SESSION_TIMEOUT, child.kill)
+        watchdog.start()
+        try:
+            yield Client(cast("IO[bytes]", child.stdin), cast("IO[bytes]", child.stdout))
+        except SessionFailed as failure:
+            errors.seek(0)
+            stderr = errors.read().decode(errors="replace").splitlines()[-STDERR_TAIL:]
+            raise SessionFailed("\n".join((str(failure), *stderr))) from None
+        finally:
+            _end(child)
+            watchdog.cancel()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    for pipe in (child.stdin, child.stdout):
+        with suppress(OSError):
+            if pipe:
+                pipe.close()
+    try:
+        child.wait(POLITE)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()

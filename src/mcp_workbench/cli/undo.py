@@ -1,4 +1,4 @@
-"""`undo`: the last change of `import`, `install`, `uninstall` or `doctor --fix`, taken back."""
+"""`undo`: reverts a change of `import`, `install`, `uninstall` or `doctor --fix`."""
 
 import os
 import time
@@ -6,16 +6,15 @@ from pathlib import Path
 
 import click
 
-from mcp_workbench.cli.render import glyph, plain, say, say_json, table
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
-from mcp_workbench.hosts.applying import Undone
-from mcp_workbench.hosts.applying import undo as take_back
-from mcp_workbench.hosts.journal import Record, own_journal
-from mcp_workbench.hosts.places import here, shown
+from mcp_workbench.cli.ui.render import glyph, plain, say, say_json, table
+from mcp_workbench.hosts.files import shown, this_machine
+from mcp_workbench.hosts.journal import Record, Undone, own_journal
+from mcp_workbench.hosts.journal import undo as take_back
 
 _WORDS = {
-    "exactly": "as it was, byte for byte",
-    "editing": "changed since, so only our part was taken out",
+    "exactly": "restored, byte for byte",
+    "editing": "file changed since; reverted only our edit",
     "not at all": "nothing to do",
 }
 
@@ -35,10 +34,10 @@ _WORDS = {
 @global_options
 @click.pass_obj
 def undo(settings: Settings, number: int | None, *, listing: bool, everything: bool) -> int:
-    """Take back what `import`, `install`, `uninstall` or `doctor --fix` has changed in files of others.
+    """Undo what `import`, `install`, `uninstall` or `doctor --fix` has changed in other programs' files.
 
-    A file that nobody has touched since gets its old bytes. From one that was changed, only what we
-    put there is taken out, and what we took out is put back.
+    A file that has not changed since is restored byte for byte. In one that has, only our edit is
+    reverted: what we added is removed, and what we removed is added again.
 
     \b
     Examples:
@@ -59,19 +58,19 @@ def undo(settings: Settings, number: int | None, *, listing: bool, everything: b
         say_json([{"id": record.id, "files": files} for record, files in done])
     else:
         for record, files in done:
-            _tell(settings, record, files)
+            _print(settings, record, files)
     return DONE
 
 
-def _tell(settings: Settings, record: Record, files: list[Undone]) -> None:
-    around = here()
+def _print(settings: Settings, record: Record, files: list[Undone]) -> None:
+    machine = this_machine()
     say(f"{record.id} {record.command}")
     for file in files:
         mark = glyph("doubtful" if file.left else "good")
-        place = plain(shown(Path(file.file), around))
+        place = plain(shown(Path(file.file), machine))
         say(f"{mark} {place}: {_WORDS[file.how]}", color=settings.color)
         for name in file.left:
-            say(f"    {plain(name)} was changed by somebody else and stays")
+            say(f"    {plain(name)} has changed since and stays")
 
 
 def _list(settings: Settings, records: list[Record]) -> None:
@@ -89,14 +88,14 @@ def _list(settings: Settings, records: list[Record]) -> None:
             ]
         )
         return
-    around = here()
+    machine = this_machine()
     rows = [
         (
             str(record.id),
             time.strftime("%Y-%m-%d %H:%M", time.localtime(record.time)),
             record.command,
             "undone" if record.undone else "",
-            "  ".join(shown(Path(step.file), around) for step in record.steps),
+            "  ".join(shown(Path(step.file), machine) for step in record.steps),
         )
         for record in records
     ]

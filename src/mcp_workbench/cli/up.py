@@ -9,9 +9,9 @@ import time
 import click
 
 from mcp_workbench import __version__
-from mcp_workbench.cli.render import say, say_json
 from mcp_workbench.cli.serve import read_address
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.ui.render import say, say_json
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.daemon import words
 from mcp_workbench.daemon.door import NoAnswer, ask, knock, peer_of
@@ -20,12 +20,14 @@ from mcp_workbench.daemon.lock import holder
 from mcp_workbench.daemon.start import OTHER_HOME, NotStarted, Started, running, start
 from mcp_workbench.timing import deadline
 
-ANSWER = deadline(5.0)  # seconds for a word
-MARGIN = deadline(10.0)  # seconds beyond `limits.drain` until one that was told to end is killed
+ANSWER = deadline(5.0)  # seconds for an answer
+MARGIN = deadline(
+    10.0
+)  # seconds beyond `limits.drain` until a workbench that does not exit is killed
 
 
 class DaemonFailed(WorkbenchError):
-    """The workbench in the background could not be started, asked or ended."""
+    """The workbench in the background could not be started, reached or stopped."""
 
     code = "daemon_failed"
 
@@ -53,7 +55,7 @@ def up(settings: Settings, *, address: tuple[str, int] | None, log_calls: str) -
     """Start a workbench in the background, which the hosts of this file share.
 
     Every `serve` of the same configuration file joins it: one process per server, however many
-    windows there are. If it runs already, it is named and nothing is started.
+    windows there are. If it runs already, prints its pid and starts nothing.
 
     \b
     Examples:
@@ -62,28 +64,28 @@ def up(settings: Settings, *, address: tuple[str, int] | None, log_calls: str) -
       mcp-workbench up --http 7411
     """
     place = place_for(settings)
-    settings.snapshot()  # its problems are told here, with their places
+    settings.snapshot()  # reports the problems of the configuration
     try:
-        found = running(place) or start(place, address=address, log_calls=log_calls)
+        daemon = running(place) or start(place, address=address, log_calls=log_calls)
     except NotStarted as error:
         message = f"the workbench could not be started: {error}"
         raise DaemonFailed(message, hint=error.fix) from None
     if settings.json:
-        told = {"pid": found.pid, "url": found.url, "started": found.is_new}
-        say_json({**told, "version": found.version})
+        document = {"pid": daemon.pid, "url": daemon.url, "started": daemon.is_new}
+        say_json({**document, "version": daemon.version})
         return DONE
-    _tell_up(found, address, quiet=settings.quiet)
+    _print_up(daemon, address, quiet=settings.quiet)
     return DONE
 
 
-def _tell_up(found: Started, address: tuple[str, int] | None, *, quiet: bool) -> None:
-    where = f"   {found.url}" if found.url else ""
-    already = "" if found.is_new else "already "
-    say(f"{already}running (pid {found.pid}){where}   stop: mcp-workbench down")
-    if found.version != __version__:
-        told = f"it is version {found.version}, this is {__version__}; hosts of this one do not join it"
-        say(f"{told}\nmcp-workbench down, then up, renews it", err=True)
-    if address is not None and not found.is_new and not found.url and not quiet:
+def _print_up(daemon: Started, address: tuple[str, int] | None, *, quiet: bool) -> None:
+    where = f"   {daemon.url}" if daemon.url else ""
+    already = "" if daemon.is_new else "already "
+    say(f"{already}running (pid {daemon.pid}){where}   stop: mcp-workbench down")
+    if daemon.version != __version__:
+        message = f"it is version {daemon.version}, this is {__version__}; hosts of this one do not join it"
+        say(f"{message}\nmcp-workbench down, then up, renews it", err=True)
+    if address is not None and not daemon.is_new and not daemon.url and not quiet:
         say("it has no port; mcp-workbench down, then up with --http, opens one", err=True)
 
 
@@ -91,9 +93,9 @@ def _tell_up(found: Started, address: tuple[str, int] | None, *, quiet: bool) ->
 @global_options
 @click.pass_obj
 def down(settings: Settings) -> int:
-    """End the workbench in the background.
+    """Stop the workbench in the background.
 
-    Calls under way get their time (limits.drain). Hosts stay: each goes on by itself.
+    Calls in flight may finish (limits.drain). Its hosts continue on their own.
 
     \b
     Examples:
@@ -112,7 +114,7 @@ def down(settings: Settings) -> int:
 
 
 def _send_down(place: Place) -> int:
-    """Ask it to end; the number of its process, or 0 where there is none."""
+    """Asks it to exit; returns its pid, or 0 if it is not running."""
     try:
         door = knock(place)
         if door is not None:
@@ -139,10 +141,10 @@ def _await_end(settings: Settings, place: Place, pid: int) -> int:
 
 
 def place_for(settings: Settings) -> Place:
-    """The place of the configuration file that these options lead to."""
+    """Returns the place of the configuration file that these options name."""
     place = place_of(settings.config)
     if place is None:
-        settings.snapshot()  # a path that was given and leads nowhere is told as everywhere
+        settings.snapshot()  # reports a given path that does not exist
         raise InvalidCall(
             "there is no configuration file that hosts could share",
             hint="write workbench-config.json here, or name one with --config",

@@ -1,1 +1,1 @@
-"""The programs that host us: where their files are, what those say, and how one entry is changed."""
+"""MCP hosts: where their configuration files are, what is in them, and how our entry is edited."""

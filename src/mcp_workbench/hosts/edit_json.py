@@ -1,4 +1,4 @@
-"""JSON files of others, changed by one member: every other byte stays, comments included."""
+"""Edits JSON: one member is added, replaced or removed, and every other byte stays, comments included."""
 
 import re
 from typing import Any, cast
@@ -7,7 +7,7 @@ import msgspec
 
 from mcp_workbench.core import jsonc
 from mcp_workbench.core.jsonc import Child, Node
-from mcp_workbench.hosts.refusals import CannotEdit
+from mcp_workbench.hosts.files import CannotEdit
 from mcp_workbench.wire.depth import read_json
 
 Keys = tuple[str, ...]
@@ -17,11 +17,11 @@ _TO_LINE_END = re.compile(r"[ \t]*(?=\r?\n)")
 _TO_CLOSING = re.compile(r"[ \t]*(?=[}\]])")
 _BLANKS = re.compile(r"[ \t]*")
 _INDENT = re.compile(r"[ \t]*")
-UNIT = "  "  # one level, where the file shows none
+UNIT = "  "  # one level, if the file has no indentation
 
 
 def lookup(text: str, keys: Keys) -> Any:
-    """The value at this path, or None where there is nothing."""
+    """Returns the value at this path, or None."""
     if not text.lstrip(jsonc.BOM).strip():
         return None
     try:
@@ -36,30 +36,30 @@ def lookup(text: str, keys: Keys) -> Any:
 
 
 def put(text: str, keys: Keys, value: Any) -> str:
-    """The text with this value at this path: in place of the old one, else as the last member."""
+    """Returns the text with this value at this path: in place of the old one, else as the last member."""
     if not text.lstrip(jsonc.BOM).strip():
         return f"{text[: text.startswith(jsonc.BOM)]}{_whole(keys, value)}\n"
     root = jsonc.read(text)
-    found, depth = _deepest(root, keys)
+    child, depth = _deepest(root, keys)
     style = _Style(text, root)
     if depth == len(keys):
-        indent = style.indent_at(found.start)
-        new = style.written(value, indent, inline=style.on_one_line(found.node))
-        return text[: found.node.start] + new + text[found.node.end :]
-    if not isinstance(found.node.value, dict):
+        indent = style.indent_at(child.start)
+        new = style.written(value, indent, inline=style.on_one_line(child.node))
+        return text[: child.node.start] + new + text[child.node.end :]
+    if not isinstance(child.node.value, dict):
         where = ".".join(keys[:depth]) or "the file"
-        raise CannotEdit(f"{where} is no object", *jsonc.place(text, found.start))
+        raise CannotEdit(f"{where} is no object", *jsonc.place(text, child.start))
     for key in reversed(keys[depth + 1 :]):
         value = {key: value}
-    return style.inserted(found.node, keys[depth], value)
+    return style.inserted(child.node, keys[depth], value)
 
 
 def remove(text: str, keys: Keys) -> str:
-    """The text without the member at this path; the same text where there is none."""
+    """Returns the text without the member at this path."""
     if lookup(text, keys[:-1]) is None:
         return text
     root = jsonc.read(text)
-    while True:  # a name that stands twice goes twice
+    while True:  # a duplicate name is removed as well
         holder, depth = _deepest(root, keys[:-1])
         places = [i for i, c in enumerate(holder.node.children) if c.key == keys[-1]]
         if depth < len(keys) - 1 or not places or not isinstance(holder.node.value, dict):
@@ -77,18 +77,18 @@ def _whole(keys: Keys, value: Any) -> str:
 
 
 def _deepest(root: Node, keys: Keys) -> tuple[Child, int]:
-    """The last thing on the path that exists, and how many keys lead to it."""
-    found, depth = Child("", root.start, root), 0
+    """Returns the deepest node on the path that exists, and its depth."""
+    child, depth = Child("", root.start, root), 0
     for key in keys:
-        inner = found.node.members.get(key)
+        inner = child.node.members.get(key)
         if inner is None:
             break
-        found, depth = inner, depth + 1
-    return found, depth
+        child, depth = inner, depth + 1
+    return child, depth
 
 
 def _pretty(value: Any, unit: str, indent: str = "") -> str:
-    """Objects over several lines, everything else on one, as people write such files."""
+    """Writes objects over several lines, everything else on one."""
     if not isinstance(value, dict) or not value:
         return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
     inner = indent + unit
@@ -98,7 +98,7 @@ def _pretty(value: Any, unit: str, indent: str = "") -> str:
 
 
 class _Style:
-    """How this file is laid out, so that what is new looks like the rest."""
+    """The layout of this file, so that new text looks like the rest."""
 
     def __init__(self, text: str, root: Node) -> None:
         self.text = text
@@ -107,7 +107,7 @@ class _Style:
         self.unit = self._unit(root)
 
     def _unit(self, node: Node) -> str:
-        """The indent of the first object whose members stand on lines of their own."""
+        """Returns the indent of the first object whose members have lines of their own."""
         for child in node.children:
             inner = self.indent_at(child.start)
             outer = self.indent_at(node.start)
@@ -123,8 +123,8 @@ class _Style:
         return start + (start == 0 and self.text.startswith(jsonc.BOM))
 
     def indent_at(self, offset: int) -> str:
-        found = _INDENT.match(self.text, self.line_start(offset), offset)
-        return found[0] if found else ""
+        match = _INDENT.match(self.text, self.line_start(offset), offset)
+        return match[0] if match else ""
 
     def starts_line(self, offset: int) -> bool:
         return not self.text[self.line_start(offset) : offset].strip(" \t")
@@ -138,17 +138,17 @@ class _Style:
         return _pretty(value, self.unit).replace("\n", self.newline + indent)
 
     def inserted(self, node: Node, key: str, value: Any) -> str:
-        """The text with one more member at the end of this object."""
+        """Returns the text with one more member at the end of this object."""
         text, closing = self.text, node.end - 1
         at = len(text[:closing].rstrip(_SPACE))  # behind the last member, comma or comment
         last = node.children[-1] if node.children else None
         comma = last.node.end if last and not self._has_comma(last, closing) else None
-        open_end = "\n" in text[at:closing]  # the closing brace stands on a line of its own
+        open_end = "\n" in text[at:closing]  # the closing brace has a line of its own
         inline = self.flat or self.on_one_line(node) or bool(last and not open_end)
         indent = self._member_indent(node, last)
         member = f"{_name(key)}: {self.written(value, indent, inline=inline)}"
         if last and comma is None:
-            member += ","  # as the one before it has it
+            member += ","  # like the member before
         if open_end:
             new = f"{self.newline}{indent}{member}"
         elif inline:
@@ -173,7 +173,7 @@ def _name(key: str) -> str:
 
 
 def comma_after(text: str, offset: int, limit: int) -> int | None:
-    """Where the comma behind a member stands, past space and comments."""
+    """Returns the offset of the comma behind a member, past space and comments."""
     at = jsonc.past_gap(text, offset, limit)
     return at if text[at : at + 1] == "," else None
 
@@ -184,7 +184,7 @@ def _removed(text: str, holder: Node, index: int) -> str:
     comma = comma_after(text, end, closing)
     if comma is not None:
         text = text[:comma] + text[comma + 1 :]
-    elif index:  # the last one: the comma before it would dangle
+    elif index:  # the last member: the comma before it goes as well
         before = comma_after(text, holder.children[index - 1].node.end, start)
         if before is not None:
             text = text[:before] + text[before + 1 :]
@@ -193,7 +193,7 @@ def _removed(text: str, holder: Node, index: int) -> str:
 
 
 def _cut(text: str, start: int, end: int) -> str:
-    """Take out a span, and the space that was there for its sake. Never the end of a comment."""
+    """Removes a span and the space that belongs to it, but never the end of a comment."""
     before = len(text[:start].rstrip(_SPACE))
     own_line = "\n" in text[before:start]
     if _TO_LINE_END.match(text, end) or (not own_line and _TO_CLOSING.match(text, end)):
@@ -205,7 +205,7 @@ def _cut(text: str, start: int, end: int) -> str:
 
 
 def _closed(text: str, opening: int) -> str:
-    """An object with nothing but space left in it is `{}`."""
+    """Writes an object with nothing but space in it as `{}`."""
     inside = text[opening + 1 :]
     rest = inside.lstrip(_SPACE)
     return text[: opening + 1] + rest if rest.startswith("}") else text

@@ -1,106 +1,169 @@
-"""TOML files of others, changed by one table: every other byte stays, comments included."""
+"""Edits TOML: one table is added or removed, and every other byte stays, comments included.
+
+The standard library reads the values, before and after; tomlkit writes. Its tree is changed in the
+bodies of its containers, which are what it renders: the dictionaries above them merge tables that
+stand apart in the text, and give a comment in front of a table to the table before it.
+"""
 
 import re
-import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, cast
 
-import msgspec
+import tomlkit
+from tomlkit.container import Container
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AbstractTable, AoT, Item, Key, Table
 
 from mcp_workbench.core.jsonc import BOM
-from mcp_workbench.hosts.refusals import CannotEdit
-from mcp_workbench.hosts.toml_scan import Keys, Statement, statements
+from mcp_workbench.hosts.files import CannotEdit
+from mcp_workbench.hosts.read import Keys, NotToml, parse_toml, value_at
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_BLANK_LINE = re.compile(r"(?:\A|(?<=\n))[ \t]*\r?\n\Z")
+Body = list[tuple[Key | None, Item]]
 
-
-class NotToml(ValueError):
-    """The text is not TOML; this is where, and why."""
-
-    def __init__(self, message: str, line: int, column: int) -> None:
-        super().__init__(message)
-        self.message = message
-        self.line = line
-        self.column = column
-
-
-def parse(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text.removeprefix(BOM))
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
-        message = re.sub(r" \(at .*\)$", "", str(error))
-        # The reader quotes a character at most, so no secret is in its words.
-        line, column = map(int, place.groups()) if place else (text.count("\n") + 1, 1)
-        raise NotToml(message[:1].lower() + message[1:], line, column) from None
+_MARK = "\0\n"  # no TOML text has this character
+_MARK_AND_GAP = re.compile(r"(?:(?:\A|(?<=\n))[ \t]*\r?\n)?\0\n")  # and the blank line before it
 
 
 def lookup(text: str, keys: Keys) -> Any:
-    """The value at this path, or None where there is nothing."""
-    value: Any = parse(text)
-    for key in keys:
-        if not isinstance(value, dict) or key not in value:
-            return None
-        value = cast("dict[str, Any]", value)[key]
-    return value
+    """Returns the value at this path, or None."""
+    return value_at(parse_toml(text), keys)
 
 
 def put(text: str, keys: Keys, value: dict[str, Any]) -> str:
-    """The text with this table at its end; one that was there is taken out first."""
+    """Returns the text with this table at its end; an older one is removed first."""
     if lookup(text, keys) is not None:
         text = remove(text, keys)
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = [f"[{'.'.join(map(_name, keys))}]"]
-    lines += [f"{_name(key)} = {_written(item)}" for key, item in value.items()]
+    table = f"[{tomlkit.key(list(keys)).as_string()}]\n{_table(value).as_string()}"
     gap = "" if not text.lstrip(BOM) else newline if text.endswith("\n") else newline * 2
-    whole = text + gap + newline.join(lines) + newline
-    try:
-        right = lookup(whole, keys) == value
-    except NotToml:
-        right = False
-    if not right:
+    whole = text + gap + table.replace("\n", newline)
+    if _pruned(_parsed(whole)) != _pruned(_with(parse_toml(text), keys, value)):
         message = f"{'.'.join(keys[:-1])} is written so that no table can be added to it"
-        raise CannotEdit(message, *_place(text, statements(text), keys))
+        raise CannotEdit(message, line_of(text, keys), 1)
+    _document(whole)  # fails here, and not in a later preview
     return whole
 
 
 def remove(text: str, keys: Keys) -> str:
-    """The text without the table at this path and all that is below it."""
+    """Returns the text without the table at this path and all that is below it."""
     if lookup(text, keys) is None:
         return text
-    spans = [(s.start, s.end) for s in statements(text) if s.path[: len(keys)] == keys]
-    left = text
-    for start, end in reversed(_joined(text, spans)):
-        left = left[:start] + left[end:]
+
+    def drop(body: Body, index: int) -> None:
+        body[index] = (None, tomlkit.ws(_MARK + _comments_after(body[index][1])))
+
+    rest = _MARK_AND_GAP.sub("", _edited(text, keys, drop))
+    if _pruned(_parsed(rest)) != _pruned(_without(parse_toml(text), keys)):
+        message = f"{'.'.join(keys)} is written inside of another value"
+        raise CannotEdit(message, line_of(text, keys), 1)
+    return rest
+
+
+def line_of(text: str, keys: Keys) -> int:
+    """Returns the line of the deepest thing on this path that exists, else the first line."""
+
+    def mark(body: Body, index: int) -> None:
+        body.insert(index, (None, tomlkit.ws(_MARK)))
+
+    with suppress(CannotEdit):
+        for depth in range(len(keys), 0, -1):
+            before, marked, _ = _edited(text, keys[:depth], mark).partition(_MARK)
+            if marked:
+                return before.count("\n") + 1
+    return 1
+
+
+def with_values(text: str, instead: Callable[[Keys, str], str | None]) -> str:
+    """Returns the text with other strings in place of values: `instead(path, literal)`, None for the same."""
+    document = _document(text)
+    for path, body, index in _values(document.body, ()):
+        key, old = body[index]
+        replacement = instead(path, old.as_string())
+        if replacement is not None:
+            new = tomlkit.string(replacement)
+            for name in ("indent", "comment_ws", "comment", "trail"):
+                setattr(new.trivia, name, getattr(old.trivia, name))
+            body[index] = (key, new)
+    return _rendered(text, document)
+
+
+def _document(text: str) -> Container:
+    """Parses a text that is TOML to the standard library; tomlkit must reproduce every byte of it."""
+    document = None
+    with suppress(TOMLKitError, RecursionError):
+        document = tomlkit.parse(text.removeprefix(BOM))
+    if document is None or _rendered(text, document) != text:
+        raise CannotEdit("this TOML can't be edited without changing other parts of it")
+    return document
+
+
+def _rendered(text: str, document: Container) -> str:
+    return text[: text.startswith(BOM)] + document.as_string()
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
     try:
-        after = parse(left)
+        return parse_toml(text)
     except NotToml:
-        after = None
-    if after is None or _pruned(after) != _pruned(_without(parse(text), keys)):
-        line, column = _place(text, statements(text), keys)
-        raise CannotEdit(f"{'.'.join(keys)} is written inside of another value", line, column)
-    return left
+        return None
 
 
-def _joined(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Neighbours as one span, and with each the blank line before it."""
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and not _other(text[joined[-1][1] : start]):
-            joined[-1] = (joined[-1][0], end)
+def _edited(text: str, keys: Keys, edit: Callable[[Body, int], None]) -> str:
+    """Returns the text after an edit of everything at this path: a table may be in several pieces."""
+    document = _document(text)
+    for body, index in list(_places(document.body, keys)):
+        edit(body, index)
+    return _rendered(text, document)
+
+
+def _places(body: Body, keys: Keys) -> Iterator[tuple[Body, int]]:
+    """Yields the last pieces first, so that an edit moves none that is still to come."""
+    for index in reversed(range(len(body))):
+        key, item = body[index]
+        if key is None or key.key != keys[0]:
+            continue
+        if len(keys) == 1:
+            yield body, index
+        elif isinstance(item, Table):
+            yield from _places(item.value.body, keys[1:])
+
+
+def _values(body: Body, path: Keys) -> Iterator[tuple[Keys, Body, int]]:
+    """Yields everything that is neither a table nor a comment."""
+    for index, (key, item) in enumerate(body):
+        if key is None:
+            continue
+        inner = (*path, key.key)
+        if isinstance(item, AbstractTable | AoT):
+            for table in item.body if isinstance(item, AoT) else (item,):
+                yield from _values(table.value.body, inner)
         else:
-            joined.append((start, end))
-    return [(_with_gap(text, start), end) for start, end in joined]
+            yield inner, body, index
 
 
-def _other(between: str) -> bool:
-    """Is there anything but blank lines and comments? Those inside of a table belong to it."""
-    return any(line.strip() and not line.lstrip().startswith("#") for line in between.splitlines())
+def _comments_after(item: Item) -> str:
+    """Returns the blank lines and comments at the end of a table: they belong to what follows."""
+    while isinstance(item, AoT):
+        item = item.body[-1]
+    if not isinstance(item, Table):
+        return ""
+    comments = ""
+    for key, inner in reversed(item.value.body):
+        if key is not None:
+            return _comments_after(inner) + comments
+        comments = inner.as_string() + comments
+    return comments
 
 
-def _with_gap(text: str, start: int) -> int:
-    blank = _BLANK_LINE.search(text, 0, start)
-    return blank.start() if blank else start
+def _with(value: dict[str, Any], keys: Keys, new: Any) -> dict[str, Any]:
+    name, *below = keys
+    inner = value.get(name, {})
+    if below and not isinstance(inner, dict):
+        return {}
+    if below:
+        new = _with(cast("dict[str, Any]", inner), tuple(below), new)
+    return {**value, name: new}
 
 
 def _without(value: dict[str, Any], keys: Keys) -> dict[str, Any]:
@@ -115,35 +178,30 @@ def _without(value: dict[str, Any], keys: Keys) -> dict[str, Any]:
 
 
 def _pruned(value: Any) -> Any:
-    """Without empty tables: one that was only implied goes with what implied it."""
+    """Returns the value without empty tables: one that was only implied goes with what implied it."""
     if not isinstance(value, dict):
         return repr(value)  # nan is not equal to itself
     members = {key: _pruned(item) for key, item in cast("dict[str, Any]", value).items()}
     return {key: item for key, item in members.items() if item != {}}
 
 
-def _place(text: str, found: list[Statement], keys: Keys) -> tuple[int, int]:
-    for s in found:
-        if keys[: len(s.path)] == s.path:
-            return text.count("\n", 0, s.start) + 1, 1
-    return 1, 1
+def _table(value: dict[str, Any]) -> Table:
+    table = tomlkit.table()
+    for key, item in value.items():
+        table.add(key, _inline(item))
+    return table
 
 
-def _name(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _string(key)
-
-
-def _string(text: str) -> str:
-    """A basic string; JSON's escapes are TOML's, but for the control character 127."""
-    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, str):
-        return _string(value)
+def _inline(value: Any) -> Item:
+    """Returns a value on one line: a table below ours would be a table of its own otherwise."""
     if isinstance(value, list):
-        return f"[{', '.join(map(_written, cast('list[Any]', value)))}]"
+        array = tomlkit.array()
+        for item in cast("list[Any]", value):
+            cast("list[Item]", array).append(_inline(item))
+        return array
     if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return "{ " + ", ".join(f"{_name(k)} = {_written(v)}" for k, v in items) + " }"
-    return msgspec.json.encode(value).decode()
+        table = tomlkit.inline_table()
+        for key, item in cast("dict[str, Any]", value).items():
+            table.add(key, _inline(item))
+        return table
+    return cast("Item", tomlkit.item(value))

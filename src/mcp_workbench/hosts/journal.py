@@ -1,31 +1,47 @@
-"""What was changed, and how it was before: so that every change can be taken back."""
+"""Applies planned changes and undoes them: a journal keeps what each file was before."""
 
 import hashlib
 import os
+import shutil
+import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
 from mcp_workbench.config.state_folder import private_folder, read_own, require_private, state_home
-from mcp_workbench.hosts.contents import MOST_BYTES
-from mcp_workbench.hosts.plan import Change, Keys, Member
-from mcp_workbench.hosts.refusals import HostFault
-from mcp_workbench.hosts.writing import created_folders, write_private
+from mcp_workbench.hosts.files import (
+    MOST_BYTES,
+    CannotEdit,
+    HostFault,
+    changed_since,
+    created_folders,
+    not_editable,
+    read_file,
+    remove_folders,
+    replace_file,
+    write_private,
+)
+from mcp_workbench.hosts.plan import Change, Keys, Member, editor
+from mcp_workbench.hosts.read import decoded, value_of
+
+COMMAND_TIMEOUT = 60.0  # seconds; some hosts look for updates first
+OUTPUT_TAIL = 6  # lines of a failed command's output in the error
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One file that was changed. Hashes are empty where there was no file."""
+    """One file that was changed. Hashes are empty if there was no file."""
 
     host: str
     file: str
     format: str
     before: str
     after: str
-    backup: str = ""  # the name of the copy of what was there
+    backup: str = ""  # name of the copy of the old bytes
     mode: int = 0o600
-    folders: tuple[str, ...] = ()  # that were made for it
+    folders: tuple[str, ...] = ()  # created for it
     added: tuple[Member, ...] = ()
     removed: tuple[Keys, ...] = ()
 
@@ -41,31 +57,31 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """All records, in a folder that nobody else can read: the copies may hold secrets."""
+    """All records, in a folder of mode 0700: the copies may hold secrets."""
 
     def __init__(self, home: str) -> None:
-        self._home = home  # empty where there is none: then nothing was kept, and nothing can be
+        self._home = home  # empty if there is no state folder: nothing was kept, and nothing can be
         self._folder = Path(home)
 
     def records(self) -> list[Record]:
-        """Oldest first."""
-        found: list[Record] = []
+        """Returns all records, oldest first."""
+        records: list[Record] = []
         if not self._home:
-            return found
-        require_private(self._home, "journal")  # it says which bytes go into which file
+            return records
+        require_private(self._home, "journal")  # it decides which bytes go into which file
         for file in sorted((self._folder / "journal").glob("[0-9]*.json")):
             try:
-                found.append(msgspec.json.decode(read_own(str(file), MOST_BYTES), type=Record))
+                records.append(msgspec.json.decode(read_own(str(file), MOST_BYTES), type=Record))
             except (OSError, msgspec.MsgspecError):
-                continue  # half written when somebody pulled the plug, before anything was changed
-        return sorted(found, key=lambda record: record.id)
+                continue  # half written in a crash, before anything was changed
+        return sorted(records, key=lambda record: record.id)
 
     def not_undone(self) -> list[Record]:
-        """Those that can still be taken back, oldest first."""
+        """Returns the records that can still be undone, oldest first."""
         return [record for record in self.records() if not record.undone]
 
     def record(self, number: int | None) -> Record:
-        """The one with this number, or the last that can still be taken back."""
+        """Returns the record with this number, or the last that can still be undone."""
         if number is None:
             records = self.not_undone()
         else:
@@ -78,7 +94,7 @@ class Journal:
         return records[-1]
 
     def begin(self, command: str, changes: list[Change]) -> Record:
-        """Keep what is there now. Only then may anything be touched."""
+        """Saves the present bytes of all files. Nothing may be changed before."""
         for name in ("journal", "backups"):
             private_folder(self._home, name)
         number = self._claim()
@@ -91,7 +107,7 @@ class Journal:
         write_private(self._file(record.id), msgspec.json.encode(record))
 
     def discard(self, record: Record) -> None:
-        """Nothing was changed after all."""
+        """Removes a record of which nothing was done."""
         for step in record.steps:
             if step.backup:
                 (self._folder / "backups" / step.backup).unlink(missing_ok=True)
@@ -107,7 +123,7 @@ class Journal:
         return self._folder / "journal" / f"{number:04}.json"
 
     def _claim(self) -> int:
-        """A number that no other process has."""
+        """Returns a number that no other process has claimed."""
         taken = [int(f.stem) for f in (self._folder / "journal").glob("[0-9]*.json")]
         number = max(taken, default=0) + 1
         while True:
@@ -139,9 +155,194 @@ class Journal:
 
 
 def own_journal(environ: Mapping[str, str]) -> Journal:
-    """The journal in our state folder."""
+    """Returns the journal in our state folder."""
     return Journal(state_home(environ))
 
 
 def digest(data: bytes | None) -> str:
     return "" if data is None else hashlib.sha256(data).hexdigest()
+
+
+def apply_changes(
+    journal: Journal,
+    command: str,
+    changes: list[Change],
+    starting: Callable[[Change], None] = lambda change: None,
+) -> Record:
+    """Applies all changes. If one fails, those before it stay, and the error says how to undo them.
+
+    Calls `starting` before each one: a host's own command may take seconds.
+    """
+    record = journal.begin(command, changes)
+    for index, change in enumerate(changes):
+        step = record.steps[index]
+        starting(change)
+        try:
+            done = _by_host(change, step) if change.own else _by_us(change, step)
+        except (HostFault, OSError) as error:
+            _stop(journal, record, index)
+            raise _with_undo_hint(error, record.id if index else 0) from error
+        steps = (*record.steps[:index], done, *record.steps[index + 1 :])
+        record = msgspec.structs.replace(record, steps=steps)
+        journal.save(record)
+    return record
+
+
+def _by_us(change: Change, step: Step) -> Step:
+    replace_file(change.path, change.before, change.after, step.mode)
+    return step
+
+
+def _by_host(change: Change, step: Step) -> Step:
+    if read_file(change.path) != change.before:
+        raise changed_since(str(change.path))
+    try:
+        run_host_command(change.own)
+        now = read_file(change.path)
+        text = decoded(now or b"", str(change.path))
+        lookup = editor(change.format).lookup
+        if any(lookup(text, keys) is not None for keys in change.removed):
+            raise silent_failure(change.own[0], str(change.path))
+        added = tuple(Member(m.keys, lookup(text, m.keys)) for m in change.added)
+        if any(member.value is None for member in added):
+            raise silent_failure(change.own[0], str(change.path))
+    except HostFault:
+        _restore(change, step)
+        raise
+    return msgspec.structs.replace(step, after=digest(now), added=added)
+
+
+def _restore(change: Change, step: Step) -> None:
+    """Restores the file: a host's command that failed may have changed it."""
+    now = read_file(change.path)
+    if now != change.before:
+        replace_file(change.path, now, change.before, step.mode)
+
+
+def _stop(journal: Journal, record: Record, done: int) -> None:
+    if done:
+        journal.save(msgspec.structs.replace(record, steps=record.steps[:done]))
+    else:
+        journal.discard(record)
+
+
+def _with_undo_hint(error: Exception, undo: int) -> Exception:
+    if not undo or not isinstance(error, HostFault):
+        return error
+    hint = f"{error.hint}; mcp-workbench undo {undo} takes back what was done before it"
+    return HostFault(error.code, error.message, hint=hint)
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """The result for one file."""
+
+    host: str
+    file: str
+    how: str
+    left: tuple[str, ...] = ()
+
+
+def undo(journal: Journal, record: Record) -> list[Undone]:
+    """Undoes a record, the last file first."""
+    results: list[Undone] = []
+    for step in reversed(record.steps):
+        decision = plan_undo(step, journal.backup(step))
+        if decision.now != decision.then:
+            replace_file(Path(step.file), decision.now, decision.then, step.mode)
+        if decision.then is None:
+            remove_folders(step.folders)
+        results.append(Undone(step.host, step.file, decision.how, decision.left))
+    journal.save(msgspec.structs.replace(record, undone=True))
+    return results
+
+
+class UndoPlan(msgspec.Struct, frozen=True):
+    """How to undo a step: `exactly`, by `editing` a file that has changed since, or `not at all`."""
+
+    how: str
+    now: bytes | None
+    then: bytes | None
+    left: tuple[str, ...] = ()  # members that were changed since, and stay
+
+
+def plan_undo(step: Step, backup: bytes | None) -> UndoPlan:
+    """Plans to undo one step; in a file that has changed since, only our members are reverted."""
+    now = read_file(Path(step.file))
+    if digest(now) == step.before or now is None:
+        return UndoPlan("not at all", now, now)
+    if digest(now) == step.after:
+        return UndoPlan("exactly", now, backup)
+    text = decoded(now, step.file)
+    value_of(text, step.format, step.file)
+    before = decoded(backup or b"", step.file)
+    tool = editor(step.format)
+    try:
+        text, left = _without_ours(tool, step, text, before)
+        text = _with_theirs(tool, step, text, before)
+    except CannotEdit as error:
+        raise not_editable(step.file, error) from None
+    return UndoPlan("editing", now, text.encode(), left)
+
+
+def _without_ours(
+    tool: ModuleType, step: Step, text: str, before: str
+) -> tuple[str, tuple[str, ...]]:
+    left: list[str] = []
+    for member in step.added:
+        current, old = tool.lookup(text, member.keys), tool.lookup(before, member.keys)
+        if current is None:
+            continue
+        if current != member.value:
+            left.append(".".join(member.keys))
+        elif old is None:
+            text = tool.remove(text, member.keys)
+        else:
+            text = tool.put(text, member.keys, old)
+    return text, tuple(left)
+
+
+def _with_theirs(tool: ModuleType, step: Step, text: str, before: str) -> str:
+    for keys in step.removed:
+        old = tool.lookup(before, keys)
+        if old is not None and tool.lookup(text, keys) is None:
+            text = tool.put(text, keys, old)
+    return text
+
+
+def available(words: tuple[str, ...]) -> bool:
+    return bool(words) and shutil.which(words[0]) is not None
+
+
+def run_host_command(words: tuple[str, ...]) -> None:
+    """Runs a host's own command; an error has the end of its output."""
+    program = shutil.which(words[0])
+    if program is None:
+        raise _failed(words[0], "it is not there any more")
+    try:
+        done = subprocess.run(  # noqa: S603 - words of the table and ours, without a shell
+            [program, *words[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=COMMAND_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _failed(words[0], f"it did not end within {COMMAND_TIMEOUT:g} seconds") from None
+    except OSError as error:
+        raise _failed(words[0], error.strerror or str(error)) from None
+    if done.returncode:
+        lines = done.stdout.decode(errors="replace").strip().splitlines()[-OUTPUT_TAIL:]
+        raise _failed(words[0], "\n".join((f"exit status {done.returncode}", *lines)))
+
+
+def silent_failure(program: str, file: str) -> HostFault:
+    return _failed(program, f"it ended well, but its entry is not as expected in {file}")
+
+
+def _failed(program: str, reason: str) -> HostFault:
+    return HostFault(
+        "own_command_failed",
+        f"the host's own command '{program}' failed: {reason}",
+        hint="--edit changes the host's file instead",
+    )

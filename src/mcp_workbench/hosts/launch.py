@@ -1,4 +1,4 @@
-"""How a host is to start us: a command that still works after a restart, from any folder."""
+"""The command that a host starts us with: it works after a restart, from any folder."""
 
 import shutil
 import sys
@@ -11,49 +11,47 @@ from mcp_workbench import __version__
 
 COMMAND = "mcp-workbench"
 DISTRIBUTION = "mcp-workbench-gateway"
-# Folders of environments that `uvx` and `pipx run` throw away when they like.
-_PASSING = {"uv": ("archive-v0", "environments-v2", "builds-v0"), "pipx": (".cache", "cache")}
+# Folders of temporary environments of `uvx` and `pipx run`.
+_TEMPORARY = {"uv": ("archive-v0", "environments-v2", "builds-v0"), "pipx": (".cache", "cache")}
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """The words that start us, before `serve`."""
+    """Program and arguments that start us, before `serve`."""
 
     words: tuple[str, ...]
 
     def command(self, config: str, toolboxes: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """All words of an entry. The file is always named: nobody knows in which folder we start."""
+        """Returns the command line of an entry. It names the file: a host's working directory is unknown."""
         boxes = [word for box in toolboxes for word in ("--toolbox", box)]
         return (*self.words, "serve", "--config", config, *boxes)
 
 
 def launch() -> Launch:
-    """What to write into a host's file, judged by how we were started ourselves."""
+    """Returns what to write into a host's file, derived from how this process was started."""
     running = Path(sys.argv[0]).absolute()
     python = Path(sys.executable)
     beside = python.parent / running.name if running.stem == COMMAND else python.parent / COMMAND
     script = running if running.stem == COMMAND and running.is_file() else beside
-    origin = _origin() if passing_runner(python) else ""  # nobody else is asked where we came from
-    return chosen(script if script.is_file() else None, python, origin)
+    origin = _origin() if temporary_runner(python) else ""  # of no use to the others
+    return choose_launch(script if script.is_file() else None, python, origin)
 
 
-def chosen(script: Path | None, python: Path, origin: str) -> Launch:
-    """The decision: the command on the PATH if it is ours, else by its full path, else the module."""
-    if runner := passing_runner(python):
+def choose_launch(script: Path | None, python: Path, origin: str) -> Launch:
+    """Returns the command on the PATH if it is ours, else its full path, else the module."""
+    if runner := temporary_runner(python):
         return _through(runner, origin)
     if script is None:
         return Launch((str(python), "-m", "mcp_workbench"))
     stable = shutil.which(COMMAND)
     if stable and Path(stable).is_absolute() and _same_file(Path(stable), script):
-        return Launch(
-            (stable,)
-        )  # such as ~/.local/bin, which stays when the environment is renewed
+        return Launch((stable,))  # in a folder such as ~/.local/bin, which outlives the environment
     return Launch((str(script),))
 
 
-def passing_runner(python: Path) -> str:
-    """`uvx` or `pipx` where we run in an environment that may be gone tomorrow; else nothing."""
+def temporary_runner(python: Path) -> str:
+    """Returns `uvx` or `pipx` if we run in one of their temporary environments, else an empty string."""
     parts = python.parts
-    for tool, folders in _PASSING.items():
+    for tool, folders in _TEMPORARY.items():
         if tool in parts and any(folder in parts[parts.index(tool) :] for folder in folders):
             return "uvx" if tool == "uv" else "pipx"
     if "pipx" in parts and ".cache" in parts:
@@ -68,16 +66,16 @@ def _through(runner: str, origin: str) -> Launch:
     return Launch((program, "run", "--spec", origin, COMMAND))
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def _same_file(left: Path, right: Path) -> bool:
     try:
-        return one.samefile(other)
+        return left.samefile(right)
     except OSError:
         return False
 
 
 def _origin() -> str:
-    """Where this installation came from: a wheel, a folder, a repository, or an index."""
-    from importlib.metadata import Distribution, PackageNotFoundError  # mail, archives and all
+    """Returns where this installation came from: a wheel, a folder, a repository, or an index."""
+    from importlib.metadata import Distribution, PackageNotFoundError  # slow to load
 
     pinned = f"{DISTRIBUTION}=={__version__}"
     try:
@@ -92,7 +90,7 @@ def _from_url(direct: dict[str, Any], pinned: str) -> str:
     if not isinstance(url, str):
         return pinned
     if url.startswith("file://"):
-        from urllib.request import url2pathname  # only for those who came this way
+        from urllib.request import url2pathname  # only for such installations
 
         return url2pathname(url.removeprefix("file://"))
     vcs = direct.get("vcs_info", {})

@@ -1,27 +1,34 @@
-"""Many files' servers as one list: the same server once, every name once, nothing of ours."""
+"""Merges the servers of many files: each server once, each name once, none that we serve already."""
 
 import re
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
-from mcp_workbench.hosts.secrets import Taken, Vault
-from mcp_workbench.hosts.translate import Entry, Found
+from mcp_workbench.hosts.files import HostFile, Machine
+from mcp_workbench.hosts.read import servers_in, text_of, value_of
+from mcp_workbench.hosts.secrets import ExtractedSecret, Vault
+from mcp_workbench.hosts.translate import Entry, HostServer
 
 Identity = tuple[str, ...]
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+Keys = tuple[str, ...]
+_ASKED = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-)?")
+# Variables that every process inherits.
+_USUAL = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR"}
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """What becomes of one found server."""
+class ImportChoice(msgspec.Struct, frozen=True):
+    """What the import does with one server."""
 
-    found: Found
-    name: str = ""  # under which it is written
+    server: HostServer
+    name: str = ""  # in our configuration
     entry: Entry = {}
-    same_as: str = ""  # the name of the one that it is
-    there: bool = False  # in the configuration already
+    same_as: str = ""  # the name of the identical server before it
+    there: bool = False  # already in our configuration
     notes: tuple[str, ...] = ()
 
     @property
@@ -30,10 +37,10 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """All of it, in the order in which it was found."""
+    """All choices, in the order of the files."""
 
-    chosen: tuple[Chosen, ...]
-    taken: tuple[Taken, ...]
+    chosen: tuple[ImportChoice, ...]
+    taken: tuple[ExtractedSecret, ...]
 
     @property
     def new(self) -> dict[str, Entry]:
@@ -41,20 +48,20 @@ class Merged(msgspec.Struct, frozen=True):
 
 
 def merge(
-    found: list[Found], existing: dict[str, Any], reserved: frozenset[str] = frozenset()
+    servers: list[HostServer], existing: dict[str, Any], reserved: frozenset[str] = frozenset()
 ) -> Merged:
-    """Choose names and entries; `existing` are the entries that the toolbox has already."""
+    """Chooses names and entries; `existing` are the entries of the toolbox."""
     vault = Vault(reserved)
-    chosen: list[Chosen] = []
-    kept: list[Chosen] = []
+    chosen: list[ImportChoice] = []
+    kept: list[ImportChoice] = []
     names = set(existing)
-    for server in found:
+    for server in servers:
         if server.skipped:
-            chosen.append(Chosen(server))
+            chosen.append(ImportChoice(server))
             continue
-        twin = next((c for c in kept if _same(c.found.entry, server.entry)), None)
+        twin = next((c for c in kept if _same(c.server.entry, server.entry)), None)
         if twin:
-            chosen.append(Chosen(server, twin.name, twin.entry, same_as=twin.name))
+            chosen.append(ImportChoice(server, twin.name, twin.entry, same_as=twin.name))
             continue
         choice = _placed(server, existing, names, vault)
         names.add(choice.name)
@@ -64,20 +71,22 @@ def merge(
     return Merged(tuple(chosen), tuple(t for t in vault.taken if t.server in written))
 
 
-def _placed(server: Found, existing: dict[str, Any], names: set[str], vault: Vault) -> Chosen:
+def _placed(
+    server: HostServer, existing: dict[str, Any], names: set[str], vault: Vault
+) -> ImportChoice:
     plain = plain_name(server.name)
     if name := served(server, existing, vault.twin()):
-        return Chosen(server, name, there=True)
+        return ImportChoice(server, name, there=True)
     name = plain if plain not in names else plain_name(f"{plain}-{server.host}")
     number = 2
     while name in names:
         name, number = f"{plain}-{number}", number + 1
     renamed = (f"'{server.name}' is called '{name}' here",) if name != server.name else ()
-    return Chosen(server, name, vault.cleaned(server, name), notes=(*renamed, *server.notes))
+    return ImportChoice(server, name, vault.cleaned(server, name), notes=(*renamed, *server.notes))
 
 
-def served(server: Found, existing: dict[str, Any], vault: Vault) -> str:
-    """Under which name one of these entries reaches this server; nothing where none does."""
+def served(server: HostServer, existing: dict[str, Any], vault: Vault) -> str:
+    """Returns the name of the entry that reaches this server, or an empty string."""
     cleaned = vault.cleaned(server, plain_name(server.name))
     same = (
         name
@@ -88,7 +97,7 @@ def served(server: Found, existing: dict[str, Any], vault: Vault) -> str:
 
 
 def plain_name(name: str) -> str:
-    """The name under the rules of both modes: letters, digits, `-`, `_`, no `__`, no `_` at the end."""
+    """Returns a name that is valid in both modes: letters, digits, `-`, `_`, no `__`, no `_` at the end."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")
     return re.sub(r"__+", "-", plain.rstrip("_-")) or "server"
 
@@ -115,15 +124,47 @@ def normal_url(url: str) -> str:
     return f"{parts.scheme}://{user}{host}{parts.path.rstrip('/')}{query}"
 
 
-def _same(one: Entry, other: Entry) -> bool:
-    """The same way, and nothing that says otherwise: two accounts of one service are two servers."""
-    if identity(one) != identity(other):
+def _same(left: Entry, right: Entry) -> bool:
+    """Same target and no differing credentials: two accounts of one service are two servers."""
+    if identity(left) != identity(right):
         return False
     for key in ("env", "headers"):
-        ours, theirs = one.get(key), other.get(key)
+        ours, theirs = left.get(key), right.get(key)
         if not isinstance(ours, dict) or not isinstance(theirs, dict):
             continue
         ours, theirs = cast("Entry", ours), cast("Entry", theirs)
         if any(ours[name] != theirs[name] for name in ours if name in theirs):
             return False
     return True
+
+
+def own_entries(config: str, toolboxes: list[str]) -> dict[str, Any]:
+    """Returns the enabled server entries of these toolboxes from our configuration file."""
+    value = value_of(text_of(Path(config)) or "", "json", config)
+    boxes = value.get("toolboxes", {"default": value})
+    return {
+        f"{box}/{name}": entry
+        for box in toolboxes
+        for name, entry in cast("dict[str, Any]", boxes[box].get("mcpServers", {})).items()
+        if not entry.get("disabled")
+    }
+
+
+def direct(file: HostFile, ours: dict[str, Any], machine: Machine) -> list[Keys]:
+    """Returns the entries of a host's file that we serve as well."""
+    text = text_of(file.path)
+    if text is None:
+        return []
+    vault = Vault()
+    servers = [server for server in servers_in(file, text, machine) if not server.skipped]
+    return [server.keys for server in servers if served(server, ours, vault)]
+
+
+def variables_in(entries: dict[str, Any], *, needed: bool = False) -> tuple[str, ...]:
+    """Returns the variables that these entries of ours use, in order, except those that every process has.
+
+    `needed`: only those without which a server does not start, because they have no default.
+    """
+    asked = _ASKED.findall(msgspec.json.encode(entries).decode())
+    names = (name for name, default in asked if name and not (needed and default))
+    return tuple(dict.fromkeys(name for name in names if name not in _USUAL))

@@ -1,31 +1,29 @@
-"""What is to be done to one file, decided before anything is touched."""
+"""Plans a change of one host file, and previews it, before anything is touched."""
 
 from collections.abc import Iterable
+from difflib import unified_diff
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from mcp_workbench.core import jsonc
 from mcp_workbench.hosts import edit_json
-from mcp_workbench.hosts.entry import (
-    add_command,
-    handed_on,
-    own_entry,
-    remove_command,
-    renewed,
-)
-from mcp_workbench.hosts.places import HostFile
-from mcp_workbench.hosts.reading import decoded, keys_in, value_of
-from mcp_workbench.hosts.refusals import CannotEdit, not_editable
-from mcp_workbench.hosts.table import ENTRY, Format
+from mcp_workbench.hosts.files import CannotEdit, HostFile, not_editable
+from mcp_workbench.hosts.read import decoded, keys_in, value_of
+from mcp_workbench.hosts.secrets import masked
+from mcp_workbench.hosts.table import ENTRY, Format, Host
+from mcp_workbench.hosts.translate import is_ourselves
 
 Keys = tuple[str, ...]
 Words = tuple[str, ...]
+_OFF = {"disabled": True, "enabled": False}  # installing us enables us
+CONTEXT = 3  # lines around a change
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A value that we put into a file, and where."""
+    """A value that we put into a file, and its path there."""
 
     keys: Keys
     value: Any
@@ -35,7 +33,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One file before and after. With `own` the host writes it, and `after` is our guess."""
+    """One file before and after. With `own` the host's command writes it, and `after` is expected."""
 
     host: str  # or "" for our own configuration
     path: Path
@@ -63,7 +61,7 @@ def editor(format: str) -> ModuleType:
 
 
 def edited(text: str, format: str, put: Iterable[Member] = (), remove: Iterable[Keys] = ()) -> str:
-    """The text with these members, and without those."""
+    """Returns the text with these members added and those removed."""
     tool = editor(format)
     for keys in remove:
         text = tool.remove(text, keys)
@@ -77,10 +75,10 @@ def edited(text: str, format: str, put: Iterable[Member] = (), remove: Iterable[
 def plan_edit(
     file: HostFile, before: bytes | None, put: tuple[Member, ...], remove: tuple[Keys, ...]
 ) -> Change:
-    """The change of a host's file that puts these members in and takes those out."""
+    """Plans to add these members to a host's file and to remove those."""
     name = str(file.path)
     text = decoded(before or b"", name)
-    value_of(text, file.host.format, name)  # refuses what its host could not read either
+    value_of(text, file.host.format, name)  # fails for what its host could not read either
     try:
         after = edited(text, file.host.format, put, remove)
     except CannotEdit as error:
@@ -89,19 +87,19 @@ def plan_edit(
 
 
 def entry_keys(file: HostFile, before: bytes | None) -> Keys:
-    """Where our entry belongs in this file."""
+    """Returns the path of our entry in this file."""
     value = value_of(decoded(before or b"", str(file.path)), file.host.format, str(file.path))
     return (*keys_in(file.host, value), ENTRY)
 
 
 def present(file: HostFile, before: bytes | None) -> Any:
-    """What stands under our name there now."""
+    """Returns the entry under our name, or None."""
     text = decoded(before or b"", str(file.path))
     return editor(file.host.format).lookup(text, entry_keys(file, before))
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """What every host is to get."""
+    """What to install in every host."""
 
     words: Words  # that start us
     variables: Words = ()  # that our servers need
@@ -109,26 +107,151 @@ class Installation(msgspec.Struct, frozen=True):
 
 
 def plan_install(
-    file: HostFile, before: bytes | None, wish: Installation, served: tuple[Keys, ...]
+    file: HostFile, before: bytes | None, installation: Installation, served: tuple[Keys, ...]
 ) -> Change:
-    """Our entry into this file, and out with what we serve. The host's own command adds a command
-    line, no more: to exchange an entry, to hand on variables or to take others out, we edit.
+    """Plans to add our entry and to remove what we serve. The host's own command adds a command
+    line, no more: to replace an entry, pass variables on or remove other entries, we edit the file.
     """
     there = present(file, before)
-    entry = own_entry(file.host, wish.words, wish.variables)
+    entry = own_entry(file.host, installation.words, installation.variables)
     member = Member(entry_keys(file, before), renewed(there, entry))
     if there == member.value:
         return plan_edit(file, before, (), served)
     change = plan_edit(file, before, (member,), served)
-    if there is not None or served or not wish.own or handed_on(file.host, wish.variables):
+    if (
+        there is not None
+        or served
+        or not installation.own
+        or passed_on(file.host, installation.variables)
+    ):
         return change
-    return msgspec.structs.replace(change, own=add_command(file.host, file.scope, wish.words))
+    return msgspec.structs.replace(
+        change, own=add_command(file.host, file.scope, installation.words)
+    )
 
 
 def plan_uninstall(file: HostFile, before: bytes | None, *, own: bool) -> Change:
-    """Our entry out of this file again, whoever put it there."""
+    """Plans to remove our entry from this file."""
     if before is None or present(file, before) is None:
         return Change(file.host.id, file.path, file.host.format, before, before or b"")
     change = plan_edit(file, before, (), (entry_keys(file, before),))
     command = remove_command(file.host, file.scope) if own else ()
     return msgspec.structs.replace(change, own=command)
+
+
+def own_entry(host: Host, words: Words, variables: Words = ()) -> dict[str, Any]:
+    """Returns our entry for this host, with the variables that it must pass on: names, no values."""
+    return _shaped(host, words) | passed_on(host, variables)
+
+
+def renewed(there: Any, entry: dict[str, Any]) -> dict[str, Any]:
+    """Returns our entry merged into an older one of ours: what the user added is kept."""
+    if not isinstance(there, dict):
+        return entry
+    old = cast("dict[str, Any]", there)
+    words = words_of(old)
+    if not words or not is_ourselves({"command": words[0], "args": words[1:]}):
+        return entry
+    kept = {key: value for key, value in old.items() if _OFF.get(key) is not value}
+    for key in ("env", "env_vars"):
+        entry = entry | _both(key, kept.get(key), entry.get(key))
+    return kept | entry
+
+
+def _both(key: str, old: Any, new: Any) -> dict[str, Any]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {key: cast("dict[str, Any]", new) | cast("dict[str, Any]", old)}
+    if isinstance(old, list) and isinstance(new, list):
+        return {key: list(dict.fromkeys([*cast("list[Any]", old), *cast("list[Any]", new)]))}
+    return {}
+
+
+def words_of(entry: dict[str, Any]) -> Words:
+    """Returns the command line of an entry, in any host's format."""
+    return (*texts(entry.get("command")), *texts(entry.get("args")))
+
+
+def texts(value: Any) -> Words:
+    """Returns a string, or a list of them, as a tuple."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(map(str, cast("list[Any]", value))) if isinstance(value, list) else ()
+
+
+def passed_on(host: Host, variables: Words) -> dict[str, Any]:
+    """Returns the part of an entry that passes variables on; empty if the host passes all, or can't."""
+    if not variables or host.passes in ("all", "none"):
+        return {}
+    if host.passes == "names":
+        return {"env_vars": list(variables)}
+    how = "${env:%s}" if host.passes == "env" else "${%s}"
+    return {"env": {name: how % name for name in variables}}
+
+
+def _shaped(host: Host, words: Words) -> dict[str, Any]:
+    plain = {"command": words[0], "args": list(words[1:])}
+    match host.shape:
+        case "claude":  # its tool search would hide our two tools behind a search of its own
+            return {"type": "stdio", **plain, "alwaysLoad": True}
+        case "typed":
+            return {"type": "stdio", **plain}
+        case "opencode":
+            return {"type": "local", "command": list(words)}
+        case "copilot":
+            return {"type": "local", **plain, "tools": ["*"]}
+        case "plain":
+            return plain
+
+
+def add_command(host: Host, scope: str, words: Words) -> Words:
+    """Returns the host's own command to add us; empty if it has none for this scope."""
+    if host.own is None or scope not in host.own.scopes:
+        return ()
+    entry = msgspec.json.encode(own_entry(host, words)).decode()
+    return _filled(host.own.add, scope, entry, words)
+
+
+def remove_command(host: Host, scope: str) -> Words:
+    if host.own is None or scope not in host.own.scopes:
+        return ()
+    return _filled(host.own.remove, scope, "", ())
+
+
+def _filled(template: Words, scope: str, entry: str, words: Words) -> Words:
+    filled: list[str] = []
+    for word in template:
+        if word == "{words}":
+            filled += words
+        else:
+            instead = {"{name}": ENTRY, "{scope}": scope, "{json}": entry}
+            filled.append(instead.get(word, word))
+    return tuple(filled)
+
+
+def diff(change: Change) -> list[str]:
+    """Returns the lines of a unified diff, with secrets hidden on both sides."""
+    old = masked(_text(change.before), change.format).splitlines()
+    new = masked(_text(change.after), change.format).splitlines()
+    # Files of a hundred thousand lines are common (histories), and mostly the same.
+    first = _common(old, new)
+    last = _common(old[first:][::-1], new[first:][::-1])
+    skip = max(first - CONTEXT, 0)
+    keep = max(last - CONTEXT, 0)
+    before, after = old[skip : len(old) - keep], new[skip : len(new) - keep]
+    lines = list(unified_diff(before, after, lineterm="", n=CONTEXT))[2:]
+    return [_placed(line, skip) if line.startswith("@@") else line for line in lines]
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode().removeprefix(jsonc.BOM)
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _placed(header: str, skipped: int) -> str:
+    """`@@ line 12 @@`: the line number in the new file."""
+    start = header.split("+")[1].split(" ")[0].split(",")[0]
+    return f"@@ line {int(start) + skipped} @@"

@@ -1,18 +1,20 @@
-"""Literal secrets in entries: found, taken out, and a variable put in their place."""
+"""Literal secrets: replaced by variables on import, and hidden in previews."""
 
 import re
-from typing import cast
+from collections.abc import Iterator
+from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.hosts.translate import Entry, Found
+from mcp_workbench.core import jsonc
+from mcp_workbench.hosts.translate import Entry, HostServer
 
 _WORDS = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|KEY|AUTH|COOKIE|CREDENTIAL|DSN|(?:^|[_-])(?:PAT|PASS|PWD)(?:$|[_-])",
     re.IGNORECASE,
 )
-# What gives itself away: keys of well-known services, and addresses with a password in them.
-TELLTALE = re.compile(
+# Secrets by their look: keys of well-known services, and URLs with a password.
+SECRET_LOOK = re.compile(
     r"\b(?:sk-|sk_live_|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|AKIA|ASIA|AIza|eyJ[A-Za-z0-9_-]{8}|npg_|hf_|figd_|ntn_|lin_api_)"
     r"[A-Za-z0-9_.-]{6,}|://[^/\s:@]*:[^/\s@]+@"
 )
@@ -21,27 +23,34 @@ REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
 _QUERY = re.compile(r"(?<=[?&])([^=&#]+)=([^&#]+)")
 FLAG = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 PLAIN = {"", "true", "false", "none", "null", "yes", "no", "0", "1"}
+Path = tuple[str | int, ...]
+Span = tuple[int, int]
+HIDDEN = "[hidden]"
+# Objects whose values are always hidden.
+_ALWAYS_HIDDEN = {"env", "environment", "envs", "headers", "http_headers"}
+# Variables in the hosts' own syntax: names, no values.
+_NAMED = re.compile(r"(?:(?:Bearer )?(?:\$\{(?:env|input):[^}]+\}|\{env:\w+\}|\$\w+))")
 
 
-class Taken(msgspec.Struct, frozen=True):
-    """A secret that was taken out: where it stood, and which variable stands there now."""
+class ExtractedSecret(msgspec.Struct, frozen=True):
+    """A secret that was replaced: where it was, and by which variable."""
 
     server: str
     place: str
     variable: str
-    blanks: bool = False  # around the value: often the reason why it does not work
+    blanks: bool = False  # around the value: a common reason why it does not work
 
 
 class Vault:
-    """Gives each secret value its variable; two values never share one."""
+    """Assigns a variable to each secret value; two values never share one."""
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
         self._values: dict[str, str] = {}
-        self._reserved = reserved  # names that others mean something by already
-        self.taken: list[Taken] = []
+        self._reserved = reserved  # names that are already in use
+        self.taken: list[ExtractedSecret] = []
 
     def twin(self) -> "Vault":
-        """One that knows the same, for a look at what would come out; it reserves nothing."""
+        """Returns a copy for a trial run; it reserves no names."""
         twin = Vault()
         twin._values = dict(self._values)
         return twin
@@ -56,9 +65,9 @@ class Vault:
                 return name
         raise AssertionError("a thousand secrets of one name")
 
-    def cleaned(self, found: Found, name: str) -> Entry:
-        """The entry without its literal secrets. The value itself is kept nowhere but in memory."""
-        entry = dict(found.entry)
+    def cleaned(self, server: HostServer, name: str) -> Entry:
+        """Returns the entry without its literal secrets; the values stay in memory only."""
+        entry = dict(server.entry)
         for key in ("env", "headers"):
             if key in entry:
                 pairs = cast("dict[str, str]", entry[key])
@@ -79,18 +88,18 @@ class Vault:
 
     def _args(self, server: str, args: list[str]) -> list[str]:
         cleaned: list[str] = []
-        flag = ""  # the one before, which may speak of this one
+        flag = ""  # the option before, which may name this value
         for index, text in enumerate(args):
-            found = FLAG.fullmatch(text)
+            match = FLAG.fullmatch(text)
             place = f"args[{index}]"
-            if found and found[2] and is_secret(found[1], found[2]):
-                head = text[: len(text) - len(found[2])]
-                cleaned.append(head + self._take(server, place, f"{server}_{found[1]}", found[2]))
-            elif not found and (is_secret(flag, text) or header_argument(text)):
+            if match and match[2] and is_secret(match[1], match[2]):
+                head = text[: len(text) - len(match[2])]
+                cleaned.append(head + self._take(server, place, f"{server}_{match[1]}", match[2]))
+            elif not match and (is_secret(flag, text) or header_argument(text)):
                 cleaned.append(self._argument(server, place, flag, text))
             else:
                 cleaned.append(text)
-            flag = found[1] if found and not found[2] else ""
+            flag = match[1] if match and not match[2] else ""
         return cleaned
 
     def _argument(self, server: str, place: str, flag: str, text: str) -> str:
@@ -106,50 +115,122 @@ class Vault:
         if at and sign and "/" not in user and not REFERENCE.fullmatch(user):
             url = f"{head}://{self._take(server, 'url', f'{server}_LOGIN', user)}@{host}"
 
-        def value(found: re.Match[str]) -> str:
-            if not is_secret(found[1], found[2]):
-                return found[0]
-            wanted = f"{server}_{found[1]}"
-            return f"{found[1]}={self._take(server, 'url', wanted, found[2])}"
+        def value(match: re.Match[str]) -> str:
+            if not is_secret(match[1], match[2]):
+                return match[0]
+            wanted = f"{server}_{match[1]}"
+            return f"{match[1]}={self._take(server, 'url', wanted, match[2])}"
 
         return _QUERY.sub(value, url)
 
     def _take(self, server: str, place: str, wanted: str, value: str) -> str:
         literal = value.replace("$${", "${")
         variable = self.variable(wanted, server, literal)
-        self.taken.append(Taken(server, place, variable, blanks=literal != literal.strip()))
+        self.taken.append(
+            ExtractedSecret(server, place, variable, blanks=literal != literal.strip())
+        )
         return f"${{{variable}}}"
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Is this a literal that nobody else should read? A reference to a variable is none."""
+    """Is this a literal secret? A reference to a variable is not."""
     if value.strip().lower() in PLAIN or not REFERENCE.sub("", _SCHEME.sub("", value)).strip():
         return False
-    if TELLTALE.search(value):
+    if SECRET_LOOK.search(value):
         return True
     return bool(_WORDS.search(name)) and not REFERENCE.search(value) and not _harmless(name, value)
 
 
 def _harmless(name: str, value: str) -> bool:
-    """A path to a key is not the key; nor is a number, or a choice such as `AUTH_TYPE=oauth`."""
+    """A path to a key is not a secret; nor is a choice such as `AUTH_TYPE=oauth`."""
     if re.search(r"(?i)(FILE|PATH|DIR|TYPE|MODE|METHOD|URL|URI|HOST|ENABLED|NAME|ID)$", name):
         return True
     return value.startswith(("/", "~/", "./")) and "://" not in value
 
 
 def secret_query(text: str) -> bool:
-    """Is this an address whose query has a secret in it?"""
-    return "://" in text and any(is_secret(*found.groups()) for found in _QUERY.finditer(text))
+    """Is this a URL with a secret in its query?"""
+    return "://" in text and any(is_secret(*match.groups()) for match in _QUERY.finditer(text))
 
 
 def header_argument(text: str) -> re.Match[str] | None:
-    """`Authorization: Bearer …`, as some bridges take it on their command line."""
-    found = re.match(r"((?:[\w-]+): *(?:(?:Bearer|Basic|Token) +)?)(.+)", text, re.I | re.S)
-    if not found or "://" in text.partition(" ")[0]:
+    """`Authorization: Bearer …`, as some stdio-to-HTTP bridges accept it on their command line."""
+    match = re.match(r"((?:[\w-]+): *(?:(?:Bearer|Basic|Token) +)?)(.+)", text, re.I | re.S)
+    if not match or "://" in text.partition(" ")[0]:
         return None
-    return found if is_secret(found[1].partition(":")[0], found[2]) else None
+    return match if is_secret(match[1].partition(":")[0], match[2]) else None
 
 
 def _variable(wanted: str) -> str:
     name = re.sub(r"[^A-Za-z0-9]+", "_", wanted).strip("_").upper() or "SECRET"
     return name if not name[0].isdigit() else f"_{name}"
+
+
+def masked(text: str, format: str) -> str:
+    """Returns the text with every secret in it hidden."""
+    if not text.strip():
+        return text
+    if format == "toml":
+        from mcp_workbench.hosts.edit_toml import with_values  # only where there is such a file
+
+        return with_values(
+            text, lambda path, literal: HIDDEN if _is_secret_toml(path, literal) else None
+        )
+    for start, end in sorted(set(_json(text)), reverse=True):
+        text = f'{text[:start]}"{HIDDEN}"{text[end:]}'
+    return text
+
+
+def _json(text: str) -> Iterator[Span]:
+    root = jsonc.read(text)
+    for path in secret_strings(root.value):
+        node = jsonc.find(root, path).node
+        yield node.start, node.end
+
+
+def _is_secret_toml(path: Path, literal: str) -> bool:
+    """Is this TOML literal to be hidden as a whole?"""
+    words = literal.replace("'", '"').split('"')
+    listed = "args" in path and any(_hidden_words(words[1::2]))
+    return (
+        bool(_ALWAYS_HIDDEN & set(path))
+        or listed
+        or _looks_secret(str(path[-1]), literal.strip(" \"'"))
+    )
+
+
+def secret_strings(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Yields the paths of all strings that are, or may be, secrets."""
+    if isinstance(value, dict):
+        for key, item in cast("dict[str, Any]", value).items():
+            yield from secret_strings(item, (*path, key))
+    elif isinstance(value, list):
+        items = cast("list[Any]", value)
+        words = [item if isinstance(item, str) else "" for item in items]
+        for index, (item, hidden) in enumerate(zip(items, _hidden_words(words), strict=True)):
+            yield from [(*path, index)] if hidden else secret_strings(item, (*path, index))
+    elif isinstance(value, str) and _hidden(path, value):
+        yield path
+
+
+def _hidden(path: Path, value: str) -> bool:
+    named = _NAMED.fullmatch(value) or REFERENCE.search(value)
+    if named and not SECRET_LOOK.search(value):
+        return False
+    if _ALWAYS_HIDDEN & set(path) and value.strip().lower() not in PLAIN:
+        return True
+    return _looks_secret(str(path[-1]) if path else "", value)
+
+
+def _looks_secret(name: str, value: str) -> bool:
+    return is_secret(name, value) or secret_query(value) or bool(header_argument(value))
+
+
+def _hidden_words(words: list[str]) -> Iterator[bool]:
+    """Yields for each word of a command line whether it is secret: `--token X`, `--token=X`, or by its look."""
+    flag = ""
+    for word in words:
+        match = FLAG.fullmatch(word)
+        assigned = bool(match and match[2] and is_secret(match[1], match[2]))
+        yield assigned or (not match and _looks_secret(flag, word))
+        flag = match[1] if match and not match[2] else ""

@@ -1,8 +1,8 @@
-"""The hosts as data: where their files are, how those are written, and by which words.
+"""The hosts as data: where their files are, their format, and how an entry is written there.
 
-A place is a path with `~` for the home folder and `{VAR:default}` for a variable that moves it. It
-changes often and decides nothing that a host can say at run time. Seen in the vendors' sources and
-documents in autumn 2026; `docs/hosts.md` is checked against it.
+A place is a path with `~` for the home folder and `{VAR:default}` for a variable that moves it. The
+table holds what the vendors' sources and documents say in autumn 2026; `docs/hosts.md` is checked
+against it.
 """
 
 from typing import Literal
@@ -13,7 +13,7 @@ Format = Literal["json", "toml", "yaml"]
 System = Literal["linux", "darwin", "win32"]
 Syntax = Literal["braces", "dollar", "env", "curly", "input", "folders", "none"]
 Shape = Literal["plain", "typed", "claude", "opencode", "copilot"]
-# All of them by itself; what the entry names as `${X}`, as `${env:X}`, in a list of names; or not.
+# All variables; those that the entry names as `${X}`, as `${env:X}` or in a list of names; or none.
 Passing = Literal["all", "braces", "env", "names", "none"]
 
 ENTRY = "workbench"  # our name in a host's file
@@ -28,7 +28,7 @@ _CLINE = "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
 
 
 class OwnCommand(msgspec.Struct, frozen=True):
-    """A host's own way to add and remove an entry. `{name}`, `{scope}`, `{json}`; `{words}` are many."""
+    """A host's own command to add and remove an entry. `{name}`, `{scope}`, `{json}`; `{words}` are many."""
 
     add: tuple[str, ...]
     remove: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class OwnCommand(msgspec.Struct, frozen=True):
 
 
 class Host(msgspec.Struct, frozen=True):
-    """One host. Of several user files the first that exists counts, else the last is made."""
+    """One host. Of several user files the first that exists is used, else the last is created."""
 
     id: str
     title: str
@@ -49,9 +49,14 @@ class Host(msgspec.Struct, frozen=True):
     own: OwnCommand | None = None
     seconds: float = 0.001  # one unit of `timeout`; 0 where it means something else
     url_means: Literal["http", "sse"] = "http"
-    passes: Passing = "none"  # how variables of the person reach a server that it starts
-    after: str = "restart it"  # until it sees a new entry
+    passes: Passing = "none"  # how the user's environment variables reach a server that it starts
+    after: str = "restart {title}"  # what the user does then, for the host to read its file
     import_only: str = ""  # why we write nothing there
+
+    @property
+    def next_step(self) -> str:
+        """What the user does after a change of its file."""
+        return self.after.format(title=self.title)
 
     def user_files(self, system: str) -> tuple[str, ...]:
         return self.user.get(system) or self.user.get("", ())
@@ -79,7 +84,7 @@ _VSCODE = Host(
     keys=("servers",),
     variables=("env", "input", "folders", "braces"),
     shape="typed",
-    after="start the server from its MCP view",
+    after="start the server in its MCP view",
     passes="all",
 )
 
@@ -185,12 +190,12 @@ HOSTS = {
             project=(".zed/settings.json",),
             keys=("context_servers",),
             seconds=1,
-            after="nothing more: it follows the file",
+            after="no restart needed",
         ),
         Host(
             "opencode",
             "opencode",
-            _everywhere(  # the first shadows the second, and is what its own command makes
+            _everywhere(  # the first overrides the second, and is what its own command creates
                 "{XDG_CONFIG_HOME:~/.config}/opencode/opencode.jsonc",
                 "{XDG_CONFIG_HOME:~/.config}/opencode/opencode.json",
                 "{XDG_CONFIG_HOME:~/.config}/opencode/opencode.jsonc",
@@ -221,7 +226,7 @@ HOSTS = {
             "Cline",
             _editor("Code", _CLINE),
             seconds=1,
-            after="nothing more: it follows the file",
+            after="no restart needed",
         ),
         Host(
             "kiro",

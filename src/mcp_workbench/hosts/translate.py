@@ -1,13 +1,14 @@
-"""A server entry in a host's words, in ours. What is not carried over is named."""
+"""Translates a host's server entry, with its variables, to ours. What is not carried over is named."""
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.hosts.places import Surroundings
-from mcp_workbench.hosts.table import Host
-from mcp_workbench.hosts.variables import foreign, translate
+from mcp_workbench.hosts.files import Machine
+from mcp_workbench.hosts.table import Host, Syntax
 
 Entry = dict[str, Any]
 
@@ -26,9 +27,9 @@ _TYPES = {
     "streamable_http": "http",
     "sse": "sse",
 }
-# Ways to come by a header that only the host has; without it the server would refuse us.
+# Only the host can run these to get its headers; without them the server refuses us.
 _HELPERS = ("headersHelper", "http_headers_helper")
-# Said by the host about itself, or by us; nothing is lost by leaving them out.
+# Of use to the host alone, or handled elsewhere: dropped without a note.
 _SILENT = {
     "name",
     "envFile",
@@ -41,9 +42,24 @@ _SILENT = {
     "disabled",
 }
 _APPROVAL = {"trust", "autoApprove", "alwaysAllow", "default_tools_approval_mode"}
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_OURS = rf"\$\{{{_NAME}(?::-[^}}]*)?\}}"
+_SYNTAX: dict[Syntax, str] = {
+    "braces": rf"(?P<braces>{_OURS})",
+    "env": rf"\$\{{env:(?P<env>{_NAME})\}}",
+    "input": r"\$\{(?:prompt|)input:(?P<input>[^}]+)\}",
+    "folders": r"\$\{(?P<folders>workspaceFolder|workspaceFolderBasename|userHome|cwd|pathSeparator|/)\}",
+    "curly": rf"\{{env:(?P<curly>{_NAME})\}}",
+    "dollar": rf"\$(?P<dollar>{_NAME})|%(?P<percent>{_NAME})%",
+    "none": r"(?!)",
+}
+_REST = r"(?P<file>\$?\{file:[^}]*\})|(?P<literal>\$\{)"
+_BELONGS_TO_PLUGINS = re.compile(
+    r"\$\{(CLAUDE_PLUGIN_ROOT|CLAUDE_PROJECT_DIR|user_config\.[^}]*)\}"
+)
 
 
-class Found(msgspec.Struct, frozen=True):
+class HostServer(msgspec.Struct, frozen=True):
     """A server in a host's file: our entry for it, or the reason why there is none."""
 
     name: str
@@ -52,23 +68,23 @@ class Found(msgspec.Struct, frozen=True):
     entry: Entry = {}
     notes: tuple[str, ...] = ()
     skipped: str = ""
-    keys: tuple[str, ...] = ()  # where it stands in the file
+    keys: tuple[str, ...] = ()  # its path in the file
     ourselves: bool = False
 
     def __repr__(self) -> str:
-        return f"Found({self.name!r}, {self.host!r})"  # the entry may hold a secret
+        return f"HostServer({self.name!r}, {self.host!r})"  # the entry may hold a secret
 
 
 class NotCarried(ValueError):
-    """This entry can't be served by us, and this is why."""
+    """We can't serve this entry, for this reason."""
 
 
 class Reader:
-    """Reads one entry."""
+    """Translates one entry."""
 
-    def __init__(self, host: Host, around: Surroundings) -> None:
+    def __init__(self, host: Host, machine: Machine) -> None:
         self.host = host
-        self.around = around
+        self.machine = machine
         self.notes: list[str] = []
         self.used: set[str] = set()
 
@@ -147,7 +163,7 @@ class Reader:
                 yield name, self.translated(text)
 
     def strings(self, raw: Entry, keys: tuple[str, ...]) -> Iterator[str]:
-        """The strings of the first of these keys that is there: one, or a list of them."""
+        """Yields the strings of the first of these keys that is present: one string, or a list."""
         self.used |= set(keys)
         value = next((raw[key] for key in keys if key in raw), None)
         if isinstance(value, str):
@@ -159,7 +175,7 @@ class Reader:
     def translated(self, text: str) -> str:
         if plugin := foreign(text):
             raise NotCarried(f"only the host can fill {plugin}")
-        done = translate(text, self.host.variables, self.around)
+        done = translate(text, self.host.variables, self.machine)
         self.notes += done.notes
         return done.text
 
@@ -185,24 +201,24 @@ class Reader:
             self.notes.append(f"not carried: {', '.join(left)}")
 
 
-def read_entry(name: str, raw: Any, host: Host, file: str, around: Surroundings) -> Found:
-    """What this entry is here, or why it is nothing."""
-    reader = Reader(host, around)
-    found = Found(name, host.id, file)
+def read_entry(name: str, raw: Any, host: Host, file: str, machine: Machine) -> HostServer:
+    """Returns our entry for this server, or why there is none."""
+    reader = Reader(host, machine)
+    server = HostServer(name, host.id, file)
     if not isinstance(raw, dict):
-        return msgspec.structs.replace(found, skipped="its entry is no object")
+        return msgspec.structs.replace(server, skipped="its entry is no object")
     try:
         entry = reader.entry(cast("Entry", raw))
     except NotCarried as reason:
-        return msgspec.structs.replace(found, skipped=str(reason))
+        return msgspec.structs.replace(server, skipped=str(reason))
     notes = tuple(dict.fromkeys(reader.notes))
     if is_ourselves(entry):
-        return msgspec.structs.replace(found, skipped="this program", ourselves=True)
-    return msgspec.structs.replace(found, entry=entry, notes=(*notes, *_doubts(entry)))
+        return msgspec.structs.replace(server, skipped="this program", ourselves=True)
+    return msgspec.structs.replace(server, entry=entry, notes=(*notes, *_doubts(entry)))
 
 
 def is_ourselves(entry: Entry) -> bool:
-    """Does this entry start the workbench? Behind itself it would never end."""
+    """Does this entry start the workbench? Behind itself it would recurse without end."""
     words = [str(entry.get("command", "")), *entry.get("args", ())]
     named = [word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe") for word in words]
     return (
@@ -217,3 +233,79 @@ def _doubts(entry: Entry) -> Iterator[str]:
     for gateway in ("docker mcp gateway", "mcpproxy", "metamcp", "mcp-hub", "1mcp"):
         if gateway in words:
             yield "it is a gateway itself; its own servers could stand here directly"
+
+
+class Translated(msgspec.Struct, frozen=True):
+    """A text with variables in our syntax, and notes for the user."""
+
+    text: str
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "Translated()"  # the text may hold a secret
+
+
+def foreign(text: str) -> str:
+    """Returns a variable in this text that only its host can fill, or an empty string."""
+    match = _BELONGS_TO_PLUGINS.search(text)
+    return match[0] if match else ""
+
+
+def translate(text: str, syntaxes: tuple[Syntax, ...], machine: Machine) -> Translated:
+    """Returns the text with the host's variables in our syntax; any other `${` is escaped as `$${`."""
+    if not any(sign in text for sign in "$%{"):
+        return Translated(text)
+    notes: list[str] = []
+    pattern = "|".join([*(_SYNTAX[syntax] for syntax in syntaxes), _REST])
+    changed = re.sub(pattern, lambda match: _instead(match, machine, notes), text)
+    return Translated(changed, tuple(notes))
+
+
+def _instead(match: re.Match[str], machine: Machine, notes: list[str]) -> str:
+    kind = match.lastgroup or ""
+    writer = _WRITERS.get(kind)
+    return writer(match[kind], machine, notes) if writer else match[0]
+
+
+def _reference(name: str, machine: Machine, notes: list[str]) -> str:
+    return f"${{{name}}}"
+
+
+def _input(name: str, machine: Machine, notes: list[str]) -> str:
+    variable = re.sub(r"\W+", "_", name).upper().strip("_") or "INPUT"
+    variable = variable if not variable[0].isdigit() else f"_{variable}"
+    notes.append(f"the host asked for '{name}': set {variable} before use")
+    return f"${{{variable}}}"
+
+
+def _folder(name: str, machine: Machine, notes: list[str]) -> str:
+    value = {
+        "userHome": str(machine.home),
+        "pathSeparator": os.sep,
+        "/": os.sep,
+        "workspaceFolderBasename": machine.folder.name,
+    }.get(name, str(machine.folder))
+    if name not in ("pathSeparator", "/"):
+        notes.append(f"${{{name}}} was written as {value}")
+    return value.replace("${", "$${")
+
+
+def _file(reference: str, machine: Machine, notes: list[str]) -> str:
+    notes.append("a reference to a file was not read: put its value into a variable")
+    return reference.replace("${", "$${")
+
+
+def _literal(sign: str, machine: Machine, notes: list[str]) -> str:
+    return "$${"
+
+
+_WRITERS: dict[str, Callable[[str, Machine, list[str]], str]] = {
+    "env": _reference,
+    "curly": _reference,
+    "dollar": _reference,
+    "percent": _reference,
+    "input": _input,
+    "folders": _folder,
+    "file": _file,
+    "literal": _literal,
+}

@@ -1,4 +1,4 @@
-"""A server's questions, put to whoever sits at the terminal."""
+"""Asks the user on the terminal what a server wants to know (elicitation)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import click
 import msgspec
 
 from mcp_workbench.cli.form import BadValue, hint, read, shown
-from mcp_workbench.cli.progress import ProgressLine
-from mcp_workbench.cli.render import plain, say
+from mcp_workbench.cli.ui.progress import ProgressLine
+from mcp_workbench.cli.ui.render import plain, say
 from mcp_workbench.era.questions import ELICIT, Question
 from mcp_workbench.schema.form import FormField, form_fields
 
 Json = dict[str, Any]
 
-MOST = 65536  # bytes of a line; a terminal gives no more than 4,096 of them
+MOST = 65536  # bytes of a line; a terminal passes at most 4,096
 ACCEPTED, DECLINED, CANCELLED = "accept", "decline", "cancel"
 _HOW = "Enter takes what stands in [ ]; a lone ! declines, Ctrl-D cancels."
 
 
-class NoMore(Exception):
-    """The person wants to answer no more; the text is the action that says so."""
+class Stopped(Exception):
+    """The user declines or cancels; the text is the action of the answer."""
 
 
 class TerminalPerson:
-    """Fills in forms line by line, and says whether an address may be visited."""
+    """Answers elicitation: fills in forms line by line, and confirms URLs."""
 
     capabilities: Json = {"elicitation": {"form": {}, "url": {}}}  # noqa: RUF012 - never changed
 
@@ -42,10 +42,10 @@ class TerminalPerson:
         self._line.pause()
         try:
             return await _elicit(params)
-        except NoMore as action:
+        except Stopped as action:
             return {"action": str(action)}
         except asyncio.CancelledError:
-            say("\n(the question was taken back)", err=True)
+            say("\n(the server withdrew the question)", err=True)
             raise
         finally:
             self._line.resume()
@@ -55,12 +55,12 @@ async def _elicit(params: Json) -> Json:
     say(click.style(plain(str(params.get("message", ""))), bold=True), err=True)
     if params.get("mode") == "url":
         say(f"  {plain(str(params.get('url', '')))}", err=True)
-        said = await _confirm("open this address in your browser; have you?", default=False)
-        return {"action": ACCEPTED if said else DECLINED}
+        accepted = await _confirm("open this address in your browser; have you?", default=False)
+        return {"action": ACCEPTED if accepted else DECLINED}
     wanted = form_fields(params.get("requestedSchema"))
     if not wanted:
-        said = await _confirm("accept?", default=False)
-        return {"action": ACCEPTED, "content": {}} if said else {"action": DECLINED}
+        accepted = await _confirm("accept?", default=False)
+        return {"action": ACCEPTED, "content": {}} if accepted else {"action": DECLINED}
     say(click.style(f"  {_HOW}", dim=True), err=True)
     content: Json = {}
     for field in wanted:
@@ -73,7 +73,7 @@ async def _elicit(params: Json) -> Json:
 
 
 async def _filled(field: FormField) -> Any:
-    """What the person wants in this field; None leaves it out."""
+    """Returns the value of this field; None to omit it."""
     need = "" if field.required else ", optional"
     about = f": {plain(field.about)}" if field.about else ""
     say(f"  {plain(field.label)} ({hint(field)}{need}){about}", err=True)
@@ -102,7 +102,7 @@ async def _confirm(text: str, *, default: bool) -> bool:
 
 
 async def _typed(prompt: str) -> str:
-    """One line from the terminal; Python's own way of reading could not be cut short."""
+    """Reads one line from the terminal; unlike `input()`, it can be cancelled."""
     click.echo(prompt, nl=False, err=True)
     loop, arrived = asyncio.get_running_loop(), asyncio.Event()
     source = sys.stdin.fileno()
@@ -114,8 +114,8 @@ async def _typed(prompt: str) -> str:
     data = os.read(source, MOST)
     if not data:
         say("", err=True)
-        raise NoMore(CANCELLED)
+        raise Stopped(CANCELLED)
     text = data.decode("utf-8", "replace").rstrip("\r\n")
     if text.strip() == "!":
-        raise NoMore(DECLINED)
+        raise Stopped(DECLINED)
     return text

@@ -1,12 +1,19 @@
-"""A failure told: in the words of `render` for a person, as one line of JSON for a program."""
+"""Reports errors: as text for people, as one line of JSON for programs."""
 
 from __future__ import annotations
 
 import click
 import msgspec
 
-from mcp_workbench.cli.render import Trouble, of_problem, say, say_json, source_of, told
 from mcp_workbench.cli.settings import FAILED, UNREACHABLE, USAGE, Settings, switched_on
+from mcp_workbench.cli.ui.render import (
+    ErrorReport,
+    format_error,
+    of_problem,
+    say,
+    say_json,
+    source_of,
+)
 from mcp_workbench.core.errors import (
     ConfigError,
     InvalidCall,
@@ -45,56 +52,58 @@ _CODES = {
 _LISTED = "mcp-workbench tools lists what there is"
 _HINTS = {"unknown_toolbox": _LISTED, "unknown_server": _LISTED, "unknown_tool": _LISTED}
 CALL_FAILED = "WB-CALL-201"
-EXCERPTS = 100  # problems whose line is shown; whoever has more needs a list
+EXCERPTS = 100  # problems whose line is shown; more of them are only listed
 
 
 def report(error: WorkbenchError, argv: list[str]) -> int:
-    """Tell the error and return its exit status."""
+    """Reports an error; returns the exit status."""
     if isinstance(error, ConfigError):
-        _tell(_of_config(error), argv, (*error.problems, *error.warnings))
+        _print(_of_config(error), argv, (*error.problems, *error.warnings))
     else:
         code = _CODES.get(error.code, CALL_FAILED)
-        _tell(Trouble(code, error.message, fix=error.hint or _HINTS.get(error.code, "")), argv)
+        _print(ErrorReport(code, error.message, fix=error.hint or _HINTS.get(error.code, "")), argv)
     return next((status for kind, status in _STATUS if isinstance(error, kind)), FAILED)
 
 
 def report_usage(error: click.ClickException, argv: list[str]) -> int:
-    """The same for what click finds wrong with the command line."""
+    """Reports an error of the command line."""
     text = error.format_message().replace(". (", " (").removesuffix(".")
     context = getattr(error, "ctx", None)
     command = context.command_path if isinstance(context, click.Context) else "mcp-workbench"
     message = text[:1].lower() + text[1:]
-    _tell(Trouble("WB-CLI-001", message, fix=f"{command} --help"), argv)
+    _print(ErrorReport("WB-CLI-001", message, fix=f"{command} --help"), argv)
     return USAGE
 
 
 def report_system(error: OSError, argv: list[str]) -> int:
-    """The same for what the system refuses."""
+    """Reports an error of the operating system."""
     what = error.strerror or str(error)
     where = f": {error.filename}" if error.filename else ""
-    _tell(Trouble("WB-CLI-005", f"the system refused: {what}{where}"), argv)
+    _print(ErrorReport("WB-CLI-005", f"the system refused: {what}{where}"), argv)
     return FAILED
 
 
-def _of_config(error: ConfigError) -> Trouble:
-    """Of a file's problems the first is it, and the others are beside it."""
+def _of_config(error: ConfigError) -> ErrorReport:
+    """Returns the error; of a file with several problems, the first one."""
     first, *others = error.problems
     beside = tuple(f"{p.path}: {p.message}" if p.path else p.message for p in others)
     return msgspec.structs.replace(of_problem(first, error.file), cause=beside)
 
 
-def _tell(trouble: Trouble, argv: list[str], problems: tuple[Problem, ...] = ()) -> None:
+def _print(trouble: ErrorReport, argv: list[str], problems: tuple[Problem, ...] = ()) -> None:
     if "--json" in argv or switched_on("JSON"):
         say_json(trouble, err=True)
         return
     settings = Settings()
     settings.no_color = "--no-color" in argv or switched_on("NO_COLOR")
-    text = tell_problems(problems, trouble.file) if problems else told(trouble)
+    text = format_problems(problems, trouble.file) if problems else format_error(trouble)
     say(text, err=True, color=settings.color)
 
 
-def tell_problems(problems: tuple[Problem, ...], file: str) -> str:
-    """Every problem of a file, each with its place."""
+def format_problems(problems: tuple[Problem, ...], file: str) -> str:
+    """Returns every problem of a file, each with its place."""
     source = source_of(file) if any(p.line for p in problems) else []
-    shown = [told(of_problem(p, file), p.severity, source) for p in problems[:EXCERPTS]]
-    return "\n".join(shown + [told(of_problem(p, file), p.severity) for p in problems[EXCERPTS:]])
+    shown = [format_error(of_problem(p, file), p.severity, source) for p in problems[:EXCERPTS]]
+    return "\n".join(
+        shown + [format_error(of_problem(p, file), p.severity) for p in problems[EXCERPTS:]]
+    )

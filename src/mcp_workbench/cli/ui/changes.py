@@ -1,4 +1,4 @@
-"""Changes of files, shown, agreed to and done: what `import`, `install` and `uninstall` share."""
+"""Changes of host files: previewed, confirmed, applied."""
 
 import os
 import shlex
@@ -6,14 +6,11 @@ import shlex
 import click
 import msgspec
 
-from mcp_workbench.cli.render import plain, say
 from mcp_workbench.cli.settings import Decorated, Settings, stdin_is_terminal, variable
-from mcp_workbench.hosts.applying import apply
-from mcp_workbench.hosts.journal import own_journal
-from mcp_workbench.hosts.places import Surroundings, shown
-from mcp_workbench.hosts.plan import Change
-from mcp_workbench.hosts.preview import diff
-from mcp_workbench.hosts.refusals import HostUsage
+from mcp_workbench.cli.ui.render import plain, say
+from mcp_workbench.hosts.files import HostUsage, Machine, shown
+from mcp_workbench.hosts.journal import apply_changes, own_journal
+from mcp_workbench.hosts.plan import Change, diff
 
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -24,12 +21,12 @@ class ChangeLine(msgspec.Struct, frozen=True):
     host: str
     file: str
     new: bool
-    command: tuple[str, ...]  # the host's own, where that is what writes it
+    command: tuple[str, ...]  # the host's own, if that writes the file
     diff: list[str]
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """What the person has said already."""
+    """What the command line says about confirmation."""
 
     yes: bool
     dry_run: bool
@@ -45,11 +42,11 @@ def lines_of(changes: list[Change]) -> list[ChangeLine]:
     return [ChangeLine(c.host, str(c.path), c.before is None, c.own, diff(c)) for c in changes]
 
 
-def show(changes: list[Change], around: Surroundings, settings: Settings) -> None:
-    """Every file before the first is touched."""
+def show(changes: list[Change], machine: Machine, settings: Settings) -> None:
+    """Prints the preview of all changes."""
     for change in changes:
         new = " (new)" if change.before is None else ""
-        say(f"\n{plain(shown(change.path, around))}{new}", color=settings.color)
+        say(f"\n{plain(shown(change.path, machine))}{new}", color=settings.color)
         if change.own:
             say(f"$ {plain(shlex.join(change.own))}", color=settings.color)
         for line in diff(change):
@@ -57,13 +54,13 @@ def show(changes: list[Change], around: Surroundings, settings: Settings) -> Non
             say(click.style(plain(line), fg=color) if color else plain(line), color=settings.color)
 
 
-def carry_out(
+def apply_if_confirmed(
     settings: Settings, command: str, changes: list[Change], agreed: Agreement
 ) -> int | None:
-    """Do them if the person agrees; the number for `undo`, or None where nothing was done."""
+    """Applies the changes after confirmation; returns the number for `undo`, or None."""
     if agreed.dry_run or not changes:
         return None
-    if not agreed.yes and not _asked(settings):
+    if not agreed.yes and not _confirmed(settings):
         say("nothing was changed", err=True)
         return None
 
@@ -71,14 +68,14 @@ def carry_out(
         if change.own and settings.talkative:
             say(f"running {change.own[0]} …", err=True)
 
-    return apply(own_journal(os.environ), command, changes, starting).id
+    return apply_changes(own_journal(os.environ), command, changes, starting).id
 
 
-def _asked(settings: Settings) -> bool:
+def _confirmed(settings: Settings) -> bool:
     if settings.no_input or settings.json or not stdin_is_terminal():
         raise HostUsage(
             "needs_yes",
-            "nothing was changed: this needs a yes, and there is nobody to ask",
-            hint="look at the preview, then add --yes",
+            "confirmation required; rerun with --yes",
+            hint="nothing was changed; --dry-run shows what would be",
         )
     return click.confirm("\nwrite this?", default=False, err=True)

@@ -1,4 +1,4 @@
-"""What is going on, on stderr: a line that comes late, changes in place, and leaves no trace."""
+"""A progress line on stderr: it appears late, changes in place, and is erased at the end."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from typing import Any
 
 import click
 
-from mcp_workbench.cli.render import plain, shows
+from mcp_workbench.cli.ui.render import plain, shows
 from mcp_workbench.timing import pause
 
-PATIENCE = 0.3  # seconds; what ends sooner needs no line, and no line changes faster
-SECOND = pause(1.0)  # between two words about waiting
+QUIET_TIME = 0.3  # seconds until a line appears, and between two changes of it
+SECOND = pause(1.0)  # between two updates while waiting
 BAR = 20  # columns
 NARROW = 50  # columns of a terminal that has no room for a bar
-USUAL = 80  # columns where the terminal does not say
+USUAL = 80  # columns if the terminal's width is unknown
 
 
 class ProgressLine:
-    """One line for one piece of work. Off a terminal each change is a line of its own."""
+    """One line of progress. Without a terminal, each change is a line of its own."""
 
     def __init__(self, *, wanted: bool) -> None:
         self._wanted = wanted
         self.live = sys.stderr.isatty()
-        self._due = time.monotonic() + PATIENCE
+        self._due = time.monotonic() + QUIET_TIME
         self._shown = False
         self._paused = False
-        self._told = False  # by the server itself, which knows better than a clock
+        self._has_progress = False  # sent by the server, and better than a clock
 
     def show(self, text: str) -> None:
         if not self._wanted or self._paused or time.monotonic() < self._due:
             return
-        self._due = time.monotonic() + PATIENCE
+        self._due = time.monotonic() + QUIET_TIME
         self._shown = True
         # A line that wraps can't be erased.
         self._write(f"\r\x1b[2K{plain(text)[: columns() - 2]}" if self.live else f"{plain(text)}\n")
 
     def progress(self, params: dict[str, Any]) -> None:
-        """Show how far a call is, as its server tells it."""
-        self._told = True
+        """Shows a progress notification of the server."""
+        self._has_progress = True
         bar = progress_bar(params) if self.live and columns() >= NARROW else ""
         self.show(f"{bar}{progress_text(params)}")
 
     @contextmanager
     def waiting(self, text: str) -> Generator[None]:
-        """On a terminal, say every second for how long; until the server tells how far it is."""
-        from asyncio import get_running_loop  # whoever waits has loaded it
+        """Shows every second how long it takes, on a terminal, until the server sends progress."""
+        from asyncio import get_running_loop  # already loaded here
 
         loop = get_running_loop()
         since = loop.time()
 
         def tick() -> None:
             nonlocal timer
-            if self.live and not self._told:
+            if self.live and not self._has_progress:
                 self.show(f"{text}, {loop.time() - since:.0f} s")
             timer = loop.call_later(SECOND, tick)
 
@@ -72,7 +72,7 @@ class ProgressLine:
             self._shown = False
 
     def pause(self) -> None:
-        """Leave the terminal to somebody else."""
+        """Erases the line and stops, so that others can use the terminal."""
         self.clear()
         self._paused = True
 
@@ -84,7 +84,7 @@ class ProgressLine:
 
 
 def columns() -> int:
-    """How wide the terminal under stderr is."""
+    """Returns the width of the terminal on stderr."""
     try:
         return os.get_terminal_size(2).columns or USUAL
     except OSError:
@@ -92,18 +92,20 @@ def columns() -> int:
 
 
 def progress_bar(params: dict[str, Any]) -> str:
-    """A bar where the server tells how much there is in all."""
+    """Returns a bar if the server sends a total."""
     done, total = params.get("progress"), params.get("total")
     if not isinstance(done, int | float) or not isinstance(total, int | float) or total <= 0:
         return ""
     share = done / total
-    full = round(BAR * min(share, 1)) if share > 0 else 0  # an odd number is no share at all
+    full = (
+        round(BAR * min(share, 1)) if share > 0 else 0
+    )  # a negative number or nan shows an empty bar
     filled, empty = ("━", "─") if shows("━", sys.stderr) else ("#", "-")
     return f"{filled * full}{empty * (BAR - full)} "
 
 
 def progress_text(params: dict[str, Any]) -> str:
-    """`3/5 step 3`, as far as the server says it."""
+    """Returns `3/5 step 3`, as far as the server sends it."""
     done, total, message = params.get("progress"), params.get("total"), params.get("message")
     amount = f"{done:g}" if isinstance(done, int | float) else ""
     if amount and isinstance(total, int | float):

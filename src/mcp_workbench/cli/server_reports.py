@@ -1,0 +1,124 @@
+"""Reports of servers: from the cache if they are fresh, else from the servers themselves."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import click
+import msgspec
+
+from mcp_workbench.cli.settings import DONE, UNREACHABLE, Decorated, Settings, variable
+from mcp_workbench.cli.ui.render import ErrorReport, format_error, say
+from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.reports import ServerReport
+from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.downstream.memory import Memory
+
+FRESH = 86_400.0  # seconds; a day later, the servers are asked again
+NEWS = 86_400.0  # seconds for which a change of tools is shown
+
+
+def refresh_option(command: str) -> Callable[[Decorated], Decorated]:
+    """Returns `--refresh`, for a command that can use the cache."""
+    help = "Ask the servers, whatever is known of them."
+    return click.option("--refresh", is_flag=True, help=help, **variable(f"{command}_REFRESH"))
+
+
+def cached_or_asked(
+    settings: Settings, snapshot: Snapshot, addresses: Sequence[ServerAddress], *, refresh: bool
+) -> list[ServerReport]:
+    """Returns a report of each server, in this order; with `refresh`, all from the servers."""
+    settings.open_log()
+    reports = {} if refresh else cached_reports(snapshot, addresses)
+    unknown = [address for address in addresses if address not in reports]
+    if unknown:
+        from mcp_workbench.cli.servers import survey  # the whole program: only to start servers
+
+        asked = survey(settings, snapshot, unknown)
+        reports |= {report.address: report for report in _with_changes(snapshot, asked)}
+    return [reports[address] for address in addresses]
+
+
+def cached_reports(
+    snapshot: Snapshot, addresses: Sequence[ServerAddress]
+) -> dict[ServerAddress, ServerReport]:
+    """Returns the reports of these servers that are in the cache and fresh."""
+    memory, now = Memory(os.environ), time.time()
+    reports: dict[ServerAddress, ServerReport] = {}
+    for address in addresses:
+        spec = snapshot.toolbox(address.toolbox).server(address.server)
+        known = memory.recall(spec)
+        if known is not None and known.age(now) < FRESH:
+            reports[address] = known.report(spec, now)
+    return reports
+
+
+def with_last_lists(snapshot: Snapshot, reports: list[ServerReport]) -> list[ServerReport]:
+    """Returns the reports with the last known tools of servers that can't be reached."""
+    memory, now = Memory(os.environ), time.time()
+    shown: list[ServerReport] = []
+    for report in reports:
+        spec = snapshot.toolbox(report.address.toolbox).server(report.address.server)
+        known = memory.recall(spec) if report.reason else None
+        if known is not None:
+            last = known.report(spec, now)
+            last = msgspec.structs.replace(last, reason=report.reason, seconds=report.seconds)
+            shown.append(last)
+        else:
+            shown.append(report)
+    return shown
+
+
+def _with_changes(snapshot: Snapshot, asked: list[ServerReport]) -> list[ServerReport]:
+    """Adds the changes of tools that were recorded while these servers were asked."""
+    kept = cached_reports(snapshot, [report.address for report in asked if not report.reason])
+    return [
+        msgspec.structs.replace(report, change=kept[report.address].change)
+        if report.address in kept
+        else report
+        for report in asked
+    ]
+
+
+def news(reports: list[ServerReport]) -> list[ServerReport]:
+    """Returns the reports of servers whose tools have changed lately."""
+    now = time.time()
+    return [r for r in reports if r.change is not None and now - r.change.at < NEWS]
+
+
+def show_cached(settings: Settings, reports: list[ServerReport]) -> None:
+    """Prints to stderr which servers have changed tools, and which reports are from the cache."""
+    if not settings.talkative:
+        return
+    now = time.time()
+    for report in news(reports):
+        if report.change is not None:
+            ago = age_text(now - report.change.at)
+            say(f"{report.address}: tools changed {ago}: {report.change}", err=True)
+    cached = [report for report in reports if report.age is not None]
+    for report in cached:
+        ago = age_text(report.age or 0.0)
+        state = f"not available, listed as it was {ago}" if report.reason else None
+        say(f"{report.address}: {state or f'from the cache, asked {ago}'}", err=True)
+    if any(not report.reason for report in cached):
+        say("--refresh asks the servers now", err=True)
+
+
+def age_text(seconds: float) -> str:
+    """`just now`, `5 min ago`, `3 h ago`."""
+    if seconds < 60:
+        return "just now"
+    return f"{seconds / 60:.0f} min ago" if seconds < 3600 else f"{seconds / 3600:.0f} h ago"
+
+
+def show_unreached(settings: Settings, reports: list[ServerReport]) -> int:
+    """Prints which servers are missing from the output; returns the exit status."""
+    unreached = [report for report in reports if report.reason]
+    for report in unreached if not settings.json else ():
+        message = f"server '{report.address.server}' in toolbox '{report.address.toolbox}' is not available"
+        fix = f"mcp-workbench doctor {report.address}"
+        error = ErrorReport("WB-CONN-101", message, cause=(report.reason,), fix=fix)
+        say(format_error(error), err=True, color=settings.color)
+    return UNREACHABLE if unreached else DONE
