@@ -1,3 +1,3 @@
-# shim: mcp_workbench.daemon.handing -> mcp_workbench.daemon.attach
-from mcp_workbench.daemon.attach import ANSWER as ANSWER
-from mcp_workbench.daemon.attach import BEAT as BEAT
+# shim: mcp_workbench.daemon.handing -> mcp_workbench.daemon.attached
+from mcp_workbench.daemon.attached import ANSWER as ANSWER
+from mcp_workbench.daemon.attached import BEAT as BEAT

@@ -10,7 +10,7 @@ import os
 from itertools import count
 
 from mcp_workbench.app import AnyWriter
-from mcp_workbench.daemon.attach import Takeover
+from mcp_workbench.daemon.attached import Takeover
 from mcp_workbench.daemon.crash_journal import read_journal
 from mcp_workbench.daemon.outbox import drain_outbox, undelivered
 from mcp_workbench.era.ourselves import STAMPS
