@@ -1,4 +1,4 @@
-"""Composition: what is built from what, and how long each part lives."""
+"""Composition of `serve` over stdio: what it is built from, and how it shuts down."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from mcp_workbench.wire.tasks import task_scope
 T = TypeVar("T")
 AnyWriter = PipeWriter | own_streams.FileWriter
 
-# Hosts that close our input send SIGTERM after two seconds and SIGKILL after four. What is under
-# way when we begin to end, and the 1.3 seconds of our servers (`wire/child.py`), fit into that.
-DRAIN = deadline(2.5)  # seconds; a signal cuts it short
-HURRIED_DRAIN = deadline(1.0)  # seconds after Ctrl-C: somebody waits
-FLUSH = deadline(1.0)  # seconds for the last answers to leave
+# Hosts that close our input send SIGTERM after two seconds and SIGKILL after four. The calls in flight
+# and the 1.3 seconds that servers get to exit (`wire/child.py`) fit into that.
+DRAIN = deadline(2.5)  # seconds for calls in flight; a signal cuts it short
+HURRIED_DRAIN = deadline(1.0)  # seconds after Ctrl-C: a user waits
+FLUSH = deadline(1.0)  # seconds to write the last responses
 INTERRUPTED = 130  # exit status after SIGINT
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run to the end on the fastest loop there is. Ctrl-C cancels, then raises KeyboardInterrupt."""
+    """Run on uvloop where it is installed. Ctrl-C cancels, then raises KeyboardInterrupt."""
     try:
         from uvloop import new_event_loop  # not on every system
     except ImportError:
@@ -47,14 +47,14 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 class Resumption(Protocol):
-    """A conversation that another process has begun."""
+    """A session that another process has started."""
 
     def channel(self, channel: AnyWriter) -> Channel:
         """Where the session's frames go."""
         ...
 
     def resume(self, session: HostSession, front: StdioFront, menu: Menu) -> None:
-        """Bring the session to where the conversation is."""
+        """Bring the new session to the state of the old one."""
         ...
 
 
@@ -66,7 +66,7 @@ def serve(
     resumed: Resumption | None = None,
     log_calls: str = "",
 ) -> int:
-    """Serve one host on stdin and stdout until it leaves; the exit status.
+    """Serve one host on stdin and stdout until it disconnects; returns the exit status.
 
     In dynamic mode the toolboxes in `opened` show their tools from the start. `log_calls` names a
     file for one line per call.
@@ -76,7 +76,7 @@ def serve(
 
 
 def open_log(level: int) -> None:
-    """Our log on stderr. What a server wrote to its own stands there after its address."""
+    """Log to stderr. What a server writes to its stderr appears there after its address."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Attributed("mcp-workbench: %(message)s"))
     logging.basicConfig(handlers=[handler], level=level)
@@ -100,8 +100,8 @@ async def _serve(
         channel = own_streams.open_writer(own_out, unread)
         channel.on_pressure(gateway.hold)
         menu = Menu(gateway.view, opened)
-        heard = channel if resumed is None else resumed.channel(channel)
-        session = HostSession(gateway.view, heard, requests, menu, asked="by all servers")
+        output = channel if resumed is None else resumed.channel(channel)
+        session = HostSession(gateway.view, output, requests, menu, asked="by all servers")
         front = StdioFront(session, channel, snapshot.limits.message_bytes)
         if resumed is not None:
             resumed.resume(session, front, menu)
@@ -115,35 +115,35 @@ async def _serve(
 
 
 class Ending:
-    """Why and how urgently we end: the host left, or somebody asked us to, perhaps again."""
+    """Why and how urgently the process ends: the host left, or it received a signal, perhaps twice."""
 
     def __init__(self, *streams: int) -> None:
         self.host_left = asyncio.Event()
-        self.at_once = asyncio.Event()  # what is still under way gets no more time
+        self.at_once = asyncio.Event()  # calls in flight get no more time
         self.status = 0
-        self.patience = math.inf  # seconds for what is under way, whatever else allows
-        self.reload: Callable[[], None] = lambda: None  # what SIGHUP asks for
+        self.patience = math.inf  # seconds for calls in flight, whatever else allows
+        self.reload: Callable[[], None] = lambda: None  # called on SIGHUP
         self._terminals = [fd for fd in streams if os.isatty(fd)]
 
     def on_signals(self) -> None:
-        """Without handlers a signal would leave our servers behind. The servers end all the same."""
+        """Handle signals: unhandled, they would end us and leave our servers running."""
         loop = asyncio.get_running_loop()
-        told = {"SIGTERM": self.asked, "SIGHUP": self._hung_up, "SIGINT": self.interrupted}
-        for name, act in told.items():
+        actions = {"SIGTERM": self.asked, "SIGHUP": self._hung_up, "SIGINT": self.interrupted}
+        for name, act in actions.items():
             number = getattr(signal, name, None)  # Windows has fewer
             if number is not None:
-                # Not the loop's own handlers: they go with it, and what comes then would be told
-                # as a traceback, or end us with another status.
+                # Not the loop's own handlers: those are removed with it, and a later signal would
+                # print a traceback, or end us with another status.
                 signal.signal(number, partial(_soon, loop, act))
 
     def asked(self) -> None:
-        """End when what is under way has ended; asked again, sooner."""
+        """End when the calls in flight have finished; the second time, at once."""
         if self.host_left.is_set():
             self.at_once.set()
         self.host_left.set()
 
     def interrupted(self) -> None:
-        """The same in a hurry. The second time nothing gets any time, our servers neither."""
+        """End with less patience; the second time kill the servers as well."""
         if self.status == INTERRUPTED:
             from mcp_workbench.wire.guard import guard  # loaded already, if there are servers
 
@@ -154,7 +154,7 @@ class Ending:
         self.asked()
 
     def _hung_up(self) -> None:
-        """Somebody wants the file to be read again; or the terminal is gone, which is the end."""
+        """SIGHUP asks to reload the file, unless the terminal is gone: then it asks to end."""
         if all(os.isatty(fd) for fd in self._terminals):
             self.reload()
         else:
@@ -169,7 +169,7 @@ class Ending:
 def _soon(
     loop: asyncio.AbstractEventLoop, act: Callable[[], None], number: int, frame: FrameType | None
 ) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has closed: we are as good as gone
+    with contextlib.suppress(RuntimeError):  # the loop has closed: the process is about to exit
         loop.call_soon_threadsafe(act)
 
 
@@ -181,7 +181,7 @@ def _listen(fd: int, front: StdioFront, end: Ending) -> None:
 
 
 async def _drain(session: HostSession, end: Ending, limit: float) -> None:
-    """A host that only closed our input may still read: what is under way gets a moment to end."""
+    """Let calls in flight finish: a host that has closed our input may still read."""
     session.when_idle(end.at_once.set)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(min(DRAIN, end.patience, limit)):

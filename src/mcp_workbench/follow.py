@@ -1,4 +1,4 @@
-"""The configuration file is followed while we serve: taken when it is good, told when it is not."""
+"""Follows the configuration file while serving: a valid change is applied live, an invalid one reported."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from mcp_workbench.gateway.views import narrowed_to
 
 log = logging.getLogger(__name__)
 
-_KEPT = (
-    "The configuration file has changed and can't be used; what was loaded before it still holds."
-)
+_KEPT = "The configuration file has changed and can't be used; the previous configuration stays in effect."
 _CHECK = "`mcp-workbench check` tells what is wrong."
 
 
@@ -31,22 +29,23 @@ def following(
     brief: bool = False,
     adapted: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
 ) -> Generator[Callable[[], None]]:
-    """Follow the configuration file for the length of the block; what is yielded reads it at once.
+    """Follow the configuration file for the length of the block; yields a function that reads it at once.
 
-    `toolboxes` are those that are served, or all. `brief` keeps the file's problems from hosts,
-    which may be anybody's; `adapted` is what is made of each configuration. Where there is no file the demo is served, until one is written.
+    `toolboxes` are those that are served, or all. `brief` hides the file's problems from hosts, which
+    may be any user's; `adapted` changes each configuration before it is applied. Without a file the
+    demo is served, until one is written.
     """
     origin = gateway.snapshot.origin
     follower = _Follower(gateway, toolboxes, brief=brief)
     follower.adapted = adapted
     loop = asyncio.get_running_loop()
 
-    def found(outcome: Found) -> None:
+    def on_change(outcome: Found) -> None:
         with suppress(RuntimeError):  # the loop has closed meanwhile
-            loop.call_soon_threadsafe(follower.take, outcome)
+            loop.call_soon_threadsafe(follower.apply, outcome)
 
     accepted = any(problem.code in CODES for problem in gateway.snapshot.warnings)
-    watch = FileWatch(origin or FILE_NAME, found, optional=not origin, accepted=accepted)
+    watch = FileWatch(origin or FILE_NAME, on_change, optional=not origin, accepted=accepted)
     watch.start()
     try:
         yield watch.look
@@ -55,39 +54,39 @@ def following(
 
 
 class _Follower:
-    """Hands what was found to the gateway, and says what came of it."""
+    """Applies each version of the file to the gateway, and logs the outcome."""
 
     def __init__(self, gateway: Gateway, toolboxes: tuple[str, ...], *, brief: bool) -> None:
         self._gateway = gateway
         self._toolboxes = toolboxes
         self._brief = brief
-        self._refused = ""  # what was wrong with the file when it was last read
+        self._refused = ""  # why the file was refused when it was last read
         self._later: tuple[str, ...] = ()
         self.adapted: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot
 
-    def take(self, found: Found) -> None:
-        if isinstance(found, ConfigError):
-            self._refuse(found)
+    def apply(self, outcome: Found) -> None:
+        if isinstance(outcome, ConfigError):
+            self._refuse(outcome)
         else:
-            self._reload(found)
+            self._reload(outcome)
 
     def _refuse(self, error: ConfigError) -> None:
-        told = str(error)
-        detail = _CHECK if self._brief else told
+        problem = str(error)
+        detail = _CHECK if self._brief else problem
         self._gateway.warn(f"{_KEPT} {detail}")
-        if told != self._refused:
-            self._refused = told
-            log.warning("the configuration of before still holds: %s", told)
+        if problem != self._refused:
+            self._refused = problem
+            log.warning("the previous configuration stays in effect: %s", problem)
 
     def _reload(self, wanted: Snapshot) -> None:
         wanted = narrowed_to(self.adapted(wanted), self._toolboxes)
         if not self._refused and wanted == self._gateway.snapshot:
             self._later = ()
-            return  # as soon after every start: nothing is loaded for that
+            return  # as shortly after every start: nothing is loaded for it
         change = self._gateway.reload(wanted)
         for name in self._toolboxes:
             if name in change.before.toolboxes and name not in change.after.toolboxes:
-                log.warning("the toolbox %s, which is served, is not in the file any more", name)
+                log.warning("the toolbox %s is served, but no longer in the file", name)
         if change.later and change.later != self._later:
             log.warning(
                 "changed in the file, takes effect at the next start: %s", _words(change.later)
@@ -95,7 +94,7 @@ class _Follower:
         self._later = change.later
         if self._refused:
             self._refused = ""
-            log.warning("the configuration file is in order again: %s", change)
+            log.warning("the configuration file is valid again: %s", change)
         elif change.anything:
             log.info("the configuration was reloaded: %s", change)
 

@@ -1,4 +1,4 @@
-"""Composition for hosts over HTTP: the port, what stands behind it, and how it ends."""
+"""Composition of `serve --http`: the port, what it is built from, and how it shuts down."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _REMEDIES = {
     errno.EACCES: "this port needs rights that we do not have: name one above 1023 with --http",
 }
 _OTHER_HOST = "name an address of this machine with --http, such as 127.0.0.1:7411"
-POLL = 0.02  # seconds between two looks at what is still under way, at the end only
+POLL = 0.02  # seconds between two checks for calls in flight, during shutdown only
 
 
 class PortRefused(WorkbenchError):
-    """The system does not let us listen there."""
+    """The system refuses to listen on this address."""
 
     code = "port_refused"
 
     def __init__(self, host: str, port: int, error: OSError) -> None:
         number = error.errno or 0
-        # The loops tell the same number in sentences of their own; a name's has none but its own.
-        why = os.strerror(number).lower() if number > 0 else error.strerror or str(error)
+        # asyncio and uvloop word the same number differently; a failed name lookup has its own text.
+        reason = os.strerror(number).lower() if number > 0 else error.strerror or str(error)
         hint = _REMEDIES.get(number, _OTHER_HOST)
-        super().__init__(f"can't listen on {_address(host, port)}: {why}", hint=hint)
+        super().__init__(f"can't listen on {_address(host, port)}: {reason}", hint=hint)
 
 
 def serve_http(
@@ -55,27 +55,27 @@ def serve_http(
     verbose: bool = False,
     log_calls: str = "",
 ) -> int:
-    """Serve hosts on a port until a signal ends it; the exit status.
+    """Serve hosts on a port until a signal; returns the exit status.
 
-    Of a file that changes, the named toolboxes are taken, or all.
+    `toolboxes` are those that are served, or all, also after the file has changed.
     """
     host, port = address
-    close_to_others()  # before any server is started: its environment is not all that it could read
-    wish = port_wish(snapshot, os.environ, loopback=is_loopback(host))
+    close_to_others()  # before any server starts: it could read our memory, not only our environment
+    http = port_wish(snapshot, os.environ, loopback=is_loopback(host))
     open_log(logging.DEBUG if verbose else logging.WARNING)
     gateway = Gateway(snapshot, log_calls=log_calls)
-    return run(_serve(gateway, host, port, wish, toolboxes))
+    return run(_serve(gateway, host, port, http, toolboxes))
 
 
 async def _serve(
-    gateway: Gateway, host: str, port: int, wish: HttpWish, toolboxes: tuple[str, ...]
+    gateway: Gateway, host: str, port: int, http: HttpWish, toolboxes: tuple[str, ...]
 ) -> int:
     snapshot = gateway.snapshot
     end = Ending(0, 1, 2)
     end.on_signals()
-    async with gateway, port_of(gateway, host, port, wish) as (front, server):
-        _say(snapshot, host, server.port, wish)
-        gc.freeze()  # what is here now stays: it need not be searched again and again
+    async with gateway, port_of(gateway, host, port, http) as (front, server):
+        _announce(snapshot, host, server.port, http)
+        gc.freeze()  # the objects that exist now stay: the collector need not scan them
         with following(front.gateway, toolboxes, brief=True) as end.reload:
             await end.host_left.wait()
             await drain_port(front, server, end, snapshot.limits.drain)
@@ -84,17 +84,17 @@ async def _serve(
 
 @asynccontextmanager
 async def port_of(
-    gateway: Gateway, host: str, port: int, wish: HttpWish
+    gateway: Gateway, host: str, port: int, http: HttpWish
 ) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
-    """Hosts of an open gateway are served for the length of the block; 0 is any free port."""
+    """Serve hosts on this port for the length of the block; 0 is any free port."""
     most = gateway.snapshot.limits.message_bytes
     try:
         async with task_scope() as requests:
             front = HttpFront(gateway.view, requests)
             async with listening(front, host, port, most) as server:
-                names = names_of(host, server.port, wish.allowed_hosts)
-                principals = Principals(wish.token, wish.tokens)
-                front.access = Access(names, wish.allowed_origins, principals)
+                names = names_of(host, server.port, http.allowed_hosts)
+                principals = Principals(http.token, http.tokens)
+                front.access = Access(names, http.allowed_origins, principals)
                 try:
                     yield front, server
                 finally:
@@ -103,12 +103,13 @@ async def port_of(
         raise PortRefused(host, port, error.why) from None
 
 
-def _say(snapshot: Snapshot, host: str, port: int, wish: HttpWish) -> None:
+def _announce(snapshot: Snapshot, host: str, port: int, http: HttpWish) -> None:
     boxes = " ".join(f"/mcp/{name}" for name in snapshot.toolboxes)
     line = f"listening on http://{_address(host, port)}/mcp   one toolbox: {boxes}   stop with Ctrl-C\n"
-    if wish.tokens:
-        line += f"tokens: {', '.join(_told(one, snapshot) for one in wish.tokens)}\n"
-    elif not wish.token:
+    if http.tokens:
+        tokens = [_described(token, snapshot) for token in http.tokens]
+        line += f"tokens: {', '.join(tokens)}\n"
+    elif not http.token:
         line += "no token is set: every process of this machine may call (http.token ends that)\n"
     sys.stderr.write(line)
     sys.stderr.flush()
@@ -118,8 +119,8 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _told(token: NamedToken, snapshot: Snapshot) -> str:
-    """A token's name and what it opens here: --toolbox may leave less of it."""
+def _described(token: NamedToken, snapshot: Snapshot) -> str:
+    """A token's name and the toolboxes that it grants, of those that are served."""
     if token.toolboxes is None:
         return f"{token.name} (all toolboxes)"
     boxes = [name for name in token.toolboxes if name in snapshot.toolboxes]
@@ -127,9 +128,9 @@ def _told(token: NamedToken, snapshot: Snapshot) -> str:
 
 
 async def drain_port(front: HttpFront, server: HttpServer, end: Ending, limit: float) -> None:
-    """What is under way gets its time; a second signal cuts it short.
+    """Let calls in flight finish; a second signal cuts it short.
 
-    Until then the port stays open, so that whoever comes is told that we are ending.
+    Until then the port stays open, so that new requests are answered with a refusal.
     """
     front.stop()
     await _until(lambda: not front.busy or end.at_once.is_set(), min(limit, end.patience))
@@ -138,8 +139,8 @@ async def drain_port(front: HttpFront, server: HttpServer, end: Ending, limit: f
         await _until(lambda: not server.connections or end.at_once.is_set(), FLUSH)
 
 
-async def _until(true: Callable[[], bool], seconds: float) -> None:
+async def _until(condition: Callable[[], bool], seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while not true():  # noqa: ASYNC110 - at the end only
+            while not condition():  # noqa: ASYNC110 - during shutdown only
                 await asyncio.sleep(POLL)

@@ -27,7 +27,7 @@ GONE = "the shared workbench has ended while this was under way; it may have run
 
 
 def goes_on(host: PipeHost, bench: Shared, server: str = "a") -> int:
-    """A new call is served by the joiner itself; the number of the server's process."""
+    """A new call is served by the attached process itself; the number of the server's process."""
     pid = json_text(host.use(server, "stats"))["pid"]
     assert host.process.poll() is None
     assert host.stderr.count("has ended; this host goes on by itself") == 1, host.stderr
@@ -185,7 +185,7 @@ def test_a_call_whose_server_was_starting_is_made(tmp_path: Path, modern: bool) 
         host.wait_until_read()
 
         bench.kill()
-        eventually(lambda: len(pids_in(pids)) == 2, "the joiner starts it")
+        eventually(lambda: len(pids_in(pids)) == 2, "the attached process starts it")
         eventually(lambda: not alive(pids_in(pids)[0]), "the first one does not stand at the gate")
         gate.open("w").close()
 
@@ -329,7 +329,7 @@ def test_down_hands_hosts_back_without_losing_a_call(tmp_path: Path, modern: boo
         os.kill(bench.pid, signal.SIGTERM)
         eventually(lambda: bench.status()["isEnding"], "it is ending")
 
-        later = host.begin_use("a", "stats")  # it waits for the joiner
+        later = host.begin_use("a", "stats")  # it waits for the attached process
         gate.open("w").close()
 
         assert json_text(host.answer(held)["result"]) == "through"
@@ -355,7 +355,7 @@ def test_a_broken_file_at_the_wrong_moment_is_named(tmp_path: Path) -> None:
 
 
 def test_an_end_that_was_asked_for_is_the_end(tmp_path: Path) -> None:
-    """A joiner that was told to leave does not begin to serve because the workbench dies as well."""
+    """An attached process that was told to leave does not begin to serve because the workbench dies as well."""
     bench = Shared(config_file(tmp_path, {"a": entry()}))
     bench.begin()
     with bench.host(real=True) as host:

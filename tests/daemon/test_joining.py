@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.daemon.handing import ANSWER
+from mcp_workbench.daemon.attached import ANSWER
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import COMMAND
 from tests.kit.config import config_file, entry, program_entry, write_config
@@ -197,7 +197,7 @@ main()
 """
 
 
-def test_a_joiner_loads_next_to_nothing(tmp_path: Path) -> None:
+def test_an_attached_process_loads_next_to_nothing(tmp_path: Path) -> None:
     config = config_file(tmp_path, {"a": entry()})
     with shared(config) as bench:
         ran = subprocess.run(
@@ -217,11 +217,12 @@ def test_a_joiner_loads_next_to_nothing(tmp_path: Path) -> None:
         "mcp_workbench.config",
         "mcp_workbench.config.state_home",
         "mcp_workbench.daemon",
-        "mcp_workbench.daemon.door",
-        "mcp_workbench.daemon.folder",
-        "mcp_workbench.daemon.handing",
+        "mcp_workbench.daemon.attach",
+        "mcp_workbench.daemon.attached",
+        "mcp_workbench.daemon.control_client",
+        "mcp_workbench.daemon.control_protocol",
         "mcp_workbench.daemon.joining",
-        "mcp_workbench.daemon.words",
+        "mcp_workbench.daemon.paths",
         "mcp_workbench.timing",
     }
     tops = {name.partition(".")[0] for name in loaded}
@@ -233,7 +234,9 @@ def test_a_joiner_loads_next_to_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.fault("F53")
 @both
-def test_a_host_that_leaves_ends_its_joiner_and_nothing_else(tmp_path: Path, modern: bool) -> None:
+def test_a_host_that_leaves_ends_its_attached_process_and_nothing_else(
+    tmp_path: Path, modern: bool
+) -> None:
     with shared(config_file(tmp_path, {"a": entry()})) as bench:
         with bench.host(modern=modern) as host:
             host.handshake()
@@ -252,7 +255,7 @@ def test_a_host_that_leaves_ends_its_joiner_and_nothing_else(tmp_path: Path, mod
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["TERM", "INT"]
 )
-def test_a_joiner_that_is_told_to_end_does(
+def test_an_attached_process_that_is_told_to_end_does(
     tmp_path: Path, number: signal.Signals, status: int
 ) -> None:
     with shared(config_file(tmp_path, {"a": entry()})) as bench, bench.host() as other:
@@ -270,7 +273,7 @@ def test_a_joiner_that_is_told_to_end_does(
         bench.hosts(1)
 
 
-def test_a_joiner_that_is_told_twice_leaves_at_once(tmp_path: Path) -> None:
+def test_an_attached_process_that_is_told_twice_leaves_at_once(tmp_path: Path) -> None:
     with shared(config_file(tmp_path, {"a": entry()}), **SHORT) as bench:
         with bench.host() as host:
             host.initialize()
@@ -283,7 +286,7 @@ def test_a_joiner_that_is_told_twice_leaves_at_once(tmp_path: Path) -> None:
         eventually(lambda: bench.server("a")["callsInFlight"] == 0, "its call was taken back")
 
 
-def test_a_killed_joiner_takes_its_calls_with_it_and_nothing_else(tmp_path: Path) -> None:
+def test_a_killed_attached_process_takes_its_calls_with_it_and_nothing_else(tmp_path: Path) -> None:
     servers = {"a": entry(), "own": entry(scope="session")}
     with shared(config_file(tmp_path, servers)) as bench, bench.host() as other:
         other.initialize()
@@ -325,7 +328,7 @@ def test_a_killed_server_costs_its_own_calls(tmp_path: Path) -> None:
 
 
 def alone(bench: Shared, host: PipeHost) -> str:
-    """The host is served, by itself; what its joiner has said."""
+    """The host is served, by itself; what its attached process has said."""
     with host:
         host.initialize()
         host.use("a", "stats")

@@ -18,11 +18,10 @@ import pytest
 
 from mcp_workbench import __version__
 from mcp_workbench.config import load
-from mcp_workbench.daemon import folder
-from mcp_workbench.daemon.footprint import measured
-from mcp_workbench.daemon.process import IDLE, rested
-from mcp_workbench.daemon.status import ServerLine, Status
-from mcp_workbench.daemon.words import FORMAT, STATUS, packed
+from mcp_workbench.daemon import paths
+from mcp_workbench.daemon.control_protocol import FORMAT, STATUS, pack
+from mcp_workbench.daemon.lifecycle import IDLE, with_idle_timeouts
+from mcp_workbench.daemon.status import ServerLine, Status, with_memory
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import COMMAND
@@ -35,7 +34,7 @@ NOBODY = 65534
 
 
 def test_the_places_of_a_configuration_are_those_of_the_loader() -> None:
-    assert (folder.CONFIG_FILE, folder.CONFIG_VARIABLE) == (load.FILE_NAME, load.VARIABLE)
+    assert (paths.CONFIG_FILE, paths.CONFIG_VARIABLE) == (load.FILE_NAME, load.VARIABLE)
 
 
 def test_a_second_up_finds_the_first_however_the_file_is_named(tmp_path: Path) -> None:
@@ -147,7 +146,7 @@ def greeted(folder: int, name: str) -> bytes:
         door.settimeout(PATIENCE)
         door.connect(f"/proc/self/fd/{folder}/{name}")
         with suppress(ConnectionError):
-            door.sendall(packed(FORMAT, STATUS))
+            door.sendall(pack(FORMAT, STATUS))
             return door.recv(10)[4:]
     return b""
 
@@ -261,10 +260,10 @@ SESSION = """\
 def test_a_full_disk_costs_the_log_and_nothing_else(tmp_path: Path) -> None:
     config = config_file(tmp_path, {"a": entry("stderr=100")})
     bench = Shared(config)
-    place = folder.place_of(str(config))
-    assert place is not None
+    files = paths.daemon_paths(str(config))
+    assert files is not None
     (bench.home / "daemon").mkdir(parents=True, mode=0o700)
-    (bench.home / "daemon" / f"{place.name}.log").symlink_to("/dev/full")
+    (bench.home / "daemon" / f"{files.name}.log").symlink_to("/dev/full")
     with shared(config) as bench, bench.host() as host:
         host.initialize()
         host.use("a", "stats")
@@ -344,7 +343,7 @@ def test_it_ends_on_sigterm_and_reads_the_file_on_sighup(tmp_path: Path) -> None
     with nothing_left(bench.pid):
         os.kill(bench.pid, signal.SIGTERM)
         eventually(lambda: not alive(bench.pid), "it has ended")
-    assert bench.log().rstrip().endswith("workbench: ended")
+    assert bench.log().rstrip().endswith("workbench: stopped")
 
 
 def test_status_tells_what_there_is(tmp_path: Path) -> None:
@@ -368,7 +367,7 @@ def test_status_tells_what_there_is(tmp_path: Path) -> None:
         }
         assert told["callsInFlight"] == 1
         assert 5e6 < told["memory"] < 2e8
-        assert 5e6 < told["hosts"][0]["memory"] < 2e7, "a joiner is light"
+        assert 5e6 < told["hosts"][0]["memory"] < 2e7, "an attached process is light"
         assert re.search(r"dev/a +ready +1 +1 +\d+ MB +\d+ +1", shown)
         assert "command not found: /no/such/program" in shown
         assert f"pid {host.process.pid} " in shown
@@ -399,14 +398,14 @@ def test_where_the_system_does_not_tell_memory_is_left_out(monkeypatch: pytest.M
     told = Status(
         running=True, config="x", pid=os.getpid(), servers=(ServerLine("t", "s", "ready"),)
     )
-    assert measured(told).memory
+    assert with_memory(told).memory
 
     def no_such_folder(path: str) -> list[str]:
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(os, "listdir", no_such_folder)
 
-    assert measured(told) == told
+    assert with_memory(told) == told
     assert "memory" not in msgspec.json.decode(msgspec.json.encode(told))
 
 
@@ -416,7 +415,7 @@ def test_where_the_system_does_not_tell_memory_is_left_out(monkeypatch: pytest.M
 def test_servers_rest_after_ten_minutes_unless_their_entry_says_otherwise() -> None:
     plain = snapshot(spec("a"), spec("b", idle_timeout=5.0))
 
-    servers = rested(plain).toolboxes["dev"].servers
+    servers = with_idle_timeouts(plain).toolboxes["dev"].servers
 
     assert (servers["a"].idle_timeout, servers["b"].idle_timeout) == (IDLE, 5.0)
     assert IDLE == 600.0

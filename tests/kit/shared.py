@@ -14,12 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.daemon import words
-from mcp_workbench.daemon.door import ask, knock
-from mcp_workbench.daemon.folder import Place, place_of
-from mcp_workbench.daemon.footprint import measured
+from mcp_workbench.daemon import control_protocol as protocol
+from mcp_workbench.daemon.control_client import connect, request
+from mcp_workbench.daemon.paths import DaemonPaths, daemon_paths
 from mcp_workbench.daemon.start import start
-from mcp_workbench.daemon.status import Status
+from mcp_workbench.daemon.status import Status, with_memory
 from tests.kit.clock import PATIENCE, eventually, within
 from tests.kit.forked import COMMAND, Streams, run
 from tests.kit.pipe_host import PipeHost
@@ -65,10 +64,10 @@ class Shared:
         return json.loads(self.done(*words, "--json"))
 
     @property
-    def place(self) -> Place:
-        place = place_of(str(self.config))
-        assert place is not None
-        return Place(place.config, str(self.home), place.name)
+    def paths(self) -> DaemonPaths:
+        paths = daemon_paths(str(self.config))
+        assert paths is not None
+        return DaemonPaths(paths.config, str(self.home), paths.name)
 
     def up(self, *more: str, **env: str) -> int:
         self.pid = json.loads(self.done("up", "--json", *more, **env))["pid"]
@@ -79,28 +78,28 @@ class Shared:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in {**self.env, **env}.items():
                 patch.setenv(name, value)
-            self.pid = start(self.place).pid
+            self.pid = start(self.paths).pid
         return self.pid
 
     def status(self) -> Any:
         """What the command would say, without a process of its own for each question."""
-        report = self._asked(words.STATUS)
+        report = self._request(protocol.STATUS)
         status = msgspec.json.decode(report, type=Status) if report else Status(False, "")
-        return msgspec.json.decode(msgspec.json.encode(measured(status)))
+        return msgspec.json.decode(msgspec.json.encode(with_memory(status)))
 
     def end(self) -> None:
         """Tell it to end, as `down` does."""
-        self._asked(words.DOWN)
+        self._request(protocol.DOWN)
         eventually(lambda: not alive(self.pid), "it has ended")
 
-    def _asked(self, wish: bytes) -> bytes:
-        """The report; empty where nobody gives one."""
-        door = knock(self.place)
-        if door is None:
+    def _request(self, message: bytes) -> bytes:
+        """The report in the response; empty without one."""
+        connection = connect(self.paths)
+        if connection is None:
             return b""
-        with door:
-            answer = ask(door, PATIENCE, wish)
-        return answer[1] if answer and answer[0] == words.REPORT else b""
+        with connection:
+            response = request(connection, PATIENCE, message)
+        return response[1] if response and response[0] == protocol.REPORT else b""
 
     def server(self, name: str) -> Any:
         [found] = [one for one in self.status()["servers"] if one["server"] == name]

@@ -142,12 +142,12 @@ def test_a_broken_file_changes_nothing_and_is_told_where_people_look(tmp_path: P
             host.signal(signal.SIGHUP)
         assert "warnings" in host.open()
         assert host.stderr.count("neither 'command' nor 'url'") == 1
-        assert "the configuration of before still holds" in host.stderr
+        assert "the previous configuration stays in effect" in host.stderr
         assert ":2:40" in host.stderr
 
         config(tmp_path, {"dev": {"a": entry()}})
         eventually(lambda: "warnings" not in host.open(), "the good file is taken")
-        eventually(lambda: "in order again" in host.stderr, "and that is told")
+        eventually(lambda: "is valid again" in host.stderr, "and that is told")
         assert json_text(host.use("a", "stats"))["pid"] == before
 
 
@@ -233,7 +233,7 @@ def test_of_a_changed_file_only_the_named_toolboxes_are_taken(tmp_path: Path) ->
         assert texts(host.call("open_toolbox", {"toolbox_name": "dev"})) == [
             "Toolbox 'dev' not found"
         ]
-        eventually(lambda: "is not in the file any more" in host.stderr, "that is told")
+        eventually(lambda: "no longer in the file" in host.stderr, "that is told")
 
         config(tmp_path, {"dev": {"a": entry()}})
         reload(host)

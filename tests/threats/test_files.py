@@ -307,7 +307,7 @@ def test_the_demo_does_not_give_way_to_a_file_of_another_user(met: Path, mark: P
         of_stranger(beside)
         beside.rename(met)
         for line in host.stderr:
-            if "the configuration of before still holds" in line:
+            if "the previous configuration stays in effect" in line:
                 break
         else:
             pytest.fail("the file was taken")

@@ -1,4 +1,4 @@
-"""The log of the background workbench: a file that never grows beyond its size."""
+"""The daemon's log: a file of bounded size, rotated once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import logging
 import os
 import time
 
-MOST_BYTES = 1 << 20  # of a file; there are two, the one before it under another name
-BEFORE = ".1"
-OURSELVES = "workbench"  # the speaker of lines that are no server's
+MOST_BYTES = 1 << 20  # of a file; there are two, the current and the rotated one
+ROTATED = ".1"  # suffix
+BEFORE = ROTATED  # shim: renamed
+OWN_SOURCE = "workbench"  # the source of lines that are no server's
+OURSELVES = OWN_SOURCE  # shim: renamed
 
 
 class BoundedLog(logging.Handler):
-    """Lines with their time and who speaks. What can't be written is counted, and nobody waits for it."""
+    """Writes lines with their time and source. A line that can't be written is dropped, without blocking."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -23,18 +25,18 @@ class BoundedLog(logging.Handler):
         self._open()
 
     def emit(self, record: logging.LogRecord) -> None:
-        who = getattr(record, "server", OURSELVES)
+        source = getattr(record, "server", OWN_SOURCE)
         text = record.getMessage()
         if record.exc_info:
             text += "\n" + logging.Formatter().formatException(record.exc_info)
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
-        lines = [f"{moment} {who}: {line}\n" for line in text.splitlines() or [""]]
+        lines = [f"{moment} {source}: {line}\n" for line in text.splitlines() or [""]]
         self._write("".join(lines).encode("utf-8", "backslashreplace"))
 
     def _write(self, data: bytes) -> None:
         try:
             if self._size + len(data) > MOST_BYTES or self._fd < 0:
-                self._turn()
+                self._rotate()
             self._size += os.write(self._fd, data)
             self.trouble = ""
         except OSError as error:  # a full disk, a folder that was made read-only
@@ -48,11 +50,11 @@ class BoundedLog(logging.Handler):
         except OSError as error:
             self.trouble = error.strerror or str(error)
 
-    def _turn(self) -> None:
-        """Begin a new file; where that can't be, the old one is emptied."""
+    def _rotate(self) -> None:
+        """Start a new file; if that fails, truncate the old one."""
         if self._fd >= 0:
             try:
-                os.replace(self._path, self._path + BEFORE)  # noqa: PTH105
+                os.replace(self._path, self._path + ROTATED)  # noqa: PTH105
             except OSError:
                 os.ftruncate(self._fd, 0)
             os.close(self._fd)

@@ -1,4 +1,4 @@
-"""A workbench is started in the background, and waited for until it lets hosts in."""
+"""Starts the daemon and waits until it accepts hosts."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from select import select
 from typing import NamedTuple
 
 from mcp_workbench import __version__
-from mcp_workbench.daemon import words
-from mcp_workbench.daemon.door import NoAnswer, ask, knock
-from mcp_workbench.daemon.folder import Place
+from mcp_workbench.daemon import control_protocol as protocol
+from mcp_workbench.daemon.control_client import NoAnswer, connect, request
+from mcp_workbench.daemon.paths import DaemonPaths
 
 OTHER_HOME = "set MCP_WORKBENCH_HOME to a folder of your own"
-LINGER = 600.0  # seconds without a host after which one ends that was started by a host
-PATIENCE = 20.0  # seconds for its start; nothing of it waits for a server
-FOUND = "--found"  # given to it where the user did not name the file
-TAKEN = "taken"  # said by a process that found another one with the lock
-FIX = "\nfix: "  # between what it says when it can't start, and what to do then
-_LONGEST = 4000  # characters of what it says when it can't start
+LINGER = 600.0  # seconds without a host after which a daemon stops that a host has started
+PATIENCE = 20.0  # seconds for its start, which waits for no server
+FOUND = "--found"  # option of the process if the user did not name the file
+TAKEN = "taken"  # printed by a process if another one holds the lock
+FIX = "\nfix: "  # between why it can't start, and what to do
+_LONGEST = 4000  # characters of stderr that are shown if it can't start
 
 
 class NotStarted(Exception):
-    """Why there is none, and what to do."""
+    """Why the daemon could not be started, and what to do."""
 
-    def __init__(self, why: str, fix: str = "") -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, fix: str = "") -> None:
+        super().__init__(reason)
         self.fix = fix
 
 
 class Started(NamedTuple):
-    """What runs now."""
+    """The running daemon."""
 
     pid: int
     url: str = ""
@@ -41,42 +41,42 @@ class Started(NamedTuple):
 
 
 def start(
-    place: Place,
+    paths: DaemonPaths,
     *,
     linger: float = 0.0,
     address: tuple[str, int] | None = None,
     log_calls: str = "",
 ) -> Started:
-    """Start one, or find the one that was started meanwhile. Raises NotStarted."""
+    """Start a daemon, or return the one that was started meanwhile. Raises NotStarted."""
     _require_sockets()
     try:
-        place.make()
+        paths.create_folder()
     except OSError as error:
-        why = f"{error.strerror}: {error.filename}" if error.strerror else str(error)
+        reason = f"{error.strerror}: {error.filename}" if error.strerror else str(error)
         fix = f"see to its rights (mcp-workbench doctor), or {OTHER_HOME}"
-        raise NotStarted(f"the state folder can't be used: {why}", fix) from None
-    where = [] if address is None else [address[0], str(address[1])]
-    found = [] if place.named else [FOUND]
-    calls = os.path.abspath(log_calls) if log_calls else ""  # noqa: PTH100 - it starts elsewhere
+        raise NotStarted(f"the state folder can't be used: {reason}", fix) from None
+    port = [] if address is None else [address[0], str(address[1])]
+    options = [] if paths.named else [FOUND]
+    calls = os.path.abspath(log_calls) if log_calls else ""  # noqa: PTH100 - it changes its folder
     daemon = [sys.executable, "-m", "mcp_workbench.daemon"]
-    argv = [*daemon, *found, place.config, str(linger), calls, *where]
+    argv = [*daemon, *options, paths.config, str(linger), calls, *port]
     process = subprocess.Popen(  # noqa: S603 - ourselves
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # no window's end is its end
+        start_new_session=True,  # closing a terminal does not end it
     )
     try:
-        return _outcome(process, place)
+        return _outcome(process, paths)
     finally:
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
 
 
-def _outcome(process: subprocess.Popen[bytes], place: Place) -> Started:
-    """What the new process says; it has left its first self behind, so that it is nobody's child."""
+def _outcome(process: subprocess.Popen[bytes], paths: DaemonPaths) -> Started:
+    """What the new process prints; it has forked, so that it is not our child."""
     process.wait()
     out, err = process.stdout, process.stderr
     if out is None or err is None or not select([out], [], [], PATIENCE)[0]:
@@ -85,38 +85,38 @@ def _outcome(process: subprocess.Popen[bytes], place: Place) -> Started:
     if word == "ready":
         return Started(int(fields[0]), fields[1] if fields[1:] else "", is_new=True)
     if word == TAKEN:
-        return _other(place)
-    said = err.read(_LONGEST).decode("utf-8", "replace").strip()
-    why, _, fix = said.partition(FIX)
-    raise NotStarted(why or "it ended without a word", fix)
+        return _other(paths)
+    text = err.read(_LONGEST).decode("utf-8", "replace").strip()
+    reason, _, fix = text.partition(FIX)
+    raise NotStarted(reason or "it exited without an error message", fix)
 
 
-def _other(place: Place) -> Started:
-    """Another process has the lock; it is about to let hosts in, or to end."""
+def _other(paths: DaemonPaths) -> Started:
+    """The process that holds the lock; it is about to accept hosts, or to stop."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        if (found := running(place)) is not None:
-            return found
+        if (daemon := running(paths)) is not None:
+            return daemon
         time.sleep(0.02)
     raise NotStarted("another one has the lock, and does not answer")
 
 
-def running(place: Place) -> Started | None:
-    """The one that runs, if it answers."""
+def running(paths: DaemonPaths) -> Started | None:
+    """The daemon that runs, if it answers; None if there is none. Raises NotStarted."""
     try:
-        door = knock(place)
-        if door is None:
+        connection = connect(paths)
+        if connection is None:
             return None
-        with door:
-            answer = ask(door, PATIENCE, words.STATUS)
+        with connection:
+            response = request(connection, PATIENCE, protocol.STATUS)
     except NoAnswer as error:
         raise NotStarted(f"there is one, and {error}") from None
-    if not answer or answer[0] != words.REPORT:
+    if not response or response[0] != protocol.REPORT:
         return None
-    import msgspec  # a joiner does without, mostly
+    import msgspec  # an attached process mostly does without
 
-    told = msgspec.json.decode(answer[1])
-    return Started(told["pid"], told["url"], version=told["version"])
+    status = msgspec.json.decode(response[1])
+    return Started(status["pid"], status["url"], version=status["version"])
 
 
 def _require_sockets() -> None:

@@ -1,18 +1,41 @@
-"""What `status` tells: the workbench, its servers, its hosts, its memory."""
+"""Status: the document of `status --json`, made by the daemon and completed by the command.
+
+The daemon reports servers, hosts and calls. The command adds the memory of the processes: it reads /proc
+itself, because the daemon has hosts to serve.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
+
+from mcp_workbench import __version__
+
+if TYPE_CHECKING:  # loaded in the daemon, and not by the command
+    from mcp_workbench.core.names import ServerAddress
+    from mcp_workbench.core.reports import ServerHealth
+    from mcp_workbench.daemon.host import JoinedHost
+    from mcp_workbench.downstream.connection import Connection
+    from mcp_workbench.gateway.gateway import Gateway
+
+_GROUP, _PAGES = 2, 21  # fields of /proc/PID/stat after the name, which may contain anything
 
 
 class HostLine(msgspec.Struct, frozen=True, rename="camel"):
     """One joined host."""
 
-    pid: int  # of its joiner
+    pid: int  # of its attached process
     seconds: float
     revision: str = ""
-    toolboxes: tuple[str, ...] = ()  # none named: all
+    toolboxes: tuple[str, ...] = ()  # empty: all
     calls_in_flight: int = 0
-    memory: int | UnsetType = UNSET  # bytes resident; left out where the system does not tell
+    memory: int | UnsetType = UNSET  # bytes resident; left out if the system does not report it
 
 
 class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -22,8 +45,8 @@ class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
     server: str
     state: str
     connections: int = 0  # one for all hosts, or one for each
-    pids: tuple[int, ...] = ()  # of those that we have started
-    processes: int | UnsetType = UNSET  # these, and all that they have started
+    pids: tuple[int, ...] = ()  # of the processes that the daemon has started
+    processes: int | UnsetType = UNSET  # with all that those have started
     memory: int | UnsetType = UNSET
     calls_in_flight: int = 0
     calls: int = 0  # requests since it was last connected
@@ -41,7 +64,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     pid: int = 0
     seconds: float = 0.0
     url: str = ""
-    memory: int | UnsetType = UNSET  # of itself alone
+    memory: int | UnsetType = UNSET  # of the daemon alone
     calls_in_flight: int = 0
     servers: tuple[ServerLine, ...] = ()
     hosts: tuple[HostLine, ...] = ()
@@ -49,3 +72,127 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     log_trouble: str = ""
     is_ending: bool = False
     warnings: tuple[str, ...] = ()
+
+
+# In the daemon
+
+
+class DaemonInfo(msgspec.Struct):
+    """What the gateway does not know about its process."""
+
+    config: str
+    log: str
+    since: float
+    url: str = ""
+
+
+def current_status(
+    info: DaemonInfo,
+    gateway: Gateway,
+    hosts: Iterable[JoinedHost],
+    trouble: str,
+    *,
+    stopping: bool,
+) -> Status:
+    """The current state, without starting anything."""
+    live: defaultdict[ServerAddress, list[Connection]] = defaultdict(list)
+    for connection in gateway.connected:
+        live[connection.spec.address].append(connection)
+    servers = tuple(_server_line(health, live[health.address]) for health in gateway.health())
+    return Status(
+        running=True,
+        config=info.config,
+        version=__version__,
+        pid=os.getpid(),
+        seconds=round(time.monotonic() - info.since, 1),
+        url=info.url,
+        calls_in_flight=sum(server.calls_in_flight for server in servers),
+        servers=servers,
+        hosts=tuple(map(_host_line, hosts)),
+        log=info.log,
+        log_trouble=trouble,
+        is_ending=stopping,
+        warnings=gateway.warnings,
+    )
+
+
+def _server_line(health: ServerHealth, live: list[Connection]) -> ServerLine:
+    from mcp_workbench.downstream.looks import group  # loaded in the daemon already
+
+    state = "ready" if health.state == "idle" and live else health.state
+    pending = [connection.conversation.pending for connection in live]
+    return ServerLine(
+        toolbox=health.address.toolbox,
+        server=health.address.server,
+        state=state,
+        connections=len(live),
+        pids=tuple(filter(None, map(group, live))),
+        calls_in_flight=sum(requests.count for requests in pending),
+        calls=sum(requests.given for requests in pending),
+        failures=health.failures,
+        next_try=round(health.next_try, 1),
+        reason=health.reason,
+    )
+
+
+def _host_line(host: JoinedHost) -> HostLine:
+    revision = host.session.era.revision if host.session is not None else ""
+    seconds = round(time.monotonic() - host.since, 1)
+    return HostLine(host.pid, seconds, revision, host.toolboxes, host.under_way)
+
+
+# In the command
+
+
+class Footprint(NamedTuple):
+    """Of some processes."""
+
+    processes: int
+    memory: int  # bytes resident
+
+
+def with_memory(status: Status) -> Status:
+    """The same with the memory of its processes on Linux; unchanged elsewhere."""
+    processes = list_processes()
+    if status.pid not in processes:
+        return status
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+
+    def footprint(pids: Iterable[int]) -> Footprint:
+        pages = [processes[pid][1] for pid in pids if pid in processes]
+        return Footprint(len(pages), sum(pages) * page_bytes)
+
+    def server(line: ServerLine) -> ServerLine:
+        groups = set(line.pids)
+        count, memory = footprint(pid for pid, (group, _) in processes.items() if group in groups)
+        return msgspec.structs.replace(line, processes=count, memory=memory)
+
+    def host(line: HostLine) -> HostLine:
+        return msgspec.structs.replace(line, memory=footprint((line.pid,)).memory)
+
+    return msgspec.structs.replace(
+        status,
+        memory=footprint((status.pid,)).memory,
+        servers=tuple(map(server, status.servers)),
+        hosts=tuple(map(host, status.hosts)),
+    )
+
+
+def list_processes() -> dict[int, tuple[int, int]]:
+    """Every process of this machine: its group and its resident pages. Empty on other systems."""
+    processes: dict[int, tuple[int, int]] = {}
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208
+    except OSError:
+        return processes
+    for name in names:
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        if len(fields) > _PAGES:
+            processes[int(name)] = (int(fields[_GROUP]), int(fields[_PAGES]))
+    return processes

@@ -1,4 +1,4 @@
-"""The note that outlives the daemon: whenever writing stops, what stands there can be used."""
+"""The crash journal outlives the daemon: whenever writing stops, its contents are usable."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.daemon.note import (
+from mcp_workbench.daemon.control_protocol import MOST, BadFrame, FrameReader, pack
+from mcp_workbench.daemon.crash_journal import (
     CALL,
     CARRIED_BYTES,
     CHUNK_BYTES,
     CUT,
     OTHER,
-    UnderWay,
-    new_note,
-    open_note,
-    read_note,
+    PendingRequest,
+    create_journal,
+    open_journal,
+    read_journal,
 )
-from mcp_workbench.daemon.words import MOST, BadFrame, Frames, packed
 from mcp_workbench.wire.frames import LineFramer
 from mcp_workbench.wire.stdio import PIPE_BYTES
 
@@ -32,7 +32,7 @@ def test_it_holds_all_that_is_read_at_once() -> None:
 
 @pytest.fixture
 def fd() -> int:
-    return new_note("/tmp")
+    return create_journal("/tmp")
 
 
 ids = st.integers(0, 30).map(lambda n: b"%d" % n)
@@ -42,75 +42,75 @@ ids = st.integers(0, 30).map(lambda n: b"%d" % n)
 def test_requests_are_under_way_from_their_start_to_their_end(
     steps: list[tuple[bool, bytes, bool, bool]],
 ) -> None:
-    fd = new_note("/tmp")
-    note, model = open_note(fd), dict[bytes, UnderWay]()
+    fd = create_journal("/tmp")
+    journal, model = open_journal(fd), dict[bytes, PendingRequest]()
     for begins, id, is_call, again in steps:
         if begins:
             line = b'{"id":%b}' % id
-            note.begun(id, line, CALL if is_call else OTHER, again=again)
-            model[id] = UnderWay(is_call, line if again else b"")
+            journal.started(id, line, CALL if is_call else OTHER, again=again)
+            model[id] = PendingRequest(is_call, line if again else b"")
         else:
-            note.ended(id)
+            journal.finished(id)
             model.pop(id, None)
-    assert read_note(fd).under_way == model
+    assert read_journal(fd).under_way == model
     os.close(fd)
 
 
 def test_a_long_run_needs_little_room(fd: int) -> None:
-    note = open_note(fd)
+    journal = open_journal(fd)
     for number in range(100_000):
-        note.begun(b"%d" % number, b"{}", CALL, again=bool(number % 2))
+        journal.started(b"%d" % number, b"{}", CALL, again=bool(number % 2))
         if number >= 10:
-            note.ended(b"%d" % (number - 10))
+            journal.finished(b"%d" % (number - 10))
 
-    assert sorted(read_note(fd).under_way) == sorted(b"%d" % n for n in range(99_990, 100_000))
+    assert sorted(read_journal(fd).under_way) == sorted(b"%d" % n for n in range(99_990, 100_000))
     assert os.fstat(fd).st_blocks * 512 < 100_000
     os.close(fd)
 
 
 @given(st.lists(st.text("xy\n", min_size=1, max_size=40).map(str.encode)))
-def test_what_was_read_and_not_looked_at_is_there(chunks: list[bytes]) -> None:
-    fd = new_note("/tmp")
-    note, whole = open_note(fd), b""
+def test_what_was_read_and_not_handled_is_there(chunks: list[bytes]) -> None:
+    fd = create_journal("/tmp")
+    journal, whole = open_journal(fd), b""
     for chunk in chunks:
-        note.chunk[: len(chunk)] = chunk
+        journal.chunk[: len(chunk)] = chunk
         whole += chunk
-        note.done(chunk)
+        journal.chunk_handled(chunk)
 
-    left = read_note(fd)
+    contents = read_journal(fd)
 
-    assert left.lines == []
-    assert left.rest == whole.rpartition(b"\n")[2]
+    assert contents.lines == []
+    assert contents.rest == whole.rpartition(b"\n")[2]
     os.close(fd)
 
 
 def test_in_the_middle_of_a_chunk_the_rest_of_it_is_left(fd: int) -> None:
-    note = open_note(fd)
+    journal = open_journal(fd)
     for data in (b"one\ntw", b"o\n\nthree\nfour\nfi"):
-        note.chunk[: len(data)] = data
+        journal.chunk[: len(data)] = data
         if data.startswith(b"one"):
-            note.looked_at(1)
-            note.done(data)
-    note.looked_at(2)
+            journal.lines_handled(1)
+            journal.chunk_handled(data)
+    journal.lines_handled(2)
 
-    assert read_note(fd)[1:3] == ([b"four"], b"fi")
+    assert read_journal(fd)[1:3] == ([b"four"], b"fi")
     os.close(fd)
 
 
 def test_of_a_long_line_the_start_is_kept_and_marked(fd: int) -> None:
-    note = open_note(fd)
+    journal = open_journal(fd)
     for _ in range(3):
-        note.chunk[:CARRIED_BYTES] = b"x" * CARRIED_BYTES
-        note.done(b"x" * CARRIED_BYTES)
+        journal.chunk[:CARRIED_BYTES] = b"x" * CARRIED_BYTES
+        journal.chunk_handled(b"x" * CARRIED_BYTES)
 
-    rest = read_note(fd).rest
+    rest = read_journal(fd).rest
 
     assert rest == b"x" * (CARRIED_BYTES - 1) + CUT
     os.close(fd)
 
 
 class Killed(Exception):
-    """The writer of the note is no more."""
+    """The writer of the journal is no more."""
 
 
 class Dying:
@@ -131,11 +131,11 @@ class Dying:
 def test_whenever_it_is_killed_no_line_is_lost_or_begun_twice(
     chunks: list[bytes], lives: int
 ) -> None:
-    fd = new_note("/tmp")
-    note = open_note(fd)
-    system, left_to_it = note.chunk, [lives]
+    fd = create_journal("/tmp")
+    journal = open_journal(fd)
+    system, writes_left = journal.chunk, [lives]
     for view in ("memory", "numbers", "chunk"):
-        setattr(note, view, Dying(getattr(note, view), left_to_it))
+        setattr(journal, view, Dying(getattr(journal, view), writes_left))
     framer, begun, came = LineFramer(1000), list[bytes](), b""
     with suppress(Killed):
         for chunk in chunks:
@@ -143,35 +143,39 @@ def test_whenever_it_is_killed_no_line_is_lost_or_begun_twice(
             came += chunk
             for count, line in enumerate(framer.feed(chunk)):
                 id = b"%d" % len(begun)
-                note.begun(id, line, CALL, again=True)
+                journal.started(id, line, CALL, again=True)
                 begun.append(line)
-                note.looked_at(count + 1)
-            note.done(chunk)
+                journal.lines_handled(count + 1)
+            journal.chunk_handled(chunk)
 
-    left = read_note(fd)
+    contents = read_journal(fd)
 
     *whole, rest = came.split(b"\n")
     lines = [line for line in whole if line]
-    noted = [request.line for request in left.under_way.values()]
-    assert left.rest == rest
-    assert noted == lines[: len(noted)]
-    assert begun in (noted, noted[:-1])
-    # One that was just noted may be among those that were not looked at, too.
-    assert lines in ([*noted, *left.lines], [*noted, *left.lines[1:]])
+    recorded = [request.line for request in contents.under_way.values()]
+    assert contents.rest == rest
+    assert recorded == lines[: len(recorded)]
+    assert begun in (recorded, recorded[:-1])
+    # One that was just recorded may be among those that were not handled, too.
+    assert lines in ([*recorded, *contents.lines], [*recorded, *contents.lines[1:]])
     os.close(fd)
 
 
 @given(st.lists(st.lists(st.binary().map(lambda b: b.replace(b"\0", b"")), min_size=1)), st.data())
 def test_frames_come_out_as_they_went_in(frames: list[list[bytes]], data: st.DataObject) -> None:
-    stream, reader, found = b"".join(packed(*f) for f in frames), Frames(), list[list[bytes]]()
+    stream, reader, received = (
+        b"".join(pack(*f) for f in frames),
+        FrameReader(),
+        list[list[bytes]](),
+    )
     while stream:
         size = data.draw(st.integers(1, len(stream)))
-        found += reader.feed(stream[:size])
+        received += reader.feed(stream[:size])
         stream = stream[size:]
 
-    assert found == frames
+    assert received == frames
 
 
 def test_a_frame_that_is_too_large_is_refused() -> None:
     with pytest.raises(BadFrame):
-        Frames().feed((MOST + 1).to_bytes(4, "big"))
+        FrameReader().feed((MOST + 1).to_bytes(4, "big"))

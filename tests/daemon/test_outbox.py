@@ -1,4 +1,4 @@
-"""The last stretch to a host: whatever of it is left when the daemon is killed, no answer is cut or doubled."""
+"""The outbox: whatever it holds when the daemon is killed, no response is cut off or delivered twice."""
 
 from __future__ import annotations
 
@@ -14,9 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.daemon.basin import Basin, drained, new_basin, on_its_way
-from mcp_workbench.daemon.note import CALL, Note, new_note, open_note, read_note
-from mcp_workbench.daemon.writer import NotedWriter
+from mcp_workbench.daemon.crash_journal import (
+    CALL,
+    CrashJournal,
+    create_journal,
+    open_journal,
+    read_journal,
+)
+from mcp_workbench.daemon.outbox import (
+    Outbox,
+    OutboxWriter,
+    create_outbox,
+    drain_outbox,
+    undelivered,
+)
 from mcp_workbench.wire import envelope
 from mcp_workbench.wire.stdio import join_writes
 
@@ -24,7 +35,7 @@ LARGE = 1 << 30
 
 
 class Way:
-    """From the writer to a host that reads when it is told to, and what a joiner would find."""
+    """From the writer to a host that reads when it is told to, and what an attached process would find."""
 
     def __init__(self, *, is_socket: bool) -> None:
         if is_socket:
@@ -34,16 +45,16 @@ class Way:
             self.read, self.write = os.pipe()
             fcntl.fcntl(self.write, fcntl.F_SETPIPE_SZ, 4096)
         os.set_blocking(self.read, False)
-        self.fd = new_note("/tmp")
-        self.note: Note = open_note(self.fd)
-        basin = new_basin()
-        assert basin is not None
-        self.outlet = os.dup(basin.outlet)  # the joiner's
-        self.basin: Basin = basin
+        self.fd = create_journal("/tmp")
+        self.journal: CrashJournal = open_journal(self.fd)
+        outbox = create_outbox()
+        assert outbox is not None
+        self.outlet = os.dup(outbox.outlet)  # the attached process's
+        self.outbox: Outbox = outbox
         self.heard = b""
 
-    def writer(self) -> NotedWriter:
-        return NotedWriter(self.write, lambda: None, self.note, LARGE, self.basin)
+    def writer(self) -> OutboxWriter:
+        return OutboxWriter(self.write, lambda: None, self.journal, LARGE, self.outbox)
 
     def hear(self, most: int) -> None:
         with suppress(BlockingIOError):
@@ -54,9 +65,9 @@ class Way:
             while piece := os.read(self.read, 1 << 20):
                 self.heard += piece
 
-    def found(self) -> tuple[bytes, bytes | None]:
-        """What a joiner passes on, and whose answer it takes to be whole with it."""
-        return on_its_way(drained(self.outlet), read_note(self.fd))
+    def recovered(self) -> tuple[bytes, bytes | None]:
+        """What an attached process passes on, and the request that it takes as answered by it."""
+        return undelivered(drain_outbox(self.outlet), read_journal(self.fd))
 
     def close(self) -> None:
         for fd in (self.read, self.fd, self.outlet):
@@ -72,11 +83,11 @@ def way(request: pytest.FixtureRequest) -> Iterator[Way]:
 
 def answers_in(text: bytes) -> list[int]:
     """The ids of the whole answers; what is cut off is no JSON."""
-    found: list[int] = []
+    ids: list[int] = []
     for line in text.split(b"\n"):
         with suppress(ValueError):
-            found.append(json.loads(line)["id"])
-    return found
+            ids.append(json.loads(line)["id"])
+    return ids
 
 
 steps = st.lists(
@@ -100,7 +111,7 @@ def test_wherever_it_ends_each_answer_is_there_once_or_under_way(
         for number, (what, size) in enumerate(steps):
             id = b"%d" % number
             if what == "answer":
-                way.note.begun(id, b"{}", CALL)
+                way.journal.started(id, b"{}", CALL)
                 if joining:
                     join_writes(asyncio.get_running_loop())  # they leave at the next turn
                 writer.send(envelope.answer(id, b'"' + b"x" * size + b'"'), id)
@@ -109,8 +120,8 @@ def test_wherever_it_ends_each_answer_is_there_once_or_under_way(
             else:
                 await asyncio.sleep(0)
         # It is killed here: nothing is flushed, and no end is told.
-        rest, whole = way.found()
-        left = set(read_note(way.fd).under_way)
+        rest, whole = way.recovered()
+        left = set(read_journal(way.fd).under_way)
         writer.abort()
         way.hear_all()
         left -= {b"%d" % id for id in answers_in(rest)} | {whole}
@@ -125,7 +136,7 @@ async def test_what_the_host_does_not_read_waits_and_then_comes(way: Way) -> Non
     writer = way.writer()
     frames = [envelope.answer(b"%d" % n, b'"' + b"x" * 50_000 + b'"') for n in range(40)]
     for number, frame in enumerate(frames):
-        way.note.begun(b"%d" % number, b"{}", CALL)
+        way.journal.started(b"%d" % number, b"{}", CALL)
         writer.send(frame, b"%d" % number)
     writer.close()
 
@@ -134,14 +145,14 @@ async def test_what_the_host_does_not_read_waits_and_then_comes(way: Way) -> Non
         await asyncio.sleep(0)
 
     assert way.heard == b"".join(frames)
-    assert read_note(way.fd).under_way == {}
+    assert read_journal(way.fd).under_way == {}
     async with asyncio.timeout(5):
         await writer.flushed(5)
 
 
 async def test_a_host_that_is_gone_is_noticed(way: Way) -> None:
     gone = asyncio.Event()
-    writer = NotedWriter(way.write, gone.set, way.note, LARGE, way.basin)
+    writer = OutboxWriter(way.write, gone.set, way.journal, LARGE, way.outbox)
     os.dup2(way.fd, way.read)  # closes it
 
     writer.send(envelope.answer(b"1", b"{}"), b"1")
@@ -151,12 +162,12 @@ async def test_a_host_that_is_gone_is_noticed(way: Way) -> None:
 
 
 async def test_a_question_makes_its_call_one_that_is_not_made_again(way: Way) -> None:
-    way.note.begun(b"1", b'{"id":1}', CALL, again=True)
+    way.journal.started(b"1", b'{"id":1}', CALL, again=True)
     writer = way.writer()
 
     writer.send(envelope.notification("notifications/progress", b"{}"), b"1")
-    assert read_note(way.fd).under_way[b"1"].line
+    assert read_journal(way.fd).under_way[b"1"].line
     writer.send(envelope.question(b'"w1"', "elicitation/create", b"{}"), b"1")
 
-    assert not read_note(way.fd).under_way[b"1"].line
+    assert not read_journal(way.fd).under_way[b"1"].line
     writer.abort()

@@ -1,0 +1,52 @@
+"""Messages to a client of the control socket arrive whole, however slowly it reads, and never block."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import Any
+
+from mcp_workbench.daemon import control_protocol as protocol
+from mcp_workbench.daemon.control_server import MOST_UNSENT, ControlConnection
+from tests.kit.clock import PATIENCE
+
+LONG = b"x" * (1 << 20)
+
+
+class NoHandler:
+    """A handler that gets no requests."""
+
+    def handle(self, connection: Any, request: bytes, fields: list[bytes]) -> None: ...
+    def receive_pipes(self, connection: Any, fds: list[int]) -> None: ...
+    def reload(self) -> None: ...
+
+
+def connected() -> tuple[ControlConnection, socket.socket]:
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    return ControlConnection(ours, NoHandler(), os.getpid()), theirs
+
+
+async def test_a_long_report_arrives_whole_at_a_client_that_reads_slowly() -> None:
+    connection, theirs = connected()
+    reader, received = protocol.FrameReader(), list[list[bytes]]()
+    connection.send(protocol.REPORT, LONG)
+    connection.send(protocol.PONG)
+
+    async with asyncio.timeout(PATIENCE):
+        while len(received) < 2:
+            received += reader.feed(await asyncio.get_running_loop().sock_recv(theirs, 1 << 14))
+
+    assert received == [[protocol.REPORT, LONG], [protocol.PONG]]
+    connection.close()
+    theirs.close()
+
+
+async def test_a_client_that_never_reads_is_dropped() -> None:
+    connection, theirs = connected()
+    for _ in range(2 * MOST_UNSENT // len(LONG)):
+        connection.send(protocol.REPORT, LONG)
+
+    assert connection.is_closed
+    theirs.close()
