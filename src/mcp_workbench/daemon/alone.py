@@ -80,7 +80,7 @@ class Resumed:
 
     def resume(self, session: HostSession, front: StdioFront, menu: Menu) -> None:
         had = self._muffled.had if self._muffled is not None else set[bytes]()
-        session.questions.asking.numbers = count(QUESTIONS_FROM)
+        session.elicitation.input_requests.numbers = count(QUESTIONS_FROM)
         for line in self._takeover.kept:
             self._say_again(line, session, had)
         for toolbox in self._takeover.opened:
