@@ -6,9 +6,8 @@ import json
 import pytest
 
 from mcp_workbench.core.spec import HttpWish
-from mcp_workbench.surface import http_session, http_sessions
-from mcp_workbench.surface.http_access import Access
-from mcp_workbench.surface.http_principals import Principals
+from mcp_workbench.server.http import sessions
+from mcp_workbench.server.http.access import Access, Principals
 from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Answer, OwnPort, Session, events_of, port, rpc
@@ -203,9 +202,9 @@ async def test_what_was_not_fetched_in_time_is_dropped() -> None:
         last = await hold(session)
         await session.use("release", {"key": "k"})
         now = opened.server.now
-        opened.front.tick(now + http_session.KEPT - 1)
+        opened.front.tick(now + sessions.KEPT - 1)
         assert await (await session.listen(last)).message()
-        opened.front.tick(now + http_session.KEPT + 10)
+        opened.front.tick(now + sessions.KEPT + 10)
 
         answer = await session.post(b"", method="GET", last_event_id=last)
         assert answer.status == 400
@@ -323,7 +322,7 @@ async def test_an_idle_session_ends_and_one_that_listens_does_not() -> None:
 
 @pytest.mark.fault("F39")
 async def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_sessions, "SESSIONS", 2)
+    monkeypatch.setattr(sessions, "SESSIONS", 2)
     async with port() as opened:
         first, _ = await opened.open(), await opened.open()
         full = await opened.ask(rpc("initialize", {"protocolVersion": "2025-11-25"}, 1))
@@ -336,7 +335,7 @@ async def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_opens_no_conversation_leaves_no_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_sessions, "SESSIONS", 1)
+    monkeypatch.setattr(sessions, "SESSIONS", 1)
     async with port() as opened:
         for _ in range(50):
             for method in ("GET", "PUT", "OPTIONS", "DELETE"):

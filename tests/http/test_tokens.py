@@ -21,8 +21,8 @@ from mcp_workbench.core.spec import (
     StdioCommand,
     ToolFilter,
 )
-from mcp_workbench.surface import http_principals, http_sessions
-from mcp_workbench.surface.http_principals import Principals
+from mcp_workbench.server.http import access, sessions
+from mcp_workbench.server.http.access import Principals
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Answer, Port, port, rpc
 from tests.kit.processes import pids_in
@@ -355,7 +355,7 @@ async def test_a_server_of_one_s_own_is_not_shared_between_tokens(tmp_path: Path
 
 
 async def test_nobody_can_take_the_places_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_sessions, "SESSIONS", 6)
+    monkeypatch.setattr(sessions, "SESSIONS", 6)
     begin = rpc("initialize", INITIALIZE, 1)
     async with port(http=WISH) as opened:
         statuses = [(await opened.ask(begin, bearer(CI))).status for _ in range(4)]
@@ -431,7 +431,7 @@ def test_every_token_is_compared_whichever_it_is(
         compared.append(other)
         return one == other
 
-    monkeypatch.setattr(http_principals, "compare_digest", compare)
+    monkeypatch.setattr(access, "compare_digest", compare)
     Principals(SINGLE, WISH.tokens).bearer(f"Bearer {given}".encode())
 
     assert len(set(compared)) == 4

@@ -84,7 +84,7 @@ class Resumed:
 
     def resume(self, session: HostSession, front: StdioFront, menu: Menu) -> None:
         answered = self._filter.answered if self._filter is not None else set[bytes]()
-        session.questions.asking.numbers = count(QUESTIONS_FROM)
+        session.elicitation.input_requests.numbers = count(QUESTIONS_FROM)
         for line in self._takeover.kept:
             self._repeat(line, session, answered)
         for toolbox in self._takeover.opened:

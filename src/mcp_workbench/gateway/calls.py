@@ -29,6 +29,7 @@ from mcp_workbench.wire.pending import NEVER
 
 if TYPE_CHECKING:
     from mcp_workbench.downstream.connection import Connection
+    from mcp_workbench.era.questions import Question
     from mcp_workbench.gateway.routes import Route
     from mcp_workbench.gateway.views import View
 
@@ -110,6 +111,10 @@ class Call(Waiter):
         tool, ran, later = self.request.tool, loss.may_have_run, loss.retry_after
         self.fail(CallFailed(loss.code, tool, loss.reason, may_have_run=ran, retry_after=later))
 
+    def give_up(self, code: str, reason: str) -> None:
+        """The server's answer is of no use. The call may have run."""
+        self.fail(CallFailed(code, self.request.tool, reason, may_have_run=True))
+
     def fail(self, error: WorkbenchError) -> None:
         self.finish(Failed(error))
 
@@ -150,8 +155,12 @@ class Call(Waiter):
     # What a subclass decides
 
     def questioned(self, result: msgspec.Raw) -> None:
-        """A modern server wants to know something first."""
-        self.lost(Loss("protocol_error", "the server asks for input, and nobody can be asked"))
+        """A modern server requires input first."""
+        self.give_up("protocol_error", "the server asks for input, and nobody can be asked")
+
+    def unanswered(self, question: Question, error: msgspec.Raw) -> None:
+        """Nobody answered a question that the server insists on."""
+        self.finish(Rejected(error))
 
     def rejected(self, error: msgspec.Raw) -> None:
         """The server answered with an error."""

@@ -1,4 +1,4 @@
-"""What servers offer beside tools, as surfaces ask for it: lists of many, a request to one."""
+"""Prompts, resources and templates of a view: lists of many servers, and which server owns a URI."""
 
 from __future__ import annotations
 
@@ -21,83 +21,85 @@ from mcp_workbench.gateway.views import View
 from mcp_workbench.timing import pause
 from mcp_workbench.wire.tasks import task_scope
 
-__all__ = ["Heard", "Offering", "Shelves"]
+__all__ = ["Heard", "ListedPrimitives", "ViewPrimitives"]
 
 
-ABSENT = pause(30.0)  # seconds for which a server that can't be reached is not asked whose a URI is
+ABSENT = pause(30.0)  # seconds for which an unreachable server is not asked whether it owns a URI
 
 
-class Shelves(msgspec.Struct, frozen=True):
-    """One kind of offers of many servers, in their order, and how long that may be kept."""
+class ListedPrimitives(msgspec.Struct, frozen=True):
+    """One kind of primitives of many servers, in their order, and how long hosts may cache it."""
 
-    shelves: tuple[Shelf, ...]
+    servers: tuple[Shelf, ...]
     ttl: int
     public: bool
 
 
-class Offering:
-    """Prompts, resources and the rest of the servers that a host may see."""
+class ViewPrimitives:
+    """Prompts, resources and templates of the servers that a host may see."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._app_views: dict[ServerAddress, tuple[Catalogue, ToolFilter, frozenset[str]]] = {}
-        self._absent: dict[ServerAddress, float] = {}  # when it was last asked, and did not answer
+        self._absent: dict[ServerAddress, float] = {}  # when it was last unreachable
 
     def specs(self, toolboxes: Iterable[str]) -> list[ServerSpec]:
         boxes = self._view.snapshot.toolboxes
-        there = (boxes[name] for name in toolboxes if name in boxes)
-        return [spec for box in there for spec in box.servers.values()]
+        known = (boxes[name] for name in toolboxes if name in boxes)
+        return [spec for box in known for spec in box.servers.values()]
 
     @property
     def toolboxes(self) -> list[str]:
-        """All toolboxes of the endpoint."""
+        """All toolboxes of the view."""
         return list(self._view.snapshot.toolboxes)
 
     def addresses(self) -> list[ServerAddress]:
-        """All servers of the endpoint."""
+        """All servers of the view."""
         return [spec.address for spec in self.specs(self.toolboxes)]
 
     # Lists
 
-    async def shelves(self, toolboxes: Iterable[str], kind: Kind, *, begin: bool = True) -> Shelves:
-        """What the servers of these toolboxes offer, or those of them that are connected already.
+    async def listed(
+        self, toolboxes: Iterable[str], kind: Kind, *, connect: bool = True
+    ) -> ListedPrimitives:
+        """What the servers of these toolboxes list; without `connect`, those that are connected.
 
-        One that can't be asked costs itself alone.
+        A server that can't be reached is left out.
         """
         specs = self.specs(toolboxes)
         view = self._view
-        connections = await view.connections(specs) if begin else view.live(specs)
-        found: dict[ServerAddress, Listed] = {}
+        connections = await view.connections(specs) if connect else view.live(specs)
+        listed: dict[ServerAddress, Listed] = {}
 
         async def list_one(connection: Connection) -> None:
             try:
-                found[connection.spec.address] = await connection.offers.listed(kind)
+                listed[connection.spec.address] = await connection.offers.listed(kind)
             except (Unlistable, Lost):
                 return
 
-        async with task_scope() as listing:
-            asking = [listing.start(list_one(c), f"list {c.spec.address}") for c in connections]
-            for task in asking:
+        async with task_scope() as scope:
+            tasks = [scope.start(list_one(c), f"list {c.spec.address}") for c in connections]
+            for task in tasks:
                 await task
-        if begin:
+        if connect:
             now = time.monotonic()
-            self._absent.update((s.address, now) for s in specs if s.address not in found)
-        ordered = [(s.address, found[s.address]) for s in specs if s.address in found]
+            self._absent.update((s.address, now) for s in specs if s.address not in listed)
+        ordered = [(s.address, listed[s.address]) for s in specs if s.address in listed]
         whole = len(ordered) == len(specs)
-        private = view.snapshot.private  # the same question of another host has another answer
-        return Shelves(
-            tuple(Shelf(address, listed.offers) for address, listed in ordered),
-            min((listed.ttl for _, listed in ordered), default=ANNOUNCED_TTL) if whole else 0,
-            bool(ordered) and not private and all(listed.public for _, listed in ordered),
+        private = view.snapshot.private  # another host may get another list
+        return ListedPrimitives(
+            tuple(Shelf(address, answer.offers) for address, answer in ordered),
+            min((answer.ttl for _, answer in ordered), default=ANNOUNCED_TTL) if whole else 0,
+            bool(ordered) and not private and all(answer.public for _, answer in ordered),
         )
 
-    # Whose a resource is
+    # Who owns a resource
 
     def owner(self, uri: str, toolboxes: Iterable[str], *, asked: bool = False) -> Owned | None:
         """The first of these servers that lists this resource, or has a visible tool that names it.
 
-        Nobody's where it is not known yet whether an earlier one does: a later one must not answer for
-        it. Once all were `asked`, those that did not answer have what they had when they last did.
+        None if it is not known whether an earlier server does: a later one must not answer for it. Once
+        all were `asked`, the cached list counts for those that did not answer.
         """
         for spec in self.specs(toolboxes):
             claims = self._claims(spec, uri)
@@ -110,7 +112,7 @@ class Offering:
         return None
 
     def _claims(self, spec: ServerSpec, uri: str) -> bool | None:
-        """None: it has to be asked."""
+        """Whether the server has this resource; None: it has to be asked."""
         live = self._view.live([spec])
         if not live:
             is_recent = time.monotonic() - self._absent.get(spec.address, -ABSENT) < ABSENT
@@ -126,7 +128,7 @@ class Offering:
         return self._claimed_before(spec, uri) if offers.is_silent("resources") else None
 
     def _claimed_before(self, spec: ServerSpec, uri: str) -> bool:
-        """Did it list this resource, or a tool that names it, when it was last asked?"""
+        """Whether the cached lists of the server have this resource, or a tool that names it."""
         known = self._view.remembered(spec)
         if known is None:
             return False
@@ -135,7 +137,7 @@ class Offering:
         return uri in views or uri in read_offers("resources", raws)
 
     def _views_of(self, spec: ServerSpec, catalogue: Catalogue) -> frozenset[str]:
-        """The resources that its visible tools name as their views; found out once for a list."""
+        """The resources that its visible tools name as their views; computed once for each list."""
         known = self._app_views.get(spec.address)
         if known is None or known[0] is not catalogue or known[1] is not spec.tools:
             shown = [tool for name, tool in catalogue.tools.items() if spec.tools.shows(name)]
@@ -144,23 +146,23 @@ class Offering:
         return known[2]
 
     def only_owner(self, uri: str, toolboxes: Iterable[str]) -> Owned | None:
-        """The one connected server that has resources, if none of these can have others."""
+        """The only connected server with resources, if no other server of these can have any."""
         specs = self.specs(toolboxes)
-        there = {connection.spec.address for connection in self._view.live(specs)}
-        if any(self._may_have_resources(spec) for spec in specs if spec.address not in there):
+        connected = {connection.spec.address for connection in self._view.live(specs)}
+        if any(self._may_have_resources(spec) for spec in specs if spec.address not in connected):
             return None
         live = self._view.live(self.specs(self.toolboxes))
-        having = [c.spec.address for c in live if c.offers.declared.resources]
-        return Owned(having[0], uri) if len(having) == 1 else None
+        owners = [c.spec.address for c in live if c.offers.declared.resources]
+        return Owned(owners[0], uri) if len(owners) == 1 else None
 
     def _may_have_resources(self, spec: ServerSpec) -> bool:
         known = self._view.remembered(spec)
         return known is None or known.capabilities.get("resources", False)
 
-    # What hosts want for longer
+    # Subscriptions and log levels
 
     async def subscribe(self, owner: Owned, holder: object) -> bool:
-        """Hear of a resource's changes. False where its server does not tell of any."""
+        """Subscribe to a resource. Returns False if its server has no subscriptions."""
         connection = await self._view.connected(self._view.spec(owner.address))
         if not connection.offers.declared.subscribe:
             return False
@@ -175,7 +177,7 @@ class Offering:
         self._end([(place, owner.key) for place in places])
 
     def want_level(self, holder: object, level: str) -> None:
-        """Messages from this level on are wanted; legacy servers that can are told at once."""
+        """Set the log level that `holder` wants; legacy servers get it at once."""
         self._view.gateway.pool.standing.want_level(holder, level, self.toolboxes)
         for connection in self._view.gateway.connected:
             connection.offers.wishes.heed_level()
@@ -187,11 +189,11 @@ class Offering:
         return bool(self._view.gateway.pool.standing.level_at(toolbox))
 
     def forget(self, holder: object) -> None:
-        """A host is gone, and with it whatever it alone wanted."""
+        """Drop the subscriptions and the log level of a host that has gone."""
         self._end(self._view.gateway.pool.standing.forget(holder))
 
     def _end(self, gone: list[tuple[Place, str]]) -> None:
-        """Servers that are there are told; those that are not will not be asked again."""
+        """Unsubscribe at the servers that are connected; others are not subscribed to again."""
         by_place = {c.offers.place: c for c in self._view.gateway.connected} if gone else {}
         for place, uri in gone:
             if place in by_place:

@@ -1,1 +1,1 @@
-"""The only place that answers hosts."""
+# shim: mcp_workbench.surface -> mcp_workbench.server

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from mcp_workbench.core.spec import Limits, Snapshot
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.views import View
-from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.parse import cancelled_id
-from mcp_workbench.surface.session import HostSession
-from mcp_workbench.surface.stdio_front import StdioFront
+from mcp_workbench.server.parse import cancelled_id
+from mcp_workbench.server.session import HostSession
+from mcp_workbench.server.stdio import StdioFront
+from mcp_workbench.server.tools import ToolView
 from mcp_workbench.wire.depth import DEPTH
 from mcp_workbench.wire.tasks import TaskScope, task_scope
 from tests.kit.config import snapshot, spec
@@ -37,7 +37,7 @@ class Talking:
         requests: TaskScope,
         opened: tuple[str, ...] = (),
     ) -> None:
-        session = HostSession(gateway.view, host, requests, Menu(gateway.view, opened))
+        session = HostSession(gateway.view, host, requests, ToolView(gateway.view, opened))
         self.when_idle = session.when_idle
         limit = gateway.snapshot.limits.message_bytes
         self.receive = StdioFront(session, host, limit).receive

@@ -14,10 +14,10 @@ import pytest
 from mcp_workbench.core.spec import Limits, Snapshot, ToolFilter
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.routes import LONGEST_KEY, MOST_ROUTES
-from mcp_workbench.surface.calls import HostCall
-from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.session import HostSession
-from mcp_workbench.surface.stdio_front import StdioFront
+from mcp_workbench.server.calls import HostCall
+from mcp_workbench.server.session import HostSession
+from mcp_workbench.server.stdio import StdioFront
+from mcp_workbench.server.tools import ToolView
 from mcp_workbench.wire.depth import DEPTH
 from mcp_workbench.wire.tasks import task_scope
 from tests.kit.config import snapshot, spec, tool, url_spec
@@ -25,7 +25,7 @@ from tests.kit.inside import InsideWorkbench
 from tests.kit.memory_host import MemoryHost
 from tests.kit.results import json_text, texts
 from tests.kit.servers.bad_http import bad_http
-from tests.surface.test_session import INITIALIZE, LIMIT, line
+from tests.server.test_session import INITIALIZE, LIMIT, line
 
 
 class Talk:
@@ -75,7 +75,7 @@ async def talk(configuration: Snapshot) -> AsyncGenerator[Talk]:
         Gateway(configuration) as gateway,
         task_scope() as requests,
     ):
-        session = HostSession(gateway.view, host, requests, Menu(gateway.view, ()))
+        session = HostSession(gateway.view, host, requests, ToolView(gateway.view, ()))
         talking = Talk(gateway, session, host)
         talking.receive(INITIALIZE)
         await talking.result("echo")
@@ -96,7 +96,7 @@ async def test_before_the_conversation_is_opened_nothing_is_sent() -> None:
     async with asyncio.timeout(LIMIT), InsideWorkbench(snapshot(spec("a"))) as workbench:
         await workbench.use_tool(tool("a", "echo"))
         async with task_scope() as requests:
-            session = HostSession(workbench.view, host, requests, Menu(workbench.view, ()))
+            session = HostSession(workbench.view, host, requests, ToolView(workbench.view, ()))
             talking = Talk(workbench.gateway, session, host)
 
             talking.receive(talking.use("echo"))

@@ -11,12 +11,12 @@ import msgspec
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.era.questions import ELICIT, Question
-from mcp_workbench.surface.asking import Asking
-from mcp_workbench.surface.calls import HostCall, UnderWay
-from mcp_workbench.surface.holding import MOST_HELD, MOST_OF_ONE
+from mcp_workbench.server.calls import HostCall, OpenRequests
+from mcp_workbench.server.elicitation import InputRequests
+from mcp_workbench.server.suspended_calls import MOST_PER_PRINCIPAL, MOST_SUSPENDED
 from tests.kit.clock import PATIENCE, until
 
-PRINCIPALS = MOST_HELD // MOST_OF_ONE + 1
+PRINCIPALS = MOST_SUSPENDED // MOST_PER_PRINCIPAL + 1
 
 
 class Session:
@@ -25,7 +25,7 @@ class Session:
     view = SimpleNamespace(after=())
 
     def __init__(self) -> None:
-        self.under_way = UnderWay()
+        self.under_way = OpenRequests()
         self.replies: dict[bytes, Any] = {}
 
     def stop(self, id: bytes) -> None: ...
@@ -45,15 +45,17 @@ async def test_a_process_holds_so_many_and_the_oldest_of_all_gives_way() -> None
     question = Question(address, ELICIT, msgspec.Raw(b"{}"))
     call = CallRequest(ToolIdentifier("dev", "a", "t"), {"arguments": msgspec.Raw(b"{}")}, {}, True)
     async with asyncio.timeout(PATIENCE):
-        askings = [Asking(f"host {n}", suspended) for n in range(PRINCIPALS)]
-        for number in range(MOST_HELD + 3):
+        principals = [InputRequests(f"host {n}", suspended) for n in range(PRINCIPALS)]
+        for number in range(MOST_SUSPENDED + 3):
             id = b"%d" % number
-            held = session.under_way[id] = HostCall(session, id, call)
-            asking = askings[number // MOST_OF_ONE]
-            asking.holding.hold(held, question, lambda told, error, n=number: declined.append(n))
+            host_call = session.under_way[id] = HostCall(session, id, call)
+            suspended_calls = principals[number // MOST_PER_PRINCIPAL].suspended_calls
+            suspended_calls.suspend(
+                host_call, question, lambda result, error, n=number: declined.append(n)
+            )
             await until(lambda id=id: id in session.replies)
 
     assert declined == [0, 1, 2], "the first host's, though it has no more than any other"
-    assert len(suspended) == MOST_HELD
-    askings[1].close()
-    assert len(suspended) == MOST_HELD - MOST_OF_ONE, "who is gone takes no room"
+    assert len(suspended) == MOST_SUSPENDED
+    principals[1].close()
+    assert len(suspended) == MOST_SUSPENDED - MOST_PER_PRINCIPAL, "who is gone takes no room"

@@ -1,20 +1,20 @@
-"""Streams of a legacy session over HTTP: numbered events, kept for a while for whoever comes back."""
+"""Event streams of a legacy session: numbered events, kept for a while so that a host can resume."""
 
 from __future__ import annotations
 
 from collections import deque
 
-from mcp_workbench.surface.http_refusals import refused
+from mcp_workbench.server.http.access import refused
 from mcp_workbench.wire.http_message import COMMENT, JSON, Reply, event
 from mcp_workbench.wire.http_response import Response
 
 KEPT_EVENTS = 256  # per stream
 KEPT_BYTES = 1 << 20  # per stream; its newest event is kept whatever its size
-RETRY = 1000  # milliseconds after which a host whose stream broke may come back
+RETRY = 1000  # milliseconds after which a host may reconnect
 
 
 class EventStream:
-    """One stream. Its response may break and another take over; events go on being numbered."""
+    """One stream. If its response breaks, another can take over; the numbering of events continues."""
 
     response: Response | None = None
     _said_retry = False
@@ -29,11 +29,11 @@ class EventStream:
 
     @property
     def resumable(self) -> bool:
-        """Has a host an event's id to come back with?"""
+        """Whether the host has an event id to resume with."""
         return self._said_retry
 
     def send(self, frame: bytes) -> None:
-        """The next event: written now if somebody reads, and kept."""
+        """Add an event: keep it, and write it if there is a response."""
         self._count += 1
         self._kept.append((self._count, frame))
         self._bytes += len(frame)
@@ -42,7 +42,7 @@ class EventStream:
         self._write(self._count, frame)
 
     def attach(self, response: Response, after: int | None = None, headers: bytes = b"") -> None:
-        """Let this response carry the stream, from the event behind `after` or the first unseen one."""
+        """Write the stream to this response, from the event after `after`, or the first unwritten one."""
         if self.response is not None:
             self.response.on_gone(None)
             self.response.end()
@@ -69,7 +69,7 @@ class EventStream:
         return b"%d-%d" % (self.number, count)
 
     def lost(self) -> None:
-        """The connection broke. That is no cancel: the host may come back."""
+        """The connection broke. That does not cancel anything: the host may come back."""
         self.response = None
 
     def comment(self) -> None:
@@ -84,12 +84,12 @@ class EventStream:
 
 
 class PostStream(EventStream):
-    """What becomes of one POST with requests: JSON while nothing was streamed, else a stream."""
+    """The response to one POST with requests: JSON if nothing was streamed before, else a stream."""
 
     headers = b""
     batch = False
     committed = False
-    over = 0.0  # when the last answer was given
+    over = 0.0  # when the last reply was sent
 
     def __init__(
         self, number: int, response: Response, ids: list[bytes], since: float, *, primes: bool
@@ -106,7 +106,7 @@ class PostStream(EventStream):
         return not self._waiting
 
     def commit(self) -> None:
-        """Begin the stream; what was held back goes first."""
+        """Start the stream with the frames that were held back."""
         if self.committed:
             return
         self.committed = True
@@ -118,17 +118,17 @@ class PostStream(EventStream):
             self.send(frame)
 
     def commit_late(self) -> None:
-        """It takes long: the host should see that we live."""
+        """The reply takes long: start the stream, so that the host sees that we are alive."""
         if self.response is not None:
             self.commit()
 
     def notice(self, frame: bytes) -> None:
-        """Something that belongs to a request and comes before its answer."""
+        """Send a message that belongs to a request, before its reply."""
         self.commit()
         self.send(frame)
 
     def answer(self, id: bytes, frame: bytes) -> None:
-        """One of the answers; the last of them ends the response."""
+        """Send a reply; the last one ends the response."""
         if self.committed:
             self.send(frame)
         else:
@@ -136,7 +136,7 @@ class PostStream(EventStream):
         self.settle(id)
 
     def settle(self, id: bytes) -> None:
-        """This request is done with, answered or taken back."""
+        """A request was answered or cancelled."""
         if id in self._waiting:
             self._waiting.remove(id)
         if self._waiting:
@@ -151,11 +151,11 @@ class PostStream(EventStream):
 
     def _end_stream(self) -> None:
         if self.response is not None and not self.committed:
-            self.response.stream(self.headers)  # a request that was taken back: nothing to say
+            self.response.stream(self.headers)  # all requests were cancelled: nothing to send
         self.end()
 
     def abandon(self) -> None:
-        """No answer will come."""
+        """No reply will come."""
         response, self.response = self.response, None
         if response is None:
             return

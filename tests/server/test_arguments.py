@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.surface.meta_tools import (
+from mcp_workbench.server.parse import read_open_toolbox, read_use_tool, renamed_hint
+from mcp_workbench.server.tool_definitions import (
     open_toolbox_definition,
     use_tool_definition,
 )
-from mcp_workbench.surface.parse import read_open_toolbox, read_use_tool, renamed_hint
 from tests.kit.config import snapshot
 from tests.kit.results import raw
 

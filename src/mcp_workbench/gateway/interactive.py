@@ -1,0 +1,205 @@
+"""Interactive calls: servers may ask the person who makes them to fill in a form or visit a URL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.errors import WorkbenchError
+from mcp_workbench.core.names import ServerAddress, ToolIdentifier
+from mcp_workbench.era.questions import (
+    Answered,
+    Question,
+    may_put,
+    read_needed,
+    unanswered,
+)
+from mcp_workbench.era.revision import URL_ELICITATION_NEEDED
+from mcp_workbench.era.translate import Members, read_members
+from mcp_workbench.gateway.calls import Call, PythonCall
+from mcp_workbench.gateway.input_rounds import InputRounds, read_questions
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.tasks import TaskScope, task_scope
+
+if TYPE_CHECKING:
+    from mcp_workbench.gateway.views import View
+
+Json = dict[str, Any]
+OnProgress = Callable[[Json], None]
+
+NOBODY = "the server asks for input, and nobody can be asked"
+
+
+class Person(Protocol):
+    """A person who can be asked while a call runs."""
+
+    @property
+    def capabilities(self) -> Json:
+        """What servers may ask for, as a host declares it: `{"elicitation": {"form": {}}}`."""
+        ...
+
+    async def answer(self, question: Question) -> Json | None:
+        """The result of the question's method; None if there is none. Cancelled if it is withdrawn."""
+        ...
+
+
+@asynccontextmanager
+async def interactive_session(view: View, person: Person) -> AsyncGenerator[InteractiveSession]:
+    """While this is open, the person answers the questions of this view's servers.
+
+    Enter it before the first server starts: the handshake declares what it may ask for.
+    """
+    async with task_scope() as scope:
+        host = InteractiveHost(person, scope)
+        yield InteractiveSession(view.for_host(host, sole=True), host)
+
+
+class InteractiveSession:
+    """Calls the servers of a view on behalf of one person."""
+
+    def __init__(self, view: View, host: InteractiveHost) -> None:
+        self.view = view
+        self._host = host
+
+    async def use_tool(
+        self,
+        tool: ToolIdentifier,
+        arguments: Mapping[str, Any],
+        on_progress: OnProgress | None = None,
+    ) -> Json:
+        """The server's own result, after all its questions were answered."""
+        params = {"arguments": msgspec.Raw(msgspec.json.encode(arguments))}
+        meta = {} if on_progress is None else {"progressToken": msgspec.Raw(b"0")}
+        request = CallRequest(tool, params, meta, capabilities=self._host.declared)
+        return await InteractiveCall(self.view, request, on_progress, self._host).result()
+
+
+class InteractiveHost:
+    """The person as a host whose connections are not shared."""
+
+    takes_turns = False
+
+    def __init__(self, person: Person, scope: TaskScope) -> None:
+        self._person = person
+        self.scope = scope
+        self._one_at_a_time = asyncio.Lock()
+        self.leases: dict[ServerAddress, Any] = {}
+        self.declared = msgspec.Raw(msgspec.json.encode(person.capabilities))
+
+    @property
+    def key(self) -> Hashable:
+        return id(self)
+
+    @property
+    def owner(self) -> Hashable:
+        return id(self)
+
+    def asking_capabilities(self) -> Members:
+        return read_members(self.declared)
+
+    def ask(self, question: Question, caller: object, answered: Answered) -> Callable[[], None]:
+        """Put a question of a legacy server; the deadline of the call that it came in is paused."""
+        call = caller if isinstance(caller, Call) else None
+        task = self.scope.start(self._ask(question, call, answered), f"ask {question.address}")
+        return lambda: _cancel(task)
+
+    async def _ask(self, question: Question, call: Call | None, answered: Answered) -> None:
+        if call is not None:
+            call.pause()
+        try:
+            answer = await self.put(question)
+        finally:
+            if call is not None:
+                call.proceed()
+        if answer is None:
+            answered(
+                b"", envelope.error_object(envelope.METHOD_NOT_FOUND, "this can't be answered")
+            )
+        else:
+            answered(answer, b"")
+
+    async def put(self, question: Question) -> bytes | None:
+        """The answer as a server gets it; None if only an error is possible."""
+        if not may_put(question, self.asking_capabilities()):
+            return unanswered(question.method)
+        async with self._one_at_a_time:
+            answer = await self._person.answer(question)
+        return unanswered(question.method) if answer is None else msgspec.json.encode(answer)
+
+
+def _cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+
+
+class InteractiveCall(PythonCall):
+    """A call that is repeated with the answers to its server's questions."""
+
+    def __init__(
+        self,
+        view: View,
+        request: CallRequest,
+        on_progress: OnProgress | None,
+        host: InteractiveHost,
+    ) -> None:
+        super().__init__(view, request, on_progress)
+        self._host = host
+        self._has_visited = False  # a URL that a legacy server required
+        self._rounds = InputRounds(self, self._put, self._repeat)
+
+    @property
+    def host_name(self) -> str:
+        return "mcp-workbench call"
+
+    @property
+    def asker(self) -> object:
+        return self._host
+
+    def is_repeatable(self) -> bool:
+        return not (self._rounds.count or self._has_visited)  # nobody is asked the same twice
+
+    def questioned(self, result: msgspec.Raw) -> None:
+        required = read_questions(self, result)
+        if required is not None:
+            self._rounds.next(required)
+
+    def unanswered(self, question: Question, error: msgspec.Raw) -> None:
+        self.give_up("protocol_error", f"the server wants {question.method}: {NOBODY}")
+
+    def rejected(self, error: msgspec.Raw) -> None:
+        """A legacy server may require that URLs are visited first; then it is called again."""
+        code = envelope.read_error(error).code
+        if code != URL_ELICITATION_NEEDED or not self.is_repeatable():
+            super().rejected(error)
+            return
+        try:
+            questions = read_needed(self.request.tool.address, error)
+        except msgspec.DecodeError:
+            super().rejected(error)
+            return
+        self._has_visited = True
+        self._host.scope.start(self._visit(questions, error), f"answer {self.request.tool}")
+
+    async def _visit(self, questions: dict[str, Question], error: msgspec.Raw) -> None:
+        for question in questions.values():
+            answer = await self._host.put(question)
+            if answer is None or bytes(read_members(answer).get("action", b"")) != b'"accept"':
+                super().rejected(error)
+                return
+        await self._dispatch()
+
+    def _put(self, question: Question, answered: Answered) -> Callable[[], None]:
+        return self._host.ask(question, None, answered)  # no request is pending that could time out
+
+    def _repeat(self) -> None:
+        self._host.scope.start(self._dispatch(), f"repeat {self.request.tool}")
+
+    async def _dispatch(self) -> None:
+        try:
+            await self.view.dispatch(self)
+        except WorkbenchError as error:
+            self.fail(error)

@@ -1,0 +1,1 @@
+"""MCP Workbench as an MCP server: the only package that replies to hosts."""

@@ -1,0 +1,1 @@
+"""MCP over HTTP: hosts that send requests to our port."""

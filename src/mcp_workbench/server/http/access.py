@@ -1,0 +1,224 @@
+"""Who may send a request over HTTP: its host, origin, token and content types, and what a refused one gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.core.spec import NamedToken
+from mcp_workbench.server import text
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.http_message import JSON, Reply, Request
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+HTTP_PORT = 80  # left out of `Host`
+ACCEPT_BYTES = 4096  # of `Accept`; browsers send a tenth
+REMEMBERED = 64  # different values of `Accept` that are cached
+
+_JSON = (b"application/json", b"application/*", b"*/*")
+_EVENTS = (b"text/event-stream", b"text/*", b"*/*")
+
+
+# Replies to requests that never reach a session
+
+
+def refused(  # noqa: PLR0913 - all that a reply may have
+    status: int,
+    message: str,
+    *,
+    id: bytes = b"",
+    code: int = envelope.INVALID_REQUEST,
+    headers: bytes = b"",
+    data: Any = None,
+) -> Reply:
+    """A JSON-RPC error with an HTTP status; it has the request's id if that is known."""
+    error = envelope.error_object(code, message, data)
+    return Reply(status, envelope.refusal(id, error), headers, JSON)
+
+
+WRONG_HOST = refused(421, "this host name is not served here (http.allowedHosts)")
+WRONG_ORIGIN = refused(403, "this origin is not allowed (http.allowedOrigins)")
+NOT_FOUND = refused(404, "there is nothing at this path")
+NO_TOKEN = refused(
+    401,
+    "a bearer token is needed",
+    headers=b'WWW-Authenticate: Bearer realm="mcp-workbench"\r\n',
+)
+NOT_ACCEPTABLE = refused(406, "accept application/json and text/event-stream")
+NO_EVENTS = refused(406, "accept text/event-stream")
+WRONG_TYPE = refused(415, "send application/json")
+CLOSING = refused(
+    503,
+    text.ENDING,
+    code=envelope.SERVER_ERROR,
+    headers=b"Retry-After: 5\r\n",
+    data={text.CODE_KEY: text.DRAINING},
+)
+CUT_OFF = refused(503, "the workbench has ended; the call may have run", code=envelope.SERVER_ERROR)
+TOO_MANY = refused(503, "too many sessions", headers=b"Retry-After: 60\r\n")
+
+
+# Principals
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """The owner of a token. Sessions, questions and signed states belong to one."""
+
+    name: str
+    toolboxes: tuple[str, ...] | None = None  # that it may use; None is all
+    among: int = 1  # how many principals there are: each has a share of the limits
+
+    def sees(self, toolbox: str) -> bool:
+        return self.toolboxes is None or toolbox in self.toolboxes
+
+
+# No name in a configuration has a parenthesis or a number sign.
+ANONYMOUS = Principal("(anonymous)")
+
+
+class Principals:
+    """All principals, by the digest of their token. Tokens themselves are not stored."""
+
+    def __init__(self, token: str = "", named: Iterable[NamedToken] = ()) -> None:
+        named = tuple(named)
+        among = len(named) + bool(token)
+        self._known = [
+            (_digest(entry.token.encode()), Principal(entry.name, entry.toolboxes, among))
+            for entry in named
+        ]
+        if token:
+            digest = _digest(token.encode())
+            principal = Principal(f"#{_digest(digest).hex()[:16]}", None, among)
+            self._known.append((digest, principal))
+        # Whether they see different toolboxes.
+        self.differ = any(entry.toolboxes is not None for entry in named)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def bearer(self, authorization: bytes) -> Principal | None:
+        """The principal whose token is in this header. Takes the same time for every token, valid or not."""
+        scheme, _, token = authorization.partition(b" ")
+        digest = _digest(token.strip())
+        match = None
+        for known, principal in self._known:
+            if compare_digest(digest, known):
+                match = principal
+        return match if scheme.lower() == b"bearer" else None
+
+
+def _digest(token: bytes) -> bytes:
+    return sha256(token).digest()
+
+
+# The checks
+
+
+class Access:
+    """The access rules of one port: allowed hosts and origins, and tokens or none."""
+
+    def __init__(
+        self,
+        hosts: frozenset[str],
+        origins: Iterable[str] = (),
+        principals: Principals | None = None,
+    ) -> None:
+        self._hosts = frozenset(host.lower().encode() for host in hosts)
+        self._origins = frozenset(origin.lower().encode() for origin in origins)
+        own = {b"http://" + host for host in self._hosts if _is_loopback(host)}
+        self._own_origins = frozenset(own)  # pages that we serve
+        self._principals = principals or None
+        self.differ = principals is not None and principals.differ
+        self._takes_both: dict[bytes, bool] = {}
+
+    def foreign(self, request: Request) -> Reply | None:
+        """Refuse a request to another host name, or from an origin that is not allowed."""
+        host = request.headers.get(b"host", b"")
+        if host not in self._hosts and host.lower() not in self._hosts:
+            return WRONG_HOST
+        origin = request.headers.get(b"origin")
+        if origin is None:
+            return None
+        origin = origin.lower()
+        if origin in self._origins:
+            request.reply_headers += (
+                b"Access-Control-Allow-Origin: %b\r\nVary: Origin\r\n"
+                b"Access-Control-Expose-Headers: Mcp-Session-Id\r\n" % request.headers[b"origin"]
+            )
+            return None
+        return None if origin in self._own_origins else WRONG_ORIGIN
+
+    def principal(self, request: Request) -> Principal | Reply:
+        """The principal of a request, or the refusal of an unknown one."""
+        if self._principals is None:
+            return ANONYMOUS
+        principal = self._principals.bearer(request.headers.get(b"authorization", b""))
+        return NO_TOKEN if principal is None else principal
+
+    def unreadable(self, request: Request) -> Reply | None:
+        """Refuse a request whose body we can't read, or whose sender can't read our response."""
+        if request.method != b"POST":
+            accepted = _accepts(request.headers.get(b"accept", b""), _EVENTS)
+            return None if accepted or request.method == b"DELETE" else NO_EVENTS
+        accept = request.headers.get(b"accept", b"")
+        both = self._takes_both.get(accept)
+        if both is None:
+            both = _accepts(accept, _JSON) and _accepts(accept, _EVENTS)
+            if len(self._takes_both) < REMEMBERED:
+                self._takes_both[accept] = both
+        if not both:
+            return NOT_ACCEPTABLE
+        kind = request.headers.get(b"content-type", b"")
+        if kind != b"application/json" and _media_type(kind) != b"application/json":
+            return WRONG_TYPE
+        return None
+
+
+def names_of(host: str, port: int, allowed: tuple[str, ...]) -> frozenset[str]:
+    """Every value of `Host` for a port that is bound to this address."""
+    names: set[str] = set()
+    if is_loopback(host):
+        names = {*LOOPBACK, f"[{host}]" if ":" in host else host}
+    full = {f"{name}:{port}" for name in names}
+    for name in allowed:
+        full.add(name)
+        if not _has_port(name):
+            full.add(f"{name}:{port}")
+    return frozenset(full | (names if port == HTTP_PORT else set()))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address. No name but localhost is."""
+    return host in ("localhost", "::1", "0:0:0:0:0:0:0:1") or _is_ipv4_loopback(host)
+
+
+def _is_ipv4_loopback(host: str) -> bool:
+    parts = host.split(".")
+    return parts[0] == "127" and len(parts) == len("1234") and all(p.isdecimal() for p in parts)
+
+
+def _is_loopback(host: bytes) -> bool:
+    name = host.decode().rpartition(":")[0] or host.decode()
+    return is_loopback(name.strip("[]"))
+
+
+def _has_port(name: str) -> bool:
+    return name.rpartition(":")[2].isdecimal() and not name.endswith("]")
+
+
+def _accepts(accept: bytes, kinds: tuple[bytes, ...]) -> bool:
+    if len(accept) > ACCEPT_BYTES:
+        return False
+    ranges = (part.partition(b";") for part in accept.lower().split(b","))
+    return any(
+        kind.strip() in kinds and b"q=0" not in more.replace(b" ", b"").split(b";")
+        for kind, _, more in ranges
+    )
+
+
+def _media_type(value: bytes) -> bytes:
+    return value.partition(b";")[0].strip().lower()

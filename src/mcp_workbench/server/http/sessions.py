@@ -1,0 +1,402 @@
+"""Sessions over HTTP: endpoints, which create them, and the legacy sessions of a port.
+
+A legacy session outlives its requests: every message for its host goes to exactly one of its streams.
+"""
+
+from __future__ import annotations
+
+from secrets import token_urlsafe
+
+from mcp_workbench.era.revision import BATCHES, HEADER_MISMATCH, NEWEST_LEGACY, VERSION_KEY
+from mcp_workbench.gateway.views import View
+from mcp_workbench.server import parse
+from mcp_workbench.server.elicitation import InputRequests
+from mcp_workbench.server.http.access import CLOSING, TOO_MANY, Principal, refused
+from mcp_workbench.server.http.modern import VERSION
+from mcp_workbench.server.http.streams import EventStream, PostStream
+from mcp_workbench.server.parse import Message, RequestError, UseToolRequest, cancelled_id
+from mcp_workbench.server.session import HostSession
+from mcp_workbench.server.tools import ToolView
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import Malformed
+from mcp_workbench.wire.http_message import Reply, Request
+from mcp_workbench.wire.http_response import Response
+from mcp_workbench.wire.stdio import Channel
+from mcp_workbench.wire.tasks import TaskScope
+
+IDLE = 1800.0  # seconds without a request or a stream until a session ends
+KEPT = 60.0  # seconds for which the end of a broken stream is kept for its host
+KEPT_STREAMS = 16  # per session; older ones are dropped
+SILENCE = 5.0  # seconds until a host that waits sees a stream start
+SESSIONS = 1000
+LONGEST_ID = 40  # of an event: two counters
+SESSION_ID = b"mcp-session-id"
+LAST_EVENT = b"last-event-id"
+
+_CANCELLED = "notifications/cancelled"
+_MODERN_MARK = VERSION_KEY.encode()
+
+
+class Endpoint:
+    """One path of the HTTP front for one principal: all its toolboxes, or one."""
+
+    def __init__(self, view: View, scope: TaskScope, opened: tuple[str, ...] = ()) -> None:
+        self._view = view
+        self._scope = scope
+        self._opened = opened
+        self._tool_view = ToolView(view, opened)
+
+    @property
+    def gone(self) -> bool:
+        """Whether its one toolbox was removed. Calls in existing sessions fail with that reason."""
+        return bool(self._opened) and not self._view.snapshot.toolboxes
+
+    def session(self, channel: Channel) -> HostSession:
+        """A session with a tool view of its own: toolboxes that it opens stay open."""
+        tool_view = ToolView(self._view, self._opened)
+        return HostSession(self._view, channel, self._scope, tool_view, asked="by its own servers")
+
+    def exchange(self, channel: Channel, input_requests: InputRequests) -> HostSession:
+        """A session of one request; questions to it are answered by another request."""
+        return HostSession(
+            self._view,
+            channel,
+            self._scope,
+            self._tool_view,
+            asked="by its own servers",
+            input_requests=input_requests,
+        )
+
+    def definition(self, name: str) -> bytes:
+        """The definition of a tool as it was listed under this name, if that is known without asking."""
+        tool = self._tool_view.known(name)
+        if tool is None:
+            return b""
+        toolbox = self._view.snapshot.toolboxes.get(tool.toolbox)
+        spec = toolbox.servers.get(tool.server) if toolbox else None
+        if spec is None:
+            return b""
+        catalogues = [connection.catalogue for connection in self._view.live([spec])]
+        if not catalogues and (known := self._view.remembered(spec)) is not None:
+            catalogues = [known.catalogue]  # the host's list came from there
+        listed = (catalogue.tools.get(tool.tool) for catalogue in catalogues)
+        return next((definition.raw for definition in listed if definition is not None), b"")
+
+
+class LegacySession:
+    """One legacy host. It is the channel of its session: a frame goes to the POST that it is about."""
+
+    backlog = 0
+
+    def __init__(self, id: str, principal: str, endpoint: Endpoint, now: float) -> None:
+        self.id = id
+        self.principal = principal
+        self.endpoint = endpoint
+        self.now = self.touched = now
+        self._standalone: EventStream | None = None
+        self._posts: dict[bytes, PostStream] = {}  # by the request that waits for it
+        self._ended: dict[int, PostStream] = {}  # whose host may still come back for the rest
+        self._streams = 0
+        self.host = endpoint.session(self)
+
+    @property
+    def revision(self) -> str:
+        return self.host.era.revision
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._posts)
+
+    # Out
+
+    def send(self, frame: bytes, about: bytes = b"") -> None:
+        post = self._posts.get(about) if about else None
+        if post is None:
+            if not (about and envelope.answers(frame, about)):  # nobody waits for that reply
+                self.standalone.send(frame)
+        elif envelope.answers(frame, about):
+            del self._posts[about]
+            if post.headers and envelope.is_refusal(frame, about):
+                post.headers = b""  # there is no session
+            post.answer(about, frame)
+            self._keep(post)
+        else:
+            post.notice(frame)
+
+    @property
+    def standalone(self) -> EventStream:
+        """The stream for messages that belong to no request."""
+        if self._standalone is None:
+            self._standalone = EventStream(0, primes=self._primes)
+        return self._standalone
+
+    @property
+    def _primes(self) -> bool:
+        return self.revision == NEWEST_LEGACY
+
+    def _keep(self, post: PostStream) -> None:
+        if post.complete and post.resumable:
+            post.over = self.now
+            self._ended[post.number] = post
+            if len(self._ended) > KEPT_STREAMS:
+                del self._ended[next(iter(self._ended))]
+
+    # In
+
+    def uses(self, id: bytes) -> bool:
+        return id in self._posts
+
+    def post(
+        self, response: Response, messages: list[Message], ids: list[bytes], *, batch: bool = False
+    ) -> None:
+        """Handle the messages of one POST; `ids` are those of its requests."""
+        if ids:
+            self._streams += 1
+            post = PostStream(self._streams, response, ids, self.now, primes=self._primes)
+            post.batch = batch
+            for id in ids:
+                self._posts[id] = post
+            if messages[0].method == "initialize":
+                post.headers = b"Mcp-Session-Id: %b\r\n" % self.id.encode()
+        else:
+            response.plain(Reply(202))
+        for message in messages:
+            self.host.receive(message)
+            if not isinstance(message, UseToolRequest) and message.method == _CANCELLED:
+                self._cancelled(cancelled_id(message.params))
+
+    def _cancelled(self, id: bytes) -> None:
+        post = self._posts.pop(id, None)
+        if post is not None:
+            post.settle(id)
+            self._keep(post)
+
+    def listen(self, response: Response, last: bytes) -> None:
+        """Handle a GET: the standalone stream, or one that broke and resumes after the event `last`."""
+        number, _, count = last.partition(b"-")
+        if not last or int(number) == 0:
+            self.standalone.attach(response, int(count) if last else None)
+            return
+        stream = self._resumed(int(number))
+        if stream is None:
+            response.plain(refused(400, "this stream is not kept any more"))
+            return
+        stream.attach(response, int(count))
+        if stream.complete:
+            stream.end()
+
+    def _resumed(self, number: int) -> PostStream | None:
+        for post in self._posts.values():
+            if post.number == number and post.resumable:
+                return post
+        return self._ended.get(number)
+
+    # Time
+
+    def tick(self, now: float, *, comment: bool) -> None:
+        self.now = now
+        for post in set(self._posts.values()):
+            if now - post.since >= SILENCE:
+                post.commit_late()
+        for number, post in tuple(self._ended.items()):
+            if now - post.over > KEPT:
+                del self._ended[number]
+        if self._standalone is not None and self._standalone.response is not None:
+            self.touched = now
+        if comment:
+            self._comment()
+
+    def _comment(self) -> None:
+        for post in set(self._posts.values()):
+            post.comment()
+        if self._standalone is not None:
+            self._standalone.comment()
+
+    def expired(self, now: float) -> bool:
+        return not self._posts and now - self.touched > IDLE
+
+    def stop_listening(self) -> None:
+        if self._standalone is not None:
+            self._standalone.end()
+
+    def close(self) -> None:
+        """End the session: cancel its requests and end every stream."""
+        self.host.close()
+        self.stop_listening()
+        posts = set(self._posts.values())
+        self._posts.clear()
+        for post in posts:
+            post.abandon()
+
+
+class LegacySessions:
+    """All legacy sessions of a port."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.closing = False
+        self._sessions: dict[str, LegacySession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def busy(self) -> bool:
+        return any(session.busy for session in self._sessions.values())
+
+    def handle(
+        self, request: Request, response: Response, endpoint: Endpoint, principal: Principal
+    ) -> None:
+        """Answer a request of a legacy host that has passed the access checks."""
+        if request.method == b"POST":
+            self._post(request, response, endpoint, principal)
+            return
+        session = self._known(request, endpoint, principal)
+        if session is None:
+            response.plain(_no_session(request))
+        elif request.method == b"DELETE":
+            del self._sessions[session.id]
+            session.close()
+            response.plain(Reply(200))
+        elif _is_event_id(last := request.headers.get(LAST_EVENT, b"")):
+            session.listen(response, last)
+        else:
+            response.plain(refused(400, "Last-Event-ID is none of ours"))
+
+    def _post(
+        self, request: Request, response: Response, endpoint: Endpoint, principal: Principal
+    ) -> None:
+        body = request.body
+        batch = envelope.is_batch(body)
+        try:
+            messages = _read_batch(body) if batch else [parse.read_body(body)]
+        except Malformed as error:
+            response.plain(refused(400, str(error), id=error.id, code=error.code))
+            return
+        first = messages[0]
+        if VERSION not in request.headers and _MODERN_MARK in body and _is_modern(first):
+            message = "MCP-Protocol-Version is missing"
+            response.plain(refused(400, message, id=bytes(first.id), code=HEADER_MISMATCH))
+            return
+        if first.method == "initialize" and first.id and not batch:
+            self._initialize(first, response, endpoint, principal)
+            return
+        session = self._known(request, endpoint, principal)
+        if session is None:
+            response.plain(_no_session(request, bytes(first.id)))
+            return
+        ids = [bytes(m.id) for m in messages if m.method and m.id]
+        if ids and self.closing:
+            response.plain(CLOSING)
+        elif problem := _unusable(session, messages, ids, batch=batch):
+            response.plain(refused(400, problem))
+        else:
+            session.post(response, messages, ids, batch=batch)
+
+    def _initialize(
+        self, message: Message, response: Response, endpoint: Endpoint, principal: Principal
+    ) -> None:
+        if self._full(principal):
+            response.plain(TOO_MANY)
+            return
+        session = LegacySession(token_urlsafe(24), principal.name, endpoint, self.now)
+        session.post(response, [message], [bytes(message.id)])
+        if session.revision:
+            self._sessions[session.id] = session
+        else:
+            session.close()
+
+    def _full(self, principal: Principal) -> bool:
+        """Whether there are too many sessions, of all principals or of this one."""
+        if len(self._sessions) >= SESSIONS:
+            return True
+        if principal.among == 1:
+            return False
+        own = sum(session.principal == principal.name for session in self._sessions.values())
+        return own >= max(1, SESSIONS // principal.among)
+
+    def knows(self, request: Request, endpoint: Endpoint) -> bool:
+        """Whether the request names a session of this endpoint."""
+        session = self._sessions.get(request.headers.get(SESSION_ID, b"").decode("latin-1"))
+        return session is not None and session.endpoint is endpoint
+
+    def _known(
+        self, request: Request, endpoint: Endpoint, principal: Principal
+    ) -> LegacySession | None:
+        """The session that the request names, if it belongs to this principal and endpoint."""
+        session = self._sessions.get(request.headers.get(SESSION_ID, b"").decode("latin-1"))
+        if (
+            session is None
+            or session.endpoint is not endpoint
+            or session.principal != principal.name
+        ):
+            return None
+        session.touched = self.now
+        return session
+
+    def tick(self, now: float, *, comment: bool) -> None:
+        self.now = now
+        for session in tuple(self._sessions.values()):
+            session.tick(now, comment=comment)
+            if session.expired(now):
+                del self._sessions[session.id]
+                session.close()
+
+    def stop(self) -> None:
+        """Accept no new requests, and end the streams that wait for nothing."""
+        self.closing = True
+        for session in self._sessions.values():
+            session.stop_listening()
+
+    def close(self) -> None:
+        while self._sessions:
+            self._sessions.popitem()[1].close()
+
+
+def _no_session(request: Request, id: bytes = b"") -> Reply:
+    if not request.headers.get(SESSION_ID):
+        return refused(400, "Mcp-Session-Id is missing: send initialize first", id=id)
+    return refused(404, "Session not found: send initialize again", id=id)
+
+
+def _is_modern(message: Message) -> bool:
+    try:
+        if isinstance(message, UseToolRequest):
+            return parse.is_stamped(parse.read_meta(message.params.meta))
+        return parse.is_stamped(parse.read_meta(parse.read_params(message.params).get("_meta")))
+    except RequestError:
+        return False
+
+
+def _read_batch(body: bytes) -> list[Message]:
+    members = envelope.read_batch(envelope.one_line(body))
+    if not members:
+        raise Malformed(envelope.INVALID_REQUEST, "a batch holds at least one message")
+    return [parse.read(member) for member in members]
+
+
+def _unusable(
+    session: LegacySession, messages: list[Message], ids: list[bytes], *, batch: bool
+) -> str:
+    """Why these messages are refused; empty if they are not."""
+    for id in ids:
+        if not envelope.usable_id(id):
+            return "id must be a string or an integer"
+        if session.uses(id):
+            return "id is in use"
+    if not batch:
+        return ""
+    if session.revision != BATCHES:
+        return f"a batch is possible in {BATCHES} only"
+    if len(set(ids)) < len(ids):
+        return "id is in use"
+    if any(m.method == "initialize" for m in messages):
+        return "initialize can't be part of a batch"
+    return ""
+
+
+def _is_event_id(value: bytes) -> bool:
+    if not value:
+        return True
+    number, _, count = value.partition(b"-")
+    return number.isdigit() and count.isdigit() and len(value) < LONGEST_ID

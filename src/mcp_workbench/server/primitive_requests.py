@@ -1,0 +1,381 @@
+"""Requests for prompts, resources and completion: each goes to the server that owns its name or URI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.catalogue import Definition
+from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
+from mcp_workbench.core.names import ServerAddress, ToolIdentifier
+from mcp_workbench.core.offers import (
+    KEYS,
+    Kind,
+    Owned,
+    Shelf,
+    addressed,
+    owner_by_template,
+    owners_of_flat_name,
+    read_addressed,
+    shown_uris,
+)
+from mcp_workbench.core.splice import changed, each
+from mcp_workbench.era.primitives import not_found_code, read_error_for, with_cache
+from mcp_workbench.era.translate import PAIRS, Members, Pair, asks_for_input, read_members
+from mcp_workbench.gateway.interceptors import Rejected
+from mcp_workbench.gateway.primitives import ListedPrimitives, ViewPrimitives
+from mcp_workbench.server import text
+from mcp_workbench.server.calls import HostCall
+from mcp_workbench.server.long_answers import collect
+from mcp_workbench.server.parse import HostEra, RequestError, read_name, read_uri
+from mcp_workbench.server.tool_definitions import flat_definition
+from mcp_workbench.wire import envelope
+
+if TYPE_CHECKING:
+    from mcp_workbench.server.session import HostSession
+    from mcp_workbench.server.tools import ToolView
+
+encode = msgspec.json.encode
+_MEMBERS: dict[Kind, bytes] = {
+    "prompts": b"prompts",
+    "resources": b"resources",
+    "templates": b"resourceTemplates",
+}
+_NO_COMPLETION = b'{"completion":{"values":[]}}'
+
+Result = msgspec.Raw | bytes
+
+
+class LocalRequest(msgspec.Struct, frozen=True):
+    """A request that we answer ourselves: its id, the members of `params`, and `_meta`."""
+
+    id: bytes
+    members: Members
+    meta: Members
+
+
+class PrimitiveCall(HostCall):
+    """A request to one server, other than a tool call. It has no target until its owner is known."""
+
+    explains = False
+    unknown_method = b""  # the result if the server does not have the method
+    change_result: Callable[[Result], Result] | None = None  # before the host gets it
+    change_error: Callable[[Pair, bytes], bytes] | None = None
+
+    def address_to(self, owner: Owned, members: Members) -> None:
+        """Send it to this server, with the server's own name or URI in `members`."""
+        request = self.request
+        address = owner.address
+        tool = ToolIdentifier(address.toolbox, address.server, request.method)
+        self.request = msgspec.structs.replace(request, tool=tool, params=members)
+
+    def reply(self, result: Result) -> None:
+        if self.change_result is not None and not asks_for_input(msgspec.Raw(bytes(result))):
+            result = self.change_result(result)
+        super().reply(result)
+
+    def refuse(self, outcome: Rejected) -> None:
+        known = envelope.read_error(outcome.error).code != envelope.METHOD_NOT_FOUND
+        if self.unknown_method and not known and not outcome.is_ours:
+            self.session.reply_own(self.id, self.unknown_method)
+            return
+        if self.change_error is not None and not outcome.is_ours:
+            modern_server = self.connection is not None and self.connection.modern
+            pair = PAIRS[self.request.modern_host, modern_server]
+            error = msgspec.Raw(self.change_error(pair, bytes(outcome.error)))
+            outcome = Rejected(error, outcome.hint)
+        super().refuse(outcome)
+
+    def reply_failure(self, error: WorkbenchError) -> None:
+        message = error.message
+        if isinstance(error, CallFailed):
+            message = f"[{self.request.tool.address}] Error: {error.reason}"
+        self.session.refuse(self.id, text.refused_request(error, message))
+
+
+ListHandler = Callable[[LocalRequest], Coroutine[Any, Any, None]]
+CallHandler = Callable[[PrimitiveCall], Coroutine[Any, Any, None]]
+
+
+class PrimitiveRequests:
+    """Handles the requests of one session."""
+
+    def __init__(
+        self, session: HostSession, upstream: ViewPrimitives, owners: PrimitiveOwners
+    ) -> None:
+        self._session = session
+        self._upstream = upstream
+        self._owners = owners
+        self.requested_lists: set[str] = set()  # "prompts", "resources"
+        self._lists: dict[str, ListHandler] = {
+            "prompts/list": self._prompts,
+            "resources/list": self._resources,
+            "resources/templates/list": self._templates,
+        }
+        self._calls: dict[str, CallHandler] = {
+            "prompts/get": self._prompt,
+            "resources/read": self._read,
+            "completion/complete": self._complete,
+        }
+
+    def handle(self, method: str, id: bytes, members: Members, meta: Members) -> None:
+        if method in self._lists:
+            request = LocalRequest(id, members, meta)
+            self._session.run(id, self.answer, request, self._lists[method])
+            return
+        elicitation = self._session.elicitation
+        call = PrimitiveCall(
+            self._session,
+            id,
+            CallRequest(
+                ToolIdentifier("", "", method),
+                members,
+                meta,
+                self._session.era.modern,
+                elicitation.declared,
+                method,
+            ),
+        )
+        if elicitation.register(call):
+            self._session.run(id, self._send, call)
+
+    async def _send(self, call: PrimitiveCall) -> None:
+        """Find the owner and send the call there; an error becomes the outcome of the call."""
+        try:
+            await self._calls[call.request.method](call)
+            if self._session.elicitation.take_answers(call):
+                self._session.under_way[call.id] = call
+                await self._session.view.dispatch(call)
+        except RequestError as error:
+            call.finish(Rejected(msgspec.Raw(error.error), is_ours=True))
+        except WorkbenchError as error:
+            call.fail(error)
+
+    async def answer(self, request: LocalRequest, handler: ListHandler) -> None:
+        """Handle a request; an error is returned as a JSON-RPC error."""
+        try:
+            await handler(request)
+        except RequestError as refusal:
+            self._session.refuse(request.id, refusal.error)
+        except ServerError as error:
+            self._session.refuse(request.id, error.error)
+        except WorkbenchError as error:
+            self._session.refuse(request.id, text.refused_request(error, error.message))
+
+    # Lists
+
+    async def _prompts(self, request: LocalRequest) -> None:
+        listed = await self._listed(request, "prompts")
+        if self._owners.bare:
+            require_unique_names(listed.servers)
+        shown = (
+            offer.raw
+            if self._owners.bare
+            else flat_definition(Definition(offer.key, offer.raw), server.address)
+            for server in listed.servers
+            for offer in server.offers.values()
+        )
+        await self._reply_list(request.id, "prompts", shown, listed)
+
+    async def _resources(self, request: LocalRequest) -> None:
+        await self._uris(request, "resources")
+
+    async def _templates(self, request: LocalRequest) -> None:
+        await self._uris(request, "templates")
+
+    async def _uris(self, request: LocalRequest, kind: Kind) -> None:
+        listed = await self._listed(request, kind)
+        by_address = {server.address: server.offers for server in listed.servers}
+        shown = (
+            _renamed(by_address[owner.address][owner.key].raw, KEYS[kind], owner.key, uri)
+            for uri, owner in shown_uris(listed.servers).items()
+        )
+        await self._reply_list(request.id, kind, shown, listed)
+
+    async def _listed(self, request: LocalRequest, kind: Kind) -> ListedPrimitives:
+        cursor = request.members.get("cursor")
+        if cursor is not None and not envelope.is_null(cursor):
+            raise RequestError(envelope.INVALID_PARAMS, "Unknown cursor: the list has one page")
+        self.requested_lists.add("prompts" if kind == "prompts" else "resources")
+        return await self._upstream.listed(self._owners.toolboxes, kind)
+
+    async def _reply_list(
+        self, id: bytes, kind: Kind, shown: Iterable[bytes], listed: ListedPrimitives
+    ) -> None:
+        """Reply with a list, built in time slices: it may be long."""
+        body = b'{"%b":[%b]' % (_MEMBERS[kind], b",".join(await collect(shown)))
+        if self._session.era.modern:
+            scope = b"public" if listed.public else b"private"
+            body += b',"ttlMs":%d,"cacheScope":"%b"' % (listed.ttl, scope)
+        self._session.reply_own(id, body + b"}")
+
+    async def has_any(self, toolbox: str, kind: str) -> bool:
+        """Whether a server of this toolbox lists anything of this kind."""
+        kinds: tuple[Kind, ...] = ("prompts",) if kind == "prompts" else ("resources", "templates")
+        for listed_kind in kinds:
+            listed = await self._upstream.listed([toolbox], listed_kind)
+            if any(server.offers for server in listed.servers):
+                return True
+        return False
+
+    # Prompts
+
+    async def _prompt(self, call: PrimitiveCall) -> None:
+        owner = await self._owners.prompt_owner(read_name(dict(call.request.params)))
+        call.address_to(owner, {**call.request.params, "name": _raw(owner.key)})
+
+    # Resources
+
+    async def _read(self, call: PrimitiveCall) -> None:
+        uri = read_uri(call.request.params)
+        owner = await self._owners.require_owner(uri)
+
+        def change_result(result: Result) -> Result:
+            result = with_cache(result) if self._session.era.modern else result
+            return result if uri == owner.key else _readdressed(result, owner.address)
+
+        def change_error(pair: Pair, error: bytes) -> bytes:
+            return read_error_for(pair, error, owner.key, uri)
+
+        call.change_result, call.change_error = change_result, change_error
+        call.address_to(owner, {**call.request.params, "uri": _raw(owner.key)})
+
+    # Completion
+
+    async def _complete(self, call: PrimitiveCall) -> None:
+        ref = _members(call.request.params.get("ref"))
+        kind = _text(ref.get("type"))
+        if kind == "ref/prompt":
+            owner = await self._owners.prompt_owner(read_name(ref))
+            ref["name"] = _raw(owner.key)
+        elif kind == "ref/resource":
+            owner = await self._owners.require_owner(read_uri(ref))
+            ref["uri"] = _raw(owner.key)
+        else:
+            raise RequestError(envelope.INVALID_PARAMS, "params.ref must be a prompt or a resource")
+        # We declare completions for all our servers: one that has none completes nothing.
+        call.unknown_method = _NO_COMPLETION
+        call.address_to(owner, {**call.request.params, "ref": _raw(ref)})
+
+
+def _renamed(raw: bytes, member: str, key: str, shown: str) -> bytes:
+    return raw if key == shown else changed(raw, {member: encode(shown)})
+
+
+def _readdressed(result: msgspec.Raw | bytes, address: ServerAddress) -> msgspec.Raw | bytes:
+    """The contents of a resource that was requested by its address, with such addresses as URIs."""
+
+    def renamed(content: bytes) -> bytes:
+        uri = _text(read_members(content).get("uri"))
+        return _renamed(content, "uri", uri, addressed(Owned(address, uri)) if uri else uri)
+
+    try:
+        return changed(result, {"contents": each(read_members(result)["contents"], renamed)})
+    except (KeyError, msgspec.DecodeError):
+        return result
+
+
+def _members(raw: msgspec.Raw | None) -> Members:
+    try:
+        return read_members(raw or b"{}")
+    except msgspec.DecodeError:
+        return {}
+
+
+def _text(raw: msgspec.Raw | None) -> str:
+    try:
+        return msgspec.json.decode(raw or b'""', type=str)
+    except msgspec.DecodeError:
+        return ""
+
+
+def _raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(encode(value))
+
+
+class PrimitiveOwners:
+    """Which server owns a prompt's name or a resource's URI: toolboxes that the host sees come first."""
+
+    def __init__(self, era: HostEra, upstream: ViewPrimitives, tool_view: ToolView) -> None:
+        self._era = era
+        self._upstream = upstream
+        self._tool_view = tool_view
+
+    @property
+    def toolboxes(self) -> list[str]:
+        """The toolboxes that the host sees."""
+        return self._tool_view.toolboxes(modern=self._era.modern)
+
+    def may_use(self, toolbox: str) -> bool:
+        """Whether the host may open this toolbox, or has opened it."""
+        return toolbox in self._tool_view.toolboxes(modern=True)
+
+    @property
+    def bare(self) -> bool:
+        """Whether primitives are shown under their servers' own names."""
+        return self._tool_view.bare
+
+    # Prompts
+
+    async def prompt_owner(self, name: str) -> Owned:
+        if self.bare:
+            listed = await self._upstream.listed(self.toolboxes, "prompts")
+            require_unique_names(listed.servers)
+            owners = [Owned(s.address, name) for s in listed.servers if name in s.offers]
+        else:
+            owners = owners_of_flat_name(name, self._upstream.addresses())
+        if len(owners) > 1:  # names of toolboxes or servers contain the separator
+            boxes = dict.fromkeys(owner.address.toolbox for owner in owners)
+            listed = await self._upstream.listed(boxes, "prompts")
+            offered = {server.address: server.offers for server in listed.servers}
+            owners.sort(key=lambda owner: owner.key not in offered.get(owner.address, {}))
+        if not owners:
+            raise RequestError(envelope.INVALID_PARAMS, f"Unknown prompt: {name}")
+        return owners[0]
+
+    # Resources
+
+    async def require_owner(self, uri: str) -> Owned:
+        owner = await self.owner(uri)
+        if owner is None:
+            code = not_found_code(modern_host=self._era.modern)
+            raise RequestError(code, f"Resource not found: {uri}", {"uri": uri})
+        return owner
+
+    async def owner(self, uri: str) -> Owned | None:
+        """The owner: by the form of the URI, by lists and tools, by templates, or as the only candidate."""
+        named = read_addressed(uri)
+        if named is not None and named.address in self._upstream.addresses():
+            return named
+        near = self.toolboxes
+        return (
+            self._upstream.owner(uri, near)
+            or await self._asked_owner(uri, near, connect=True)
+            or await self._asked_owner(uri, self._upstream.toolboxes, connect=False)
+            or self._upstream.only_owner(uri, near)
+        )
+
+    async def _asked_owner(self, uri: str, toolboxes: list[str], *, connect: bool) -> Owned | None:
+        await self._upstream.listed(toolboxes, "resources", connect=connect)
+        owner = self._upstream.owner(uri, toolboxes, asked=True)
+        if owner is not None:
+            return owner
+        templates = await self._upstream.listed(toolboxes, "templates", connect=connect)
+        return owner_by_template(uri, templates.servers)
+
+
+def require_unique_names(servers: Iterable[Shelf]) -> None:
+    """Raise a RequestError if two servers have a prompt of one name, which bare names can't distinguish."""
+    owners: dict[str, ServerAddress] = {}
+    for server in servers:
+        for name in server.offers:
+            if name in owners:
+                why = (
+                    f"'naming' is 'bare', but {owners[name]} and {server.address} both have a prompt "
+                    f"named {name!r}: give them endpoints of their own, or leave 'naming' out"
+                )
+                raise RequestError(envelope.INTERNAL_ERROR, why)
+            owners[name] = server.address

@@ -1,0 +1,395 @@
+"""One host's session: its era, its requests, each answered exactly once.
+
+`HostSession` reads requests and writes replies. Its parts: `SessionTools` (tools and toolboxes), `SessionPrimitives`
+(everything else that servers have), `Elicitation` (elicitation of servers to the host).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mcp_workbench.core.call import TOOLS_CALL, CallRequest
+from mcp_workbench.core.errors import InvalidCall, WorkbenchError
+from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.era.ourselves import STAMPS
+from mcp_workbench.era.revision import CAPABILITIES_KEY, CLIENT_INFO_KEY
+from mcp_workbench.era.translate import Members, complete
+from mcp_workbench.gateway.interceptors import Rejected
+from mcp_workbench.server import parse, text
+from mcp_workbench.server.calls import HostCall, OpenRequests, OwnCall
+from mcp_workbench.server.elicitation import ROOTS_CHANGED, AskedBy, Elicitation
+from mcp_workbench.server.parse import HostEra, Message, RequestError, UseToolRequest
+from mcp_workbench.server.primitives import SessionPrimitives
+from mcp_workbench.server.tools import NameCollision, SessionTools, ToolView
+from mcp_workbench.wire import envelope
+from mcp_workbench.wire.envelope import NOTHING, Envelope
+from mcp_workbench.wire.stdio import Channel
+from mcp_workbench.wire.tasks import TaskScope
+
+if TYPE_CHECKING:
+    from mcp_workbench.gateway.views import View
+    from mcp_workbench.server.elicitation import InputRequests
+
+
+log = logging.getLogger(__name__)
+
+Work = Callable[..., Coroutine[Any, Any, None]]
+Handler = Callable[[bytes, Members, Members], None]  # id, members of params, members of _meta
+
+# Requests that reach a server on the host's behalf.
+CALLS = frozenset({TOOLS_CALL, "prompts/get", "resources/read", "completion/complete"})
+
+
+class RequestTasks:
+    """Requests that have to wait, each in a task of its own. A bug of ours fails one request only."""
+
+    def __init__(self, scope: TaskScope, on_bug: Callable[[bytes], None]) -> None:
+        self._scope = scope
+        self._on_bug = on_bug  # called with the request that failed because of a bug
+        self._tasks: dict[bytes, asyncio.Task[Any]] = {}
+
+    def start(self, id: bytes, work: Work, *args: Any) -> None:
+        task = self._scope.start(self._guarded(id, work, *args), f"request {id.decode()}")
+        self._tasks[id] = task
+        task.add_done_callback(lambda _: self._forget(id, task))
+
+    def cancel(self, id: bytes) -> None:
+        if (task := self._tasks.pop(id, None)) is not None:
+            task.cancel()
+
+    def _forget(self, id: bytes, task: asyncio.Task[Any]) -> None:
+        if self._tasks.get(id) is task:
+            del self._tasks[id]
+
+    async def _guarded(self, id: bytes, work: Work, *args: Any) -> None:
+        try:
+            await work(*args)  # created here: the task may be cancelled before its first step
+        except Exception:
+            self._on_bug(id)
+            raise
+
+
+class HostSession:
+    """A host on a channel. `receive` takes its messages and never waits."""
+
+    def __init__(  # noqa: PLR0913 - what one session is made of
+        self,
+        view: View,
+        channel: Channel,
+        scope: TaskScope,
+        tool_view: ToolView,
+        *,
+        asked: AskedBy = "by modern servers",
+        input_requests: InputRequests | None = None,
+    ) -> None:
+        self.era = HostEra()
+        self.under_way = OpenRequests()
+        self.elicitation = Elicitation(self, input_requests, view.gateway.suspended)
+        self.view = view
+        if asked != "by modern servers":
+            self.view = view.for_host(self.elicitation, sole=asked == "by all servers")
+            if input_requests is None:  # HTTP exchanges share a tool view of what all of them share
+                tool_view.use_view(self.view)
+        self._channel = channel
+        self._tasks = RequestTasks(scope, lambda id: self.refuse(id, _INTERNAL_ERROR))
+        self._tool_view = tool_view
+        self._client_info = NOTHING
+        self._is_draining = False
+        self._on_idle: Callable[[], None] | None = None
+        self._primitives = SessionPrimitives(self, tool_view)
+        self._tools = tools = SessionTools(self, tool_view, self._primitives)
+        self._methods: dict[str, Handler] = {
+            TOOLS_CALL: self._tools_call,
+            "tools/list": tools.list_tools,
+            "initialize": self._initialize,
+            "server/discover": self._discover,
+            "ping": self._ping,
+        }
+        self._stop_listening = view.gateway.on_change(tools.tools_changed, tools.reloaded)
+
+    @property
+    def host_name(self) -> str:
+        """The name in the host's `clientInfo`; empty if there is none."""
+        return parse.client_name(self._client_info)
+
+    @property
+    def results_owner(self) -> object:
+        """Who may read on in results that are cut."""
+        return self._tool_view.owner
+
+    # In
+
+    def receive(self, message: Message) -> None:
+        """Handle one message of the host. Never raises: on stdio that would end the reading."""
+        method, id = message.method, bytes(message.id)
+        if not method or not id:
+            self._receive_other(message.whole() if isinstance(message, UseToolRequest) else message)
+            return
+        if id in self.under_way or not envelope.usable_id(id):
+            used = id in self.under_way
+            problem = "id is in use" if used else "id must be a string or an integer"
+            error = envelope.error_object(envelope.INVALID_REQUEST, problem)
+            self._channel.send(envelope.refusal(b"", error), id)
+            return
+        try:
+            if self._is_draining and method != "ping":
+                self._refuse_draining(id, method)
+            elif isinstance(message, UseToolRequest):
+                self._use_tool(id, message)
+            else:
+                self._request(id, message)
+        except RequestError as error:
+            self._refuse_request(id, method, error)
+        except Exception:  # a bug of ours fails one request, not the session
+            log.exception("%r failed", method)
+            self.refuse(id, _INTERNAL_ERROR)
+
+    def _receive_other(self, message: Envelope) -> None:
+        """Handle a notification, or a response to a question of a server."""
+        if not message.method:
+            self.elicitation.answer(message)
+        elif message.method == "notifications/cancelled":
+            self.cancel(parse.cancelled_id(message.params), "cancelled by the host")
+        elif message.method == ROOTS_CHANGED:
+            self.elicitation.roots_changed(self.view.gateway.connected)
+
+    def _request(self, id: bytes, message: Envelope) -> None:
+        members = parse.read_params(message.params)
+        meta = self._meta(message.method, members.pop("_meta", None), members)
+        self._handler(message.method)(id, members, meta)
+
+    def _meta(self, method: str, raw: msgspec.Raw | None, members: Members) -> Members:
+        """`_meta` of a request, checked against the era. A modern one also describes its host."""
+        meta = parse.read_meta(raw)
+        self.era.check(method, members, meta)
+        if self.era.modern:
+            self._client_info = meta.get(CLIENT_INFO_KEY, NOTHING)
+            self.elicitation.declare(meta.get(CAPABILITIES_KEY))
+        return self._primitives.with_log_level(meta)
+
+    def _handler(self, method: str) -> Handler:
+        handler = self._methods.get(method) or self._primitives.handler(method)
+        if handler is None or (self.era.modern and method == "ping"):
+            raise RequestError(envelope.METHOD_NOT_FOUND, f"Method not found: {method}")
+        return handler
+
+    def _refuse_request(self, id: bytes, method: str, error: RequestError) -> None:
+        if method in CALLS:
+            name = "" if method == TOOLS_CALL else method
+            request = CallRequest(ToolIdentifier("", "", name), {}, method=method)
+            HostCall(self, id, request).finish(Rejected(msgspec.Raw(error.error), is_ours=True))
+        else:
+            self.refuse(id, error.error)
+
+    # Opening the conversation
+
+    def _initialize(self, id: bytes, members: Members, meta: Members) -> None:
+        self._client_info = members.get("clientInfo", NOTHING)
+        self.elicitation.declare(members.get("capabilities"))
+        offered = parse.offered_revision(members)
+        self.era.revision, result = text.initialize_result(offered, self.view.snapshot)
+        self.reply(id, result)
+
+    def _discover(self, id: bytes, members: Members, meta: Members) -> None:
+        self.reply(id, text.discover_result(self.view.snapshot))
+
+    def _ping(self, id: bytes, members: Members, meta: Members) -> None:
+        self.reply(id, b"{}")
+
+    # Tools
+
+    def _use_tool(self, id: bytes, message: UseToolRequest) -> None:
+        """The most frequent request. If its route is known, nothing else of it is parsed."""
+        written = bytes(message.tool)
+        route = self.view.routes.get(written)
+        tool = parse.read_tool(written) if route is None else route.tool
+        if tool is None or self._tool_view.bare:
+            self._request(id, message.whole())
+            return
+        era, raw, meta = self.era, message.params.meta, {}
+        if raw or not era.legacy or self._primitives.log_level is not None:
+            meta = self._meta(TOOLS_CALL, raw, {})
+        params = {"arguments": message.arguments}
+        declared = self.elicitation.declared
+        call = HostCall(self, id, CallRequest(tool, params, meta, era.modern, declared))
+        self.under_way[id] = call
+        if route is None or not route.send(call):
+            self.start(call, written)
+
+    def _tools_call(self, id: bytes, members: Members, meta: Members) -> None:
+        name = parse.read_name(members)
+        if self._tool_view.bare:
+            self._bare_tools_call(id, name, members, meta)
+            return
+        modern, mode = self.era.modern, self.view.snapshot.tool_mode
+        try:
+            request = parse.read_tool_request(mode, name, members, meta, modern_host=modern)
+        except parse.UnknownTool as error:
+            call = self._call(id, ToolIdentifier("", "", name), members, meta)
+            self._refuse_call(call, RequestError(envelope.INVALID_PARAMS, str(error)))
+            return
+        except InvalidCall as error:
+            if name == parse.OPEN_TOOLBOX:
+                self.reply_own(id, text.error_result(error))
+            else:
+                self._call(id, ToolIdentifier("", "", name), members, meta).fail(error)
+            return
+        if isinstance(request, parse.ServerTool):
+            declared = self.elicitation.declared
+            call_request = msgspec.structs.replace(request.request, capabilities=declared)
+            self.begin(HostCall(self, id, call_request, flat=request.flat))
+            return
+        if request.toolbox:
+            own = self._call(id, ToolIdentifier(request.toolbox, "", name), members, meta, OwnCall)
+            if not self.elicitation.register(own):
+                return
+        self.run(id, self._tools.answer, id, request)
+
+    def _call(
+        self,
+        id: bytes,
+        tool: ToolIdentifier,
+        members: Members,
+        meta: Members,
+        kind: type[HostCall] = HostCall,
+    ) -> HostCall:
+        """A call whose target may not be known yet."""
+        declared = self.elicitation.declared
+        members.setdefault("arguments", parse.NO_ARGUMENTS)
+        return kind(self, id, CallRequest(tool, members, meta, self.era.modern, declared))
+
+    def _bare_tools_call(self, id: bytes, name: str, members: Members, meta: Members) -> None:
+        call = self._call(id, ToolIdentifier("", "", name), members, meta)
+        if self.elicitation.register(call):
+            self.run(id, self._call_by_bare_name, call)
+
+    async def _call_by_bare_name(self, call: HostCall) -> None:
+        """A call under the server's own name; errors are those that the server would return."""
+        name = call.request.tool.tool
+        try:
+            tool = await self._tool_view.route(name)
+        except NameCollision as error:
+            self._refuse_call(call, RequestError(envelope.INTERNAL_ERROR, str(error)))
+            return
+        if tool is None:
+            unknown = RequestError(envelope.INVALID_PARAMS, f"Unknown tool: {name}")
+            self._refuse_call(call, unknown)
+            return
+        call.request = msgspec.structs.replace(call.request, tool=tool)
+        self.begin(call)
+
+    def _refuse_call(self, call: HostCall, error: RequestError) -> None:
+        call.finish(Rejected(msgspec.Raw(error.error), is_ours=True))
+
+    def begin(self, call: HostCall) -> None:
+        """Start a call, which may bring answers to questions of an earlier one."""
+        try:
+            starts = self.elicitation.take_answers(call)
+        except RequestError as error:
+            self._refuse_call(call, error)
+            return
+        if starts:
+            self.start(call)
+
+    def start(self, call: HostCall, key: bytes | None = None) -> None:
+        """Send a call, at once or as soon as its server is ready."""
+        self.under_way[call.id] = call
+        try:
+            if not self.view.start(call, key):
+                self.run(call.id, self._dispatch, call)
+        except WorkbenchError as error:
+            call.fail(error)
+
+    async def _dispatch(self, call: HostCall) -> None:
+        try:
+            await self.view.dispatch(call)
+        except WorkbenchError as error:
+            call.fail(error)
+
+    # Requests that wait, and those that are cancelled
+
+    def run(self, id: bytes, work: Work, *args: Any) -> None:
+        """Answer a request in a task of its own."""
+        self.under_way.setdefault(id, None)
+        self._tasks.start(id, work, *args)
+
+    def cancel(self, id: bytes, reason: str) -> None:
+        """Cancel a request, also at its server; it is not answered."""
+        if id not in self.under_way:
+            return
+        call = self.under_way.pop(id)
+        self._tasks.cancel(id)
+        self._primitives.cancelled(id)
+        if call is not None:
+            call.cancel(reason)
+        self._check_idle()
+
+    def stop(self, id: bytes) -> None:
+        """Stop handling a request, which is answered in another way."""
+        self._tasks.cancel(id)
+
+    def drain(self) -> None:
+        """Refuse new requests; responses, cancellations and pings are handled as before."""
+        self._is_draining = True
+
+    def _refuse_draining(self, id: bytes, method: str) -> None:
+        if method == TOOLS_CALL:
+            request = CallRequest(ToolIdentifier("", "", ""), {})
+            HostCall(self, id, request).fail(text.draining())
+        else:
+            self._refuse_request(id, method, RequestError(*text.draining_error()))
+
+    # Out
+
+    def put(self, frame: bytes, about: bytes) -> None:
+        """Send a request to the host; `about` is the request that it belongs to, if any."""
+        self._channel.send(frame, about)
+
+    def reply(self, id: bytes, result: msgspec.Raw | bytes) -> None:
+        """Reply with a result that has the form of the host's era."""
+        self._channel.send(b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id, result), id)
+        self.under_way.pop(id, None)
+        if self._on_idle is not None:
+            self._check_idle()
+
+    def reply_own(self, id: bytes, result: bytes) -> None:
+        """Reply with a result of our own."""
+        self.reply(id, complete(result, STAMPS) if self.era.modern else result)
+
+    def refuse(self, id: bytes, error: msgspec.Raw | bytes) -> None:
+        self._channel.send(envelope.refusal(id, error), id)
+        self.under_way.pop(id, None)
+        self._check_idle()
+
+    def notify(self, method: str, params: bytes = b"", about: bytes = b"") -> None:
+        """Send a notification; `about` is the request that it belongs to, if any."""
+        self._channel.send(envelope.notification(method, params), about)
+
+    def close(self) -> None:
+        """The host is gone: cancel its requests and release its servers."""
+        self._stop_listening()
+        self._primitives.close()
+        self.elicitation.close()
+        self.view.release()
+        for id in list(self.under_way):
+            self.cancel(id, "the host is gone")
+
+    def when_idle(self, act: Callable[[], None]) -> None:
+        """Call `act` as soon as no request is in flight."""
+        self._primitives.end_listening()
+        self._on_idle = act
+        self._check_idle()
+
+    def _check_idle(self) -> None:
+        if self._on_idle is not None and not self.under_way:
+            self._on_idle()
+
+
+_INTERNAL_ERROR = envelope.error_object(
+    envelope.INTERNAL_ERROR, "the workbench failed; see its log"
+)

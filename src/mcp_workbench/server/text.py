@@ -1,0 +1,243 @@
+"""What hosts read: the results that open a conversation, instructions, error results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.core.catalogue import Stale
+from mcp_workbench.core.errors import CallFailed, WorkbenchError
+from mcp_workbench.core.names import ToolIdentifier, generate_tool_name
+from mcp_workbench.core.spec import Snapshot, ToolboxSpec
+from mcp_workbench.era.ourselves import OURSELVES, STAMPS
+from mcp_workbench.era.revision import MODERN, legacy_answer
+from mcp_workbench.era.translate import complete
+from mcp_workbench.wire import envelope
+
+STATIC_TTL = 60_000  # milliseconds that a modern host may cache what changes with the file alone
+INSTRUCTIONS_LIMIT = 2000  # characters; hosts cut at 2 KB
+DESCRIPTION_LIMIT = 160  # characters of one toolbox's description in the instructions
+# In `_meta` of an error result, for programs: the error code, and the seconds to wait before a retry,
+# where that is known.
+CODE_KEY = "mcp-workbench/code"
+RETRY_KEY = "mcp-workbench/retry_after_s"
+# In `_meta` of a list of tools: the servers whose tools come from the cache.
+STALE_KEY = "mcp-workbench/stale"
+DRAINING = "draining"
+ENDING = (
+    "The workbench is ending and begins nothing new. Nothing was done; try again when it is back."
+)
+
+_PROXY_HOW = (
+    "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools. Shorter: "
+    "`search_tools` says which tools of all toolboxes do something, and how to call them; then "
+    "`use_tool` at once, nothing has to be opened first."
+)
+_DYNAMIC_HOW = "Use `open_toolbox` to connect to a toolbox; its tools then appear as {toolbox}__{server}__{tool}."
+
+_ALL_SHOWN_HOW = (
+    "Tools are named {toolbox}__{server}__{tool}; `open_toolbox` lists those of one toolbox."
+)
+
+
+def instructions(snapshot: Snapshot, *, modern: bool = False) -> str:
+    """The `instructions` of our server, at most 2,000 characters however many toolboxes there are."""
+    head = _head(snapshot, modern=modern)
+    tail = _example(snapshot)
+    room = (
+        INSTRUCTIONS_LIMIT - len(head) - len(tail) - 120
+    )  # kept for the line that counts the rest
+    lines: list[str] = []
+    boxes = list(snapshot.toolboxes.values())
+    for box in boxes:
+        line = _line(box)
+        if len(line) + 1 > room:
+            break
+        lines.append(line)
+        room -= len(line) + 1
+    if rest := len(boxes) - len(lines):
+        lines.append(
+            f"- and {rest} more: a wrong toolbox_name is answered with the nearest right one; "
+            "`mcp-workbench tools` lists all"
+        )
+    return "\n".join([head, *lines, "", tail])
+
+
+def _head(snapshot: Snapshot, *, modern: bool) -> str:
+    how = _PROXY_HOW
+    if snapshot.naming == "bare":
+        how = "Their tools are listed under their own names."
+    elif snapshot.tool_mode == "dynamic":
+        how = _ALL_SHOWN_HOW if modern else _DYNAMIC_HOW
+    demo = (
+        ""
+        if snapshot.origin
+        else " This is the built-in demo; point WORKBENCH_CONFIG at a file of your own."
+    )
+    return f"MCP Workbench gives access to many MCP servers, grouped in toolboxes. {how}{demo}\n\nToolboxes:"
+
+
+def _line(box: ToolboxSpec) -> str:
+    count = len(box.servers)
+    servers = "1 server" if count == 1 else f"{count} servers"
+    words = " ".join(box.description.split())
+    if len(words) > DESCRIPTION_LIMIT:
+        words = words[: DESCRIPTION_LIMIT - 1] + "…"
+    return f"- {box.name} ({servers})" + (f": {words}" if words else "")
+
+
+def _example(snapshot: Snapshot) -> str:
+    tool = _some_tool(snapshot)
+    if snapshot.tool_mode == "dynamic":
+        name = generate_tool_name(tool.toolbox, tool.server, tool.tool)
+        call: dict[str, Any] = {"name": name, "arguments": _arguments(snapshot)}
+        return f"Example tool invocation:\n{_pretty(call)}"
+    call = {
+        "tool": {"toolbox": tool.toolbox, "server": tool.server, "tool": tool.tool},
+        "arguments": _arguments(snapshot),
+    }
+    return f"Example tool invocation:\n{_pretty(call)}"
+
+
+def _arguments(snapshot: Snapshot) -> dict[str, Any]:
+    return {"path": "/path/to/file"} if snapshot.origin else {"a": 2, "b": 3}
+
+
+def _some_tool(snapshot: Snapshot) -> ToolIdentifier:
+    """An identifier whose toolbox and server exist, unless their names are too long for an example."""
+    for box in snapshot.toolboxes.values():
+        for server in box.servers:
+            if len(box.name) + len(server) <= 100:
+                return ToolIdentifier(box.name, server, "read_file" if snapshot.origin else "add")
+    return ToolIdentifier("dev", "filesystem", "read_file")
+
+
+def _pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+class Draining(WorkbenchError):
+    """The workbench is shutting down and starts nothing new."""
+
+    code = DRAINING
+
+
+def draining() -> Draining:
+    return Draining(ENDING)
+
+
+def draining_error() -> tuple[int, str, dict[str, str]]:
+    """The same for a request other than a call: code, message and data."""
+    return envelope.SERVER_ERROR, ENDING, {CODE_KEY: DRAINING}
+
+
+def text_result(text: str) -> bytes:
+    return msgspec.json.encode({"content": [{"type": "text", "text": text}]})
+
+
+def stale_meta(stale: tuple[Stale, ...]) -> bytes:
+    """An object whose `_meta` names the servers with cached tools, if there are any."""
+    return msgspec.json.encode({"_meta": {STALE_KEY: stale}} if stale else {})
+
+
+def error_result(error: WorkbenchError, *warnings: str) -> bytes:
+    """An error as a tool result: the contract's text first, hints in blocks of their own."""
+    return _error_result(_error_meta(error), error.message, error.hint, *warnings)
+
+
+def error_texts(code: str, *texts: str) -> bytes:
+    return _error_result({CODE_KEY: code}, *texts)
+
+
+def failed_call(error: WorkbenchError, text: str) -> bytes:
+    """An error as the result of a call; `text` is the wording for the call's mode."""
+    return _error_result(_error_meta(error), text, error.hint)
+
+
+def refused_request(error: WorkbenchError, text: str) -> bytes:
+    """A JSON-RPC error for a request other than a call; its data says when to retry, if that is known."""
+    data = None if error.retry_after is None else _error_meta(error)
+    return envelope.error_object(envelope.INTERNAL_ERROR, text, data)
+
+
+def _error_meta(error: WorkbenchError) -> dict[str, Any]:
+    meta: dict[str, Any] = {CODE_KEY: error.code}
+    if error.retry_after is not None:
+        meta[RETRY_KEY] = max(math.ceil(error.retry_after), 1)
+    return meta
+
+
+def _error_result(meta: dict[str, Any], *texts: str) -> bytes:
+    return msgspec.json.encode(
+        {
+            "content": [{"type": "text", "text": text} for text in texts if text],
+            "isError": True,
+            "_meta": meta,
+        }
+    )
+
+
+def flat_text(error: WorkbenchError, tool: ToolIdentifier) -> str:
+    """The wording for a call by flat name: prefixed with the tool once its server is known."""
+    if isinstance(error, CallFailed):  # has the prefix already
+        return error.message
+    if error.code in ("unknown_toolbox", "unknown_server"):
+        return f"Error: {error.message}"
+    return f"[{tool}] Error: {error.message}"
+
+
+def name_list(names: Iterable[str], limit: int) -> str:
+    """Names joined by commas, as many as fit."""
+    joined = ""
+    for name in names:
+        if len(joined) + len(name) + 2 > limit:
+            return f"{joined}, …" if joined else "…"
+        joined = f"{joined}, {name}" if joined else name
+    return joined
+
+
+# How a host opens a conversation
+
+
+def _capabilities(snapshot: Snapshot) -> dict[str, Any]:
+    """Everything that upstream servers may support: which of it they do is known once they connect."""
+    return {
+        "tools": {"listChanged": True},  # in proxy mode too: open_toolbox names the toolboxes
+        "prompts": {"listChanged": True},
+        "resources": {"listChanged": True, "subscribe": True},
+        "completions": {},
+        "logging": {},
+    }
+
+
+def cache_scope(snapshot: Snapshot) -> str:
+    """Whether every principal sees the same of us, with or without a token."""
+    http = snapshot.http
+    return "private" if snapshot.private or http.token or http.tokens else "public"
+
+
+def initialize_result(offered: str, snapshot: Snapshot) -> tuple[str, bytes]:
+    """The negotiated revision, and the result of `initialize`."""
+    revision = legacy_answer(offered)
+    result = {
+        "protocolVersion": revision,
+        "capabilities": _capabilities(snapshot),
+        "serverInfo": OURSELVES,
+        "instructions": instructions(snapshot),
+    }
+    return revision, msgspec.json.encode(result)
+
+
+def discover_result(snapshot: Snapshot) -> bytes:
+    """The result of `server/discover`."""
+    result: dict[str, Any] = {
+        "supportedVersions": [MODERN],
+        "capabilities": _capabilities(snapshot),
+        "instructions": instructions(snapshot, modern=True),
+        "ttlMs": STATIC_TTL,
+        "cacheScope": cache_scope(snapshot),
+    }
+    return complete(msgspec.json.encode(result), STAMPS)
