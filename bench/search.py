@@ -23,13 +23,11 @@ from typing import Any
 
 import jsonschema
 import msgspec
-from mcp_workbench.workbench import Workbench
 from rs_bpe.bpe import openai
 from tests.schema.blind import blind_arguments
 from tests.schema.reader import read_signature
 
-from mcp_workbench.core.catalogue import Catalogue, Definition
-from mcp_workbench.core.known import Known
+from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec
 from mcp_workbench.gateway.gateway import Gateway
@@ -37,12 +35,11 @@ from mcp_workbench.gateway.views import View
 from mcp_workbench.schema.shape import arguments_shape
 from mcp_workbench.schema.signature import short_signature
 from mcp_workbench.search.index import Index
-from mcp_workbench.search.query import Knowledge, KnownServer, Query, Search
+from mcp_workbench.search.query import Query, Search, SearchableServer, SearchScope
 from mcp_workbench.search.words import Words
-from mcp_workbench.surface.detail import listed
-from mcp_workbench.surface.meta_tools import own_definitions
-from mcp_workbench.surface.own_answers import searched
-from mcp_workbench.surface.search_tools import MOST_SIBLINGS, told
+from mcp_workbench.server.own_tools import MOST_SIBLINGS, search_text, search_tools
+from mcp_workbench.server.tool_definitions import own_definitions
+from mcp_workbench.server.tool_text import tool_lines
 
 Json = dict[str, Any]
 
@@ -71,7 +68,7 @@ class Bench:
 
     def __init__(self, rows: list[Json], copies: int = 1) -> None:
         self.words = Words()
-        self.known: dict[ServerAddress, KnownServer] = {}
+        self.known: dict[ServerAddress, SearchableServer] = {}
         by_server: dict[str, list[Json]] = {}
         for row in rows:
             by_server.setdefault(row["server"], []).append(row)
@@ -90,11 +87,11 @@ class Bench:
         return time.process_time() - since
 
     def search(self, words: str, limit: int) -> Any:
-        knowledge = Knowledge(self.known, ())
+        knowledge = SearchScope(self.known, ())
         return Search(self.index, knowledge, self.words, None).find(Query(words, limit=limit))
 
 
-def known_server(name: str, rows: list[Json]) -> KnownServer:
+def known_server(name: str, rows: list[Json]) -> SearchableServer:
     keys = ("name", "description", "inputSchema", "annotations")
     tools = {}
     for row in rows:
@@ -103,7 +100,7 @@ def known_server(name: str, rows: list[Json]) -> KnownServer:
     first = rows[0]
     spec = ServerSpec(ServerAddress(BOX.name, name), StdioCommand("x"))
     title, text = first.get("server_title") or "", first.get("server_description") or ""
-    return KnownServer(spec, BOX, Catalogue(tools), title, text)
+    return SearchableServer(spec, BOX, Catalogue(tools), title, text)
 
 
 def judge(bench: Bench, queries: list[Json], data: Path, bars: Bars) -> None:
@@ -141,19 +138,24 @@ def weigh(bench: Bench, rows: list[Json], queries: list[Json], bars: Bars) -> No
     shelves = [(at, tuple(one.visible())) for at, one in bench.known.items()]
     seed = sum(tokens(seed_form(row)) for row in rows)
     host = sum(tokens(compact(row)) for row in rows)
-    lines, _ = listed(shelves, "signature")
+    lines, _ = tool_lines(shelves, "signature")
     signatures = tokens("\n".join(lines))
     bars.show("all tools in the seed's form", seed)
     bars.show("all tools as a host injects them", host)
     bars.show("all tools as signatures", signatures, most=min(seed / 5, host / 4))
     for detail in ("schema", "full", "names"):
-        bars.show(f"all tools, detail {detail}", tokens("\n".join(listed(shelves, detail)[0])))
+        bars.show(f"all tools, detail {detail}", tokens("\n".join(tool_lines(shelves, detail)[0])))
     short = [query["query"] for query in queries if query["kind"] != "task"]
     answers = [bench.search(text, 5) for text in short]
-    texts = [told(found, "signature", snapshot) for found in answers]
+    texts = [search_text(found, "signature", snapshot) for found in answers]
     bare = [msgspec.structs.replace(found, siblings=()) for found in answers]
     for name, all_texts, mean, high in (
-        ("search answer without siblings", [told(f, "signature", snapshot) for f in bare], 0, 450),
+        (
+            "search answer without siblings",
+            [search_text(f, "signature", snapshot) for f in bare],
+            0,
+            450,
+        ),
         ("search answer", texts, 420, 700),
     ):
         counts = sorted(map(tokens, all_texts))
@@ -170,14 +172,14 @@ def _budgeted() -> ServerSpec:
 
 def seed_form(row: Json) -> str:
     keys = ("description", "inputSchema", "annotations")
-    told = {key: row[key] for key in keys if row.get(key) is not None}
+    search_text = {key: row[key] for key in keys if row.get(key) is not None}
     owner = {"toolbox_name": BOX.name, "source_server": row["server"]}
-    return json.dumps({"name": row["tool"], **told, **owner}, indent=2, ensure_ascii=False)
+    return json.dumps({"name": row["tool"], **search_text, **owner}, indent=2, ensure_ascii=False)
 
 
 def compact(row: Json) -> str:
-    told = {"name": row["tool"], **{key: row[key] for key in ("description", "inputSchema")}}
-    return json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+    search_text = {"name": row["tool"], **{key: row[key] for key in ("description", "inputSchema")}}
+    return json.dumps(search_text, separators=(",", ":"), ensure_ascii=False)
 
 
 def call_blindly(rows: list[Json], bars: Bars) -> None:
@@ -223,11 +225,13 @@ class Knowing(View):
         gateway = Gateway(Snapshot({box.name: box}, origin="bench"))
         super().__init__(gateway, gateway.scopes.whole)
         self._said = {
-            at: Known(one.catalogue, modern=False, server_name=one.title, instructions=one.text)
+            at: KnownCatalogue(
+                one.catalogue, modern=False, server_name=one.title, instructions=one.text
+            )
             for at, one in bench.known.items()
         }
 
-    def remembered(self, spec: ServerSpec) -> Known | None:
+    def remembered(self, spec: ServerSpec) -> KnownCatalogue | None:
         return self._said[spec.address]
 
 
@@ -235,13 +239,13 @@ async def answered(bench: Bench, texts: list[str]) -> list[list[Times]]:
     """The whole way from a query to its answer, three times."""
     view = Knowing(bench)
     async with view.gateway:
-        await searched(view, wish("x"))  # makes the index
+        await search_tools(view, wish("x"))  # makes the index
         rounds: list[list[Times]] = []
         for _ in range(3):
             times: list[Times] = []
             for arguments in map(wish, texts):
                 since = now()
-                await searched(view, arguments)
+                await search_tools(view, arguments)
                 times.append(passed(since))
             rounds.append(times)
         return rounds

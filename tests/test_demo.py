@@ -16,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent
 
-from mcp_workbench.config.embedded import demo_snapshot
+from mcp_workbench.config.load import demo_snapshot
 
 META = "io.modelcontextprotocol/"
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]

@@ -12,9 +12,9 @@ import pytest
 from mcp_workbench.core.errors import CallFailed, ServerError
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand
-from mcp_workbench.era.questions import Question
 from mcp_workbench.gateway.gateway import Gateway
-from mcp_workbench.gateway.interview import interview
+from mcp_workbench.gateway.interactive import interactive_session
+from mcp_workbench.protocol.elicitation import Question
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot, tool
 from tests.kit.servers import FOLDER
@@ -63,7 +63,7 @@ async def told(config: Snapshot, person: Ada, name: str) -> Any:
     async with (
         asyncio.timeout(PATIENCE),
         Gateway(config) as gateway,
-        interview(gateway.view, person) as it,
+        interactive_session(gateway.view, person) as it,
     ):
         result = await it.use_tool(tool("it", name), {})
     return result["content"][0]["text"]

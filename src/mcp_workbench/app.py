@@ -17,16 +17,16 @@ from typing import Any, Protocol, TypeVar
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.follow import following
 from mcp_workbench.gateway.gateway import Gateway
-from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.session import HostSession
-from mcp_workbench.surface.stdio_front import StdioFront
+from mcp_workbench.server.session import HostSession
+from mcp_workbench.server.stdio import StdioFront
+from mcp_workbench.server.tools import ToolView
 from mcp_workbench.timing import deadline
-from mcp_workbench.wire import own_streams
-from mcp_workbench.wire.stdio import Channel, PipeReader, PipeWriter
-from mcp_workbench.wire.tasks import task_scope
+from mcp_workbench.transport import stdio
+from mcp_workbench.transport.stdio import Channel, PipeReader, PipeWriter
+from mcp_workbench.transport.tasks import task_scope
 
 T = TypeVar("T")
-AnyWriter = PipeWriter | own_streams.FileWriter
+AnyWriter = PipeWriter | stdio.FileWriter
 
 # Hosts that close our input send SIGTERM after two seconds and SIGKILL after four. The calls in flight
 # and the 1.3 seconds that servers get to exit (`wire/child.py`) fit into that.
@@ -53,7 +53,7 @@ class Resumption(Protocol):
         """Where the session's frames go."""
         ...
 
-    def resume(self, session: HostSession, front: StdioFront, menu: Menu) -> None:
+    def resume(self, session: HostSession, front: StdioFront, menu: ToolView) -> None:
         """Bring the new session to the state of the old one."""
         ...
 
@@ -92,14 +92,14 @@ class _Attributed(logging.Formatter):
 async def _serve(
     snapshot: Snapshot, opened: tuple[str, ...], resumed: Resumption | None, log_calls: str
 ) -> int:
-    own_in, own_out = own_streams.claim_standard_streams()
+    own_in, own_out = stdio.claim_standard_streams()
     end = Ending(own_in, own_out, 2)
     end.on_signals()
     async with Gateway(snapshot, log_calls=log_calls) as gateway, task_scope() as requests:
-        unread = end.host_left.set if own_streams.is_pipe(own_out) else partial(end.now, 1)
-        channel = own_streams.open_writer(own_out, unread)
+        unread = end.host_left.set if stdio.is_pipe(own_out) else partial(end.now, 1)
+        channel = stdio.open_writer(own_out, unread)
         channel.on_pressure(gateway.hold)
-        menu = Menu(gateway.view, opened)
+        menu = ToolView(gateway.view, opened)
         output = channel if resumed is None else resumed.channel(channel)
         session = HostSession(gateway.view, output, requests, menu, asked="by all servers")
         front = StdioFront(session, channel, snapshot.limits.message_bytes)
@@ -145,7 +145,7 @@ class Ending:
     def interrupted(self) -> None:
         """End with less patience; the second time kill the servers as well."""
         if self.status == INTERRUPTED:
-            from mcp_workbench.wire.guard import guard  # loaded already, if there are servers
+            from mcp_workbench.transport.guard import guard
 
             guard().end_all()
             self.at_once.set()
@@ -174,10 +174,10 @@ def _soon(
 
 
 def _listen(fd: int, front: StdioFront, end: Ending) -> None:
-    if own_streams.is_pipe(fd):
+    if stdio.is_pipe(fd):
         PipeReader(fd, front.receive, end.host_left.set)
     else:
-        own_streams.pump_file(fd, front.receive, end.host_left.set)
+        stdio.pump_file(fd, front.receive, end.host_left.set)
 
 
 async def _drain(session: HostSession, end: Ending, limit: float) -> None:

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
+from mcp_workbench.config.file_access import OWNERSHIP_CODES
 from mcp_workbench.config.load import FILE_NAME
-from mcp_workbench.config.ownership import CODES
-from mcp_workbench.config.watch import FileWatch, Found
+from mcp_workbench.config.watch import FileWatch, LoadResult
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.gateway.gateway import Gateway
@@ -40,11 +40,11 @@ def following(
     follower.adapted = adapted
     loop = asyncio.get_running_loop()
 
-    def on_change(outcome: Found) -> None:
+    def on_change(outcome: LoadResult) -> None:
         with suppress(RuntimeError):  # the loop has closed meanwhile
             loop.call_soon_threadsafe(follower.apply, outcome)
 
-    accepted = any(problem.code in CODES for problem in gateway.snapshot.warnings)
+    accepted = any(problem.code in OWNERSHIP_CODES for problem in gateway.snapshot.warnings)
     watch = FileWatch(origin or FILE_NAME, on_change, optional=not origin, accepted=accepted)
     watch.start()
     try:
@@ -64,7 +64,7 @@ class _Follower:
         self._later: tuple[str, ...] = ()
         self.adapted: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot
 
-    def apply(self, outcome: Found) -> None:
+    def apply(self, outcome: LoadResult) -> None:
         if isinstance(outcome, ConfigError):
             self._refuse(outcome)
         else:

@@ -13,17 +13,16 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from mcp_workbench.app import FLUSH, Ending, open_log, run
-from mcp_workbench.config.port import port_wish
+from mcp_workbench.config.http_settings import resolve_http
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.spec import HttpWish, NamedToken, Snapshot
+from mcp_workbench.core.spec import HttpSettings, NamedToken, Snapshot
 from mcp_workbench.follow import following
 from mcp_workbench.gateway.gateway import Gateway
-from mcp_workbench.surface.http_access import Access, is_loopback, names_of
-from mcp_workbench.surface.http_front import HttpFront
-from mcp_workbench.surface.http_principals import Principals
-from mcp_workbench.wire.http_server import HttpServer, NotListening, listening
-from mcp_workbench.wire.own_memory import close_to_others
-from mcp_workbench.wire.tasks import task_scope
+from mcp_workbench.server.http.access import Access, Principals, is_loopback, names_of
+from mcp_workbench.server.http.front import HttpFront
+from mcp_workbench.transport.http.server import HttpServer, NotListening, listening
+from mcp_workbench.transport.process import close_to_others
+from mcp_workbench.transport.tasks import task_scope
 
 _OTHER_PORT = "end what listens there, or name another port with --http"
 _REMEDIES = {
@@ -61,14 +60,14 @@ def serve_http(
     """
     host, port = address
     close_to_others()  # before any server starts: it could read our memory, not only our environment
-    http = port_wish(snapshot, os.environ, loopback=is_loopback(host))
+    http = resolve_http(snapshot, os.environ, loopback=is_loopback(host))
     open_log(logging.DEBUG if verbose else logging.WARNING)
     gateway = Gateway(snapshot, log_calls=log_calls)
     return run(_serve(gateway, host, port, http, toolboxes))
 
 
 async def _serve(
-    gateway: Gateway, host: str, port: int, http: HttpWish, toolboxes: tuple[str, ...]
+    gateway: Gateway, host: str, port: int, http: HttpSettings, toolboxes: tuple[str, ...]
 ) -> int:
     snapshot = gateway.snapshot
     end = Ending(0, 1, 2)
@@ -84,7 +83,7 @@ async def _serve(
 
 @asynccontextmanager
 async def port_of(
-    gateway: Gateway, host: str, port: int, http: HttpWish
+    gateway: Gateway, host: str, port: int, http: HttpSettings
 ) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
     """Serve hosts on this port for the length of the block; 0 is any free port."""
     most = gateway.snapshot.limits.message_bytes
@@ -103,7 +102,7 @@ async def port_of(
         raise PortRefused(host, port, error.why) from None
 
 
-def _announce(snapshot: Snapshot, host: str, port: int, http: HttpWish) -> None:
+def _announce(snapshot: Snapshot, host: str, port: int, http: HttpSettings) -> None:
     boxes = " ".join(f"/mcp/{name}" for name in snapshot.toolboxes)
     line = f"listening on http://{_address(host, port)}/mcp   one toolbox: {boxes}   stop with Ctrl-C\n"
     if http.tokens:

@@ -11,7 +11,7 @@ from tests.kit.config import demo_server, toolbox, write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import texts
 
-from mcp_workbench.core.tokens import tokens
+from mcp_workbench.core.token_estimate import estimate_tokens
 
 
 def test_toolboxes_stand_beside_the_direct_way(tmp_path: Path) -> None:
@@ -36,22 +36,24 @@ def test_the_figures_are_those_of_what_a_host_is_told(tmp_path: Path) -> None:
         opening = host.initialize()
         menu = host.result("tools/list")["tools"]
         levels = {
-            detail: tokens(texts(host.call("open_toolbox", {"toolbox_name": "dev", "detail": detail}))[0])
+            detail: estimate_tokens(texts(host.call("open_toolbox", {"toolbox_name": "dev", "detail": detail}))[0])
             for detail in ("names", "signature", "full", "schema")
         }  # fmt: skip
         wishes = [tool["description"] for tool in host.open("dev")["tools"]]
         answers = [
-            tokens(texts(host.call("search_tools", {"query": wish.partition(". ")[0]}))[0])
+            estimate_tokens(texts(host.call("search_tools", {"query": wish.partition(". ")[0]}))[0])
             for wish in wishes
         ]
 
     assert box["opening"] == levels
     assert list(levels.values()) == sorted(levels.values())
     assert box["searching"] == {"answers": 8, "mean": round(sum(answers) / 8), "most": max(answers)}
-    assert document["everyRequest"]["instructions"] == tokens(opening["instructions"])
+    assert document["everyRequest"]["instructions"] == estimate_tokens(opening["instructions"])
     keys = ("name", "description", "inputSchema")
     shown = [{key: tool[key] for key in keys} for tool in menu]
-    assert document["everyRequest"]["menu"] == tokens(json.dumps(shown, separators=(",", ":")))
+    assert document["everyRequest"]["menu"] == estimate_tokens(
+        json.dumps(shown, separators=(",", ":"))
+    )
 
 
 def test_a_toolbox_without_a_tool_is_searched_in_vain(tmp_path: Path) -> None:

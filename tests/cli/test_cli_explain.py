@@ -9,7 +9,7 @@ import pytest
 from tests.kit.command import run_command
 
 import mcp_workbench
-from mcp_workbench.core.codes import CODES
+from mcp_workbench.core.error_codes import CODES
 
 SOURCE = Path(mcp_workbench.__file__).parent
 

@@ -19,7 +19,7 @@ from mcp_workbench.config.load import MOST_BYTES, load_config
 from mcp_workbench.config.validate import validate
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.hosts.reading import text_of
+from mcp_workbench.hosts.read import text_of
 from tests.config.scenes import CONTRACT, load, problems
 
 

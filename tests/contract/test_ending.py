@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mcp_workbench.app import DRAIN, FLUSH
-from mcp_workbench.wire.child import FIRM, POLITE
+from mcp_workbench.transport.process import FIRM, POLITE
 from tests.kit.clock import PATIENCE, eventually, within
 from tests.kit.config import config_file, entry
 from tests.kit.pipe_host import PipeHost

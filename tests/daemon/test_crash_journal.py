@@ -22,8 +22,8 @@ from mcp_workbench.daemon.crash_journal import (
     open_journal,
     read_journal,
 )
-from mcp_workbench.wire.frames import LineFramer
-from mcp_workbench.wire.stdio import PIPE_BYTES
+from mcp_workbench.transport.json_text import LineFramer
+from mcp_workbench.transport.stdio import PIPE_BYTES
 
 
 def test_it_holds_all_that_is_read_at_once() -> None:

@@ -221,7 +221,6 @@ def test_an_attached_process_loads_next_to_nothing(tmp_path: Path) -> None:
         "mcp_workbench.daemon.attached",
         "mcp_workbench.daemon.control_client",
         "mcp_workbench.daemon.control_protocol",
-        "mcp_workbench.daemon.joining",
         "mcp_workbench.daemon.paths",
         "mcp_workbench.timing",
     }

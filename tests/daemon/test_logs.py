@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mcp_workbench.daemon.log import MOST_BYTES, BoundedLog
-from mcp_workbench.downstream.overheard import LINES, Overheard
 from mcp_workbench.upstream import stderr_log
+from mcp_workbench.upstream.stderr_log import LINES, StderrLog
 from tests.kit.clock import eventually
 from tests.kit.command import COMMAND
 from tests.kit.config import config_file, entry, spec
@@ -134,14 +134,14 @@ def test_the_file_never_grows_beyond_its_size(tmp_path: Path) -> None:
 def test_a_flood_is_counted_and_not_written(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="mcp_workbench")
     now = 0.0
-    heard = Overheard(spec("a"), {}, lambda: now)
+    heard = StderrLog(spec("a"), {}, lambda: now)
     for _ in range(1000):
-        heard.heard(b"flood\n" * 100)
+        heard.feed(b"flood\n" * 100)
     written = [record.getMessage() for record in caplog.records]
     assert written == ["flood"] * LINES
     now = stderr_log.WINDOW + 1
 
-    heard.heard(b"calm\n")
+    heard.feed(b"calm\n")
 
     told = [record.getMessage() for record in caplog.records[LINES:]]
     assert told == ["(99900 more lines were left out: more than 100 in 10 s)", "calm"]
@@ -150,9 +150,9 @@ def test_a_flood_is_counted_and_not_written(caplog: pytest.LogCaptureFixture) ->
 
 def test_a_secret_is_masked_however_its_line_arrives(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="mcp_workbench")
-    heard = Overheard(spec("a", env={"A_TOKEN": "${V}"}), {"V": "a-long-secret"})
+    heard = StderrLog(spec("a", env={"A_TOKEN": "${V}"}), {"V": "a-long-secret"})
     for piece in (b"it is a-lo", b"ng-sec", b"ret!\n", b"x" * 20_000 + b"a-long-secret\n"):
-        heard.heard(piece)
+        heard.feed(piece)
 
     first, second = (record.getMessage() for record in caplog.records)
     assert first == "it is [secret:V]!"

@@ -28,8 +28,8 @@ from mcp_workbench.daemon.outbox import (
     drain_outbox,
     undelivered,
 )
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.stdio import join_writes
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.stdio import join_writes
 
 LARGE = 1 << 30
 
@@ -114,7 +114,7 @@ def test_wherever_it_ends_each_answer_is_there_once_or_under_way(
                 way.journal.started(id, b"{}", CALL)
                 if joining:
                     join_writes(asyncio.get_running_loop())  # they leave at the next turn
-                writer.send(envelope.answer(id, b'"' + b"x" * size + b'"'), id)
+                writer.send(jsonrpc.answer(id, b'"' + b"x" * size + b'"'), id)
             elif what == "hear":
                 way.hear(size)
             else:
@@ -134,7 +134,7 @@ def test_wherever_it_ends_each_answer_is_there_once_or_under_way(
 
 async def test_what_the_host_does_not_read_waits_and_then_comes(way: Way) -> None:
     writer = way.writer()
-    frames = [envelope.answer(b"%d" % n, b'"' + b"x" * 50_000 + b'"') for n in range(40)]
+    frames = [jsonrpc.answer(b"%d" % n, b'"' + b"x" * 50_000 + b'"') for n in range(40)]
     for number, frame in enumerate(frames):
         way.journal.started(b"%d" % number, b"{}", CALL)
         writer.send(frame, b"%d" % number)
@@ -155,7 +155,7 @@ async def test_a_host_that_is_gone_is_noticed(way: Way) -> None:
     writer = OutboxWriter(way.write, gone.set, way.journal, LARGE, way.outbox)
     os.dup2(way.fd, way.read)  # closes it
 
-    writer.send(envelope.answer(b"1", b"{}"), b"1")
+    writer.send(jsonrpc.answer(b"1", b"{}"), b"1")
 
     async with asyncio.timeout(5):
         await gone.wait()
@@ -165,9 +165,9 @@ async def test_a_question_makes_its_call_one_that_is_not_made_again(way: Way) ->
     way.journal.started(b"1", b'{"id":1}', CALL, again=True)
     writer = way.writer()
 
-    writer.send(envelope.notification("notifications/progress", b"{}"), b"1")
+    writer.send(jsonrpc.notification("notifications/progress", b"{}"), b"1")
     assert read_journal(way.fd).under_way[b"1"].line
-    writer.send(envelope.question(b'"w1"', "elicitation/create", b"{}"), b"1")
+    writer.send(jsonrpc.question(b'"w1"', "elicitation/create", b"{}"), b"1")
 
     assert not read_journal(way.fd).under_way[b"1"].line
     writer.abort()

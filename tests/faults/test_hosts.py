@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.wire.http_server import TICK
+from mcp_workbench.transport.http.server import TICK
 from tests.faults.scene import AT_ONCE, LAG
 from tests.faults.web import Served, box_call, served
 from tests.kit.clock import PATIENCE, takes_at_most, until

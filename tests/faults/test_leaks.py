@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.downstream.connection import Connection
+from mcp_workbench.upstream.connection import Connection
 from tests.faults.scene import faulty
 from tests.faults.web import box_call, served
 from tests.http_servers.scenes import bench

@@ -13,9 +13,9 @@ import pytest
 import mcp_workbench
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
-from mcp_workbench.downstream.trials import Trials
 from mcp_workbench.timing import pause
 from mcp_workbench.upstream import backoff
+from mcp_workbench.upstream.backoff import Backoff
 from tests.faults.scene import failure, faulty
 from tests.kit.clock import eventually, takes_at_most
 from tests.kit.config import entry, program_entry
@@ -155,7 +155,7 @@ def test_ten_minutes_of_outage_cost_twenty_tries_and_a_minute_at_most(
     spec = ServerSpec(ServerAddress("dev", "a"), StdioCommand("x"))
     for drawn in (0.0, 0.3, 1.0):
         clock = Clock()
-        tried = Trials(clock, lambda drawn=drawn: drawn)
+        tried = Backoff(clock, lambda drawn=drawn: drawn)
         tries: list[float] = []
         while clock.now < 3600:
             if clock.now >= tried.of(spec).not_before:

@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from mcp_workbench.downstream.conversation import Conversation
-from mcp_workbench.downstream.waiters import Loss, Waiter
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Answer, Envelope, Outcome
-from mcp_workbench.wire.pending import NEVER
+from mcp_workbench.transport import json_text
+from mcp_workbench.transport.jsonrpc import NEVER, Envelope, NumberedResponse, Outcome
+from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.responses import Failure, ResponseHandler
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, ids, in_chunks, mutated, objects, strict_json, values, writers
 
@@ -41,14 +40,14 @@ notices = st.builds(
 said = st.builds(lambda write, value: write(value), writers, answers | notices)
 batches = st.lists(said, max_size=3).map(lambda many: b"[" + b",".join(many) + b"]")
 hurt = said.map(lambda line: line.replace(b'"jsonrpc"', b'"\xff": 1, "jsonrpc"'))
-marked = (said | hurt).map(envelope.BOM.__add__)  # as some tools of Windows write it
+marked = (said | hurt).map(json_text.BOM.__add__)  # as some tools of Windows write it
 noise = st.sampled_from([b"Starting ...", b'{"level":"info","id":2}', b"\xef\xbb\xbf", b""])
 spoken = st.lists(
     mutated(said | batches | marked, 2) | said | marked | noise, max_size=size(8)
 ).map(lambda lines: b"".join(line + b"\n" for line in lines))
 
 
-class Waiting(Waiter):
+class Waiting(ResponseHandler):
     """Writes down what it is told."""
 
     def __init__(self, number: int, told: list[Told]) -> None:
@@ -60,7 +59,7 @@ class Waiting(Waiter):
         assert numbered(answer) == self.number
         self.told.append(("settled", self.number, bytes(outcome)))
 
-    def lost(self, loss: Loss) -> None:
+    def lost(self, loss: Failure) -> None:
         self.told.append((loss.code, self.number, b""))
 
     def progressed(self, params: msgspec.Raw) -> None:
@@ -68,7 +67,7 @@ class Waiting(Waiter):
 
 
 def numbered(answer: Outcome) -> int:
-    if isinstance(answer, Answer):
+    if isinstance(answer, NumberedResponse):
         return answer.id
     assert isinstance(answer, Envelope)
     return int(bytes(answer.id))
@@ -104,7 +103,7 @@ def hear(chunks: list[bytes]) -> tuple[list[Told], Conversation]:
 
 def messages_in(line: bytes) -> list[Any]:
     """What an independent reader finds in a line: its messages, or nothing that can be relied on."""
-    text = envelope.mend_surrogates(line.decode("utf-8", "replace").encode())
+    text = json_text.mend_surrogates(line.decode("utf-8", "replace").encode())
     try:
         value = strict_json(text.decode().removeprefix("\ufeff"))
     except (ValueError, RecursionError):

@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.era import negotiate
-from mcp_workbench.era.declared import read_declared
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.questions import asked_by, asking, read_input_required
-from mcp_workbench.era.revision import META, SERVER_INFO_KEY
-from mcp_workbench.era.seal import LIFETIME, Seal, Sealed, digest_of
-from mcp_workbench.era.translate import (
+from mcp_workbench.protocol import handshake
+from mcp_workbench.protocol.elicitation import asked_by, asking, read_input_required
+from mcp_workbench.protocol.handshake import STAMPS, read_capabilities
+from mcp_workbench.protocol.revisions import META, SERVER_INFO_KEY
+from mcp_workbench.protocol.signed_state import LIFETIME, Seal, SignedState, digest_of
+from mcp_workbench.protocol.translation import (
     PAIRS,
-    Pair,
+    EraPair,
     Unanswerable,
     complete,
     params_for,
@@ -55,7 +54,7 @@ def spelled(value: Any, separators: tuple[str, str]) -> msgspec.Raw:
 
 @fuzzed(pairs, results | valid, kinds, spaced, examples=70)
 def test_a_result_keeps_what_its_host_can_read(
-    pair: Pair, result: Any, kind: Any, separators: tuple[str, str]
+    pair: EraPair, result: Any, kind: Any, separators: tuple[str, str]
 ) -> None:
     if isinstance(result, dict) and kind is not None:
         result = {**result, "resultType": kind}
@@ -86,7 +85,7 @@ def test_a_result_keeps_what_its_host_can_read(
 
 @fuzzed(pairs, objects, objects, objects, st.integers(1, 9), examples=40)
 def test_parameters_keep_what_is_not_of_the_hop(
-    pair: Pair, arguments: Any, meta: Any, more: Any, number: int
+    pair: EraPair, arguments: Any, meta: Any, more: Any, number: int
 ) -> None:
     arguments, meta, more = (clean(part) for part in (arguments, meta, more))
     params = {"arguments": raw(arguments)} | {
@@ -115,7 +114,7 @@ def test_parameters_keep_what_is_not_of_the_hop(
 def clean(value: Any) -> Any:
     """The same without halves of characters, which no message brings here."""
     text = json.dumps(value).encode()
-    from mcp_workbench.wire.envelope import mend_surrogates
+    from mcp_workbench.transport.json_text import mend_surrogates
 
     return strict_json(mend_surrogates(text))
 
@@ -180,16 +179,16 @@ def test_meeting_a_server_ends_somewhere_whatever_it_answers(
             "protocolVersion": "2025-11-25",
             "supportedVersions": ["2026-07-28"],
         }
-    answer = negotiate.Answered(method, bytes(raw(clean(result))), code, "no")
-    state, _ = negotiate.first_step("auto")
+    answer = handshake.Answered(method, bytes(raw(clean(result))), code, "no")
+    state, _ = handshake.first_step("auto")
     for _ in range(6):
-        state, asks = negotiate.step(state, answer)
+        state, asks = handshake.step(state, answer)
         if not asks:
             break
-        answer = negotiate.Answered(asks[0].method, answer.result, code, "no")
+        answer = handshake.Answered(asks[0].method, answer.result, code, "no")
     else:
         raise AssertionError("it never ends")
-    read_declared(raw(clean(capabilities)))
+    read_capabilities(raw(clean(capabilities)))
     if isinstance(capabilities, dict):
         asking({key: raw(value) for key, value in clean(capabilities).items()})
 
@@ -199,7 +198,9 @@ SEAL = Seal(b"k" * 32)
 
 @fuzzed(st.text(max_size=5), values, st.floats(0, LIFETIME), examples=30)
 def test_what_was_sealed_opens_and_nothing_else(principal: str, state: Any, age: float) -> None:
-    sealed = Sealed("held", ServerAddress("a", "b"), "d", principal, 5.0, "h", raw(clean(state)))
+    sealed = SignedState(
+        "held", ServerAddress("a", "b"), "d", principal, 5.0, "h", raw(clean(state))
+    )
     token = SEAL.close(sealed)
 
     opened = SEAL.open(token, principal, "d", 5.0 + age)
@@ -210,13 +211,13 @@ def test_what_was_sealed_opens_and_nothing_else(principal: str, state: Any, age:
 
 
 tokens = mutated(
-    st.just(SEAL.close(Sealed("relay", ServerAddress("a", "b"), "d", "p", 5.0)).encode())
+    st.just(SEAL.close(SignedState("relay", ServerAddress("a", "b"), "d", "p", 5.0)).encode())
 )
 
 
 @fuzzed(tokens, st.text(max_size=3), examples=70)
 def test_a_changed_seal_stays_shut(token: bytes, more: str) -> None:
-    right = SEAL.close(Sealed("relay", ServerAddress("a", "b"), "d", "p", 5.0))
+    right = SEAL.close(SignedState("relay", ServerAddress("a", "b"), "d", "p", 5.0))
 
     for text in (token.decode("utf-8", "replace"), right + more, more + right):
         assert (SEAL.open(text, "p", "d", 6.0) is not None) == (text == right)

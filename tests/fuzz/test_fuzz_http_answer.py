@@ -12,9 +12,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mcp_workbench.downstream.http_faults import LONGEST_WAIT, retry_after
-from mcp_workbench.wire.http_answer import HIGH, Broken, Oversized
-from mcp_workbench.wire.http_wire import Wire
+from mcp_workbench.transport.http.client import ClientConnection
+from mcp_workbench.transport.http.client_response import HIGH, ExchangeFailed, ResponseTooLarge
+from mcp_workbench.upstream.http.errors import LONGEST_WAIT, retry_after
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, in_chunks, mutated
 from tests.kit.clock import PATIENCE
@@ -53,12 +53,12 @@ class Transport(asyncio.Transport):
 
 class Keeper:
     def __init__(self) -> None:
-        self.free: list[Wire] = []
+        self.free: list[ClientConnection] = []
 
-    def freed(self, connection: Wire) -> None:
+    def freed(self, connection: ClientConnection) -> None:
         self.free.append(connection)
 
-    def lost(self, connection: Wire) -> None:
+    def lost(self, connection: ClientConnection) -> None:
         pass
 
     def weighed(self, bytes: int) -> None:
@@ -101,7 +101,7 @@ answers = st.builds(written, bodies, packers, frames, st.integers(1, 5000))
 
 async def hear(chunks: list[bytes], limit: int) -> Outcome:
     """What comes of these bytes, after which the server hangs up."""
-    wire, transport = Wire(Keeper()), Transport()
+    wire, transport = ClientConnection(Keeper()), Transport()
     wire.connection_made(transport)
     answer = wire.ask(b"GET / HTTP/1.1\r\n\r\n")
     for chunk in chunks:
@@ -112,9 +112,9 @@ async def hear(chunks: list[bytes], limit: int) -> Outcome:
     try:
         await answer.head(None)
         body = await answer.whole(limit)
-    except Oversized:
+    except ResponseTooLarge:
         return answer.status, "too large", b""
-    except Broken:
+    except ExchangeFailed:
         return answer.status, "broken", b""
     assert len(body) <= limit
     return answer.status, "whole", body

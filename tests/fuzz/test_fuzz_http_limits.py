@@ -13,11 +13,12 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from mcp_workbench.wire import envelope, http_connection, http_reading, http_wire
-from mcp_workbench.wire.envelope import BATCH, Malformed
-from mcp_workbench.wire.http_answer import HIGH, Broken
-from mcp_workbench.wire.http_connection import HttpConnection
-from mcp_workbench.wire.http_wire import Wire
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.http import client, reading, server
+from mcp_workbench.transport.http.client import ClientConnection
+from mcp_workbench.transport.http.client_response import HIGH, ExchangeFailed
+from mcp_workbench.transport.http.server import HttpConnection
+from mcp_workbench.transport.jsonrpc import BATCH, Malformed
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.material import cuts, in_chunks, mutated, values, writers
 from tests.fuzz.test_fuzz_conversation import no_fault_of_ours
@@ -68,9 +69,9 @@ async def sent_by_a_host(data: bytes, at: list[int]) -> None:
         if transport.ended:
             break
         connection.data_received(chunk)
-        assert connection._loose <= http_reading.HEAD_BYTES or connection.deaf
-        assert len(connection._waiting) <= http_connection.PIPELINED or transport.ended
-        assert 0 <= connection._held == port.held <= BODY + http_reading.HEAD_BYTES
+        assert connection._loose <= reading.HEAD_BYTES or connection.deaf
+        assert len(connection._waiting) <= server.PIPELINED or transport.ended
+        assert 0 <= connection._held == port.held <= BODY + reading.HEAD_BYTES
         await asyncio.sleep(0)
     connection.connection_lost(None)
     assert port.under_way == port.held == 0
@@ -83,21 +84,21 @@ def test_no_host_goes_beyond_the_limits(data: bytes, at: list[int]) -> None:
 
 
 async def sent_by_a_server(data: bytes, at: list[int]) -> None:
-    wire, transport = Wire(Keeper()), FarTransport()
+    wire, transport = ClientConnection(Keeper()), FarTransport()
     wire.connection_made(transport)
     answer = wire.ask(b"GET / HTTP/1.1\r\n\r\n")
     for chunk in in_chunks(data, at):
         if not transport.closed:
             wire.data_received(chunk)
-        assert wire._loose <= http_wire.HEAD_BYTES or transport.closed
-        assert wire._heads <= http_wire.INTERIM + 1 or transport.closed
+        assert wire._loose <= client.HEAD_BYTES or transport.closed
+        assert wire._heads <= client.INTERIM + 1 or transport.closed
         assert answer._size <= HIGH + len(chunk) or transport.paused
     wire.connection_lost(None)
     try:
         async with asyncio.timeout(PATIENCE):
             await answer.head(None)
             assert len(await answer.whole(LIMIT)) <= LIMIT
-    except Broken:
+    except ExchangeFailed:
         pass
 
 
@@ -118,6 +119,6 @@ def test_a_batch_is_its_members_or_refused(line: bytes) -> None:
         expected = None
     if expected is None or len(expected) > BATCH:
         with pytest.raises(Malformed):
-            envelope.read_batch(line)
+            jsonrpc.read_batch(line)
     else:
-        assert envelope.read_batch(line) == expected
+        assert jsonrpc.read_batch(line) == expected

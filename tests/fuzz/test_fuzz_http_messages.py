@@ -11,13 +11,13 @@ from typing import Any, cast
 import msgspec
 from hypothesis import strategies as st
 
-from mcp_workbench.downstream.conversation import Conversation
-from mcp_workbench.downstream.http_exchange import Asked, Exchange
-from mcp_workbench.downstream.http_faults import Failed, Keeping
-from mcp_workbench.downstream.http_streams import Pace
-from mcp_workbench.downstream.waiters import Loss
-from mcp_workbench.wire.http_answer import Answer, Broken
-from mcp_workbench.wire.pending import NEVER
+from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
+from mcp_workbench.transport.jsonrpc import NEVER
+from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.http.errors import ErrorContext
+from mcp_workbench.upstream.http.exchange import Exchange, OutgoingRequest
+from mcp_workbench.upstream.http.streams import Pace
+from mcp_workbench.upstream.responses import Failure, RequestFailed
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, ids, in_chunks, mutated, objects, strict_json, values, writers
 from tests.fuzz.test_fuzz_conversation import Told, Waiting, no_fault_of_ours
@@ -47,14 +47,14 @@ class Road:
     """As much of one as an answer needs: it is not sent anything."""
 
     def __init__(self, *, modern: bool) -> None:
-        self.error_context = Keeping(limit=LIMIT)
+        self.error_context = ErrorContext(limit=LIMIT)
         self.modern = modern
 
     def speak(self, revision: str, session: str) -> None:
         pass
 
-    async def get(self, last_id: str) -> Answer:
-        raise Broken("there is nothing more")
+    async def get(self, last_id: str) -> ClientResponse:
+        raise ExchangeFailed("there is nothing more")
 
 
 class Holder:
@@ -74,14 +74,14 @@ class Heard:
         for number in (1, 2):
             self.talk.pending.add(Waiting(number, self.told), NEVER)
         params = msgspec.Raw(b"{}")
-        self.asked = Asked(1, method, b"", params)
+        self.asked = OutgoingRequest(1, method, b"", params)
         self.road = Road(modern=modern)
 
     async def hear(self, status: int, kind: str, chunks: list[bytes]) -> None:
         flowing = asyncio.Event()
         flowing.set()
         exchange = Exchange(cast("Any", self.road), self.talk, flowing, Pace())
-        answer = Answer(Holder())
+        answer = ClientResponse(Holder())
         answer.begin(status, {"content-type": kind})
         for chunk in chunks:
             answer.push(chunk)
@@ -90,12 +90,12 @@ class Heard:
         try:
             async with asyncio.timeout(PATIENCE):
                 await exchange.read(self.asked, answer)
-        except Failed as failure:
+        except RequestFailed as failure:
             self.lose(failure.failure)
-        except Broken:
-            self.lose(Loss("broken", ""))
+        except ExchangeFailed:
+            self.lose(Failure("broken", ""))
 
-    def lose(self, loss: Loss) -> None:
+    def lose(self, loss: Failure) -> None:
         self.asked.answered = True
         self.talk.fail(1, loss)
 

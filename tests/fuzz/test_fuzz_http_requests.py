@@ -11,9 +11,8 @@ from typing import Any, cast
 import httptools
 from hypothesis import strategies as st
 
-from mcp_workbench.wire.http_connection import HttpConnection
-from mcp_workbench.wire.http_message import Reply, Request
-from mcp_workbench.wire.http_response import Response
+from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
+from mcp_workbench.transport.http.server import HttpConnection
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, in_chunks, mutated
 from tests.fuzz.test_fuzz_conversation import no_fault_of_ours
@@ -28,10 +27,10 @@ class Echo:
     def __init__(self) -> None:
         self.taken: list[Taken] = []
 
-    def admit(self, request: Request) -> Reply | None:
+    def admit(self, request: HttpRequest) -> Reply | None:
         return Reply(403, b"no") if request.target == b"/no" else None
 
-    def handle(self, request: Request, response: Response) -> None:
+    def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         assert len(request.body) <= BODY
         headers = tuple(sorted(request.headers.items()))
         self.taken.append((request.method, request.target, request.body, headers))

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from mcp_workbench.surface import parse
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope, Malformed
-from mcp_workbench.wire.frames import HEAD, LineFramer
+from mcp_workbench.server import parse
+from mcp_workbench.transport import json_text, jsonrpc
+from mcp_workbench.transport.json_text import HEAD, LineFramer
+from mcp_workbench.transport.jsonrpc import Envelope, Malformed
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import (
     cuts,
@@ -70,25 +70,25 @@ def test_lines_are_the_same_however_they_are_cut(data: bytes, at: list[int], lim
 
 def decoded(line: bytes) -> Envelope | Malformed:
     try:
-        return envelope.decode(line)
+        return jsonrpc.decode(line)
     except Malformed as error:
         return error
 
 
 @fuzzed(mutated(written), examples=100)
 def test_what_is_read_is_what_stands_there(line: bytes) -> None:
-    line = envelope.mend_text(line)
+    line = json_text.mend_text(line)
     found = decoded(line)
 
     if isinstance(found, Malformed):
         assert not found.id or isinstance(strict_json(found.id), int | str)
         return
-    whole = strict_json(envelope.mend_surrogates(line))
+    whole = strict_json(json_text.mend_surrogates(line))
     for name, raw in (("id", found.id), ("params", found.params), ("result", found.result)):
         assert (name in whole) == bool(raw)
         assert not raw or same(strict_json(bytes(raw)), whole[name])
     assert found.method == whole.get("method", "")
-    frame = envelope.answer(b"7", found.result or b"{}")
+    frame = jsonrpc.answer(b"7", found.result or b"{}")
     assert one_json_line(frame)["id"] == 7
 
 
@@ -97,13 +97,13 @@ def test_a_host_s_message_is_read_alike_in_a_body_and_on_a_line(body: bytes) -> 
     try:
         read = parse.read_body(body)
     except Malformed as error:
-        one_json_line(envelope.refusal(error.id, envelope.error_object(error.code, str(error))))
+        one_json_line(jsonrpc.refusal(error.id, jsonrpc.error_object(error.code, str(error))))
         return
     message = read.whole() if isinstance(read, parse.UseToolRequest) else read
     for raw in (message.id, message.params, message.result, message.error):
         assert b"\n" not in bytes(raw)
         assert b"\r" not in bytes(raw)
-    flat = decoded(body.removeprefix(envelope.BOM).replace(b"\n", b" ").replace(b"\r", b" "))
+    flat = decoded(body.removeprefix(json_text.BOM).replace(b"\n", b" ").replace(b"\r", b" "))
     assert flat == message
 
 
@@ -132,18 +132,18 @@ def test_of_a_message_that_broke_off_its_own_id_is_saved_or_none(
     line = write({name: whole[name] for name in order})
     ends = [place for place, byte in enumerate(line, 1) if byte in b"}0123456789"]  # the likeliest
 
-    assert envelope.salvaged_id(line[: ends[end % len(ends)]]) in (b"", b"%d" % id)
+    assert jsonrpc.salvaged_id(line[: ends[end % len(ends)]]) in (b"", b"%d" % id)
 
 
 @fuzzed(st.lists(mutated(written, 1), max_size=4), examples=30)
 def test_a_batch_is_its_members(members: list[bytes]) -> None:
     line = b"[" + b",".join(members) + b"]"
     try:
-        found = envelope.read_batch(line)
+        found = jsonrpc.read_batch(line)
     except Malformed:
         return
     apart = msgspec.json.decode(line, type=list[msgspec.Raw])
     assert found == [bytes(member) for member in apart]
     for member in found:
-        text = envelope.mend_surrogates(envelope.mend_text(member))
+        text = json_text.mend_surrogates(json_text.mend_text(member))
         strict_json(text)

@@ -27,8 +27,8 @@ from mcp_workbench.core.primitives import (
     shown_uris,
 )
 from mcp_workbench.core.spec import tool_filter
-from mcp_workbench.wire.addresses import BadAddress, proxy_for, read_address
-from mcp_workbench.wire.headers import decode_value, encode_value
+from mcp_workbench.transport.http.messages import decode_value, encode_value
+from mcp_workbench.transport.http.urls import BadUrl, parse_url, proxy_for
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import mutated
 
@@ -149,20 +149,20 @@ urls = st.sampled_from(
 )
 def test_any_url_is_an_address_that_fits_on_a_request_line(url: bytes, reference: str) -> None:
     try:
-        here = read_address(url.decode("utf-8", "replace"))
-    except BadAddress:
+        here = parse_url(url.decode("utf-8", "replace"))
+    except BadUrl:
         return
     found = [here]
     try:
         found.append(here.joined(reference))
         found.append(proxy_for(here, {"http_proxy": reference, "no_proxy": "x:1,.y"}) or here)
-    except BadAddress:
+    except BadUrl:
         pass
     for address in found:
         line = f"{address.target} {address.authority}"
         assert re.fullmatch(r"[!-~]+ [!-~]+", line), line
         assert 0 < address.port < 65536
-        assert read_address(f"{address.origin}{address.target}").origin == address.origin
+        assert parse_url(f"{address.origin}{address.target}").origin == address.origin
 
 
 @fuzzed(st.text(max_size=10), st.binary(max_size=20), examples=50)

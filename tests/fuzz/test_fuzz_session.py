@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.spec import ToolMode
 from mcp_workbench.gateway.gateway import Gateway
-from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.session import HostSession
-from mcp_workbench.surface.stdio_front import StdioFront
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.tasks import task_scope
+from mcp_workbench.server.session import HostSession
+from mcp_workbench.server.stdio import StdioFront
+from mcp_workbench.server.tools import ToolView
+from mcp_workbench.transport import json_text, jsonrpc
+from mcp_workbench.transport.tasks import task_scope
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, ids, in_chunks, mutated, objects, strict_json, values, writers
 from tests.fuzz.test_fuzz_conversation import no_fault_of_ours
@@ -109,7 +109,9 @@ def talk(mode: ToolMode, play: Any) -> None:
             Gateway(snapshot(mode=mode)) as gateway,
             task_scope() as scope,
         ):
-            await play(Scene(host, HostSession(gateway.view, host, scope, Menu(gateway.view, ()))))
+            await play(
+                Scene(host, HostSession(gateway.view, host, scope, ToolView(gateway.view, ())))
+            )
 
     with no_fault_of_ours():
         asyncio.run(scene())
@@ -124,7 +126,7 @@ def opening(revision: str) -> bytes:
 def request_id(line: bytes) -> Any:
     """The id under which an independent reader expects an answer: None for null, False for none."""
     try:
-        message = strict_json(envelope.mend_surrogates(line).decode().removeprefix("\ufeff"))
+        message = strict_json(json_text.mend_surrogates(line).decode().removeprefix("\ufeff"))
     except (ValueError, RecursionError):
         return None
     if not isinstance(message, dict) or not isinstance(message.get("method", ""), str):
@@ -147,7 +149,7 @@ def test_every_request_is_answered_once(said: list[bytes], revision: str, mode: 
             await scene.say(opening(revision))
         for line in said:
             told = [message for message in await scene.say(line + b"\n") if "method" not in message]
-            if envelope.is_batch(line) and revision == "2025-03-26":
+            if jsonrpc.is_batch(line) and revision == "2025-03-26":
                 continue
             id = request_id(line)
             assert len(told) == (id is not False), (line, told)
@@ -155,7 +157,7 @@ def test_every_request_is_answered_once(said: list[bytes], revision: str, mode: 
                 assert len(message.keys() & {"result", "error"}) == 1
                 saved = message["id"] is None or scene.host.spelled() in line
                 assert message["id"] == id or (id is None and saved), line
-                assert message.get("error", {}).get("code") != envelope.INTERNAL_ERROR
+                assert message.get("error", {}).get("code") != jsonrpc.INTERNAL_ERROR
         [last] = await scene.say(b'{"jsonrpc":"2.0","id":"last","method":"ping"}\n')
         assert last["id"] == "last"
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from mcp_workbench.core.catalogue import Definition, read_definitions, tool_info_json
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import changed, checked, each
-from mcp_workbench.era.older import legacy_definition, legacy_result
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.primitives import read_error_for, with_cache
-from mcp_workbench.era.translate import PAIRS, Pair, Unanswerable, result_for
 from mcp_workbench.gateway.argument_hints import error_with_hint, result_with_hint
 from mcp_workbench.gateway.result_budget import KeptResults, within_budget
-from mcp_workbench.surface.flat_tools import flat_definition
-from mcp_workbench.surface.primitives import _readdressed
-from mcp_workbench.wire.envelope import answer, refusal
+from mcp_workbench.protocol.downgrade import legacy_definition, legacy_result
+from mcp_workbench.protocol.handshake import STAMPS
+from mcp_workbench.protocol.primitives import read_error_for, with_cache
+from mcp_workbench.protocol.translation import PAIRS, EraPair, Unanswerable, result_for
+from mcp_workbench.server.primitive_requests import _readdressed
+from mcp_workbench.server.tool_definitions import flat_definition
+from mcp_workbench.transport.jsonrpc import answer, refusal
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.material import strict_json
 
@@ -77,7 +77,9 @@ def test_an_error_with_a_lesson_is_json(members: Any, space: str, words: str) ->
 
 
 @fuzzed(PAIRS_OF, SPACES, st.sampled_from(list(PAIRS.values())), examples=400)
-def test_a_result_of_any_members_is_json_for_its_host(members: Any, space: str, pair: Pair) -> None:
+def test_a_result_of_any_members_is_json_for_its_host(
+    members: Any, space: str, pair: EraPair
+) -> None:
     result = msgspec.Raw(spelled(members, space))
     try:
         translated = result_for(pair, result, STAMPS)

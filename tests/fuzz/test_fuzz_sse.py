@@ -9,8 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mcp_workbench.wire.http_message import event
-from mcp_workbench.wire.sse import FIELD_BYTES, EventReader, EventTooLarge
+from mcp_workbench.transport.http.sse import FIELD_BYTES, EventReader, EventTooLarge, event
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, in_chunks, mutated, values, writers
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from mcp_workbench.core import jsonc
+from mcp_workbench.config import jsonc
 from mcp_workbench.hosts.edit_json import lookup, put, remove
 from mcp_workbench.hosts.files import CannotEdit
 from tests.hosts.writers import jsonc_texts, names, values

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.core import jsonc
+from mcp_workbench.config import jsonc
 from mcp_workbench.hosts.table import HOSTS
 from tests.hosts.samples import FILES, SECRETS, tree, write_home
 from tests.kit.command import Done, Person, newcomer

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.config.plain_file import NotPlain, TooLarge, read_plain
+from mcp_workbench.config.file_access import NotPlain, TooLarge, read_plain
 from tests.hosts.samples import FILES, demo, write_home
 from tests.kit.command import Person, newcomer
 

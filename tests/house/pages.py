@@ -14,7 +14,7 @@ from pathlib import Path
 from click import Context
 
 from mcp_workbench.cli.commands import group
-from mcp_workbench.core.codes import CODES
+from mcp_workbench.core.error_codes import CODES
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ROOT / "docs" / "commands"

@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from mcp_workbench import __version__
-from mcp_workbench.config.embedded import demo_snapshot
+from mcp_workbench.config.load import demo_snapshot
 from mcp_workbench.core.spec import StdioCommand
 from tests.kit import forked
 from tests.kit.command import COMMAND

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mcp_workbench.core.codes import CODES
+from mcp_workbench.core.error_codes import CODES
 from tests.house.pages import AREAS, COMMANDS, NAMES, TROUBLESHOOTING, help_of, page_of, with_codes
 
 

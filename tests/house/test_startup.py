@@ -173,7 +173,7 @@ def test_the_list_of_servers_variables_is_the_one_of_the_command() -> None:
     from mcp_workbench.cli.main import COMPLETE, SERVE_VARIABLES
     from mcp_workbench.cli.scripts import ASKED
     from mcp_workbench.cli.serve import serve
-    from mcp_workbench.daemon.joining import VARIABLE as ATTACH  # which reads it itself
+    from mcp_workbench.daemon.attach import VARIABLE as ATTACH
 
     named = {str(p.envvar) for p in serve.params if p.envvar}
     harmless = {f"MCP_WORKBENCH_{n}" for n in ("JSON", "QUIET", "NO_INPUT", "NO_COLOR")}

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from mcp_workbench.config.http_settings import TOKEN_VARIABLE, resolve_http
 from mcp_workbench.config.load import load_config
-from mcp_workbench.config.port import VARIABLE, port_wish
 from mcp_workbench.core.errors import ConfigError
-from mcp_workbench.core.spec import HttpWish, Snapshot
+from mcp_workbench.core.spec import HttpSettings, Snapshot
 from tests.kit.clock import eventually
 from tests.kit.command import COMMAND, serving, stopped
 from tests.kit.config import config_file, entry
@@ -50,7 +50,9 @@ def test_a_signal_ends_the_port_its_sessions_and_its_servers(
 
 
 def test_the_first_line_says_where_it_listens_and_how_to_stop(tmp_path: Path) -> None:
-    with serving(config_file(tmp_path, {"fixture": entry()}), env={VARIABLE: TOKEN}) as command:
+    with serving(
+        config_file(tmp_path, {"fixture": entry()}), env={TOKEN_VARIABLE: TOKEN}
+    ) as command:
         assert command.line == (
             f"listening on {command.url}   one toolbox: /mcp/dev   stop with Ctrl-C\n"
         )
@@ -67,7 +69,7 @@ def test_the_first_line_says_where_it_listens_and_how_to_stop(tmp_path: Path) ->
 
 def test_the_token_reaches_nobody_behind_the_port(tmp_path: Path) -> None:
     config = config_file(tmp_path, {"fixture": entry()}, http={"token": "${CANARY}"})
-    with serving(config, env={VARIABLE: TOKEN, "CANARY": TOKEN[::-1]}) as command:
+    with serving(config, env={TOKEN_VARIABLE: TOKEN, "CANARY": TOKEN[::-1]}) as command:
         bearer = f"Bearer {TOKEN}"
         params: dict[str, Any] = INITIALIZE
         _, headers, _ = command.post(rpc("initialize", params, 1), authorization=bearer)
@@ -107,7 +109,7 @@ def test_what_is_under_way_for_too_long_is_cut_off(tmp_path: Path) -> None:
         ({}, {}, ["no token", "no host name"]),
         ({"token": TOKEN}, {}, ["no host name"]),
         ({"allowedHosts": ["box.example"]}, {}, ["no token"]),
-        ({}, {VARIABLE: TOKEN}, ["no host name"]),
+        ({}, {TOKEN_VARIABLE: TOKEN}, ["no host name"]),
     ],
 )
 def test_an_address_that_others_can_reach_needs_a_token_and_a_name(
@@ -128,8 +130,8 @@ def test_an_address_that_others_can_reach_needs_a_token_and_a_name(
 
 
 def test_with_both_any_address_is_served() -> None:
-    wish = HttpWish("${T}", ("box.example",))
-    found = port_wish(Snapshot({}, http=wish), {"T": TOKEN}, loopback=False)
+    wish = HttpSettings("${T}", ("box.example",))
+    found = resolve_http(Snapshot({}, http=wish), {"T": TOKEN}, loopback=False)
 
     assert (found.token, found.allowed_hosts) == (TOKEN, ("box.example",))
     assert TOKEN not in repr(found)
@@ -148,17 +150,17 @@ def test_a_token_that_cannot_be_used_is_a_problem_of_the_configuration(
     token: str, environ: dict[str, str], code: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        port_wish(Snapshot({}, http=HttpWish(token)), environ, loopback=True)
+        resolve_http(Snapshot({}, http=HttpSettings(token)), environ, loopback=True)
 
     assert [problem.code for problem in caught.value.problems] == [code]
     assert token not in str(caught.value) or "$" in token
 
 
 def test_a_token_of_the_variable_that_cannot_be_used_names_the_variable() -> None:
-    wish = HttpWish("${T}", ("box.example",))
+    wish = HttpSettings("${T}", ("box.example",))
     environ = {"MCP_WORKBENCH_HTTP_TOKEN": "short", "T": TOKEN}
     with pytest.raises(ConfigError) as caught:
-        port_wish(Snapshot({}, http=wish, origin="a-file.json"), environ, loopback=False)
+        resolve_http(Snapshot({}, http=wish, origin="a-file.json"), environ, loopback=False)
 
     [problem] = caught.value.problems
     assert (caught.value.file, problem.path) == ("$MCP_WORKBENCH_HTTP_TOKEN", "")
@@ -194,13 +196,13 @@ def test_names_and_origins_of_every_form_are_taken(tmp_path: Path) -> None:
     http = {"allowedHosts": hosts, "allowedOrigins": origins, "token": "${T}"}
     wish = load_config(config_file(tmp_path, {"fixture": entry()}, http=http)).http
 
-    assert wish == HttpWish("${T}", tuple(hosts), tuple(origins))
+    assert wish == HttpSettings("${T}", tuple(hosts), tuple(origins))
 
 
 def test_the_variable_wins_over_the_file() -> None:
-    snapshot = Snapshot({}, http=HttpWish("from-the-file"))
+    snapshot = Snapshot({}, http=HttpSettings("from-the-file"))
 
-    assert port_wish(snapshot, {VARIABLE: TOKEN}, loopback=True).token == TOKEN
+    assert resolve_http(snapshot, {TOKEN_VARIABLE: TOKEN}, loopback=True).token == TOKEN
 
 
 @pytest.mark.parametrize(

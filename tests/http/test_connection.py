@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_workbench.wire import http_connection, http_reading, http_response
-from mcp_workbench.wire.http_message import Reply, Request
-from mcp_workbench.wire.http_response import Response
-from mcp_workbench.wire.http_server import HttpServer, listening
+from mcp_workbench.transport.http import messages, reading, server
+from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
+from mcp_workbench.transport.http.server import HttpServer, listening
 from tests.kit.clock import PATIENCE, until
 from tests.kit.http_host import Peer
 
@@ -31,14 +30,14 @@ class Echo:
     """Answers with what it got. `/held` is answered later, `/bad` fails."""
 
     def __init__(self) -> None:
-        self.handled: list[Request] = []
-        self.held: list[Response] = []
+        self.handled: list[HttpRequest] = []
+        self.held: list[ResponseWriter] = []
         self.gone = 0
 
-    def admit(self, request: Request) -> Reply | None:
+    def admit(self, request: HttpRequest) -> Reply | None:
         return Reply(403, b"no") if request.target == b"/no" else None
 
-    def handle(self, request: Request, response: Response) -> None:
+    def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         self.handled.append(request)
         if request.target == b"/bad":
             raise ValueError("a fault")
@@ -123,7 +122,7 @@ async def test_pipelined_requests_are_answered_in_their_order_one_at_a_time() ->
 async def test_a_peer_that_pipelines_without_end_is_cut_off() -> None:
     async with echo() as opened:
         peer = await opened.connect()
-        peer.send(post("/held") + post("/b") * (http_connection.PIPELINED + 1))
+        peer.send(post("/held") + post("/b") * (server.PIPELINED + 1))
 
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await peer.answer()
@@ -265,9 +264,9 @@ async def test_who_is_refused_without_a_body_may_go_on() -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        "X: " + "y" * (http_reading.HEAD_BYTES + 1),
-        "\r\n".join(f"X{n}: y" for n in range(http_reading.HEAD_LINES + 1)),
-        "\r\n".join("X: y" for _ in range(http_reading.HEAD_LINES + 1)),
+        "X: " + "y" * (reading.HEAD_BYTES + 1),
+        "\r\n".join(f"X{n}: y" for n in range(reading.HEAD_LINES + 1)),
+        "\r\n".join("X: y" for _ in range(reading.HEAD_LINES + 1)),
     ],
 )
 async def test_a_head_that_is_too_large_is_refused(head: str) -> None:
@@ -278,7 +277,7 @@ async def test_a_head_that_is_too_large_is_refused(head: str) -> None:
 
 async def test_a_target_that_is_too_long_is_refused() -> None:
     async with echo() as opened:
-        assert (await opened.ask(post("/" + "a" * http_reading.HEAD_BYTES)))[0] == 431
+        assert (await opened.ask(post("/" + "a" * reading.HEAD_BYTES)))[0] == 431
         assert opened.front.handled == []
 
 
@@ -289,12 +288,12 @@ async def test_a_head_that_comes_byte_by_byte_has_no_more_time_than_another() ->
         (connection,) = opened.server.connections
         start = opened.server.now
         connection.data_received(b"POST /a HTTP/1.1\r\nX: ")
-        for late in range(int(http_reading.HEAD_TIME)):
+        for late in range(int(reading.HEAD_TIME)):
             opened.server.now = start + late
             connection.data_received(b"y")
             connection.tick(opened.server.now)
         assert opened.server.connections
-        connection.tick(start + http_reading.HEAD_TIME + 2)
+        connection.tick(start + reading.HEAD_TIME + 2)
         await until(lambda: not opened.server.connections)
 
 
@@ -305,9 +304,9 @@ async def test_a_body_that_stops_coming_is_given_up() -> None:
         assert (await peer.head())[0] == 100  # its body is awaited now
         (connection,) = opened.server.connections
         now = opened.server.now
-        connection.tick(now + http_reading.BODY_TIME - 1)
+        connection.tick(now + reading.BODY_TIME - 1)
         assert opened.server.connections
-        connection.tick(now + http_reading.BODY_TIME + 3)
+        connection.tick(now + reading.BODY_TIME + 3)
         await until(lambda: not opened.server.connections)
         assert opened.front.handled == []
 
@@ -329,7 +328,7 @@ async def test_whoever_is_slow_with_a_head_or_idle_too_long_is_cut_off() -> None
         idle.send(post("/a"))
         await idle.answer()
         await until(lambda: len(opened.server.connections) == 3)
-        later = opened.server.now + http_reading.HEAD_TIME + 2
+        later = opened.server.now + reading.HEAD_TIME + 2
 
         for connection in tuple(opened.server.connections):
             connection.tick(later)
@@ -339,7 +338,7 @@ async def test_whoever_is_slow_with_a_head_or_idle_too_long_is_cut_off() -> None
         idle.send(post("/b"))
         assert (await idle.answer()).body == b"/b "
         for connection in tuple(opened.server.connections):
-            connection.tick(later + http_connection.IDLE_TIME)
+            connection.tick(later + server.IDLE_TIME)
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await idle.answer()
 
@@ -390,7 +389,7 @@ async def test_a_stream_that_nobody_reads_is_ended_not_waited_for() -> None:
                 await asyncio.sleep(0)
 
         assert opened.front.gone == 1
-        assert sent < 8 * http_response.BACKLOG_BYTES
+        assert sent < 8 * messages.BACKLOG_BYTES
 
 
 async def test_a_reader_that_takes_nothing_for_long_is_cut_off() -> None:
@@ -407,7 +406,7 @@ async def test_a_reader_that_takes_nothing_for_long_is_cut_off() -> None:
             connection.tick(now)
             connection.tick(now + 1)
             assert opened.server.connections
-            connection.tick(now + http_connection.STALL_TIME + 2)
+            connection.tick(now + server.STALL_TIME + 2)
             await until(lambda: not opened.server.connections)
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.core.spec import HttpWish, Limits
-from mcp_workbench.surface.http_access import is_loopback, names_of
+from mcp_workbench.core.spec import HttpSettings, Limits
+from mcp_workbench.server.http.access import is_loopback, names_of
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import ACCEPT, port, rpc
 
@@ -58,7 +58,7 @@ async def test_our_own_names_are_known_in_any_case() -> None:
 async def test_the_first_check_that_fails_answers(first: int) -> None:
     limits = Limits(message_bytes=1024)
     configuration = snapshot(spec("fixture"), limits=limits)
-    async with port(configuration, HttpWish(TOKEN)) as opened:
+    async with port(configuration, HttpSettings(TOKEN)) as opened:
         headers: dict[str, Any] = {"authorization": f"Bearer {TOKEN}"}
         for _, wrong, _ in WRONG[first:]:
             headers |= wrong
@@ -72,7 +72,7 @@ async def test_the_first_check_that_fails_answers(first: int) -> None:
     "given", [None, "Bearer wrong", "Basic " + TOKEN, TOKEN, "Bearer", "bearer "]
 )
 async def test_without_the_token_nobody_is_let_in(path: str, given: str | None) -> None:
-    async with port(http=HttpWish(TOKEN)) as opened:
+    async with port(http=HttpSettings(TOKEN)) as opened:
         answer = await opened.ask(rpc("ping", id=1), {"authorization": given}, path=path)
 
         assert answer.status == 401
@@ -80,7 +80,7 @@ async def test_without_the_token_nobody_is_let_in(path: str, given: str | None) 
 
 
 async def test_with_the_token_one_is_let_in_and_health_needs_none() -> None:
-    async with port(http=HttpWish(TOKEN)) as opened:
+    async with port(http=HttpSettings(TOKEN)) as opened:
         session = await opened.open(authorization=f"bearer {TOKEN}")
         assert "tools" in await session.result("tools/list")
         for path in ("/healthz", "/readyz"):
@@ -148,7 +148,7 @@ async def test_a_content_type_may_have_a_parameter() -> None:
 
 async def test_a_listed_origin_is_named_exactly_and_may_ask_first() -> None:
     page = "https://page.example"
-    async with port(http=HttpWish(allowed_origins=(page,))) as opened:
+    async with port(http=HttpSettings(allowed_origins=(page,))) as opened:
         asked = {
             "origin": page,
             "access-control-request-method": "POST",

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp.shared.inbound import encode_header_value, validate_mcp_param_headers
 
-from mcp_workbench.surface.http_params import differing
-from mcp_workbench.wire.http_message import Request
+from mcp_workbench.server.http.modern import param_mismatch
+from mcp_workbench.transport.http.messages import HttpRequest
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import port
 
@@ -50,11 +50,11 @@ headers = st.dictionaries(
 
 
 def ours(told: dict[str, str], given_arguments: Any) -> str:
-    request = Request()
+    request = HttpRequest()
     for name, value in told.items():
         request.add_header(name.encode(), value.encode())
     definition = json.dumps(TOOL).encode()
-    return differing(request, definition, msgspec.Raw(json.dumps(given_arguments).encode()))
+    return param_mismatch(request, definition, msgspec.Raw(json.dumps(given_arguments).encode()))
 
 
 @given(headers, arguments)
@@ -76,11 +76,11 @@ def test_we_refuse_what_the_sdk_refuses_and_nothing_else(
 
 
 def test_a_header_that_came_twice_is_refused() -> None:
-    request = Request()
+    request = HttpRequest()
     for _ in range(2):
         request.add_header(b"Mcp-Param-Region", b"a")
 
-    assert differing(request, json.dumps(TOOL).encode(), msgspec.Raw(b'{"region":"a, a"}'))
+    assert param_mismatch(request, json.dumps(TOOL).encode(), msgspec.Raw(b'{"region":"a, a"}'))
 
 
 async def test_a_flat_tool_with_annotations_is_checked_and_others_are_not(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from mcp_workbench.core.spec import HttpWish
+from mcp_workbench.core.spec import HttpSettings
 from mcp_workbench.server.http import sessions
 from mcp_workbench.server.http.access import Access, Principals
 from tests.kit.clock import until
@@ -49,7 +49,7 @@ async def test_a_session_belongs_to_its_endpoint_and_to_who_opened_it() -> None:
             session.path = path
             assert (await session.post(session.ask("ping"))).status == 404
     tokens = ("one" * 12, "two" * 12)
-    async with port(http=HttpWish(tokens[0])) as opened:
+    async with port(http=HttpSettings(tokens[0])) as opened:
         session = await opened.open(authorization=f"Bearer {tokens[0]}")
         opened.front.access = Access(frozenset({opened.name}), principals=Principals(tokens[1]))
         session.headers["authorization"] = f"Bearer {tokens[1]}"

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.config.port import VARIABLE
+from mcp_workbench.config.http_settings import TOKEN_VARIABLE
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import HttpEndpoint, HttpWish, NamedToken, ServerSpec
-from mcp_workbench.wire.guard import SCRIPT
+from mcp_workbench.core.spec import HttpEndpoint, HttpSettings, NamedToken, ServerSpec
+from mcp_workbench.transport.guard import SCRIPT
 from tests.kit.clock import PATIENCE
 from tests.kit.command import HttpCommand, serving, stopped
 from tests.kit.config import config_file, entry, snapshot, spec, write_config
@@ -30,7 +30,7 @@ from tests.kit.servers.bad_http import bad_http
 ROUTES = ["/mcp", "/mcp/dev", "/mcp/nothing", "/healthz", "/readyz", "/", "/metrics", "/mcp/../mcp"]
 VERBS = ["GET", "POST", "DELETE", "OPTIONS", "PUT", "HEAD"]
 TOKEN = "canary-" + "t" * 32
-WISH = HttpWish(tokens=(NamedToken("ci", TOKEN),))
+WISH = HttpSettings(tokens=(NamedToken("ci", TOKEN),))
 
 
 async def status(opened: Port, path: str, method: str, headers: Message) -> int:
@@ -44,9 +44,9 @@ async def status(opened: Port, path: str, method: str, headers: Message) -> int:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("wish", [HttpWish(), WISH], ids=["open", "token"])
+@pytest.mark.parametrize("wish", [HttpSettings(), WISH], ids=["open", "token"])
 async def test_no_route_and_no_verb_answers_a_page_or_a_foreign_name(
-    verb: str, wish: HttpWish
+    verb: str, wish: HttpSettings
 ) -> None:
     async with port(http=wish) as opened:
         known = {"authorization": f"Bearer {TOKEN}"}
@@ -331,7 +331,7 @@ def test_no_token_and_no_secret_of_a_server_is_written_anywhere(tmp_path: Path) 
         "CI_TOKEN": "ci-canary-" + "c" * 24,
         "BOSS_TOKEN": "boss-canary-" + "b" * 24,
         "SERVER_KEY": "server-canary-" + "s" * 24,
-        VARIABLE: "single-canary-" + "1" * 24,
+        TOKEN_VARIABLE: "single-canary-" + "1" * 24,
     }
     fixture = entry("stderr_exit", env={"API_KEY": "${SERVER_KEY}"})
     servers = {"fixture": entry(env={"API_KEY": "${SERVER_KEY}"}), "broken": fixture}
@@ -344,7 +344,7 @@ def test_no_token_and_no_secret_of_a_server_is_written_anywhere(tmp_path: Path) 
         said = command.process.stderr
         assert said is not None
         assert said.readline() == "tokens: ci (dev), boss (all toolboxes)\n"
-        for name in ("CI_TOKEN", "BOSS_TOKEN", VARIABLE):
+        for name in ("CI_TOKEN", "BOSS_TOKEN", TOKEN_VARIABLE):
             provoke(command, secrets[name])
         _, out, err = stopped(command, signal.SIGTERM)
 
@@ -371,7 +371,7 @@ def test_what_a_token_opens_is_told_as_far_as_it_is_served(tmp_path: Path) -> No
 
 
 def test_no_server_finds_a_token_in_its_environment(tmp_path: Path) -> None:
-    secrets = {"CI_TOKEN": TOKEN, VARIABLE: TOKEN[::-1]}
+    secrets = {"CI_TOKEN": TOKEN, TOKEN_VARIABLE: TOKEN[::-1]}
     tokens = {"ci": {"token": "${CI_TOKEN}"}}
     config = config_file(tmp_path, {"fixture": entry()}, http={"tokens": tokens})
     with serving(config, env=secrets) as command:
@@ -411,7 +411,7 @@ def test_no_program_of_the_same_user_reads_our_environment(tmp_path: Path, serve
     argv = ("-m", "mcp_workbench", "serve", "--config", str(config), "--http", "0")
     command = plain(*argv) if served else plain("-c", SLEEP)
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={VARIABLE: TOKEN}
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={TOKEN_VARIABLE: TOKEN}
     ) as process:
         try:
             assert process.stdout is not None

@@ -14,7 +14,7 @@ import pytest
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import (
     Era,
-    HttpWish,
+    HttpSettings,
     NamedToken,
     ServerSpec,
     Snapshot,
@@ -35,7 +35,7 @@ modes = pytest.mark.parametrize("mode", ["proxy", "dynamic"])
 
 BOSS, CI, SPARE = "boss-" + "b" * 32, "ci-" + "c" * 32, "spare-" + "s" * 32
 SINGLE = "single-" + "1" * 32
-WISH = HttpWish(
+WISH = HttpSettings(
     tokens=(
         NamedToken("boss", BOSS),
         NamedToken("ci", CI, ("dev",)),
@@ -197,7 +197,7 @@ async def test_a_list_that_differs_by_token_is_not_for_shared_caches() -> None:
             who = await guest(opened, "modern", token)
             for method in ("server/discover", "tools/list", "prompts/list"):
                 assert (await who.ask(method)).result["cacheScope"] == "private"
-    alike = HttpWish(tokens=(NamedToken("a", BOSS), NamedToken("b", CI)))
+    alike = HttpSettings(tokens=(NamedToken("a", BOSS), NamedToken("b", CI)))
     async with port(two_boxes(era="modern"), alike) as opened:
         who = await guest(opened, "modern", CI)
         for method in ("server/discover", "tools/list", "prompts/list"):
@@ -205,7 +205,7 @@ async def test_a_list_that_differs_by_token_is_not_for_shared_caches() -> None:
 
 
 async def test_an_empty_list_opens_nothing() -> None:
-    nothing = HttpWish(tokens=(NamedToken("nobody", CI, ()), NamedToken("boss", BOSS)))
+    nothing = HttpSettings(tokens=(NamedToken("nobody", CI, ()), NamedToken("boss", BOSS)))
     async with port(two_boxes(), nothing) as opened:
         who = await guest(opened, "modern", CI)
         assert "ops" not in (await who.ask("server/discover")).body.decode()
@@ -368,7 +368,7 @@ async def test_nobody_can_take_the_places_of_another(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_token_without_a_name_opens_everything_beside_the_named_ones() -> None:
-    wish = HttpWish(SINGLE, tokens=WISH.tokens)
+    wish = HttpSettings(SINGLE, tokens=WISH.tokens)
     async with port(two_boxes(), wish) as opened:
         for token, boxes in ((SINGLE, 2), (BOSS, 2), (CI, 1), (SPARE, 1)):
             who = await guest(opened, "modern", token)

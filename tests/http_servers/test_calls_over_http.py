@@ -101,7 +101,7 @@ async def test_headers_that_a_tool_wants_only_now_are_learned_and_the_call_sent_
 async def test_a_server_that_is_silent_about_the_modern_question_is_greeted_the_old_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mcp_workbench.era.negotiate.PROBE_PATIENCE", 0.1)
+    monkeypatch.setattr("mcp_workbench.protocol.handshake.PROBE_PATIENCE", 0.1)
 
     async def act(request: Request, out: Hung) -> None:
         if request.method == "server/discover":

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from mcp_workbench.wire.addresses import BadAddress, proxy_for, read_address
+from mcp_workbench.transport.http.urls import BadUrl, parse_url, proxy_for
 from tests.http_servers.scenes import bench, echo, reason
 from tests.kit.certificates import files
 from tests.kit.clock import until
@@ -136,23 +136,23 @@ async def test_a_proxy_that_refuses_is_named_without_its_password() -> None:
     ],
 )
 def test_which_proxy_the_environment_means(url: str, environ: dict[str, str], proxy: str) -> None:
-    found = proxy_for(read_address(url), environ)
+    found = proxy_for(parse_url(url), environ)
 
     assert (found.origin if found else "") == proxy
 
 
 @pytest.mark.parametrize("proxy", ["socks5://p:1", "https://p:1", "http://", "http://p:x"])
 def test_a_proxy_of_another_kind_is_told(proxy: str) -> None:
-    with pytest.raises(BadAddress, match=r"proxy .* not an http:// URL"):
-        proxy_for(read_address("https://a.test"), {"https_proxy": proxy})
+    with pytest.raises(BadUrl, match=r"proxy .* not an http:// URL"):
+        proxy_for(parse_url("https://a.test"), {"https_proxy": proxy})
 
 
 @pytest.mark.parametrize("url", ["http://a b/", "http://\x1b/", "http://a\x7f:1/", "http://[a"])
 def test_a_host_that_fits_in_no_header_is_told(url: str) -> None:
-    with pytest.raises(BadAddress):
-        read_address(url)
-    with pytest.raises(BadAddress):
-        read_address("http://fine").joined(url)
+    with pytest.raises(BadUrl):
+        parse_url(url)
+    with pytest.raises(BadUrl):
+        parse_url("http://fine").joined(url)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_host_that_fits_in_no_header_is_told(url: str) -> None:
     ],
 )
 def test_a_url_is_read(url: str, origin: str, target: str) -> None:
-    address = read_address(url)
+    address = parse_url(url)
 
     assert (address.origin, address.target) == (origin, target)
     assert "p@" not in repr(address)
@@ -178,7 +178,7 @@ def test_a_url_is_read(url: str, origin: str, target: str) -> None:
     ["http://a.test/x", "http://a.test:443/x", "https://a.test:444/x", "https://b.test/x"],
 )
 def test_what_began_encrypted_leads_to_no_plain_or_other_port(reference: str) -> None:
-    here = read_address("https://a.test/mcp")
+    here = parse_url("https://a.test/mcp")
 
     assert not here.joined(reference).same_origin(here)
 
@@ -198,6 +198,6 @@ def test_what_began_encrypted_leads_to_no_plain_or_other_port(reference: str) ->
     ],
 )
 def test_an_origin_is_scheme_host_and_port(reference: str, same: bool) -> None:
-    here = read_address("http://a.test/mcp")
+    here = parse_url("http://a.test/mcp")
 
     assert here.joined(reference).same_origin(here) == same

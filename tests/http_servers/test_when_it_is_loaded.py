@@ -13,7 +13,7 @@ SCRIPT = """
 import asyncio, sys
 from mcp_workbench import Workbench, load_config
 from mcp_workbench.core.names import ServerAddress
-HEAVY = {"httptools", "ssl", "urllib.request", "http.client", "mcp_workbench.wire.http_client"}
+HEAVY = {"httptools", "ssl", "urllib.request", "http.client", "mcp_workbench.transport.http.client"}
 async def main():
     async with Workbench(load_config(sys.argv[1])) as workbench:
         print(sorted(HEAVY & set(sys.modules)))

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
-from mcp_workbench.config.port import VARIABLE
+from mcp_workbench.config.http_settings import TOKEN_VARIABLE
 from tests.kit import forked
 from tests.kit.clock import PATIENCE
 from tests.kit.forked import Streams
@@ -156,7 +156,7 @@ def serving(
     assert process.stderr is not None
     try:
         line = process.stderr.readline()
-        remark = "" if VARIABLE in env else process.stderr.readline()
+        remark = "" if TOKEN_VARIABLE in env else process.stderr.readline()
         yield HttpCommand(process, line, remark)
     finally:
         process.kill()

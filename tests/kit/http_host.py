@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
 
-from mcp_workbench.core.spec import HttpWish, Snapshot
+from mcp_workbench.core.spec import HttpSettings, Snapshot
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.http_app import port_of
-from mcp_workbench.surface.http_front import HttpFront
-from mcp_workbench.wire.http_server import HttpServer
+from mcp_workbench.server.http.front import HttpFront
+from mcp_workbench.transport.http.server import HttpServer
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot, spec
 from tests.kit.results import (
@@ -291,14 +291,14 @@ class OwnPort(Port):
 
 @asynccontextmanager
 async def port(
-    configuration: Snapshot | None = None, http: HttpWish | None = None, *flags: str
+    configuration: Snapshot | None = None, http: HttpSettings | None = None, *flags: str
 ) -> AsyncGenerator[OwnPort]:
     """An open port of a workbench in the test's own loop; one toolbox `dev` with the server `fixture` unless told otherwise."""
     configuration = configuration or snapshot(spec("fixture", *flags))
     async with (
         asyncio.timeout(PATIENCE),
         Gateway(configuration) as gateway,
-        port_of(gateway, "127.0.0.1", 0, http or HttpWish()) as (front, server),
+        port_of(gateway, "127.0.0.1", 0, http or HttpSettings()) as (front, server),
     ):
         opened = OwnPort(front, server)
         try:

@@ -12,10 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.core.catalogue import Catalogue, Definition
-from mcp_workbench.core.known import Known, compared
+from mcp_workbench.core.catalogue import (
+    Catalogue,
+    Definition,
+    KnownCatalogue,
+    ToolChange,
+    tool_change,
+)
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reports import ToolChange
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
 from mcp_workbench.upstream.cache_files import (
     ABANDONED,
@@ -29,11 +33,11 @@ from mcp_workbench.upstream.cache_files import (
 ODD = b'{"name":"a","x":[1.50,1e400,null],"description":"\\u00e4 \\/"}'
 
 
-def known(*names: str, raw: bytes = ODD, **more: Any) -> Known:
+def known(*names: str, raw: bytes = ODD, **more: Any) -> KnownCatalogue:
     tools = {name: Definition(name, raw) for name in names or ("a",)}
     more.setdefault("modern", False)
     more.setdefault("at", time.time())
-    return Known(Catalogue(tools), **more)
+    return KnownCatalogue(Catalogue(tools), **more)
 
 
 def stdio(command: str = "/bin/x", *args: str, name: str = "s", **more: Any) -> ServerSpec:
@@ -321,17 +325,17 @@ def test_without_any_home_nothing_is_kept() -> None:
 def test_a_change_names_what_differs_and_cannot_write_lines_of_its_own() -> None:
     many = [f"t{number}" for number in range(9)]
     before = known("a", "gone", at=1.0)
-    after = Known(
+    after = KnownCatalogue(
         Catalogue({n: Definition(n, b"{}" if n == "a" else ODD) for n in ("a", "e\nvil", *many)}),
         modern=False,
         at=2.0,
     )
 
-    change = compared(before, after)
+    change = tool_change(before, after)
 
     assert change is not None
     assert (change.since, change.at) == (1.0, 2.0)
     assert (change.removed, change.changed) == (("gone",), ("a",))
     assert str(change) == r"added 'e\nvil', t0, t1, t2, t3, 5 more; removed gone; changed a"
-    assert compared(after, after) is None
-    assert compared(known("a", "b"), known("b", "a")) is None
+    assert tool_change(after, after) is None
+    assert tool_change(known("a", "b"), known("b", "a")) is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.downstream.listening import SHORTEST
+from mcp_workbench.upstream.subscriptions import SHORTEST
 from tests.kit.clock import eventually
 from tests.kit.config import offers_entry
 from tests.kit.pipe_host import PipeHost

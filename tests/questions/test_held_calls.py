@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.era.questions import ROUNDS
-from mcp_workbench.surface.holding import MOST_OF_ONE
+from mcp_workbench.protocol.elicitation import ROUNDS
+from mcp_workbench.server.suspended_calls import MOST_PER_PRINCIPAL
 from tests.kit.clock import eventually
 from tests.kit.config import config_file, program_entry
 from tests.kit.pipe_host import PipeHost
@@ -104,13 +104,13 @@ def test_a_call_that_goes_on_is_under_way_like_any_other(host: PipeHost) -> None
 
 
 def test_a_host_that_leaves_ever_more_questions_open_loses_the_oldest(host: PipeHost) -> None:
-    asked = [host.result("tools/call", call("name")) for _ in range(MOST_OF_ONE + 1)]
+    asked = [host.result("tools/call", call("name")) for _ in range(MOST_PER_PRINCIPAL + 1)]
 
     gone = host.request("tools/call", call("name", **answers(asked[0], ADA)))["error"]
     kept = [host.result("tools/call", call("name", **answers(one, ADA))) for one in asked[1:]]
 
     assert gone["message"] == "The suspended call is gone; it may have run"
-    assert [json.loads(texts(one)[0]) for one in kept] == [{"a": ADA}] * MOST_OF_ONE
+    assert [json.loads(texts(one)[0]) for one in kept] == [{"a": ADA}] * MOST_PER_PRINCIPAL
     eventually(lambda: "given up" in host.stderr, "the log says so")
     [told] = [line for line in host.stderr.splitlines() if "given up" in line]
     assert "dev/legacy/name: given up: too many questions are open" in told

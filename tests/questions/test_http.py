@@ -13,7 +13,7 @@ from mcp.client.client import Client
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Scope, ServerSpec, Snapshot, StdioCommand
-from mcp_workbench.downstream.leases import MOST, MOST_OF_ONE
+from mcp_workbench.upstream.leases import MOST_CONNECTIONS, MOST_PER_PRINCIPAL
 from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Port, port
@@ -89,7 +89,7 @@ async def test_a_modern_host_that_never_comes_back_leaves_its_place_to_others() 
     params = use_tool("legacy", "name", {}, toolbox="lab", _meta=CAN)
     result: dict[str, Any] = {}
     async with port(asker("session")) as opened:
-        for _ in range(MOST + 2):
+        for _ in range(MOST_CONNECTIONS + 2):
             result = (await opened.ask_modern("tools/call", params)).result
             assert result["resultType"] == "input_required"
 
@@ -109,15 +109,15 @@ async def test_ever_new_declarations_start_no_ever_new_servers(tmp_path: Path) -
     pids = tmp_path / "pids"
     own = spec("fixture", env={"PIDFILE": str(pids)}, scope="session")
     async with port(snapshot(own)) as opened:
-        for number in range(MOST_OF_ONE + 6):
+        for number in range(MOST_PER_PRINCIPAL + 6):
             can: Message = {META + "clientCapabilities": {"elicitation": {f"x{number}": {}}}}
             answer = await opened.ask_modern(
                 "tools/call", {**use_tool("fixture", "stats"), "_meta": can}
             )
             assert answer.json_text["pid"] == pids_in(pids)[-1]
-            await until(lambda: sum(map(alive, pids_in(pids))) <= MOST_OF_ONE)
+            await until(lambda: sum(map(alive, pids_in(pids))) <= MOST_PER_PRINCIPAL)
 
-    assert len(pids_in(pids)) == MOST_OF_ONE + 6  # each was served
+    assert len(pids_in(pids)) == MOST_PER_PRINCIPAL + 6  # each was served
 
 
 async def test_servers_that_are_busy_are_left_to_whoever_uses_them(tmp_path: Path) -> None:
@@ -129,21 +129,21 @@ async def test_servers_that_are_busy_are_left_to_whoever_uses_them(tmp_path: Pat
             can: Message = {META + "clientCapabilities": {"elicitation": {f"x{number}": {}}}}
             return {**use_tool("fixture", tool), "_meta": can}
 
-        for number in range(MOST_OF_ONE):
+        for number in range(MOST_PER_PRINCIPAL):
             peer = await opened.connect()
             peer.send(opened.request(*opened.modern("tools/call", params(number, "hang"))))
             await until(lambda number=number: len(pids_in(pids)) == number + 1)
-        told = await opened.ask_modern("tools/call", params(MOST_OF_ONE, "stats"))
+        told = await opened.ask_modern("tools/call", params(MOST_PER_PRINCIPAL, "stats"))
 
         assert "the server is busy" in told.result["content"][0]["text"]
-        assert sum(map(alive, pids_in(pids))) == len(pids_in(pids)) == MOST_OF_ONE
+        assert sum(map(alive, pids_in(pids))) == len(pids_in(pids)) == MOST_PER_PRINCIPAL
 
 
 async def test_a_busy_server_is_no_reason_to_leave_the_others_out(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     own = spec("fixture", env={"PIDFILE": str(pids)}, scope="session")
     async with port(snapshot(own, spec("other"))) as opened:
-        for number in range(MOST):
+        for number in range(MOST_CONNECTIONS):
             peer = await opened.connect()
             call = {**use_tool("fixture", "hang"), "_meta": CAN}
             peer.send(opened.request(*opened.modern("tools/call", call)))

@@ -13,7 +13,7 @@ import pytest
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Limits, ServerSpec, Snapshot, StdioCommand, ToolMode
-from mcp_workbench.downstream.pool import TICK
+from mcp_workbench.upstream.pool import TICK
 from tests.kit.clock import PATIENCE, eventually, until
 from tests.kit.config import config_file, entry, snapshot, spec, write_config
 from tests.kit.http_host import Port, Session, port, rpc
@@ -83,8 +83,8 @@ async def test_a_call_through_an_endpoint_that_vanishes_is_answered(
     era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One that is told to leave is killed in the same moment.
-    monkeypatch.setattr("mcp_workbench.wire.child.POLITE", 0.0)
-    monkeypatch.setattr("mcp_workbench.wire.child.FIRM", 0.0)
+    monkeypatch.setattr("mcp_workbench.transport.process.POLITE", 0.0)
+    monkeypatch.setattr("mcp_workbench.transport.process.FIRM", 0.0)
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     slow = {"toolbox": "ops", "server": "b", "tool": "slow"}

@@ -10,7 +10,7 @@ import pytest
 
 from mcp_workbench import Workbench, WorkbenchError
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reload import ReloadPlan
+from mcp_workbench.core.reload_plan import ReloadPlan
 from mcp_workbench.core.spec import Limits, ServerSpec, tool_filter
 from tests.kit.clock import PATIENCE, until
 from tests.kit.config import snapshot, spec, tool
@@ -39,8 +39,8 @@ def gate(tmp_path: Path) -> Path:
 @pytest.fixture
 def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is told to leave is killed in the same moment."""
-    monkeypatch.setattr("mcp_workbench.wire.child.POLITE", 0.0)
-    monkeypatch.setattr("mcp_workbench.wire.child.FIRM", 0.0)
+    monkeypatch.setattr("mcp_workbench.transport.process.POLITE", 0.0)
+    monkeypatch.setattr("mcp_workbench.transport.process.FIRM", 0.0)
 
 
 async def pid_of(wb: Workbench, server: str) -> int:

@@ -19,7 +19,7 @@ from mcp_workbench.schema.signature import (
     short_signature,
     whole_signature,
 )
-from mcp_workbench.surface.detail import full_form, signature_line
+from mcp_workbench.server.tool_text import full_text, signature_line
 from tests.schema.blind import blind_arguments
 from tests.schema.reader import read_signature
 from tests.schema.strategies import SCHEMAS
@@ -230,7 +230,7 @@ def test_no_text_of_a_server_makes_a_line_of_its_own(text: str) -> None:
     tool = Definition(text, raw.encode("utf-8", "replace"))
 
     assert signature_line(tool).text.isprintable()
-    first, *others = full_form(tool).text.split("\n")
+    first, *others = full_text(tool).text.split("\n")
     assert first.isprintable()
     assert all(line.startswith("  ") and line.isprintable() for line in others)
     assert one_line(text).isprintable()
@@ -250,7 +250,7 @@ def test_the_full_form_has_everything_a_caller_may_want() -> None:
     }
     tool = Definition("edit", json.dumps(raw).encode())
 
-    assert full_form(tool).text.split("\n") == [
+    assert full_text(tool).text.split("\n") == [
         "edit(path: string, edits?: {old?: string}[]) -> {done: bool}",
         "  Edits. A second paragraph.",
         "  path: Where",

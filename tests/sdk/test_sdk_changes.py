@@ -29,7 +29,7 @@ from tests.kit.sdk_host import (
     text,
 )
 
-from mcp_workbench.wire.child import FIRM, POLITE
+from mcp_workbench.transport.process import FIRM, POLITE
 
 both = pytest.mark.parametrize("server", [OLD, NEW])
 hosts = pytest.mark.parametrize("mode", [LEGACY_MODE, MODERN])

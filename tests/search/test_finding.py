@@ -8,15 +8,14 @@ from typing import Any, Self
 import msgspec
 import pytest
 
-from mcp_workbench.core.catalogue import Catalogue, Definition
+from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue
 from mcp_workbench.core.errors import InvalidCall, NotFound
-from mcp_workbench.core.known import Known
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolFilter
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.search import AT_ONCE, MOST_CHARACTERS, find, known_tools
 from mcp_workbench.gateway.views import View
-from mcp_workbench.search.query import Found, Query
+from mcp_workbench.search.query import Query, SearchResult
 from tests.kit.config import snapshot, spec
 from tests.search.test_index import tool
 
@@ -32,7 +31,7 @@ class Knowing(View):
     def __init__(self, shown: Snapshot, **servers: list[Definition]) -> None:
         self._opened = Gateway(shown)
         super().__init__(self._opened, self._opened.scopes.whole)
-        self.json_text: dict[str, Known] = {}
+        self.json_text: dict[str, KnownCatalogue] = {}
         for server, tools in servers.items():
             self.says(server, *tools)
 
@@ -47,15 +46,17 @@ class Knowing(View):
         self.gateway.reload(shown)
 
     def says(self, server: str, *tools: Definition) -> None:
-        self.json_text[server] = Known(Catalogue({one.name: one for one in tools}), modern=False)
+        self.json_text[server] = KnownCatalogue(
+            Catalogue({one.name: one for one in tools}), modern=False
+        )
 
-    def remembered(self, spec: ServerSpec) -> Known | None:
+    def remembered(self, spec: ServerSpec) -> KnownCatalogue | None:
         return self.json_text.get(spec.address.server)
 
     async def found(self, words: str, toolbox: str = "") -> list[str]:
         return [str(one.tool) for one in (await self.asked(words, toolbox)).tools]
 
-    async def asked(self, words: str, toolbox: str = "") -> Found:
+    async def asked(self, words: str, toolbox: str = "") -> SearchResult:
         return await find(self, Query(words, toolbox))
 
 

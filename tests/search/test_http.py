@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.core.spec import HttpWish, NamedToken
+from mcp_workbench.core.spec import HttpSettings, NamedToken
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Port, port, rpc
 from tests.kit.results import texts, use_tool
 
 BOSS, CI = "boss-" + "b" * 32, "ci-" + "c" * 32
-WISH = HttpWish(tokens=(NamedToken("boss", BOSS), NamedToken("ci", CI, ("dev",))))
+WISH = HttpSettings(tokens=(NamedToken("boss", BOSS), NamedToken("ci", CI, ("dev",))))
 BUDGETED = snapshot(spec("fixture", result_budget=100), spec("vault", toolbox="ops"))
 
 

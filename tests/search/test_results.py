@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.errors import InvalidCall, NotFound
 from mcp_workbench.gateway.result_budget import KeptResults, within_budget
-from mcp_workbench.surface.results import read_result
+from mcp_workbench.server.own_tools import read_result
 from tests.kit.results import raw
 
 ME = object()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
-from mcp_workbench.surface.search_tools import told
+from mcp_workbench.server.own_tools import search_text
 from tests.search.test_index import known, searched, tool
 
 SERVERS = [
@@ -80,8 +80,8 @@ def test_the_right_tool_is_nearly_always_among_the_first_five() -> None:
 def test_the_same_question_has_the_same_answer_to_the_byte() -> None:
     snapshot = Snapshot({"dev": ToolboxSpec("dev")}, origin="a test")
     for question in QUESTIONS:
-        forwards = told(searched(question, *SERVERS), "signature", snapshot)
-        backwards = told(searched(question, *reversed(SERVERS)), "signature", snapshot)
+        forwards = search_text(searched(question, *SERVERS), "signature", snapshot)
+        backwards = search_text(searched(question, *reversed(SERVERS)), "signature", snapshot)
         assert forwards == backwards
 
 

@@ -18,8 +18,8 @@ from mcp_workbench.server.parse import cancelled_id
 from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.stdio import StdioFront
 from mcp_workbench.server.tools import ToolView
-from mcp_workbench.wire.depth import DEPTH
-from mcp_workbench.wire.tasks import TaskScope, task_scope
+from mcp_workbench.transport.json_text import DEPTH
+from mcp_workbench.transport.tasks import TaskScope, task_scope
 from tests.kit.config import snapshot, spec
 from tests.kit.memory_host import MemoryHost
 from tests.kit.results import json_text

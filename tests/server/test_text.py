@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.config.embedded import demo_snapshot
+from mcp_workbench.config.load import demo_snapshot
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ServerAddress, parse_tool_name
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec, ToolMode

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.cli.render import say_json
+from mcp_workbench.cli.ui.render import say_json
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ToolIdentifier

@@ -12,14 +12,18 @@ from typing import Any, cast
 
 import pytest
 
-from mcp_workbench.downstream.conversation import Conversation
-from mcp_workbench.downstream.http_exchange import Asked, Exchange
-from mcp_workbench.downstream.http_streams import Pace
-from mcp_workbench.wire import http_answer
-from mcp_workbench.wire.envelope import NOTHING, Envelope
-from mcp_workbench.wire.http_answer import Answer, Broken, Oversized
-from mcp_workbench.wire.http_wire import HEAD_BYTES, INTERIM, Wire
-from mcp_workbench.wire.sse import NAME_BYTES, EventReader
+from mcp_workbench.transport.http import client_response
+from mcp_workbench.transport.http.client import HEAD_BYTES, INTERIM, ClientConnection
+from mcp_workbench.transport.http.client_response import (
+    ClientResponse,
+    ExchangeFailed,
+    ResponseTooLarge,
+)
+from mcp_workbench.transport.http.sse import NAME_BYTES, EventReader
+from mcp_workbench.transport.jsonrpc import NOTHING, Envelope
+from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.http.exchange import Exchange, OutgoingRequest
+from mcp_workbench.upstream.http.streams import Pace
 from tests.fuzz.test_fuzz_http_answer import Keeper, Transport
 from tests.fuzz.test_fuzz_http_messages import Holder, Road
 from tests.http_servers.scenes import bench, echo, trouble
@@ -33,8 +37,8 @@ GZIP = OK + b"Content-Encoding: gzip\r\n\r\n"
 EMPTY = gzip.compress(b"", mtime=0)
 
 
-def asked() -> tuple[Wire, Transport, Answer]:
-    wire, transport = Wire(Keeper()), Transport()
+def asked() -> tuple[ClientConnection, Transport, ClientResponse]:
+    wire, transport = ClientConnection(Keeper()), Transport()
     wire.connection_made(transport)
     return wire, transport, wire.ask(b"GET / HTTP/1.1\r\n\r\n")
 
@@ -84,7 +88,7 @@ async def test_what_never_ends_is_broken_off_after_the_size_of_a_head(
         sent += len(more)
 
     assert sent <= 2 * HEAD_BYTES + len(more)
-    with pytest.raises(Broken, match="the response is not HTTP"):
+    with pytest.raises(ExchangeFailed, match="the response is not HTTP"):
         await (answer.whole(1 << 24) if answer.begun else answer.head(None))
 
 
@@ -117,7 +121,7 @@ async def test_a_trailer_changes_no_header() -> None:
 @pytest.mark.parametrize("size", [0, 1])
 async def test_members_without_end_are_broken_off(size: int) -> None:
     member = gzip.compress(b"x" * size, mtime=0)
-    with pytest.raises(Broken, match="too many parts"):
+    with pytest.raises(ExchangeFailed, match="too many parts"):
         await body_of(GZIP, *[member * 1000] * 20)
 
 
@@ -131,26 +135,26 @@ async def test_some_members_are_fine_and_so_are_many_that_hold_something() -> No
 async def test_blocks_of_which_nothing_comes_are_broken_off() -> None:
     engine = zlib.compressobj(wbits=31)
     start = engine.compress(b"x") + engine.flush(zlib.Z_SYNC_FLUSH)
-    with pytest.raises(Broken, match="has no content"):
+    with pytest.raises(ExchangeFailed, match="has no content"):
         await body_of(GZIP + start, *[b"\0\0\0\xff\xff" * 10_000] * 4)
 
 
 async def test_a_name_inside_the_compression_has_an_end() -> None:
-    with pytest.raises(Broken, match="has no content"):
+    with pytest.raises(ExchangeFailed, match="has no content"):
         await body_of(GZIP + b"\x1f\x8b\x08\x08" + b"\0" * 6, *[b"n" * 50_000] * 4)
 
 
 async def test_padding_behind_the_compression_has_an_end() -> None:
     packed = gzip.compress(b"ab", mtime=0)
     assert await body_of(GZIP + packed + b"\0" * 512) == b"ab"
-    with pytest.raises(Broken, match="unexpected data follows"):
+    with pytest.raises(ExchangeFailed, match="unexpected data follows"):
         await body_of(GZIP + packed, *[b"\0" * 50_000] * 4)
 
 
 async def test_what_is_larger_compressed_than_it_may_be_at_all_is_too_large() -> None:
     flushed = zlib.compressobj(wbits=31)
     pieces = [flushed.compress(b"x") + flushed.flush(zlib.Z_FULL_FLUSH) for _ in range(40_000)]
-    with pytest.raises(Oversized):
+    with pytest.raises(ResponseTooLarge):
         await body_of(GZIP + b"".join(pieces), limit=50_000)
 
 
@@ -177,7 +181,7 @@ async def test_a_large_answer_is_unpacked_in_steps() -> None:
     text = b"abcdefgh" * (1 << 17)
     async with turns() as others:
         assert await body_of(GZIP + gzip.compress(text)) == text
-    assert others[0] >= len(text) // http_answer.PIECE - 1
+    assert others[0] >= len(text) // client_response.PIECE - 1
 
 
 async def test_lines_that_came_at_once_are_read_in_steps() -> None:
@@ -188,7 +192,7 @@ async def test_lines_that_came_at_once_are_read_in_steps() -> None:
     async with turns() as others:
         sizes = [len(await answer.read()) for _ in range(7)]
     assert sum(sizes) == 400_000
-    assert max(sizes) <= http_answer.PIECE
+    assert max(sizes) <= client_response.PIECE
     assert others[0] >= len(sizes) - 1
 
 
@@ -199,29 +203,29 @@ async def test_events_that_came_at_once_are_heard_in_steps() -> None:
     flowing = asyncio.Event()
     flowing.set()
     exchange = Exchange(cast("Any", Road(modern=False)), talk, flowing, Pace())
-    answer = Answer(Holder())
+    answer = ClientResponse(Holder())
     answer.begin(200, {"content-type": "text/event-stream"})
     answer.push(b'data: {"jsonrpc":"2.0","method":"notifications/x"}\n\n' * count)
     answer.push(b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
     answer.finish()
     async with turns() as others:
-        await exchange.read(Asked(1, "tools/call", b"", NOTHING), answer)
+        await exchange.read(OutgoingRequest(1, "tools/call", b"", NOTHING), answer)
     assert len(heard) == count
-    assert others[0] >= count // http_answer.EVENTS_AT_ONCE
+    assert others[0] >= count // client_response.EVENTS_AT_ONCE
 
 
 async def test_events_that_take_long_are_heard_one_at_a_time() -> None:
-    talk = Conversation(1 << 20, lambda message: time.sleep(2 * http_answer.STEP))
+    talk = Conversation(1 << 20, lambda message: time.sleep(2 * client_response.STEP))
     flowing = asyncio.Event()
     flowing.set()
     exchange = Exchange(cast("Any", Road(modern=False)), talk, flowing, Pace())
-    answer = Answer(Holder())
+    answer = ClientResponse(Holder())
     answer.begin(200, {"content-type": "text/event-stream"})
     answer.push(b'data: {"jsonrpc":"2.0","method":"notifications/x"}\n\n' * 8)
     answer.push(b'data: {"jsonrpc":"2.0","id":1,"result":{}}\n\n')
     answer.finish()
     async with turns() as others:
-        await exchange.read(Asked(1, "tools/call", b"", NOTHING), answer)
+        await exchange.read(OutgoingRequest(1, "tools/call", b"", NOTHING), answer)
     assert others[0] >= 8
 
 

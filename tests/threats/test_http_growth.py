@@ -12,16 +12,14 @@ import pytest
 from msgspec import Raw
 from msgspec.json import encode
 
-from mcp_workbench.surface.http_params import differing
-from mcp_workbench.wire.envelope import Malformed, read_batch
-from mcp_workbench.wire.http_answer import HIGH, Broken
-from mcp_workbench.wire.http_connection import HttpConnection
-from mcp_workbench.wire.http_message import Reply, Request
-from mcp_workbench.wire.http_reading import HEAD_BYTES
-from mcp_workbench.wire.http_response import Response
-from mcp_workbench.wire.http_server import HttpServer
-from mcp_workbench.wire.http_wire import Wire
-from mcp_workbench.wire.sse import EventReader, EventTooLarge
+from mcp_workbench.server.http.modern import param_mismatch
+from mcp_workbench.transport.http.client import ClientConnection
+from mcp_workbench.transport.http.client_response import HIGH, ExchangeFailed
+from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
+from mcp_workbench.transport.http.reading import HEAD_BYTES
+from mcp_workbench.transport.http.server import HttpConnection, HttpServer
+from mcp_workbench.transport.http.sse import EventReader, EventTooLarge
+from mcp_workbench.transport.jsonrpc import Malformed, read_batch
 from tests.fuzz import test_fuzz_http_answer as far
 from tests.fuzz import test_fuzz_http_requests as near
 from tests.threats.growth import is_linear, peak
@@ -117,7 +115,7 @@ STREAMS: dict[str, Sent] = {
 class Echo(near.Echo):
     """Keeps `/held` waiting."""
 
-    def handle(self, request: Request, response: Response) -> None:
+    def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         if request.target != b"/held":
             response.plain(Reply(200, b"ok"))
 
@@ -148,14 +146,14 @@ def from_host(runner: asyncio.Runner, reads: list[bytes]) -> Run:
 def from_server(runner: asyncio.Runner, reads: list[bytes]) -> Run:
     """A server that answers so; what it may send is read."""
 
-    async def read(wire: Wire) -> None:
+    async def read(wire: ClientConnection) -> None:
         answer = wire.ask(b"GET / HTTP/1.1\r\n\r\n")
-        with suppress(Broken):
+        with suppress(ExchangeFailed):
             await answer.head(None)
             await answer.whole(BODY)
 
     async def scene() -> None:
-        wire, transport = Wire(far.Keeper()), far.Transport()
+        wire, transport = ClientConnection(far.Keeper()), far.Transport()
         wire.connection_made(transport)
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(read(wire))
@@ -249,7 +247,7 @@ def test_arguments_are_read_once_however_many_headers_a_tool_wants() -> None:
         properties = {f"p{n}": {"type": "string", "x-mcp-header": f"P{n}"} for n in range(count)}
         definition = encode({"inputSchema": {"properties": properties}})
         arguments = Raw(encode({f"q{n}": n for n in range(count)}))
-        return lambda: differing(Request(), definition, arguments)
+        return lambda: param_mismatch(HttpRequest(), definition, arguments)
 
     linear, told = is_linear(wanted, 500)
     assert linear, told

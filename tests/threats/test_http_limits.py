@@ -12,10 +12,10 @@ import pytest
 from packaging.requirements import Requirement
 
 from mcp_workbench.core.spec import HttpSettings
-from mcp_workbench.wire import http_connection, http_reading, http_server
-from mcp_workbench.wire.http_connection import HttpConnection
-from mcp_workbench.wire.http_message import Reply
-from mcp_workbench.wire.http_reading import HEAD_BYTES
+from mcp_workbench.transport.http import reading, server
+from mcp_workbench.transport.http.messages import Reply
+from mcp_workbench.transport.http.reading import HEAD_BYTES
+from mcp_workbench.transport.http.server import HttpConnection
 from tests.http.test_connection import LIMIT, Scene, echo, post
 from tests.kit.clock import until
 from tests.kit.command import serving, stopped
@@ -116,7 +116,7 @@ async def test_heads_that_wait_are_counted_as_well() -> None:
     async with echo() as opened:
         _, ours = await connection_of(opened)
         ours.data_received(post("/held"))
-        for _ in range(http_connection.PIPELINED):
+        for _ in range(server.PIPELINED):
             ours.data_received(post("/b", b"", "X: " + "y" * (HEAD_BYTES // 2)))
 
         assert ours.deaf
@@ -128,11 +128,11 @@ async def test_all_connections_together_send_a_few_messages_at_a_time_and_small_
 ):
     async with echo() as opened:
         large = post("/a", b"x" * LIMIT)
-        senders = [await connection_of(opened) for _ in range(http_server.BODIES + 1)]
+        senders = [await connection_of(opened) for _ in range(server.BODIES + 1)]
         for _, ours in senders:
             ours.data_received(large[:-1])
 
-        assert opened.server.held <= http_server.BODIES * LIMIT
+        assert opened.server.held <= server.BODIES * LIMIT
         refused = await senders[-1][0].answer()
         assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         assert (await opened.ask(post("/b", b"small")))[0] == 200
@@ -148,13 +148,13 @@ async def test_all_connections_together_send_a_few_messages_at_a_time_and_small_
 async def test_requests_of_one_read_are_begun_in_steps() -> None:
     async with echo() as opened:
         peer, ours = await connection_of(opened)
-        many = http_connection.AT_ONCE + http_connection.PIPELINED
+        many = server.AT_ONCE + server.PIPELINED
         ours.data_received(post("/a") * many)
-        assert len(opened.front.handled) == http_connection.AT_ONCE
+        assert len(opened.front.handled) == server.AT_ONCE
         assert [(await peer.answer()).status for _ in range(many)] == [200] * many
 
         ours.data_received(post("/a") * 5000)
-        assert len(opened.front.handled) == many + http_connection.AT_ONCE
+        assert len(opened.front.handled) == many + server.AT_ONCE
         await until(lambda: not opened.server.connections)
 
 
@@ -171,7 +171,7 @@ async def test_a_body_that_comes_in_drops_is_given_up(start: bytes, drip: bytes)
         _, ours = await connection_of(opened)
         began = opened.server.now
         ours.data_received(start)
-        for late in range(0, int(http_reading.BODY_TIME) + 10, 5):
+        for late in range(0, int(reading.BODY_TIME) + 10, 5):
             opened.server.now = began + late
             ours.data_received(drip)
             ours.tick(opened.server.now)
@@ -184,8 +184,8 @@ async def test_a_large_body_has_as_much_time_as_it_needs_while_it_goes_on() -> N
         peer, ours = await connection_of(opened)
         began = opened.server.now
         ours.data_received(post("/a", b"x" * LIMIT)[:-LIMIT])
-        for late, piece in enumerate([http_reading.PACE, LIMIT - http_reading.PACE], 1):
-            opened.server.now = began + late * (http_reading.BODY_TIME - 2)
+        for late, piece in enumerate([reading.PACE, LIMIT - reading.PACE], 1):
+            opened.server.now = began + late * (reading.BODY_TIME - 2)
             ours.tick(opened.server.now)
             ours.data_received(b"x" * piece)
 
@@ -219,7 +219,7 @@ async def test_strangers_make_room_for_whoever_has_a_token() -> None:
 async def test_strangers_that_stay_have_a_small_share() -> None:
     async with echo() as opened:
         opened.server.most = 40
-        share = opened.server.most // http_server.STRANGERS
+        share = opened.server.most // server.STRANGERS
         guest = await opened.connect()
         guest.send(post("/a"))
         await guest.answer()
@@ -227,7 +227,7 @@ async def test_strangers_that_stay_have_a_small_share() -> None:
             await opened.connect()
         await until(lambda: len(opened.server.connections) == 1 + 3 * share)
 
-        opened.server.now += http_server.NEW - 1
+        opened.server.now += server.NEW - 1
         opened.server.thin_out()
         assert len(opened.server.strangers) == 3 * share  # they may be slow
         opened.server.now += 2

@@ -12,11 +12,10 @@ import pytest
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import MOST_ELEMENTS
-from mcp_workbench.downstream.conversation import Conversation
-from mcp_workbench.downstream.listing import TOO_LARGE, list_tools
-from mcp_workbench.downstream.offers import Offers
-from mcp_workbench.era.declared import Declared
-from mcp_workbench.era.negotiate import Agreed
+from mcp_workbench.protocol.handshake import Agreed, ServerCapabilities
+from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.primitives import Primitives
+from mcp_workbench.upstream.tools import TOO_LARGE, list_tools
 from tests.kit.clock import PATIENCE
 
 LIMIT = 1 << 20  # bytes of a message
@@ -73,8 +72,8 @@ async def test_tools_are_listed_as_far_as_one_page_could_be(page: Any, tools: in
 )
 async def test_so_are_resources(page: Any, count: int, caplog: pytest.LogCaptureFixture) -> None:
     server = Endless(page)
-    offers = Offers.alone(ServerAddress("dev", "s"))
-    agreed = Agreed("2025-06-18", declared=Declared(resources=True))
+    offers = Primitives.alone(ServerAddress("dev", "s"))
+    agreed = Agreed("2025-06-18", declared=ServerCapabilities(resources=True))
 
     with caplog.at_level(logging.WARNING):
         async with offers.open(server.talk, agreed, lambda: PATIENCE):

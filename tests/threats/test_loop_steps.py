@@ -22,17 +22,17 @@ from mcp_workbench.config.load import load_config
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import read_elements
 from mcp_workbench.core.spec import ServerSpec, StdioCommand, ToolMode
-from mcp_workbench.daemon import words
-from mcp_workbench.daemon.gate import Visitor
-from mcp_workbench.daemon.keeper import Keeper
+from mcp_workbench.daemon import control_protocol
+from mcp_workbench.daemon.control_server import ControlConnection
+from mcp_workbench.daemon.host_registry import HostRegistry
 from mcp_workbench.daemon.log import BoundedLog
-from mcp_workbench.daemon.report import About
-from mcp_workbench.surface.long_answers import in_turns, quoted
-from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.session import HostSession
+from mcp_workbench.daemon.status import DaemonInfo
+from mcp_workbench.server.long_answers import collect, quoted
+from mcp_workbench.server.session import HostSession
+from mcp_workbench.server.tools import ToolView
+from mcp_workbench.transport import json_text, jsonrpc
+from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream import tools as listing
-from mcp_workbench.wire import depth, envelope
-from mcp_workbench.wire.tasks import task_scope
 from tests.kit.config import snapshot
 from tests.kit.inside import InsideWorkbench
 from tests.kit.memory_host import MemoryHost
@@ -49,19 +49,19 @@ PARTS = 4  # in which a long work is done at least
 # Messages
 
 
-def read(line: bytes) -> envelope.Envelope | envelope.Malformed:
+def read(line: bytes) -> jsonrpc.Envelope | jsonrpc.Malformed:
     try:
-        return envelope.decode_text(line)
-    except envelope.Malformed as error:
+        return jsonrpc.decode_text(line)
+    except jsonrpc.Malformed as error:
         return error
 
 
 @pytest.mark.parametrize("name", ["brackets", "objects and lists", "brackets near the limit"])
 def test_how_deep_a_message_is_costs_little_more_than_to_read_it(name: str) -> None:
     line = worst.messages(MESSAGE)[name]
-    reading = cost(lambda: msgspec.json.decode(line, type=envelope.Envelope))
+    reading = cost(lambda: msgspec.json.decode(line, type=jsonrpc.Envelope))
 
-    assert cost(lambda: depth.too_deep(line)) <= 5 * reading
+    assert cost(lambda: json_text.too_deep(line)) <= 5 * reading
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_how_deep_a_message_is_costs_little_more_than_to_read_it(name: str) -> N
 def test_a_broken_message_costs_little_more_than_a_whole_one(name: str) -> None:
     line = worst.messages(MESSAGE)[name]
     whole = worst.filled(b'{"method":"m","params":"', rb"\n", b'"}', MESSAGE)
-    assert isinstance(read(line), envelope.Malformed)
-    assert isinstance(read(whole), envelope.Envelope)
+    assert isinstance(read(line), jsonrpc.Malformed)
+    assert isinstance(read(whole), jsonrpc.Envelope)
 
     assert cost(lambda: read(line)) <= 3 * cost(lambda: read(whole))
 
@@ -82,14 +82,14 @@ def test_a_method_as_long_as_a_message_is_refused_unread(letter: str) -> None:
 
     refused = read(line)
 
-    assert isinstance(refused, envelope.Malformed)
-    assert (refused.code, refused.id) == (envelope.INVALID_REQUEST, b"7")
+    assert isinstance(refused, jsonrpc.Malformed)
+    assert (refused.code, refused.id) == (jsonrpc.INVALID_REQUEST, b"7")
     assert "the name of its method is too long" in str(refused)
     assert peak(lambda: read(line)) <= SPARE
 
 
 def test_a_large_message_is_read_like_a_small_one() -> None:
-    spare = b" " * envelope.LARGE
+    spare = b" " * jsonrpc.LARGE
     for text in (
         rb'{"id":"a","method":"\u0062","params":{"c":1}}',
         b'{"id":3,"result":{}}',
@@ -100,10 +100,10 @@ def test_a_large_message_is_read_like_a_small_one() -> None:
         b"[]",
     ):
         small, large = read(text), read(text + spare)
-        if isinstance(small, envelope.Envelope):
+        if isinstance(small, jsonrpc.Envelope):
             assert small == large
         else:
-            assert isinstance(large, envelope.Malformed)
+            assert isinstance(large, jsonrpc.Malformed)
             assert (small.code, small.id) == (large.code, large.id)
 
 
@@ -123,14 +123,14 @@ def plain_depth(value: bytes) -> int:
     return max(accumulate(steps[sign] for sign in outside), default=0)
 
 
-@pytest.mark.parametrize("levels", [depth.DEPTH, depth.DEPTH + 1])
+@pytest.mark.parametrize("levels", [json_text.DEPTH, json_text.DEPTH + 1])
 @pytest.mark.parametrize("shift", range(8))
 def test_the_depth_is_right_wherever_a_text_is_cut(levels: int, shift: int) -> None:
     text = json.dumps('[{"\\' * 40_000).encode()
     value = b"[" + b" " * shift + text + b"," + b"[" * (levels - 1) + b"]" * (levels - 1) + b"]"
     assert len(value) > 3 << 16  # several pieces
 
-    assert depth.too_deep(value) is (levels > depth.DEPTH)
+    assert json_text.too_deep(value) is (levels > json_text.DEPTH)
 
 
 def test_the_depth_of_any_value_is_right() -> None:
@@ -149,9 +149,9 @@ def test_the_depth_of_any_value_is_right() -> None:
     deep = 0
     for _ in range(60):
         value = made(8).encode()
-        if len(value) > 2 * depth.DEPTH:
-            is_deep = plain_depth(value) > depth.DEPTH
-            assert depth.too_deep(value) is is_deep
+        if len(value) > 2 * json_text.DEPTH:
+            is_deep = plain_depth(value) > json_text.DEPTH
+            assert json_text.too_deep(value) is is_deep
             deep += is_deep
     assert deep
 
@@ -159,10 +159,10 @@ def test_the_depth_of_any_value_is_right() -> None:
 def test_a_message_that_is_long_near_the_limit_counts_as_too_deep() -> None:
     near = b"[" * 900
     little = near + b"[],[]" + b"]" * 900
-    much = near + b"[]," * depth.MOST_NEAR + b"[]" + b"]" * 900
+    much = near + b"[]," * json_text.MOST_NEAR + b"[]" + b"]" * 900
 
-    assert not depth.too_deep(little)
-    assert depth.too_deep(much)
+    assert not json_text.too_deep(little)
+    assert json_text.too_deep(much)
 
 
 @pytest.mark.parametrize("before", range(40))
@@ -175,7 +175,7 @@ def test_half_a_character_is_found_wherever_it_stands(before: int) -> None:
 
         message = read(b'{"method":"m","params":{"a":"' + body + b'"}}')
 
-        assert isinstance(message, envelope.Envelope)
+        assert isinstance(message, jsonrpc.Envelope)
         assert json.loads(bytes(message.params)) == json.loads(b'{"a":"' + whole + b'"}')
 
 
@@ -184,7 +184,7 @@ def test_text_is_mended_alike_wherever_it_is_cut() -> None:
     for shift in range(4):
         line = b"a" * shift + letters + b"\xf0\x9f\x98" + letters + b"\xff"
 
-        assert envelope.mend_text(line) == line.decode("utf-8", "replace").encode()
+        assert json_text.mend_text(line) == line.decode("utf-8", "replace").encode()
 
 
 # Lists
@@ -226,11 +226,11 @@ async def steps_of_answer(
         task_scope() as requests,
     ):
         await workbench.view.open("dev")
-        session = HostSession(workbench.view, host, requests, Menu(workbench.view, ("dev",)))
+        session = HostSession(workbench.view, host, requests, ToolView(workbench.view, ("dev",)))
         session.era.revision = "2025-06-18"
 
         async def asked() -> None:
-            session.receive(envelope.decode(json.dumps({"id": 1, **request}).encode()))
+            session.receive(jsonrpc.decode(json.dumps({"id": 1, **request}).encode()))
             await host.more.wait()
 
         whole, longest = await steps_of(asked())
@@ -274,7 +274,7 @@ def test_who_makes_many_parts_lets_others_have_a_turn() -> None:
             yield b"a"
 
     async def scene() -> int:
-        making, turns = asyncio.ensure_future(in_turns(parts())), 0
+        making, turns = asyncio.ensure_future(collect(parts())), 0
         while not making.done():
             await asyncio.sleep(0)
             turns += 1
@@ -301,16 +301,24 @@ def test_a_host_that_joins_does_not_hold_up_others(
     async def scene() -> tuple[float, float, bytes]:
         ours, theirs = socket.socketpair()
         book = BoundedLog(str(tmp_path / "log"))
-        about = About(str(path), str(tmp_path / "log"), time.monotonic())
+        about = DaemonInfo(str(path), str(tmp_path / "log"), time.monotonic())
         async with (
             asyncio.timeout(PATIENCE),
             InsideWorkbench(configuration) as workbench,
             task_scope() as hosts,
         ):
-            visitor = Visitor(ours, Keeper(about, workbench.gateway, hosts, book), os.getpid())
+            visitor = ControlConnection(
+                ours, HostRegistry(about, workbench.gateway, hosts, book), os.getpid()
+            )
             theirs.setblocking(False)
             theirs.send(
-                words.packed(words.FORMAT, words.JOIN, __version__.encode(), bytes(path), b"")
+                control_protocol.pack(
+                    control_protocol.FORMAT,
+                    control_protocol.JOIN,
+                    __version__.encode(),
+                    bytes(path),
+                    b"",
+                )
             )
             answer = asyncio.get_running_loop().sock_recv(theirs, 1 << 10)
             steps = asyncio.ensure_future(answer)
@@ -322,5 +330,5 @@ def test_a_host_that_joins_does_not_hold_up_others(
 
     _, longest, answer = asyncio.run(scene())
 
-    assert words.WELCOME in answer
+    assert control_protocol.WELCOME in answer
     assert longest <= cost(lambda: load_config(path)) / PARTS

@@ -11,9 +11,7 @@ import msgspec
 import pytest
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.downstream.conversation import Conversation
-from mcp_workbench.downstream.questions import MINUTE, OpenQuestions
-from mcp_workbench.era.questions import (
+from mcp_workbench.protocol.elicitation import (
     MOST_A_MINUTE,
     MOST_OPEN,
     SAMPLE,
@@ -21,6 +19,8 @@ from mcp_workbench.era.questions import (
     read_input_required,
     read_needed,
 )
+from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.server_requests import MINUTE, ServerRequests
 from tests.kit.config import write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Message
@@ -143,7 +143,7 @@ class Asked:
         self.leases: Any = {}
         self.now = 0.0
         self.sent: list[Message] = []
-        self.questions = OpenQuestions(ADDRESS, self, lambda: self.now)
+        self.questions = ServerRequests(ADDRESS, self, lambda: self.now)
         self.talk = Conversation(1000, lambda message: self.questions.received(self.talk, message))
         self.talk.channel = self
         self.questions.declare(self.talk)

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.redact import LineRedactor, redact, redact_cut
-from mcp_workbench.downstream.last_words import last_words
-from mcp_workbench.downstream.overheard import HELD_BYTES, LINES, WINDOW, Overheard
-from mcp_workbench.wire.child import STDERR_BYTES
+from mcp_workbench.transport.process import STDERR_BYTES
+from mcp_workbench.upstream.exit_reason import exit_reason
+from mcp_workbench.upstream.stderr_log import HELD_BYTES, LINES, WINDOW, StderrLog
 from tests.kit.clock import eventually
 from tests.kit.command import run_command
 from tests.kit.config import spec, write_config
@@ -102,7 +102,7 @@ def test_only_the_end_of_a_long_complaint_is_kept_and_its_cut_secret_is_not_show
     one = spec("a", env={"A_KEY": "${K}"})
     stderr = (secret + "\n").encode()[-STDERR_BYTES:].decode()
 
-    shown = last_words("it ended", 1, stderr, one, {"K": secret})
+    shown = exit_reason("it ended", 1, stderr, one, {"K": secret})
 
     assert shown == "it ended (exit status 1). stderr: [secret:K]"
 
@@ -137,8 +137,8 @@ def listening(heard: Heard) -> Generator[None]:
     log.setLevel(level)
 
 
-def overheard(clock: Callable[[], float] = lambda: 0.0) -> Overheard:
-    return Overheard(spec("a", env={"A_KEY": "${SIGNING_KEY}"}), {"SIGNING_KEY": PEM}, clock)
+def overheard(clock: Callable[[], float] = lambda: 0.0) -> StderrLog:
+    return StderrLog(spec("a", env={"A_KEY": "${SIGNING_KEY}"}), {"SIGNING_KEY": PEM}, clock)
 
 
 @pytest.mark.usefixtures("listening")
@@ -149,8 +149,8 @@ def test_pieces_of_any_size_give_nothing_away(heard: Heard, size: int, form: str
     data = f"before\n{FORMS[form](PEM)}\nafter\n".encode()
 
     for at in range(0, len(data), size):
-        one.heard(data[at : at + size])
-    one.heard(b"")
+        one.feed(data[at : at + size])
+    one.feed(b"")
 
     shown = "\n".join(heard.lines)
     assert leaks(shown) == []
@@ -161,19 +161,19 @@ def test_pieces_of_any_size_give_nothing_away(heard: Heard, size: int, form: str
 @pytest.mark.usefixtures("listening")
 def test_lines_that_are_no_secret_are_not_held_back(heard: Heard) -> None:
     one = overheard()
-    one.heard(b"first\nsec")
+    one.feed(b"first\nsec")
     assert heard.lines == ["first"]
-    one.heard(b"ond\n-----BEGIN PRIVATE KEY-----\n")
+    one.feed(b"ond\n-----BEGIN PRIVATE KEY-----\n")
     assert heard.lines == ["first", "second"]
-    one.heard(b"what was that?\n")
+    one.feed(b"what was that?\n")
     assert heard.lines == ["first", "second", "-----BEGIN PRIVATE KEY-----", "what was that?"]
 
 
 @pytest.mark.usefixtures("listening")
 def test_the_end_of_a_stream_is_heard_as_well(heard: Heard) -> None:
     one = overheard()
-    one.heard(f"last words\n{PEM[:300]}".encode())
-    one.heard(b"")
+    one.feed(f"last words\n{PEM[:300]}".encode())
+    one.feed(b"")
 
     assert heard.lines == ["last words", "[secret:SIGNING_KEY]"]
 
@@ -182,11 +182,11 @@ def test_the_end_of_a_stream_is_heard_as_well(heard: Heard) -> None:
 def test_what_a_flood_has_left_of_a_secret_is_masked(heard: Heard) -> None:
     now = 0.0
     one = overheard(lambda: now)
-    one.heard(b"flood\n" * LINES)
+    one.feed(b"flood\n" * LINES)
     printed = json.dumps(PEM).encode()
-    one.heard(printed[:500])
+    one.feed(printed[:500])
     now = WINDOW + 1
-    one.heard(printed[500:] + b"\nafter\n")
+    one.feed(printed[500:] + b"\nafter\n")
 
     assert leaks("\n".join(heard.lines)) == []
     assert heard.lines[-1] == "after"
@@ -196,7 +196,7 @@ def test_what_a_flood_has_left_of_a_secret_is_masked(heard: Heard) -> None:
 def test_a_line_that_is_too_long_is_cut_without_showing_half_a_secret(heard: Heard) -> None:
     one = overheard()
     printed = json.dumps(PEM)
-    one.heard((printed * (HELD_BYTES // len(printed) + 1) + "\n").encode())
+    one.feed((printed * (HELD_BYTES // len(printed) + 1) + "\n").encode())
 
     assert leaks("\n".join(heard.lines)) == []
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.cli.render import plain
+from mcp_workbench.cli.ui.render import plain
 from mcp_workbench.config.findings import MOST as MOST_FINDINGS
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.call import CallRequest
@@ -32,15 +32,14 @@ from mcp_workbench.core.raw_json import (
     read_elements,
     read_members,
 )
-from mcp_workbench.downstream.http_headers import modern_headers, screened
-from mcp_workbench.era.older import legacy_result
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.questions import read_input_required, read_needed
-from mcp_workbench.era.seal import digest_of
-from mcp_workbench.era.translate import PAIRS, Unanswerable, result_for
 from mcp_workbench.gateway.argument_hints import hint_for, result_with_hint
 from mcp_workbench.gateway.result_budget import KeptResults, within_budget
-from mcp_workbench.schema.document import json_text
+from mcp_workbench.protocol.downgrade import legacy_result
+from mcp_workbench.protocol.elicitation import read_input_required, read_needed
+from mcp_workbench.protocol.handshake import STAMPS
+from mcp_workbench.protocol.signed_state import digest_of
+from mcp_workbench.protocol.translation import PAIRS, Unanswerable, result_for
+from mcp_workbench.schema.document import json_text as schema_text
 from mcp_workbench.schema.form import form_fields
 from mcp_workbench.schema.shape import arguments_shape
 from mcp_workbench.schema.signature import (
@@ -49,12 +48,12 @@ from mcp_workbench.schema.signature import (
     short_signature,
     whole_signature,
 )
-from mcp_workbench.search.fields import About, server_counts, tool_counts
-from mcp_workbench.search.words import Words
-from mcp_workbench.surface import parse
-from mcp_workbench.surface.detail import full_form, signature_line
-from mcp_workbench.surface.parse import read_open_toolbox, read_use_tool
-from mcp_workbench.wire import envelope
+from mcp_workbench.search.words import ServerDescription, Words, server_counts, tool_counts
+from mcp_workbench.server import parse
+from mcp_workbench.server.parse import read_open_toolbox, read_use_tool
+from mcp_workbench.server.tool_text import full_text, signature_line
+from mcp_workbench.transport import json_text, jsonrpc
+from mcp_workbench.upstream.http.headers import modern_headers, screen_tools
 from tests.kit.config import write_config
 from tests.kit.results import raw
 from tests.threats import worst
@@ -102,7 +101,7 @@ def test_a_schema_is_put_in_words_in_proportion(schema: Callable[[int], Any]) ->
 def test_a_tool_is_listed_and_searched_in_proportion(schema: Callable[[int], Any]) -> None:
     def work(tool: Definition) -> None:
         signature_line.__wrapped__(tool)  # without its memory
-        full_form(tool)
+        full_text(tool)
         tool_counts(tool, Words())
 
     assert_linear(work, lambda size: Definition("edit", worst.definition(schema(size))), SCHEMA)
@@ -113,7 +112,7 @@ def test_a_definition_beyond_reading_is_said_to_be_so() -> None:
 
     assert TOO_COMPLEX in hint_for(tool, call({"a": 5}))
     assert TOO_COMPLEX in signature_line(tool).text
-    assert TOO_COMPLEX in full_form(tool).text
+    assert TOO_COMPLEX in full_text(tool).text
     assert list(tool_counts(tool, Words()).counts) == ["edit"]
 
 
@@ -181,10 +180,10 @@ def test_a_uri_is_compared_with_templates_in_proportion(made: Callable[[int], li
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_message_is_read_or_refused_in_proportion(name: str) -> None:
     def work(line: bytes) -> None:
-        with suppress(envelope.Malformed):
-            envelope.decode_text(line)
-        with suppress(envelope.Malformed):
-            envelope.decode(envelope.mend_text(line + b"\xff"))
+        with suppress(jsonrpc.Malformed):
+            jsonrpc.decode_text(line)
+        with suppress(jsonrpc.Malformed):
+            jsonrpc.decode(json_text.mend_text(line + b"\xff"))
 
     assert_linear(work, lambda size: worst.messages(size)[name], MESSAGE)
 
@@ -194,17 +193,17 @@ def test_a_message_takes_four_times_its_size_at_most(name: str) -> None:
     line = worst.messages(MESSAGE)[name]
 
     def work() -> None:
-        with suppress(envelope.Malformed):
+        with suppress(jsonrpc.Malformed):
             parse.read_body(line)
 
     assert peak(work) <= 4 * len(line) + SPARE
 
 
 def test_bytes_that_are_no_text_are_mended_in_proportion() -> None:
-    assert_linear(envelope.mend_text, lambda size: b"\xff" * size, MESSAGE)
+    assert_linear(json_text.mend_text, lambda size: b"\xff" * size, MESSAGE)
     line = b"\xff" * MESSAGE
-    assert envelope.is_utf8(envelope.mend_text(line))
-    assert peak(lambda: envelope.mend_text(line)) <= 4 * len(line) + SPARE
+    assert json_text.is_utf8(json_text.mend_text(line))
+    assert peak(lambda: json_text.mend_text(line)) <= 4 * len(line) + SPARE
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -247,13 +246,13 @@ def test_elements_are_read_in_proportion(at: int) -> None:
     def work(json: bytes) -> None:
         acts: list[Callable[[bytes], Any]] = [
             read_elements,
-            envelope.read_batch,
+            jsonrpc.read_batch,
             lambda one: each(one, lambda part: part),
             lambda one: within_budget(b'{"content":%b}' % one, 10, KeptResults(), None),
             lambda one: legacy_result(msgspec.Raw(b'{"content":%b,"structuredContent":[]}' % one)),
         ]
         for act in acts:
-            with suppress(msgspec.DecodeError, envelope.Malformed):
+            with suppress(msgspec.DecodeError, jsonrpc.Malformed):
                 act(json)
 
     assert_linear(work, lambda size: worst.lists(size)[at], MESSAGE)
@@ -313,8 +312,8 @@ def test_headers_that_tools_ask_for_are_read_in_proportion() -> None:
         asked = {f"a{n}": {"type": "string", "x-mcp-header": f"h{n}"} for n in range(size // 60)}
         return json.dumps({"tools": [{"name": "t", "inputSchema": {"properties": asked}}]}).encode()
 
-    assert_linear(screened, page, MESSAGE)
-    kept, wanted, complaints = screened(page(MESSAGE))
+    assert_linear(screen_tools, page, MESSAGE)
+    kept, wanted, complaints = screen_tools(page(MESSAGE))
     assert (json.loads(kept)["tools"], wanted, len(complaints)) == ([], {}, 1)
 
     arguments = worst.filled(b'{"name":"t","arguments":{"b":[', b"[],", b"[]]}}", MESSAGE)
@@ -330,11 +329,11 @@ def test_headers_that_tools_ask_for_are_read_in_proportion() -> None:
 
 def test_texts_are_made_visible_in_proportion() -> None:
     def work(text: str) -> None:
-        json_text(text)
+        schema_text(text)
         one_line(text)
         plain(text)
         first_sentence(text)
-        server_counts(About("a", text=text), Words())
+        server_counts(ServerDescription("a", text=text), Words())
 
     for sign in ("\x1b", "\u202e", "\n"):
         assert_linear(work, lambda size, sign=sign: sign * size, 64 << 10)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.daemon.front import JoinedFront
-from mcp_workbench.daemon.note import new_note, open_note, read_note
-from mcp_workbench.downstream.conversation import Conversation
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.stdio import PART_BYTES, PIPE_BYTES, STEP, PipeReader
+from mcp_workbench.daemon.crash_journal import create_journal, open_journal, read_journal
+from mcp_workbench.daemon.host import JoinedFront
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.stdio import PART_BYTES, PIPE_BYTES, STEP, PipeReader
+from mcp_workbench.upstream.conversation import Conversation
 from tests.kit.clock import PATIENCE
 from tests.threats.growth import cost
 
@@ -153,8 +153,8 @@ class Joined:
     """A joined host whose lines come in parts of what was read at once."""
 
     def __init__(self, data: bytes) -> None:
-        self.fd = new_note("/tmp")
-        self.note = open_note(self.fd)
+        self.fd = create_journal("/tmp")
+        self.note = open_journal(self.fd)
         self.session: Any = Plain()
         self.front = JoinedFront(
             self.session, self.session, 1 << 20, self.note, lambda *fields: None
@@ -165,7 +165,7 @@ class Joined:
     @property
     def left(self) -> list[bytes]:
         """The lines that whoever takes over would have to look at."""
-        return read_note(self.fd).lines
+        return read_journal(self.fd).lines
 
 
 def test_between_the_parts_the_note_of_a_joined_host_knows_which_lines_are_done() -> None:
@@ -178,7 +178,7 @@ def test_between_the_parts_the_note_of_a_joined_host_knows_which_lines_are_done(
     assert joined.left == [b"4"]
     joined.front.receive(b"4\nrest")
     assert joined.left == []
-    assert read_note(joined.fd).rest == b"rest"
+    assert read_journal(joined.fd).rest == b"rest"
     assert joined.session.sent == 4
 
 
@@ -200,4 +200,4 @@ def test_a_short_batch_costs_little_more_than_another_line() -> None:
     lines, batches = b"1\n" * 2000, b"[]\n" * 2000
 
     assert cost(lambda: talk.receive(batches)) <= 3 * cost(lambda: talk.receive(lines))
-    assert envelope.read_batch(b'[ {"a":1}, 2 ]') == [b'{"a":1}', b"2"]
+    assert jsonrpc.read_batch(b'[ {"a":1}, 2 ]') == [b'{"a":1}', b"2"]

@@ -8,9 +8,9 @@ import logging
 import pytest
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.downstream.conversation import Conversation
-from mcp_workbench.downstream.http_link import MOST_REPLIES
-from mcp_workbench.downstream.questions import OpenQuestions
+from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.http.link import MOST_REPLIES
+from mcp_workbench.upstream.server_requests import ServerRequests
 from tests.http_servers.scenes import bench, echo
 from tests.kit.config import url_spec
 from tests.kit.servers.bad_http import Hung, Request, bad_http, event, result
@@ -35,7 +35,7 @@ class Unread:
 def test_answers_that_a_server_does_not_read_are_kept_up_to_a_message(
     caplog: pytest.LogCaptureFixture, method: str
 ) -> None:
-    questions = OpenQuestions(ServerAddress("dev", "s"), None)
+    questions = ServerRequests(ServerAddress("dev", "s"), None)
     talk = Conversation(LIMIT, lambda message: questions.received(talk, message))
     channel = talk.channel = Unread()
 

@@ -13,13 +13,13 @@ import pytest
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.spec import Era, Limits, ServerSpec, StdioCommand, ToolFilter
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.translate import PAIRS, params_for
+from mcp_workbench.protocol.handshake import STAMPS
+from mcp_workbench.protocol.translation import PAIRS, params_for
+from mcp_workbench.transport.jsonrpc import Outcome
+from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.connection import Closed, Connection, Ready
 from mcp_workbench.upstream.pool import ConnectionPool
 from mcp_workbench.upstream.responses import RequestFailed
-from mcp_workbench.wire.envelope import Outcome
-from mcp_workbench.wire.tasks import task_scope
 from tests.kit.clock import eventually, until
 from tests.kit.config import spec
 from tests.kit.processes import alive, gone, let_through, pids_in

@@ -9,11 +9,10 @@ import msgspec
 import pytest
 
 from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.transport.jsonrpc import NEVER, Outcome
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.responses import Failure, ResponseHandler
 from mcp_workbench.upstream.server_requests import ServerRequests
-from mcp_workbench.wire.envelope import Outcome
-from mcp_workbench.wire.pending import NEVER
 
 
 class Call(ResponseHandler):

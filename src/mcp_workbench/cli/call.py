@@ -26,14 +26,14 @@ from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.spec import Snapshot
 
 if TYPE_CHECKING:
-    from mcp_workbench.gateway.interview import Person
+    from mcp_workbench.gateway.interactive import Person
     from mcp_workbench.gateway.views import View
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 from mcp_workbench.core.errors import empty_component
-from mcp_workbench.wire.depth import DEPTH, read_json
+from mcp_workbench.transport.json_text import DEPTH, read_json
 
 Json = dict[str, Any]
 _NAMED = "a tool is named TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them"
@@ -152,11 +152,11 @@ async def _called(
     settings: Settings, snapshot: Snapshot, request: CallRequest, line: ProgressLine
 ) -> Json:
     from mcp_workbench.gateway.gateway import Gateway
-    from mcp_workbench.gateway.interview import interview
+    from mcp_workbench.gateway.interactive import interactive_session
 
     async with (
         Gateway(snapshot, log_calls=request.log_calls) as gateway,
-        interview(gateway.view, _person(settings, line)) as it,
+        interactive_session(gateway.view, _person(settings, line)) as it,
     ):
         if request.texts is not None:
             with line.waiting(f"waiting for {request.tool.address} to start"):
@@ -237,7 +237,7 @@ def _read(given: str) -> bytes | str:
 
 def _reason(text: bytes | str, error: Exception, given: str = "") -> str:
     """Returns what is wrong, and where; it does not quote the text."""
-    from mcp_workbench.core import jsonc  # only after an error
+    from mcp_workbench.config import jsonc
 
     try:
         jsonc.parse(text if isinstance(text, str) else text.decode())

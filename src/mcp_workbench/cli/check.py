@@ -25,7 +25,7 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Snapshot
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.reports import ServerReport
+    from mcp_workbench.core.catalogue import ServerReport
 from collections.abc import Iterable, Iterator
 
 from mcp_workbench.core.names import generate_tool_name

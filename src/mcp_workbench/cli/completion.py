@@ -136,10 +136,10 @@ def known_tools(spec: ServerSpec) -> dict[str, str]:
     import logging
 
     from mcp_workbench.cli.ui.render import plain
-    from mcp_workbench.downstream.memory import Memory
+    from mcp_workbench.upstream.cache import CatalogueCache
 
     logging.disable()  # other commands report a damaged file; here it would be reported at each tab
-    known = Memory(os.environ).recall(spec)
+    known = CatalogueCache(os.environ).recall(spec)
     if known is None:
         tools = dict.fromkeys(spec.tools.include, "")
     else:

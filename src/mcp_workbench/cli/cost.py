@@ -18,19 +18,25 @@ from mcp_workbench.cli.server_reports import (
 )
 from mcp_workbench.cli.settings import Settings, global_options
 from mcp_workbench.cli.ui.render import say, say_json, table
-from mcp_workbench.core.catalogue import Catalogue, Definition, ToolInfo, read_object
-from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerReport
-from mcp_workbench.core.signature import first_sentence
+from mcp_workbench.core.catalogue import (
+    Catalogue,
+    Definition,
+    OpenedServer,
+    OpenedToolbox,
+    ServerReport,
+    ToolInfo,
+    read_object,
+)
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
-from mcp_workbench.core.tokens import tokens
+from mcp_workbench.core.token_estimate import estimate_tokens
+from mcp_workbench.schema.signature import first_sentence
 from mcp_workbench.search.index import Index
-from mcp_workbench.search.query import Knowledge, KnownServer, Query, Search
+from mcp_workbench.search.query import Query, Search, SearchableServer, SearchScope
 from mcp_workbench.search.words import Words
-from mcp_workbench.surface.detail import opened_in_words
-from mcp_workbench.surface.flat_tools import flat_definitions
-from mcp_workbench.surface.meta_tools import opened_json, own_definitions
-from mcp_workbench.surface.search_tools import told
-from mcp_workbench.surface.texts import instructions
+from mcp_workbench.server.own_tools import search_text
+from mcp_workbench.server.text import instructions
+from mcp_workbench.server.tool_definitions import flat_definitions, opened_json, own_definitions
+from mcp_workbench.server.tool_text import opened_text
 
 Json = dict[str, Any]
 
@@ -47,9 +53,9 @@ def _flat(opened: OpenedToolbox) -> str:
 # What a model reads when it opens a toolbox, at each level of detail.
 LEVELS: dict[str, dict[str, Callable[[OpenedToolbox], str]]] = {
     "proxy": {
-        "names": partial(opened_in_words, detail="names"),
-        "signature": partial(opened_in_words, detail="signature"),
-        "full": partial(opened_in_words, detail="full"),
+        "names": partial(opened_text, detail="names"),
+        "signature": partial(opened_text, detail="signature"),
+        "full": partial(opened_text, detail="full"),
         "schema": opened_json,
     },
     "dynamic": {"listed": _flat},
@@ -117,7 +123,7 @@ def _one(
         "tools": sum(int(server["tools"]) for server in servers),
         "direct": sum(int(server["direct"]) for server in servers),
         "detail": box.detail,
-        "opening": {level: tokens(render(opened)) for level, render in levels.items()},
+        "opening": {level: estimate_tokens(render(opened)) for level, render in levels.items()},
         "searching": _summed_up(searches),
         "servers": servers,
     }
@@ -133,7 +139,7 @@ def _summed_up(answers: list[int]) -> Json | None:
 def direct(tool: ToolInfo) -> int:
     """Returns the tokens of a tool in a host's list: name, description, schema."""
     read = {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
-    return tokens(msgspec.json.encode(read).decode())
+    return estimate_tokens(msgspec.json.encode(read).decode())
 
 
 def _servers(box: ToolboxSpec, reports: list[ServerReport]) -> Iterator[OpenedServer]:
@@ -146,8 +152,8 @@ def _servers(box: ToolboxSpec, reports: list[ServerReport]) -> Iterator[OpenedSe
 def _document(snapshot: Snapshot, counted: list[Json], reports: list[ServerReport]) -> Json:
     keys = ("name", "description", "inputSchema")
     shown = [{key: tool.get(key) for key in keys} for tool in own_definitions(snapshot)]
-    menu_cost = tokens(msgspec.json.encode(shown).decode())
-    instruction_cost = tokens(instructions(snapshot))
+    menu_cost = estimate_tokens(msgspec.json.encode(shown).decode())
+    instruction_cost = estimate_tokens(instructions(snapshot))
     return {
         "unit": "tokens",
         "rule": RULE,
@@ -205,20 +211,22 @@ def search_costs(snapshot: Snapshot, boxes: Sequence[OpenedToolbox]) -> dict[str
     for address, server in known.items():
         index.put(address, server.visible(), server.about, weigh=False)
     index.fill()
-    search = Search(index, Knowledge(known, ()), words, None)
+    search = Search(index, SearchScope(known, ()), words, None)
     return {
         box.spec.name: [
-            tokens(told(search.find(Query(query)), "signature", snapshot))
+            estimate_tokens(search_text(search.find(Query(query)), "signature", snapshot))
             for query in _queries(box)
         ]
         for box in boxes
     }
 
 
-def _known(box: OpenedToolbox) -> Iterator[KnownServer]:
+def _known(box: OpenedToolbox) -> Iterator[SearchableServer]:
     for server in box.servers:
         spec = box.spec.servers[server.address.server]
-        yield KnownServer(spec, box.spec, Catalogue({tool.name: tool for tool in server.tools}))
+        yield SearchableServer(
+            spec, box.spec, Catalogue({tool.name: tool for tool in server.tools})
+        )
 
 
 def _queries(box: OpenedToolbox) -> list[str]:

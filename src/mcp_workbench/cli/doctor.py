@@ -29,14 +29,14 @@ from mcp_workbench.cli.settings import (
     variable,
 )
 from mcp_workbench.cli.ui.render import counted, glyph, hanging, nearby, plain, say, say_json
-from mcp_workbench.config.embedded import demo_snapshot
-from mcp_workbench.config.state_folder import state_home
+from mcp_workbench.config.load import demo_snapshot
+from mcp_workbench.config.state_home import state_home
+from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError, did_you_mean
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot, ToolboxSpec
-from mcp_workbench.downstream.memory import SWITCH
 from mcp_workbench.hosts.files import shown, this_machine
+from mcp_workbench.upstream.cache import SWITCH
 
 OPEN_TO_ALL = "WB-CONF-006"
 UNREACHED = "WB-CONN-101"

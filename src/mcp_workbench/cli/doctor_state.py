@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mcp_workbench.cli.doctor_checks import CheckResult
-from mcp_workbench.config.state_folder import VARIABLE
-from mcp_workbench.daemon import folder as daemon
-from mcp_workbench.daemon.folder import socket_address
-from mcp_workbench.downstream import catalogue_files as catalogues
+from mcp_workbench.config.state_home import VARIABLE
+from mcp_workbench.daemon import paths as daemon
+from mcp_workbench.daemon.paths import socket_address
+from mcp_workbench.upstream import cache_files as catalogues
 
 SUBJECT = "state folder"
 LEFT_OVER = 3600.0  # seconds; no write takes longer
@@ -158,8 +158,8 @@ def _names(kept: str, unfinished: str) -> Names:
 
 
 FOLDERS = {
-    catalogues.ROOM: _names(rf"key|[0-9a-f]{{40}}{re.escape(catalogues.SUFFIX)}", _WHOLE),
-    daemon.ROOM: _names(r"[0-9a-f]{16}\.(?:sock|lock|log|log\.1)", "(?!)"),
+    catalogues.FOLDER: _names(rf"key|[0-9a-f]{{40}}{re.escape(catalogues.SUFFIX)}", _WHOLE),
+    daemon.FOLDER: _names(r"[0-9a-f]{16}\.(?:sock|lock|log|log\.1)", "(?!)"),
     "journal": _names(r"\d{4,}\.json", _PRIVATE),
     "backups": _names(r"\d{4,}-\d+", _PRIVATE),
 }

@@ -10,7 +10,7 @@ import click
 
 from mcp_workbench.cli.settings import DONE, Settings, global_options
 from mcp_workbench.cli.ui.render import say, say_json
-from mcp_workbench.core.codes import CODES
+from mcp_workbench.core.error_codes import CODES
 from mcp_workbench.core.errors import InvalidCall, did_you_mean
 
 if TYPE_CHECKING:

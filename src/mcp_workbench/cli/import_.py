@@ -21,8 +21,8 @@ from mcp_workbench.cli.ui.changes import (
 )
 from mcp_workbench.cli.ui.render import glyph, plain, say, say_json, table
 from mcp_workbench.cli.ui.report import format_problems
+from mcp_workbench.config.file_access import check_ownership
 from mcp_workbench.config.load import FILE_NAME, VARIABLE
-from mcp_workbench.config.ownership import doubts_of
 from mcp_workbench.core.errors import ConfigError, did_you_mean
 from mcp_workbench.hosts.files import (
     CannotEdit,
@@ -165,7 +165,7 @@ def _of_host(file: HostFile, machine: Machine) -> list[HostServer]:
 def _not_trusted(path: Path) -> str:
     """Returns why another user may have written this file, whose commands would be started."""
     try:
-        return "; ".join(doubt.message for doubt in doubts_of(str(path), path.stat()))
+        return "; ".join(doubt.message for doubt in check_ownership(str(path), path.stat()))
     except OSError:
         return ""  # reading it reports the error
 

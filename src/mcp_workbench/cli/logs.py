@@ -12,7 +12,7 @@ from mcp_workbench.cli.completion import complete_server
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.cli.ui.render import plain, say, say_json
 from mcp_workbench.cli.up import place_for
-from mcp_workbench.daemon.log import BEFORE, OURSELVES
+from mcp_workbench.daemon.log import OWN_SOURCE, ROTATED
 from mcp_workbench.timing import pause
 
 LINES = 100  # shown by default
@@ -66,7 +66,7 @@ def logs(settings: Settings, who: str, *, follow: bool, lines: int) -> int:
 
 def _require(settings: Settings, who: str) -> None:
     """Fails for an unknown toolbox or server, as every other command does."""
-    if who in ("", OURSELVES):
+    if who in ("", OWN_SOURCE):
         return
     toolbox, _, server = who.removesuffix("/").partition("/")
     box = settings.snapshot().toolbox(toolbox)
@@ -76,7 +76,7 @@ def _require(settings: Settings, who: str) -> None:
 
 def _last(path: str) -> list[str]:
     """Returns all lines, those of the older file first."""
-    return [line for file in (path + BEFORE, path) for line in _read(file, 0)[0]]
+    return [line for file in (path + ROTATED, path) for line in _read(file, 0)[0]]
 
 
 def _read(path: str, start: int) -> tuple[list[str], int]:
@@ -98,7 +98,7 @@ def _coming(path: str) -> Iterator[str]:
         time.sleep(POLL)
         now = _identity(path)
         if now != was:
-            yield from _read(path + BEFORE, at)[0]
+            yield from _read(path + ROTATED, at)[0]
             was, at = now, 0
         elif _size(path) < at:
             at = 0

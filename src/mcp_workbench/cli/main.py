@@ -87,14 +87,14 @@ def fast_options(argv: list[str]) -> dict[str, list[str]] | None:
 
 def _serve(options: dict[str, list[str]]) -> int | None:
     """Serves over stdio; returns None for a broken configuration, which `_command` reports."""
-    from mcp_workbench.daemon.joining import join
+    from mcp_workbench.daemon.attach import attach_host
 
     config = options.get(CONFIG.name, [None])[-1]
     toolboxes = tuple(options.get(TOOLBOX.name, ()))
-    outcome = join(config, toolboxes, options.get(ATTACH.name, [""])[-1])
+    outcome = attach_host(config, toolboxes, options.get(ATTACH.name, [""])[-1])
     if isinstance(outcome, int):
         return outcome
-    from mcp_workbench.config.chosen import chosen_snapshot, owner_notice
+    from mcp_workbench.config.load import chosen_snapshot, owner_notice
     from mcp_workbench.core.errors import WorkbenchError
 
     try:
@@ -108,7 +108,7 @@ def _serve(options: dict[str, list[str]]) -> int | None:
 
     resumed = None
     if outcome is not None:
-        from mcp_workbench.daemon.alone import Resumed  # only where a shared workbench has ended
+        from mcp_workbench.daemon.resume import Resumed
 
         resumed = Resumed(outcome)
     return serve(snapshot, opened=toolboxes, resumed=resumed)

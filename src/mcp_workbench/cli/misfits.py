@@ -13,7 +13,7 @@ from mcp_workbench.core.raw_json import TooComplex
 from mcp_workbench.schema.check import Mismatch, Path, allowed_values, is_closed, mismatches
 from mcp_workbench.schema.document import properties_of, types_of
 from mcp_workbench.schema.signature import type_text
-from mcp_workbench.wire.depth import read_json
+from mcp_workbench.transport.json_text import read_json
 
 Json = dict[str, Any]
 

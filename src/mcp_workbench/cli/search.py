@@ -13,9 +13,9 @@ from mcp_workbench.cli.ui.render import plain, say, say_json
 from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.search import find, known_tools
-from mcp_workbench.search.query import Found, Query
-from mcp_workbench.surface.meta_tools import MOST_HITS
-from mcp_workbench.surface.search_tools import told
+from mcp_workbench.search.query import Query, SearchResult
+from mcp_workbench.server.own_tools import search_text
+from mcp_workbench.server.tool_definitions import MOST_HITS
 
 
 @click.command()
@@ -64,11 +64,11 @@ def search(  # noqa: PLR0913 - each of them an option
     if settings.json:
         say_json(_document(results))
     else:
-        say(plain(told(results, detail, snapshot)))
+        say(plain(search_text(results, detail, snapshot)))
     return DONE if results.tools else FAILED
 
 
-async def _results(snapshot: Snapshot, query: Query, line: ProgressLine) -> Found:
+async def _results(snapshot: Snapshot, query: Query, line: ProgressLine) -> SearchResult:
     async with Gateway(snapshot) as gateway:
         view = gateway.view
         unknown = [s for s in known_tools(view).unknown if query.covers(s.address)]
@@ -78,7 +78,7 @@ async def _results(snapshot: Snapshot, query: Query, line: ProgressLine) -> Foun
         return await find(view, query)
 
 
-def _document(results: Found) -> dict[str, Any]:
+def _document(results: SearchResult) -> dict[str, Any]:
     return {
         "tools": [
             {

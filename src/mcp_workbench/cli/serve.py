@@ -122,17 +122,17 @@ def serve(
             verbose=settings.verbose,
             log_calls=log_calls,
         )
-    from mcp_workbench.daemon.joining import join
+    from mcp_workbench.daemon.attach import attach_host
 
     if log_calls and attach == "always":
         raise click.UsageError(
             "--log-calls: the shared workbench logs its calls with up --log-calls"
         )
-    outcome = join(settings.config, toolboxes, "never" if log_calls else attach or "")
+    outcome = attach_host(settings.config, toolboxes, "never" if log_calls else attach or "")
     if isinstance(outcome, int):
         return outcome
     from mcp_workbench import app  # the whole program: not for `--help`
-    from mcp_workbench.daemon.alone import resumption
+    from mcp_workbench.daemon.resume import resumption
 
     return app.serve(
         snapshot,

@@ -11,10 +11,10 @@ import msgspec
 
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, Decorated, Settings, variable
 from mcp_workbench.cli.ui.render import ErrorReport, format_error, say
+from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.downstream.memory import Memory
+from mcp_workbench.upstream.cache import CatalogueCache
 
 FRESH = 86_400.0  # seconds; a day later, the servers are asked again
 NEWS = 86_400.0  # seconds for which a change of tools is shown
@@ -45,7 +45,7 @@ def cached_reports(
     snapshot: Snapshot, addresses: Sequence[ServerAddress]
 ) -> dict[ServerAddress, ServerReport]:
     """Returns the reports of these servers that are in the cache and fresh."""
-    memory, now = Memory(os.environ), time.time()
+    memory, now = CatalogueCache(os.environ), time.time()
     reports: dict[ServerAddress, ServerReport] = {}
     for address in addresses:
         spec = snapshot.toolbox(address.toolbox).server(address.server)
@@ -57,7 +57,7 @@ def cached_reports(
 
 def with_last_lists(snapshot: Snapshot, reports: list[ServerReport]) -> list[ServerReport]:
     """Returns the reports with the last known tools of servers that can't be reached."""
-    memory, now = Memory(os.environ), time.time()
+    memory, now = CatalogueCache(os.environ), time.time()
     shown: list[ServerReport] = []
     for report in reports:
         spec = snapshot.toolbox(report.address.toolbox).server(report.address.server)

@@ -14,8 +14,8 @@ from mcp_workbench import app
 from mcp_workbench.cli.settings import Settings
 from mcp_workbench.cli.ui.progress import QUIET_TIME, ProgressLine
 from mcp_workbench.cli.ui.render import say
+from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.upstream import context as pool_context
@@ -42,7 +42,7 @@ async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
         nonlocal signals
         signals += 1
         if signals > 1:
-            from mcp_workbench.wire.guard import guard  # already loaded, if there are servers
+            from mcp_workbench.transport.guard import guard
 
             guard().end_all()
         if signals <= 2 and task is not None:

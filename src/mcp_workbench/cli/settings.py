@@ -67,7 +67,7 @@ class Settings:
         Warns on stderr of a file of another user, unless the caller shows all warnings itself.
         """
         # Loaded here: `--help` and `version` need none of it.
-        from mcp_workbench.config.chosen import chosen_snapshot, owner_notice
+        from mcp_workbench.config.load import chosen_snapshot, owner_notice
 
         snapshot = chosen_snapshot(self.config, careful=careful)
         if not silent and (notice := owner_notice(snapshot)):

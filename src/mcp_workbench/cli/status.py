@@ -9,12 +9,10 @@ from msgspec import UNSET, UnsetType
 from mcp_workbench.cli.settings import DONE, Settings, global_options
 from mcp_workbench.cli.ui.render import glyph, nearby, plain, say, say_json, table
 from mcp_workbench.cli.up import ANSWER, DaemonFailed, place_for
-from mcp_workbench.daemon import words
-from mcp_workbench.daemon.door import NoAnswer, ask, knock
-from mcp_workbench.daemon.folder import Place
-from mcp_workbench.daemon.footprint import measured
-from mcp_workbench.daemon.lock import holder
-from mcp_workbench.daemon.status import HostLine, ServerLine, Status
+from mcp_workbench.daemon import control_protocol
+from mcp_workbench.daemon.control_client import NoAnswer, connect, request
+from mcp_workbench.daemon.paths import DaemonPaths, lock_holder
+from mcp_workbench.daemon.status import HostLine, ServerLine, Status, with_memory
 
 _MARKS = {"ready": "good", "idle": "good", "starting": "doubtful", "degraded": "doubtful"}
 
@@ -43,16 +41,16 @@ def status(settings: Settings) -> int:
     return DONE
 
 
-def _report(place: Place) -> Status | None:
+def _report(place: DaemonPaths) -> Status | None:
     try:
-        door = knock(place)
+        door = connect(place)
         if door is not None:
             with door:
-                answer = ask(door, ANSWER, words.STATUS)
-            if answer and answer[0] == words.REPORT:
-                return measured(msgspec.json.decode(answer[1], type=Status))
+                answer = request(door, ANSWER, control_protocol.STATUS)
+            if answer and answer[0] == control_protocol.REPORT:
+                return with_memory(msgspec.json.decode(answer[1], type=Status))
     except NoAnswer as error:
-        pid = holder(place)
+        pid = lock_holder(place)
         raise DaemonFailed(
             f"the workbench (pid {pid}) hangs: {error}", hint="mcp-workbench down ends it"
         ) from None

@@ -20,10 +20,9 @@ from mcp_workbench.cli.server_reports import (
 )
 from mcp_workbench.cli.settings import Settings, global_options, variable
 from mcp_workbench.cli.ui.render import plain, say, say_json, table
-from mcp_workbench.core.catalogue import ToolInfo
+from mcp_workbench.core.catalogue import ServerReport, ToolInfo
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.reports import ServerReport
 from mcp_workbench.core.spec import Snapshot
 
 WIDEST = 64  # characters of a signature; `--schema` has all of it

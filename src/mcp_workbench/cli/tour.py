@@ -21,7 +21,7 @@ from mcp_workbench import __version__
 from mcp_workbench.cli.settings import DONE, Settings, global_options
 from mcp_workbench.cli.ui.render import nearby, plain, say
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.tokens import tokens
+from mcp_workbench.core.token_estimate import estimate_tokens
 
 Json = dict[str, Any]
 
@@ -187,7 +187,7 @@ def _text(result: Json) -> str:
 
 
 def _tokens(value: object) -> int:
-    return tokens(msgspec.json.encode(value).decode())
+    return estimate_tokens(msgspec.json.encode(value).decode())
 
 
 def _head(text: str) -> None:

@@ -13,10 +13,9 @@ from mcp_workbench.cli.serve import read_address
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.cli.ui.render import say, say_json
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
-from mcp_workbench.daemon import words
-from mcp_workbench.daemon.door import NoAnswer, ask, knock, peer_of
-from mcp_workbench.daemon.folder import Place, place_of
-from mcp_workbench.daemon.lock import holder
+from mcp_workbench.daemon import control_protocol
+from mcp_workbench.daemon.control_client import NoAnswer, connect, peer_credentials, request
+from mcp_workbench.daemon.paths import DaemonPaths, daemon_paths, lock_holder
 from mcp_workbench.daemon.start import OTHER_HOME, NotStarted, Started, running, start
 from mcp_workbench.timing import deadline
 
@@ -113,25 +112,25 @@ def down(settings: Settings) -> int:
     return DONE
 
 
-def _send_down(place: Place) -> int:
+def _send_down(place: DaemonPaths) -> int:
     """Asks it to exit; returns its pid, or 0 if it is not running."""
     try:
-        door = knock(place)
+        door = connect(place)
         if door is not None:
             with door:
-                ask(door, ANSWER, words.DOWN)
-                return peer_of(door)[0] or holder(place)
+                request(door, ANSWER, control_protocol.DOWN)
+                return peer_credentials(door)[0] or lock_holder(place)
     except NoAnswer:
         pass  # it hangs
-    pid = holder(place)
+    pid = lock_holder(place)
     if pid > 0:
         os.kill(pid, signal.SIGTERM)
     return pid
 
 
-def _await_end(settings: Settings, place: Place, pid: int) -> int:
+def _await_end(settings: Settings, place: DaemonPaths, pid: int) -> int:
     until = time.monotonic() + settings.snapshot().limits.drain + MARGIN
-    while holder(place):
+    while lock_holder(place):
         if time.monotonic() > until:
             os.kill(pid, signal.SIGKILL)
             say(f"it did not end, and was killed (pid {pid})", err=True)
@@ -140,9 +139,9 @@ def _await_end(settings: Settings, place: Place, pid: int) -> int:
     return pid
 
 
-def place_for(settings: Settings) -> Place:
+def place_for(settings: Settings) -> DaemonPaths:
     """Returns the place of the configuration file that these options name."""
-    place = place_of(settings.config)
+    place = daemon_paths(settings.config)
     if place is None:
         settings.snapshot()  # reports a given path that does not exist
         raise InvalidCall(

@@ -232,7 +232,3 @@ def _secret_arguments(args: list[str]) -> Iterator[tuple[str, str]]:
         flag, equals, value = argument.partition("=")
         if flag.startswith("-") and names_a_secret(flag):
             yield value if equals else following, flag.lstrip("-")
-
-
-Way = ResolvedServer  # shim: renamed
-way_to = resolve_server  # shim: renamed

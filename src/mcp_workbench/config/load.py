@@ -26,7 +26,7 @@ from mcp_workbench.config.validate import validate
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec
-from mcp_workbench.wire.depth import read_json
+from mcp_workbench.transport.json_text import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path  # loading it takes four milliseconds

@@ -119,6 +119,3 @@ class FileWatch:
             return load_config(self._path, named=self._accepted)
         except ConfigError as error:
             return error
-
-
-Found = LoadResult  # shim: renamed

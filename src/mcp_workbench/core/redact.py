@@ -65,9 +65,6 @@ class LineRedactor:
         return redact_cut(held + text, self._secrets)
 
 
-Lines = LineRedactor  # shim: renamed
-
-
 class _Known(NamedTuple):
     """The texts to look for."""
 

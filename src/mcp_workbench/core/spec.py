@@ -194,6 +194,3 @@ class Snapshot(msgspec.Struct, frozen=True):
         """Returns the configuration with exactly these toolboxes, even none."""
         boxes = {name: self.toolbox(name) for name in names}
         return msgspec.structs.replace(self, toolboxes=boxes, private=private)
-
-
-HttpWish = HttpSettings  # shim: renamed

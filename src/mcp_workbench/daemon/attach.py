@@ -74,9 +74,9 @@ def _attach_or_start(paths: DaemonPaths | None, toolboxes: tuple[str, ...]) -> i
 
 def _warn_of_owner(paths: DaemonPaths) -> None:
     """Warn the user who has named a file that another user could have written."""
-    from mcp_workbench.config.ownership import doubts_of, notice
+    from mcp_workbench.config.file_access import check_ownership, ownership_notice
 
-    if line := notice(paths.config, doubts_of(paths.config, os.stat(paths.config))):  # noqa: PTH116
+    if line := ownership_notice(paths.config, check_ownership(paths.config, os.stat(paths.config))):  # noqa: PTH116
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import Interceptor
-from mcp_workbench.surface.calls import HostCall
+from mcp_workbench.server.calls import HostCall
 
 if TYPE_CHECKING:
     from mmap import mmap

@@ -14,14 +14,14 @@ from mcp_workbench.daemon import control_protocol as protocol
 from mcp_workbench.daemon.crash_journal import CALL, OTHER, CrashJournal, JournalInterceptor
 from mcp_workbench.daemon.outbox import Outbox, OutboxWriter
 from mcp_workbench.gateway.views import View
-from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.parse import Message, UseToolRequest, cancelled_id
-from mcp_workbench.surface.session import HostSession
-from mcp_workbench.surface.stdio_front import StdioFront
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Malformed
-from mcp_workbench.wire.stdio import READ_BYTES, PipeReader
-from mcp_workbench.wire.tasks import TaskScope, task_scope
+from mcp_workbench.server.parse import Message, UseToolRequest, cancelled_id
+from mcp_workbench.server.session import HostSession
+from mcp_workbench.server.stdio import StdioFront
+from mcp_workbench.server.tools import ToolView
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import Malformed
+from mcp_workbench.transport.stdio import READ_BYTES, PipeReader
+from mcp_workbench.transport.tasks import TaskScope, task_scope
 
 Notify = Callable[..., None]  # sends one frame, given by its fields, to the attached process
 
@@ -210,10 +210,10 @@ class JoinedFront(StdioFront):
     def _receive_batch(self, line: bytes) -> None:
         """Record all requests of a batch before the first is answered."""
         with suppress(Malformed):
-            for member in envelope.read_batch(line):
+            for member in jsonrpc.read_batch(line):
                 with suppress(Malformed):
                     self._line = member
-                    self._record(envelope.decode_text(member))
+                    self._record(jsonrpc.decode_text(member))
         self._journal.lines_handled(self._count)
         super()._receive_batch(line)
 
@@ -248,7 +248,7 @@ class JoinedFront(StdioFront):
 
 def _is_request(line: bytes) -> bool:
     try:
-        message = envelope.decode_text(line)
+        message = jsonrpc.decode_text(line)
     except Malformed:
         return False
     return bool(message.method and message.id)
@@ -269,7 +269,7 @@ class JournalReader(PipeReader):
         return self.journal.read(os.readv(fd, buffers))
 
 
-class JoinedMenu(Menu):
+class JoinedMenu(ToolView):
     """A joined host's tools; its attached process is notified which toolboxes are open."""
 
     def __init__(self, view: View, opened: tuple[str, ...], notify: Notify) -> None:

@@ -13,7 +13,7 @@ from mcp_workbench import __version__
 from mcp_workbench.config.expand import references, strings_of
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.errors import ConfigError, NotFound
-from mcp_workbench.core.reload import servers_of, settled
+from mcp_workbench.core.reload_plan import applied_now, servers_of
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.daemon import control_protocol as protocol
 from mcp_workbench.daemon.control_server import ControlConnection
@@ -23,7 +23,7 @@ from mcp_workbench.daemon.log import BoundedLog
 from mcp_workbench.daemon.outbox import create_outbox
 from mcp_workbench.daemon.status import DaemonInfo, current_status
 from mcp_workbench.gateway.gateway import Gateway
-from mcp_workbench.wire.tasks import TaskScope
+from mcp_workbench.transport.tasks import TaskScope
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class HostRegistry:
             wanted = load_config(self._info.config)
         except ConfigError:  # the previous configuration stays in force, and hosts get a warning
             return ""
-        _, later = settled(snapshot, wanted)
+        _, later = applied_now(snapshot, wanted)
         keys = [key for key in later if key != "http"]
         return (
             f"{', '.join(keys)} has changed in the file since it was started: {RENEW}"

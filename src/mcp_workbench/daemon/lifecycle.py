@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcp_workbench.app import Ending, run
-from mcp_workbench.config.chosen import owner_notice
-from mcp_workbench.config.load import load_config
+from mcp_workbench.config.load import load_config, owner_notice
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.daemon.control_server import control_server
@@ -27,12 +26,12 @@ from mcp_workbench.daemon.start import FIX, FOUND, TAKEN
 from mcp_workbench.daemon.status import DaemonInfo
 from mcp_workbench.follow import following
 from mcp_workbench.gateway.gateway import Gateway
-from mcp_workbench.wire.own_memory import close_to_others
-from mcp_workbench.wire.tasks import task_scope
+from mcp_workbench.transport.process import close_to_others
+from mcp_workbench.transport.tasks import task_scope
 
 if TYPE_CHECKING:
-    from mcp_workbench.surface.http_front import HttpFront
-    from mcp_workbench.wire.http_server import HttpServer
+    from mcp_workbench.server.http.front import HttpFront
+    from mcp_workbench.transport.http.server import HttpServer
 
 log = logging.getLogger(__name__)
 
@@ -149,12 +148,12 @@ async def _port(
         yield None
         return
     # They load the HTTP parser and more, which only `up --http` needs.
-    from mcp_workbench.config.port import port_wish
+    from mcp_workbench.config.http_settings import resolve_http
     from mcp_workbench.http_app import port_of
-    from mcp_workbench.surface.http_access import is_loopback
+    from mcp_workbench.server.http.access import is_loopback
 
     host, _ = settings.address
-    http = port_wish(gateway.snapshot, os.environ, loopback=is_loopback(host))
+    http = resolve_http(gateway.snapshot, os.environ, loopback=is_loopback(host))
     async with port_of(gateway, *settings.address, http) as opened:
         yield opened
 

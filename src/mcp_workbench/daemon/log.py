@@ -8,9 +8,7 @@ import time
 
 MOST_BYTES = 1 << 20  # of a file; there are two, the current and the rotated one
 ROTATED = ".1"  # suffix
-BEFORE = ROTATED  # shim: renamed
 OWN_SOURCE = "workbench"  # the source of lines that are no server's
-OURSELVES = OWN_SOURCE  # shim: renamed
 
 
 class BoundedLog(logging.Handler):

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from mcp_workbench.daemon.crash_journal import CrashJournal, JournalContents
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.stdio import AT_ONCE, PipeWriter, grow_pipe
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.stdio import AT_ONCE, PipeWriter, grow_pipe
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class OutboxWriter(PipeWriter):
 
     def _answered_by(self, frame: bytes, about: bytes) -> bytes:
         """The request whose response this frame is, if it is one."""
-        if envelope.answers(frame, about):
+        if jsonrpc.answers(frame, about):
             return about
         if frame.startswith(_QUESTION):  # a user is not asked the same question twice
             self._journal.set_repeatable(about, again=False)
@@ -197,8 +197,6 @@ class OutboxWriter(PipeWriter):
         self._unblock()
         self._forward()
         self.flush()
-
-    _roomy = _writable  # shim: renamed in PipeWriter
 
     def _lose(self) -> None:
         self.abort()

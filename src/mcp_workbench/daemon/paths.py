@@ -35,7 +35,7 @@ class DaemonPaths:
 
     def create_folder(self) -> None:
         """Create the folder, owned by this user and closed to others. Raises OSError."""
-        from mcp_workbench.config.state_folder import private_folder  # only to start a daemon
+        from mcp_workbench.config.state_home import private_folder
 
         private_folder(self.home, FOLDER)
 

@@ -13,25 +13,25 @@ from mcp_workbench.app import AnyWriter
 from mcp_workbench.daemon.attached import Takeover
 from mcp_workbench.daemon.crash_journal import read_journal
 from mcp_workbench.daemon.outbox import drain_outbox, undelivered
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.revision import MODERN
-from mcp_workbench.era.translate import complete
-from mcp_workbench.surface import parse, texts
-from mcp_workbench.surface.menu import Menu
-from mcp_workbench.surface.parse import Message
-from mcp_workbench.surface.session import HostSession
-from mcp_workbench.surface.stdio_front import StdioFront
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Malformed
-from mcp_workbench.wire.stdio import Channel
+from mcp_workbench.protocol.handshake import STAMPS
+from mcp_workbench.protocol.revisions import MODERN
+from mcp_workbench.protocol.translation import complete
+from mcp_workbench.server import parse, text
+from mcp_workbench.server.parse import Message
+from mcp_workbench.server.session import HostSession
+from mcp_workbench.server.stdio import StdioFront
+from mcp_workbench.server.tools import ToolView
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import Malformed
+from mcp_workbench.transport.stdio import Channel
 
 CODE = "server_exited"
 WHY = "Error: the shared workbench has ended while this was under way; it may have run"
 QUESTIONS_FROM = 1_000_000  # first id of our questions: responses to the daemon's match none
 LISTEN = "subscriptions/listen"
 
-_CALL = texts.error_texts(CODE, WHY)
-_OTHER = envelope.error_object(envelope.SERVER_ERROR, WHY, {texts.CODE_KEY: CODE})
+_CALL = text.error_texts(CODE, WHY)
+_OTHER = jsonrpc.error_object(jsonrpc.SERVER_ERROR, WHY, {text.CODE_KEY: CODE})
 
 
 class DuplicateFilter:
@@ -46,7 +46,7 @@ class DuplicateFilter:
         return self._channel.backlog
 
     def send(self, frame: bytes, about: bytes = b"") -> None:
-        if about in self.answered and envelope.answers(frame, about):
+        if about in self.answered and jsonrpc.answers(frame, about):
             self.answered.discard(about)
         else:
             self._channel.send(frame, about)
@@ -82,7 +82,7 @@ class Resumed:
         self._filter = DuplicateFilter(channel)
         return self._filter
 
-    def resume(self, session: HostSession, front: StdioFront, menu: Menu) -> None:
+    def resume(self, session: HostSession, front: StdioFront, menu: ToolView) -> None:
         answered = self._filter.answered if self._filter is not None else set[bytes]()
         session.elicitation.input_requests.numbers = count(QUESTIONS_FROM)
         for line in self._takeover.kept:
@@ -141,9 +141,9 @@ def _answered_by(line: bytes) -> bytes:
 def _fail(session: HostSession, id: bytes, *, is_call: bool) -> None:
     if is_call:
         result = complete(_CALL, STAMPS) if session.era.modern else _CALL
-        session.put(envelope.answer(id, result), id)
+        session.put(jsonrpc.answer(id, result), id)
     else:
-        session.put(envelope.refusal(id, _OTHER), id)
+        session.put(jsonrpc.refusal(id, _OTHER), id)
 
 
 def resumption(takeover: Takeover | None) -> Resumed | None:

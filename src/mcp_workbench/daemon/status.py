@@ -18,11 +18,11 @@ from msgspec import UNSET, UnsetType
 from mcp_workbench import __version__
 
 if TYPE_CHECKING:  # loaded in the daemon, and not by the command
+    from mcp_workbench.core.catalogue import ServerHealth
     from mcp_workbench.core.names import ServerAddress
-    from mcp_workbench.core.reports import ServerHealth
     from mcp_workbench.daemon.host import JoinedHost
-    from mcp_workbench.downstream.connection import Connection
     from mcp_workbench.gateway.gateway import Gateway
+    from mcp_workbench.upstream.connection import Connection
 
 _GROUP, _PAGES = 2, 21  # fields of /proc/PID/stat after the name, which may contain anything
 
@@ -117,7 +117,7 @@ def current_status(
 
 
 def _server_line(health: ServerHealth, live: list[Connection]) -> ServerLine:
-    from mcp_workbench.downstream.looks import group  # loaded in the daemon already
+    from mcp_workbench.upstream.reports import process_group
 
     state = "ready" if health.state == "idle" and live else health.state
     pending = [connection.conversation.pending for connection in live]
@@ -126,7 +126,7 @@ def _server_line(health: ServerHealth, live: list[Connection]) -> ServerLine:
         server=health.address.server,
         state=state,
         connections=len(live),
-        pids=tuple(filter(None, map(group, live))),
+        pids=tuple(filter(None, map(process_group, live))),
         calls_in_flight=sum(requests.count for requests in pending),
         calls=sum(requests.given for requests in pending),
         failures=health.failures,
@@ -164,7 +164,9 @@ def with_memory(status: Status) -> Status:
 
     def server(line: ServerLine) -> ServerLine:
         groups = set(line.pids)
-        count, memory = footprint(pid for pid, (group, _) in processes.items() if group in groups)
+        count, memory = footprint(
+            pid for pid, (process_group, _) in processes.items() if process_group in groups
+        )
         return msgspec.structs.replace(line, processes=count, memory=memory)
 
     def host(line: HostLine) -> HostLine:

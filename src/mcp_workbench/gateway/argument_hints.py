@@ -6,14 +6,19 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.bounded import TooManyParts, read_members
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition, read_object
-from mcp_workbench.core.misfits import misfits
-from mcp_workbench.core.shape import arguments_shape
-from mcp_workbench.core.signature import AMPLE, signature_within
-from mcp_workbench.core.splice import changed, checked
-from mcp_workbench.core.steps import TOO_COMPLEX, TooComplex
+from mcp_workbench.core.raw_json import (
+    TOO_COMPLEX,
+    TooComplex,
+    TooManyParts,
+    changed,
+    checked,
+    read_members,
+)
+from mcp_workbench.schema.check import explain
+from mcp_workbench.schema.shape import arguments_shape
+from mcp_workbench.schema.signature import AMPLE, signature_within
 
 MOST_READ = 512 << 10  # bytes of a definition, and of arguments, that are compared
 UNEXPLAINED = f"Whether the arguments fit the tool's schema is {TOO_COMPLEX}"
@@ -34,7 +39,7 @@ def misfit(definition: Definition, request: CallRequest) -> str:
         raise TooComplex
     try:
         schema: Any = read_object(definition.raw).get("inputSchema")
-        wrong = misfits(schema, read_object(arguments))
+        wrong = explain(schema, read_object(arguments))
         if not wrong:
             return ""
         signature = signature_within(AMPLE, definition.name, arguments_shape(schema))

@@ -15,7 +15,7 @@ from mcp_workbench.gateway.interceptors import (
     Refusal,
     Rejected,
 )
-from mcp_workbench.wire import envelope
+from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Call
@@ -39,7 +39,7 @@ class ArgumentCheck(Interceptor):
     """Refuses a call whose arguments its tool's schema does not allow (`"validate": true`)."""
 
     def before(self, call: Call) -> Refusal | None:
-        from mcp_workbench.core.steps import TooComplex
+        from mcp_workbench.core.raw_json import TooComplex
         from mcp_workbench.gateway.argument_hints import misfit  # a reader of schemas
 
         definition = call.definition
@@ -64,8 +64,8 @@ class ArgumentHints(Interceptor):
         if isinstance(outcome, Completed) and may_be_error(outcome.result):
             return self._completed(call, outcome)
         if isinstance(outcome, Rejected) and not outcome.is_ours:
-            code = envelope.read_error(outcome.error).code
-            if code == envelope.INVALID_PARAMS and (hint := _hint(call)):
+            code = jsonrpc.read_error(outcome.error).code
+            if code == jsonrpc.INVALID_PARAMS and (hint := _hint(call)):
                 return Rejected(outcome.error, hint)
         return outcome
 

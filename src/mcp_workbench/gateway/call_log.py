@@ -16,7 +16,6 @@ import msgspec
 
 from mcp_workbench.core.call import TOOLS_CALL
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.era.translate import asks_for_input
 from mcp_workbench.gateway.arguments import may_be_error
 from mcp_workbench.gateway.interceptors import (
     CallOutcome,
@@ -25,6 +24,7 @@ from mcp_workbench.gateway.interceptors import (
     Interceptor,
     Rejected,
 )
+from mcp_workbench.protocol.translation import asks_for_input
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Call

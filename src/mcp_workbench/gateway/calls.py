@@ -12,9 +12,6 @@ import msgspec
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition, read_object
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
-from mcp_workbench.downstream.waiters import Loss, Waiter
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.translate import PAIRS, Unanswerable, asks_for_input, result_for
 from mcp_workbench.gateway.interceptors import (
     CallOutcome,
     Cancelled,
@@ -23,18 +20,20 @@ from mcp_workbench.gateway.interceptors import (
     Interceptor,
     Rejected,
 )
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Outcome
-from mcp_workbench.wire.pending import NEVER
+from mcp_workbench.protocol.handshake import STAMPS
+from mcp_workbench.protocol.translation import PAIRS, Unanswerable, asks_for_input, result_for
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import NEVER, Outcome
+from mcp_workbench.upstream.responses import Failure, ResponseHandler
 
 if TYPE_CHECKING:
-    from mcp_workbench.downstream.connection import Connection
-    from mcp_workbench.era.questions import Question
     from mcp_workbench.gateway.routes import Route
     from mcp_workbench.gateway.views import View
+    from mcp_workbench.protocol.elicitation import Question
+    from mcp_workbench.upstream.connection import Connection
 
 
-class Call(Waiter):
+class Call(ResponseHandler):
     """It is sent by its route, perhaps more than once, and ends once. A subclass delivers the outcome."""
 
     route: Route | None = None  # on which it was sent last
@@ -95,18 +94,18 @@ class Call(Waiter):
             pair = PAIRS[self.request.modern_host, modern_server]
             result = result_for(pair, answer.result, STAMPS)
         except Unanswerable as error:
-            self.lost(Loss("protocol_error", str(error)))
+            self.lost(Failure("protocol_error", str(error)))
             return
         self.finish(Completed(result))
 
-    def lost(self, loss: Loss) -> None:
+    def lost(self, loss: Failure) -> None:
         if not self._is_resent and self._may_send_again(loss):
             self._is_resent = True
             self.run(self.view.resend(self, loss), f"resend {self.request.tool}")
         else:
             self.report(loss)
 
-    def report(self, loss: Loss) -> None:
+    def report(self, loss: Failure) -> None:
         """There will be no result."""
         tool, ran, later = self.request.tool, loss.may_have_run, loss.retry_after
         self.fail(CallFailed(loss.code, tool, loss.reason, may_have_run=ran, retry_after=later))
@@ -127,10 +126,10 @@ class Call(Waiter):
 
     # Once more
 
-    def _may_send_again(self, loss: Loss) -> bool:
+    def _may_send_again(self, loss: Failure) -> bool:
         if self.route is None or not self.is_repeatable():
             return False
-        from mcp_workbench.core.again import may_send_again  # not before something is lost
+        from mcp_workbench.core.call import may_send_again
 
         harmless = self.route.is_harmless
         return may_send_again(loss.code, may_have_run=loss.may_have_run, harmless=harmless)
@@ -207,7 +206,7 @@ class PythonCall(Call):
         if isinstance(outcome, Completed):
             self._complete(outcome.result)
         elif isinstance(outcome, Rejected):
-            error = envelope.read_error(outcome.error)
+            error = jsonrpc.read_error(outcome.error)
             self._future.set_exception(ServerError(error.code, error.message, bytes(outcome.error)))
         elif isinstance(outcome, Failed):
             self._future.set_exception(outcome.error)

@@ -9,19 +9,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mcp_workbench.core.call import TOOLS_CALL, CallRequest
+from mcp_workbench.core.catalogue import ServerHealth
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reports import ServerHealth
 from mcp_workbench.core.spec import ServerSpec, Snapshot
-from mcp_workbench.downstream import looks
-from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.gateway.arguments import ArgumentCheck, ArgumentHints
 from mcp_workbench.gateway.interceptors import Interceptor
 from mcp_workbench.gateway.views import Scopes, View
-from mcp_workbench.wire.tasks import Lifetime
+from mcp_workbench.transport.tasks import Lifetime
+from mcp_workbench.upstream import reports
+from mcp_workbench.upstream.connection import Connection
+from mcp_workbench.upstream.pool import ConnectionPool
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.reload import Reloaded
+    from mcp_workbench.core.reload_plan import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
     from mcp_workbench.gateway.search import Finder
 
@@ -103,13 +103,13 @@ class Gateway(Lifetime):
     def health(self) -> list[ServerHealth]:
         """How every server of the configuration does; nothing is started for it."""
         specs = [spec for box in self.snapshot.toolboxes.values() for spec in box.servers.values()]
-        count = self.pool.around.processes.of
-        return [looks.health(s, self.pool.last(s.address), count(s.address)) for s in specs]
+        count = self.pool.context.processes.of
+        return [reports.health(s, self.pool.last(s.address), count(s.address)) for s in specs]
 
     @property
     def processes(self) -> int:
         """How many processes of servers run now, those that are being seen out included."""
-        return self.pool.around.processes.count
+        return self.pool.context.processes.count
 
     # Changes
 

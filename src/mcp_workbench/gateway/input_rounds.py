@@ -13,21 +13,21 @@ from functools import partial
 
 import msgspec
 
-from mcp_workbench.era.questions import (
+from mcp_workbench.core.raw_json import Members
+from mcp_workbench.gateway.calls import Call
+from mcp_workbench.protocol.elicitation import (
     ROUNDS,
-    Answered,
+    AnswerCallback,
     InputRequired,
     Question,
     read_input_required,
     unanswered,
 )
-from mcp_workbench.era.translate import Members
-from mcp_workbench.gateway.calls import Call
 
 PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds before a server is called again that asked nothing
 
 Withdraw = Callable[[], None]
-Put = Callable[[Question, Answered], Withdraw]  # puts a question; returns what withdraws it
+Put = Callable[[Question, AnswerCallback], Withdraw]  # puts a question; returns what withdraws it
 
 
 def read_questions(call: Call, result: msgspec.Raw) -> InputRequired | None:

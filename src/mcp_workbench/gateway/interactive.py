@@ -12,19 +12,19 @@ import msgspec
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.era.questions import (
-    Answered,
+from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.gateway.calls import Call, PythonCall
+from mcp_workbench.gateway.input_rounds import InputRounds, read_questions
+from mcp_workbench.protocol.elicitation import (
+    AnswerCallback,
     Question,
     may_put,
     read_needed,
     unanswered,
 )
-from mcp_workbench.era.revision import URL_ELICITATION_NEEDED
-from mcp_workbench.era.translate import Members, read_members
-from mcp_workbench.gateway.calls import Call, PythonCall
-from mcp_workbench.gateway.input_rounds import InputRounds, read_questions
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.tasks import TaskScope, task_scope
+from mcp_workbench.protocol.revisions import URL_ELICITATION_NEEDED
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.tasks import TaskScope, task_scope
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.views import View
@@ -102,13 +102,15 @@ class InteractiveHost:
     def asking_capabilities(self) -> Members:
         return read_members(self.declared)
 
-    def ask(self, question: Question, caller: object, answered: Answered) -> Callable[[], None]:
+    def ask(
+        self, question: Question, caller: object, answered: AnswerCallback
+    ) -> Callable[[], None]:
         """Put a question of a legacy server; the deadline of the call that it came in is paused."""
         call = caller if isinstance(caller, Call) else None
         task = self.scope.start(self._ask(question, call, answered), f"ask {question.address}")
         return lambda: _cancel(task)
 
-    async def _ask(self, question: Question, call: Call | None, answered: Answered) -> None:
+    async def _ask(self, question: Question, call: Call | None, answered: AnswerCallback) -> None:
         if call is not None:
             call.pause()
         try:
@@ -117,9 +119,7 @@ class InteractiveHost:
             if call is not None:
                 call.proceed()
         if answer is None:
-            answered(
-                b"", envelope.error_object(envelope.METHOD_NOT_FOUND, "this can't be answered")
-            )
+            answered(b"", jsonrpc.error_object(jsonrpc.METHOD_NOT_FOUND, "this can't be answered"))
         else:
             answered(answer, b"")
 
@@ -172,7 +172,7 @@ class InteractiveCall(PythonCall):
 
     def rejected(self, error: msgspec.Raw) -> None:
         """A legacy server may require that URLs are visited first; then it is called again."""
-        code = envelope.read_error(error).code
+        code = jsonrpc.read_error(error).code
         if code != URL_ELICITATION_NEEDED or not self.is_repeatable():
             super().rejected(error)
             return
@@ -192,7 +192,7 @@ class InteractiveCall(PythonCall):
                 return
         await self._dispatch()
 
-    def _put(self, question: Question, answered: Answered) -> Callable[[], None]:
+    def _put(self, question: Question, answered: AnswerCallback) -> Callable[[], None]:
         return self._host.ask(question, None, answered)  # no request is pending that could time out
 
     def _repeat(self) -> None:

@@ -10,18 +10,23 @@ import msgspec
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.offers import Kind, Owned, Shelf, read_offers
+from mcp_workbench.core.primitives import (
+    PrimitiveKind,
+    PrimitiveRef,
+    ServerPrimitives,
+    read_primitives,
+)
 from mcp_workbench.core.spec import ServerSpec, ToolFilter
-from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.downstream.listing import Unlistable
-from mcp_workbench.downstream.offers import ANNOUNCED_TTL, Listed
-from mcp_workbench.downstream.standing import Heard, Place
-from mcp_workbench.downstream.waiters import Lost
 from mcp_workbench.gateway.views import View
 from mcp_workbench.timing import pause
-from mcp_workbench.wire.tasks import task_scope
+from mcp_workbench.transport.tasks import task_scope
+from mcp_workbench.upstream.connection import Connection
+from mcp_workbench.upstream.primitives import ANNOUNCED_TTL, PrimitiveList
+from mcp_workbench.upstream.responses import RequestFailed
+from mcp_workbench.upstream.subscriptions import ConnectionId, ServerNotification
+from mcp_workbench.upstream.tools import Unlistable
 
-__all__ = ["Heard", "ListedPrimitives", "ViewPrimitives"]
+__all__ = ["ListedPrimitives", "ServerNotification", "ViewPrimitives"]
 
 
 ABSENT = pause(30.0)  # seconds for which an unreachable server is not asked whether it owns a URI
@@ -30,7 +35,7 @@ ABSENT = pause(30.0)  # seconds for which an unreachable server is not asked whe
 class ListedPrimitives(msgspec.Struct, frozen=True):
     """One kind of primitives of many servers, in their order, and how long hosts may cache it."""
 
-    servers: tuple[Shelf, ...]
+    servers: tuple[ServerPrimitives, ...]
     ttl: int
     public: bool
 
@@ -60,7 +65,7 @@ class ViewPrimitives:
     # Lists
 
     async def listed(
-        self, toolboxes: Iterable[str], kind: Kind, *, connect: bool = True
+        self, toolboxes: Iterable[str], kind: PrimitiveKind, *, connect: bool = True
     ) -> ListedPrimitives:
         """What the servers of these toolboxes list; without `connect`, those that are connected.
 
@@ -69,12 +74,12 @@ class ViewPrimitives:
         specs = self.specs(toolboxes)
         view = self._view
         connections = await view.connections(specs) if connect else view.live(specs)
-        listed: dict[ServerAddress, Listed] = {}
+        listed: dict[ServerAddress, PrimitiveList] = {}
 
         async def list_one(connection: Connection) -> None:
             try:
-                listed[connection.spec.address] = await connection.offers.listed(kind)
-            except (Unlistable, Lost):
+                listed[connection.spec.address] = await connection.primitives.listed(kind)
+            except (Unlistable, RequestFailed):
                 return
 
         async with task_scope() as scope:
@@ -88,14 +93,16 @@ class ViewPrimitives:
         whole = len(ordered) == len(specs)
         private = view.snapshot.private  # another host may get another list
         return ListedPrimitives(
-            tuple(Shelf(address, answer.offers) for address, answer in ordered),
+            tuple(ServerPrimitives(address, answer.offers) for address, answer in ordered),
             min((answer.ttl for _, answer in ordered), default=ANNOUNCED_TTL) if whole else 0,
             bool(ordered) and not private and all(answer.public for _, answer in ordered),
         )
 
     # Who owns a resource
 
-    def owner(self, uri: str, toolboxes: Iterable[str], *, asked: bool = False) -> Owned | None:
+    def owner(
+        self, uri: str, toolboxes: Iterable[str], *, asked: bool = False
+    ) -> PrimitiveRef | None:
         """The first of these servers that lists this resource, or has a visible tool that names it.
 
         None if it is not known whether an earlier server does: a later one must not answer for it. Once
@@ -108,7 +115,7 @@ class ViewPrimitives:
             if claims is None:
                 return None
             if claims:
-                return Owned(spec.address, uri)
+                return PrimitiveRef(spec.address, uri)
         return None
 
     def _claims(self, spec: ServerSpec, uri: str) -> bool | None:
@@ -120,7 +127,7 @@ class ViewPrimitives:
         (connection,) = live
         if uri in self._views_of(spec, connection.catalogue):
             return True
-        offers = connection.offers
+        offers = connection.primitives
         if not offers.offers_any("resources"):
             return False
         if (listed := offers.known("resources")) is not None:
@@ -134,7 +141,7 @@ class ViewPrimitives:
             return False
         raws = [msgspec.Raw(raw) for raw in known.offers.get("resources", ())]
         views = self._views_of(spec, known.catalogue)
-        return uri in views or uri in read_offers("resources", raws)
+        return uri in views or uri in read_primitives("resources", raws)
 
     def _views_of(self, spec: ServerSpec, catalogue: Catalogue) -> frozenset[str]:
         """The resources that its visible tools name as their views; computed once for each list."""
@@ -145,15 +152,15 @@ class ViewPrimitives:
             known = self._app_views[spec.address] = (catalogue, spec.tools, views)
         return known[2]
 
-    def only_owner(self, uri: str, toolboxes: Iterable[str]) -> Owned | None:
+    def only_owner(self, uri: str, toolboxes: Iterable[str]) -> PrimitiveRef | None:
         """The only connected server with resources, if no other server of these can have any."""
         specs = self.specs(toolboxes)
         connected = {connection.spec.address for connection in self._view.live(specs)}
         if any(self._may_have_resources(spec) for spec in specs if spec.address not in connected):
             return None
         live = self._view.live(self.specs(self.toolboxes))
-        owners = [c.spec.address for c in live if c.offers.declared.resources]
-        return Owned(owners[0], uri) if len(owners) == 1 else None
+        owners = [c.spec.address for c in live if c.primitives.declared.resources]
+        return PrimitiveRef(owners[0], uri) if len(owners) == 1 else None
 
     def _may_have_resources(self, spec: ServerSpec) -> bool:
         known = self._view.remembered(spec)
@@ -161,43 +168,43 @@ class ViewPrimitives:
 
     # Subscriptions and log levels
 
-    async def subscribe(self, owner: Owned, holder: object) -> bool:
+    async def subscribe(self, owner: PrimitiveRef, holder: object) -> bool:
         """Subscribe to a resource. Returns False if its server has no subscriptions."""
         connection = await self._view.connected(self._view.spec(owner.address))
-        if not connection.offers.declared.subscribe:
+        if not connection.primitives.declared.subscribe:
             return False
         try:
-            await connection.offers.wishes.subscribe(owner.key, holder)
-        except (Lost, TimeoutError, Unlistable) as error:
+            await connection.primitives.subscriptions.subscribe(owner.key, holder)
+        except (RequestFailed, TimeoutError, Unlistable) as error:
             raise _failed(connection, "timeout", str(error) or "no answer") from None
         return True
 
-    def unsubscribe(self, owner: Owned, holder: object) -> None:
-        places = self._view.gateway.pool.standing.unsubscribe_at(owner.address, owner.key, holder)
+    def unsubscribe(self, owner: PrimitiveRef, holder: object) -> None:
+        places = self._view.gateway.pool.subscriptions.unsubscribe_at(owner.address, owner.key, holder)
         self._end([(place, owner.key) for place in places])
 
     def want_level(self, holder: object, level: str) -> None:
         """Set the log level that `holder` wants; legacy servers get it at once."""
-        self._view.gateway.pool.standing.want_level(holder, level, self.toolboxes)
+        self._view.gateway.pool.subscriptions.want_level(holder, level, self.toolboxes)
         for connection in self._view.gateway.connected:
-            connection.offers.wishes.heed_level()
+            connection.primitives.subscriptions.apply_level()
 
     def level_of(self, holder: object) -> str:
-        return self._view.gateway.pool.standing.level_of(holder)
+        return self._view.gateway.pool.subscriptions.level_of(holder)
 
     def somebody_wants_logs(self, toolbox: str) -> bool:
-        return bool(self._view.gateway.pool.standing.level_at(toolbox))
+        return bool(self._view.gateway.pool.subscriptions.level_at(toolbox))
 
     def forget(self, holder: object) -> None:
         """Drop the subscriptions and the log level of a host that has gone."""
-        self._end(self._view.gateway.pool.standing.forget(holder))
+        self._end(self._view.gateway.pool.subscriptions.forget(holder))
 
-    def _end(self, gone: list[tuple[Place, str]]) -> None:
+    def _end(self, gone: list[tuple[ConnectionId, str]]) -> None:
         """Unsubscribe at the servers that are connected; others are not subscribed to again."""
-        by_place = {c.offers.place: c for c in self._view.gateway.connected} if gone else {}
+        by_place = {c.primitives.connection_id: c for c in self._view.gateway.connected} if gone else {}
         for place, uri in gone:
             if place in by_place:
-                by_place[place].offers.wishes.unsubscribed(uri)
+                by_place[place].primitives.subscriptions.unsubscribed(uri)
 
 
 class _Ui(msgspec.Struct, frozen=True):

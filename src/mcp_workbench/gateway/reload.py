@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reload import Reloaded, ReloadPlan, plan_reload, servers_of, settled
+from mcp_workbench.core.reload_plan import (
+    Reloaded,
+    ReloadPlan,
+    applied_now,
+    plan_reload,
+    servers_of,
+)
 from mcp_workbench.core.spec import ServerSpec, Snapshot
-from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.downstream.pool import ConnectionPool
 from mcp_workbench.gateway.views import Scopes
+from mcp_workbench.upstream.connection import Connection
+from mcp_workbench.upstream.pool import ConnectionPool
 
 
 def reload(wanted: Snapshot, scopes: Scopes, pool: ConnectionPool) -> Reloaded:
     """Exchange the configuration. Nothing in here waits, so nobody sees half of it."""
     before = scopes.whole.snapshot
-    after, later = settled(before, wanted)
+    after, later = applied_now(before, wanted)
     specs = servers_of(after)
     ways = pool.ways(specs)
     was = pool.ways(servers_of(before)) | pool.begun_ways()
@@ -48,7 +54,7 @@ def _kinds(connection: Connection, spec: ServerSpec) -> Iterator[str]:
     """The lists that a server was in, as far as we ever met it."""
     if any(map(spec.tools.shows, connection.catalogue.tools)):
         yield "tools"
-    if connection.offers.declared.prompts:
+    if connection.primitives.declared.prompts:
         yield "prompts"
-    if connection.offers.declared.resources:
+    if connection.primitives.declared.resources:
         yield "resources"

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mcp_workbench.bounded import read_elements, read_members
 from mcp_workbench.core.errors import NotFound
-from mcp_workbench.core.splice import changed
+from mcp_workbench.core.raw_json import changed, read_elements, read_members
 from mcp_workbench.gateway.interceptors import CallOutcome, Completed, Interceptor
 
 if TYPE_CHECKING:

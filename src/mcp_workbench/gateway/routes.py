@@ -14,11 +14,6 @@ from mcp_workbench.core.call import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.spec import ServerSpec
-from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.downstream.room import FEW
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.primitives import request_params
-from mcp_workbench.era.translate import PAIRS, params_for
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import (
     Interceptor,
@@ -27,7 +22,12 @@ from mcp_workbench.gateway.interceptors import (
     with_after,
     with_before,
 )
-from mcp_workbench.wire import envelope
+from mcp_workbench.protocol.handshake import STAMPS
+from mcp_workbench.protocol.primitives import request_params
+from mcp_workbench.protocol.translation import PAIRS, params_for
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.upstream.connection import Connection
+from mcp_workbench.upstream.health import ALWAYS_ADMITTED
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -80,15 +80,15 @@ class Route:
         nobody_looks = all(interceptor.failures_only for interceptor in self.after)
         self.plain = request.method == TOOLS_CALL and not connection.modern and nobody_looks
         self._pool = view.gateway.pool
-        limits = self._pool.around.limits
+        limits = self._pool.context.limits
         self._timeout = spec.timeout
-        self._few = min(FEW, limits.calls_per_server)
+        self._few = min(ALWAYS_ADMITTED, limits.calls_per_server)
         self._little = min(LITTLE, limits.queue_bytes)
         self._pending = connection.conversation.pending
         self._channel = connection.conversation.channel
         self._scope = view.scope
         self._snapshot = view.scope.snapshot
-        self._tools = connection.wares
+        self._tools = connection.tools
         self._catalogue = connection.catalogue
         self._harmless: bool | None = None  # not looked at yet
         self._name = self._head = b""
@@ -107,7 +107,7 @@ class Route:
     def is_harmless(self) -> bool:
         """Would a second run change nothing, as far as the tool says? Other requests only read."""
         if self._harmless is None:
-            from mcp_workbench.core.again import is_harmless  # rarely asked for
+            from mcp_workbench.core.call import is_harmless
 
             definition = self._catalogue.tools.get(self.tool.tool)
             known = definition is not None and is_harmless(definition.raw)
@@ -147,7 +147,7 @@ class Route:
             body = params_for(pair, self._name, request, number, STAMPS)
         else:
             body = request_params(pair, params, request, number, STAMPS)
-        return envelope.request(number, self.method, body)
+        return jsonrpc.request(number, self.method, body)
 
     def _passes(self, call: Call) -> bool:
         """May the call be sent now? Otherwise it was refused, or waits and will be sent later."""

@@ -15,14 +15,21 @@ from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.gateway.views import View
 from mcp_workbench.search.index import Index, Shows
-from mcp_workbench.search.query import Found, Knowledge, KnownServer, Query, Search, Unread
+from mcp_workbench.search.query import (
+    Query,
+    Search,
+    SearchableServer,
+    SearchResult,
+    SearchScope,
+    Unread,
+)
 from mcp_workbench.search.words import Words
 from mcp_workbench.timing import deadline
 
 if TYPE_CHECKING:
     from mcp_workbench.core.catalogue import Catalogue
-    from mcp_workbench.downstream.connection import Connection
-    from mcp_workbench.search.fields import Counted
+    from mcp_workbench.search.words import FieldCounts
+    from mcp_workbench.upstream.connection import Connection
 
 Said = tuple["Catalogue", str, str]
 
@@ -36,12 +43,14 @@ EAGER_WAIT = deadline(
 )  # seconds for servers that a search starts; slower ones are known to the next
 
 
-def known_tools(view: View, before: Mapping[ServerAddress, KnownServer] | None = None) -> Knowledge:
+def known_tools(
+    view: View, before: Mapping[ServerAddress, SearchableServer] | None = None
+) -> SearchScope:
     """What is known of every server's tools. Nothing is started for it.
 
     Where nothing has changed since `before`, the same objects are given again.
     """
-    known: dict[ServerAddress, KnownServer] = {}
+    known: dict[ServerAddress, SearchableServer] = {}
     unknown: list[ServerSpec] = []
     boxes = view.snapshot.toolboxes.values()
     specs = (spec for box in boxes for spec in box.servers.values())
@@ -56,8 +65,8 @@ def known_tools(view: View, before: Mapping[ServerAddress, KnownServer] | None =
             elif old is not None and _is_about(old, box, said):
                 known[address] = old
             else:
-                known[address] = KnownServer(spec, box, *said)
-    return Knowledge(known, tuple(unknown))
+                known[address] = SearchableServer(spec, box, *said)
+    return SearchScope(known, tuple(unknown))
 
 
 def _said(view: View, spec: ServerSpec, live: Connection | None) -> Said | None:
@@ -69,7 +78,7 @@ def _said(view: View, spec: ServerSpec, live: Connection | None) -> Said | None:
     return None if known is None else (known.catalogue, known.server_name, known.instructions)
 
 
-def _is_about(old: KnownServer, box: ToolboxSpec, said: Said) -> bool:
+def _is_about(old: SearchableServer, box: ToolboxSpec, said: Said) -> bool:
     catalogue, title, text = said
     return (
         old.catalogue is catalogue
@@ -79,7 +88,7 @@ def _is_about(old: KnownServer, box: ToolboxSpec, said: Said) -> bool:
     )
 
 
-async def find(view: View, query: Query) -> Found:
+async def find(view: View, query: Query) -> SearchResult:
     """The tools that this view shows and the query asks for. Raises as `Finder.find` does."""
     gateway = view.gateway
     if gateway.finder is None:
@@ -92,7 +101,7 @@ class Indexed:
 
     def __init__(self, index: Index) -> None:
         self.index = index
-        self.knowledge = Knowledge({}, ())
+        self.knowledge = SearchScope({}, ())
 
 
 class Finder:
@@ -100,11 +109,11 @@ class Finder:
 
     def __init__(self) -> None:
         self._words = Words()
-        self._counted: dict[bytes, Counted] = {}
+        self._counted: dict[bytes, FieldCounts] = {}
         self._tried: dict[ServerAddress, float] = {}  # servers that a search has started, and when
         self._indexes: OrderedDict[tuple[str, ...], Indexed] = OrderedDict()
 
-    async def find(self, view: View, query: Query) -> Found:
+    async def find(self, view: View, query: Query) -> SearchResult:
         """Raises NotFound where the query names a place that is not there, InvalidCall where it is too long."""
         if len(query.words) > MOST_CHARACTERS:
             text = f"query: must have at most {MOST_CHARACTERS} characters"
@@ -168,7 +177,7 @@ class Finder:
             self._indexes.popitem(last=False)
         return indexed
 
-    def _made(self, knowledge: Knowledge) -> Indexed:
+    def _made(self, knowledge: SearchScope) -> Indexed:
         indexed = Indexed(Index(self._words, self._counted))
         for one in knowledge.known.values():
             index = indexed.index
@@ -178,7 +187,7 @@ class Finder:
         return indexed
 
 
-def _news(indexed: Indexed, knowledge: Knowledge) -> list[KnownServer]:
+def _news(indexed: Indexed, knowledge: SearchScope) -> list[SearchableServer]:
     """Servers whose tools the index does not have, or not as they are now."""
     before = indexed.knowledge.known
     others = [one for at, one in knowledge.known.items() if before.get(at) is not one]
@@ -187,7 +196,9 @@ def _news(indexed: Indexed, knowledge: Knowledge) -> list[KnownServer]:
     ]
 
 
-def _bring_up_to_date(indexed: Indexed, knowledge: Knowledge, news: list[KnownServer]) -> None:
+def _bring_up_to_date(
+    indexed: Indexed, knowledge: SearchScope, news: list[SearchableServer]
+) -> None:
     for one in news:
         indexed.index.put(one.spec.address, one.visible(), one.about, one.fingerprint)
     if len(indexed.index.servers) != len(knowledge.known):
@@ -196,7 +207,7 @@ def _bring_up_to_date(indexed: Indexed, knowledge: Knowledge, news: list[KnownSe
     indexed.knowledge = knowledge
 
 
-def _with_states(found: Found, view: View) -> Found:
+def _with_states(found: SearchResult, view: View) -> SearchResult:
     """The same with what is known of the servers that could not be looked at."""
     states = {one.address: one for one in view.gateway.health()}
     unknown: list[Unread] = []

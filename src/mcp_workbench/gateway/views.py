@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from mcp_workbench.core.call import TOOLS_CALL, CallRequest
+from mcp_workbench.core.catalogue import KnownCatalogue, OpenedToolbox, ServerReport
 from mcp_workbench.core.errors import ServerUnavailable, WorkbenchError, no_tool, not_connected
-from mcp_workbench.core.known import Known
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reports import OpenedToolbox, ServerReport
 from mcp_workbench.core.spec import ServerSpec, Snapshot
-from mcp_workbench.downstream import looks
-from mcp_workbench.downstream.connection import Connection
-from mcp_workbench.downstream.pool import owner_of
-from mcp_workbench.downstream.waiters import Loss
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import Interceptor, with_after
 from mcp_workbench.gateway.routes import Route, Routes
 from mcp_workbench.timing import pause
+from mcp_workbench.upstream import reports
+from mcp_workbench.upstream.connection import Connection
+from mcp_workbench.upstream.pool import owner_of
+from mcp_workbench.upstream.responses import Failure
 
 if TYPE_CHECKING:
-    from mcp_workbench.downstream.hosts import Host
-    from mcp_workbench.downstream.standing import Heard
     from mcp_workbench.gateway.gateway import Gateway
+    from mcp_workbench.upstream.server_requests import ConnectionHost
+    from mcp_workbench.upstream.subscriptions import ServerNotification
 
 Shows = Callable[[str], bool]  # is a toolbox of this name visible?
 
@@ -82,7 +81,7 @@ class View:
         gateway: Gateway,
         scope: Scope,
         principal: str = "",
-        host: Host | None = None,
+        host: ConnectionHost | None = None,
         interceptors: tuple[Interceptor, ...] = (),
     ) -> None:
         self.gateway = gateway
@@ -104,7 +103,7 @@ class View:
         scope = self.gateway.scopes.part(shows, private=private)
         return View(self.gateway, scope, principal or self.principal, self._host, self.interceptors)
 
-    def for_host(self, host: Host, *, sole: bool) -> View:
+    def for_host(self, host: ConnectionHost, *, sole: bool) -> View:
         """The same for one host. If it is the `sole` one, every server may ask it."""
         if sole:
             self._pool.sole_host = host
@@ -175,7 +174,7 @@ class View:
         if tool.tool not in visible and not connection.retired:
             raise no_tool(tool, list(visible))
 
-    async def resend(self, call: Call, loss: Loss) -> None:
+    async def resend(self, call: Call, loss: Failure) -> None:
         """Send a lost call once more; where that fails too, it has ended."""
         if loss.code == "connect_failed":
             await asyncio.sleep(RESTART)
@@ -204,25 +203,25 @@ class View:
             toolbox = self.snapshot.toolbox(name)
             # All are begun before the first wait, so that they start at once.
             found = [
-                (remembered and looks.remembered(spec, self._pool, self._host))
+                (remembered and reports.cached_server(spec, self._pool, self._host))
                 or self._pool.begun(spec, self._host)
                 for spec in toolbox.servers.values()
             ]
             begun = [one for one in found if isinstance(one, Connection)]
-            await looks.decided(begun, self.snapshot.limits.open_wait)
+            await reports.wait_until_decided(begun, self.snapshot.limits.open_wait)
             if time.monotonic() > until or not any(one.retired for one in begun):
                 break  # otherwise it is another toolbox by now
-        return looks.opened(toolbox, found, self._pool.memory, self.gateway.warnings)
+        return reports.opened_toolbox(toolbox, found, self._pool.cache, self.gateway.warnings)
 
-    def remembered(self, spec: ServerSpec) -> Known | None:
+    def remembered(self, spec: ServerSpec) -> KnownCatalogue | None:
         """What this server offered when it was last connected, by us or others; none is started."""
-        return self._pool.memory.recall(spec)
+        return self._pool.cache.recall(spec)
 
     async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Those of these servers that can be reached in time; all are begun at once."""
         found = [self._pool.begun(spec, self._host) for spec in specs]
         begun = [one for one in found if isinstance(one, Connection)]
-        await looks.decided(begun, self.snapshot.limits.open_wait)
+        await reports.wait_until_decided(begun, self.snapshot.limits.open_wait)
         return [connection for connection in begun if connection.usable]
 
     def live(self, specs: Iterable[ServerSpec]) -> list[Connection]:
@@ -235,13 +234,13 @@ class View:
         address, until = spec.address, time.monotonic() + spec.connect_timeout
         while True:
             connection = self._pool.connection(spec, self._host)
-            looks.require_patience(connection, self.snapshot.limits)
+            reports.require_queue_room(connection, self.snapshot.limits)
             await connection.ready()
             if not connection.retired or time.monotonic() > until:
                 break
             spec = self.spec(address)
         if connection.over:
-            raise looks.not_ready(connection)
+            raise reports.not_ready(connection)
         return connection
 
     async def survey(self, address: ServerAddress) -> ServerReport:
@@ -252,7 +251,7 @@ class View:
             connection = await self.connected(spec)
         except ServerUnavailable as error:
             return ServerReport(address, error.reason, seconds=time.monotonic() - since)
-        return looks.report(spec, connection, since, self._pool.around)
+        return reports.report(spec, connection, since, self._pool.context)
 
     def revive(self, addresses: Iterable[ServerAddress]) -> None:
         """Begin these servers; whoever shows their lists is told where those are others."""
@@ -260,10 +259,10 @@ class View:
             if (spec := self.snapshot.find(address)) is not None:
                 self._pool.revive(spec, self._host)
 
-    def on_heard(self, hearer: Callable[[Heard], None]) -> Callable[[], None]:
+    def on_heard(self, hearer: Callable[[ServerNotification], None]) -> Callable[[], None]:
         """Be told what servers say unasked, beside changes of tools; what is returned ends that."""
         # A modern host says with its request what it can do, and so whose connections it has.
-        return self._pool.standing.on_heard(lambda: owner_of(self._host), hearer)
+        return self._pool.subscriptions.on_notification(lambda: owner_of(self._host), hearer)
 
 
 def narrowed_to(snapshot: Snapshot, names: tuple[str, ...]) -> Snapshot:

@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.catalogue import OpenToolboxResult
+from mcp_workbench.core.catalogue import (
+    OpenToolboxResult,
+    ServerHealth,
+    ServerReport,
+    toolbox_result,
+)
 from mcp_workbench.core.errors import empty_component
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.reports import ServerHealth, ServerReport, for_programs
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.gateway.calls import PythonCall
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.interceptors import Interceptor
-from mcp_workbench.wire.tasks import Lifetime
+from mcp_workbench.transport.tasks import Lifetime
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.reload import Reloaded
-    from mcp_workbench.search.query import Found
+    from mcp_workbench.core.reload_plan import Reloaded
+    from mcp_workbench.search.query import SearchResult
 
 
 class Workbench(Lifetime):
@@ -54,7 +58,7 @@ class Workbench(Lifetime):
 
     async def open_toolbox(self, name: str) -> OpenToolboxResult:
         """Connect to every server of a toolbox and say what it offers."""
-        return for_programs(await self._gateway.view.open(name))
+        return toolbox_result(await self._gateway.view.open(name))
 
     async def use_tool(
         self,
@@ -74,7 +78,7 @@ class Workbench(Lifetime):
 
     async def search(
         self, words: str, *, toolbox: str = "", server: str = "", limit: int = 5
-    ) -> Found:
+    ) -> SearchResult:
         """Tools that do what these words say, best first, of those that are known."""
         from mcp_workbench.gateway.search import find  # an index: not before somebody searches
         from mcp_workbench.search.query import Query

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.core import jsonc
-from mcp_workbench.core.jsonc import Child, Node
+from mcp_workbench.config import jsonc
+from mcp_workbench.config.jsonc import Child, Node
 from mcp_workbench.hosts.files import CannotEdit
-from mcp_workbench.wire.depth import read_json
+from mcp_workbench.transport.json_text import read_json
 
 Keys = tuple[str, ...]
 

@@ -15,7 +15,7 @@ from tomlkit.container import Container
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AbstractTable, AoT, Item, Key, Table
 
-from mcp_workbench.core.jsonc import BOM
+from mcp_workbench.config.jsonc import BOM
 from mcp_workbench.hosts.files import CannotEdit
 from mcp_workbench.hosts.read import Keys, NotToml, parse_toml, value_at
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from mcp_workbench.config.plain_file import PIPE_WAIT, NotPlain, TooLarge, TooSlow, read_plain
+from mcp_workbench.config.file_access import PIPE_WAIT, NotPlain, TooLarge, TooSlow, read_plain
 from mcp_workbench.core.errors import ConfigError, InvalidCall, Problem, WorkbenchError
 from mcp_workbench.hosts.table import HOSTS, Host
 

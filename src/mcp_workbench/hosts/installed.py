@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from mcp_workbench import __version__
-from mcp_workbench.core import jsonc
+from mcp_workbench.config import jsonc
 from mcp_workbench.hosts.files import HostFile, Machine
 from mcp_workbench.hosts.launch import launch
 from mcp_workbench.hosts.plan import Keys, Words, texts, words_of

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import msgspec
 
-from mcp_workbench.config.state_folder import private_folder, read_own, require_private, state_home
+from mcp_workbench.config.state_home import private_folder, read_own, require_private, state_home
 from mcp_workbench.hosts.files import (
     MOST_BYTES,
     CannotEdit,

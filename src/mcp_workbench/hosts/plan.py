@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.core import jsonc
+from mcp_workbench.config import jsonc
 from mcp_workbench.hosts import edit_json
 from mcp_workbench.hosts.files import CannotEdit, HostFile, not_editable
 from mcp_workbench.hosts.read import decoded, keys_in, value_of

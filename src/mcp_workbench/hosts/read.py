@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.config.plain_file import read_plain
-from mcp_workbench.core import jsonc
+from mcp_workbench.config import jsonc
+from mcp_workbench.config.file_access import read_plain
 from mcp_workbench.hosts.files import HostFile, Machine, read_file, shown, unreadable
 from mcp_workbench.hosts.table import HOSTS, Host
 from mcp_workbench.hosts.translate import HostServer, read_entry, translate
-from mcp_workbench.wire.depth import read_json
+from mcp_workbench.transport.json_text import read_json
 
 Keys = tuple[str, ...]
 

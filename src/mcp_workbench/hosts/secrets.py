@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.core import jsonc
+from mcp_workbench.config import jsonc
 from mcp_workbench.hosts.translate import Entry, HostServer
 
 _WORDS = re.compile(

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from mcp_workbench.bounded import read_elements, read_members
-from mcp_workbench.core.splice import changed
+from mcp_workbench.core.raw_json import changed, read_elements, read_members
 
 encode = msgspec.json.encode
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench import __version__
-from mcp_workbench.bounded import Members, read_members
+from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.core.spec import Era
 from mcp_workbench.protocol.revisions import (
     CAPABILITIES_KEY,

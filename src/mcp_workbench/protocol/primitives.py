@@ -2,9 +2,8 @@
 
 import msgspec
 
-from mcp_workbench.bounded import Members, TooManyParts, read_members
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.splice import changed
+from mcp_workbench.core.raw_json import Members, TooManyParts, changed, read_members
 from mcp_workbench.protocol.revisions import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
 from mcp_workbench.protocol.translation import (
     BRACE,

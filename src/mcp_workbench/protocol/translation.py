@@ -4,9 +4,8 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.bounded import Members, TooManyParts, read_members
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.splice import changed
+from mcp_workbench.core.raw_json import Members, TooManyParts, changed, read_members
 from mcp_workbench.protocol.downgrade import legacy_result
 from mcp_workbench.protocol.revisions import (
     CAPABILITIES_KEY,

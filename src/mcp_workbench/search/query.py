@@ -183,9 +183,3 @@ class Search:
             if len(siblings) == BEST_SERVERS:
                 break
         return tuple(entry for entry in siblings.values() if entry.names)
-
-
-# shim: former names, to be deleted with the other shims
-Found = SearchResult
-Knowledge = SearchScope
-KnownServer = SearchableServer

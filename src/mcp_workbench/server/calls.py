@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mcp_workbench.bounded import TooManyParts
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.era.questions import progress_of
-from mcp_workbench.era.revision import FOR_THE_HOST, OF_OUR_HOP, URL_ELICITATION_NEEDED
-from mcp_workbench.era.translate import with_token
+from mcp_workbench.core.raw_json import TooManyParts
 from mcp_workbench.gateway.arguments import may_be_error
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import (
@@ -21,9 +18,12 @@ from mcp_workbench.gateway.interceptors import (
     Failed,
     Rejected,
 )
+from mcp_workbench.protocol.elicitation import progress_of
+from mcp_workbench.protocol.revisions import FOR_THE_HOST, OF_OUR_HOP, URL_ELICITATION_NEEDED
+from mcp_workbench.protocol.translation import with_token
 from mcp_workbench.server import text
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Outcome
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import Outcome
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.input_rounds import InputRounds
@@ -85,7 +85,7 @@ class HostCall(Call):
             super().settled(answer)
 
     def rejected(self, error: msgspec.Raw) -> None:
-        needs_url = envelope.read_error(error).code == URL_ELICITATION_NEEDED
+        needs_url = jsonrpc.read_error(error).code == URL_ELICITATION_NEEDED
         if needs_url and self.request.modern_host:
             self.session.elicitation.url_required(self, error)
         else:
@@ -110,10 +110,10 @@ class HostCall(Call):
         if outcome.is_ours:
             self.session.refuse(self.id, error)
             return
-        read = envelope.read_error(error)
+        read = jsonrpc.read_error(error)
         if read.code in OF_OUR_HOP and self.connection is not None and self.connection.modern:
             why = f"the server refused what the workbench sent: {read.message} ({read.code})"
-            error = msgspec.Raw(envelope.error_object(envelope.INTERNAL_ERROR, why))
+            error = msgspec.Raw(jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, why))
         if self._flat and read.code not in FOR_THE_HOST:
             message = f"[{self.request.tool}] Error: {read.message}"
             self.session.reply_own(self.id, text.error_texts("server_error", message, hint))

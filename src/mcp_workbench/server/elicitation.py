@@ -23,10 +23,12 @@ import msgspec
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.era.questions import (
+from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.gateway.interceptors import Completed, Rejected
+from mcp_workbench.protocol.elicitation import (
     ELICIT,
     ROOTS,
-    Answered,
+    AnswerCallback,
     InputRequired,
     Question,
     asking,
@@ -35,19 +37,17 @@ from mcp_workbench.era.questions import (
     may_put,
     read_needed,
 )
-from mcp_workbench.era.revision import MISSING_CAPABILITY
-from mcp_workbench.era.translate import Members, read_members
-from mcp_workbench.gateway.interceptors import Completed, Rejected
+from mcp_workbench.protocol.revisions import MISSING_CAPABILITY
 from mcp_workbench.server.calls import HostCall
 from mcp_workbench.server.parse import RequestError
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import Envelope
 
 if TYPE_CHECKING:
-    from mcp_workbench.downstream.connection import Connection
-    from mcp_workbench.era.seal import Sealed
+    from mcp_workbench.protocol.signed_state import SignedState
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.suspended_calls import Expiry
+    from mcp_workbench.upstream.connection import Connection
 
 NOTHING = msgspec.Raw(b"{}")
 # Legacy servers may ask only a host that they do not share: the only one there is, or one with a
@@ -57,7 +57,7 @@ AskedBy = Literal["by all servers", "by its own servers", "by modern servers"]
 ROOTS_CHANGED = "notifications/roots/list_changed"
 GONE = "The suspended call is gone; it may have run"
 _BAD_STATE = "Invalid or expired requestState"
-_NOT_DECLARED = {ELICIT: envelope.INVALID_PARAMS}  # in a request; the code of other methods differs
+_NOT_DECLARED = {ELICIT: jsonrpc.INVALID_PARAMS}  # in a request; the code of other methods differs
 
 
 class Elicitation:
@@ -106,7 +106,9 @@ class Elicitation:
 
     # Questions of legacy servers
 
-    def ask(self, question: Question, caller: object, answered: Answered) -> Callable[[], None]:
+    def ask(
+        self, question: Question, caller: object, answered: AnswerCallback
+    ) -> Callable[[], None]:
         """Put a question that came with the call `caller`, if any. Returns what withdraws it."""
         host_call = caller if isinstance(caller, HostCall) else None
         if host_call is None:  # the server may be one that a request waits for
@@ -117,25 +119,25 @@ class Elicitation:
         if host_call is None:
             self._answer_without_request(question, answered)
         elif not may_put(question, read_members(host_call.request.capabilities)):
-            code = _NOT_DECLARED.get(question.method, envelope.METHOD_NOT_FOUND)
-            answered(b"", envelope.error_object(code, "this request of the host can't be asked"))
+            code = _NOT_DECLARED.get(question.method, jsonrpc.METHOD_NOT_FOUND)
+            answered(b"", jsonrpc.error_object(code, "this request of the host can't be asked"))
         else:
             return self.input_requests.suspended_calls.suspend(host_call, question, answered)
         return lambda: None
 
-    def _answer_without_request(self, question: Question, answered: Answered) -> None:
+    def _answer_without_request(self, question: Question, answered: AnswerCallback) -> None:
         """No request of a modern host is in flight that could be asked; its roots may be known."""
         roots = self.input_requests.suspended_calls.roots
         if question.method == ROOTS and roots is not None:
             answered(roots, b"")
             return
         why = "there is no request of the host that the question could be put to"
-        answered(b"", envelope.error_object(envelope.METHOD_NOT_FOUND, why))
+        answered(b"", jsonrpc.error_object(jsonrpc.METHOD_NOT_FOUND, why))
 
     def roots_changed(self, connections: Iterable[Connection]) -> None:
         """A legacy host has other roots: notify the servers that may ask for them."""
         for connection in connections:
-            connection.questions.tell(self, connection.conversation, ROOTS_CHANGED)
+            connection.server_requests.tell(self, connection.conversation, ROOTS_CHANGED)
 
     def answer(self, message: Envelope) -> None:
         """A response of a legacy host."""
@@ -166,7 +168,7 @@ class Elicitation:
             return True
         state = self._state(request)
         if state is None or state.route != request.tool.address:
-            raise RequestError(envelope.INVALID_PARAMS, _BAD_STATE)
+            raise RequestError(jsonrpc.INVALID_PARAMS, _BAD_STATE)
         if state.kind == "relay":
             params = {**request.params, "requestState": state.state}
             call.request = msgspec.structs.replace(request, params=params)
@@ -188,7 +190,7 @@ class Elicitation:
         self._session.under_way[call.id] = call
         return True
 
-    def _state(self, request: CallRequest) -> Sealed | None:
+    def _state(self, request: CallRequest) -> SignedState | None:
         try:
             token = msgspec.json.decode(request.params["requestState"], type=str)
         except msgspec.DecodeError:
@@ -199,7 +201,7 @@ class Elicitation:
         suspended_calls = self.input_requests.suspended_calls
         suspension = suspended_calls.resume(handle)
         if suspension is None:
-            raise RequestError(envelope.INVALID_PARAMS, GONE)
+            raise RequestError(jsonrpc.INVALID_PARAMS, GONE)
         suspension.host_call.resume(self._session, call.id)
         if self._session.under_way.has(suspension.host_call):  # else its outcome was there already
             suspended_calls.answer(suspension, _answers(call.request))
@@ -247,19 +249,19 @@ class InputRequests:
         from mcp_workbench.server.suspended_calls import RequestStates, SuspendedCalls
 
         self.numbers = count(1)
-        self._asked: dict[bytes, Answered] = {}
+        self._asked: dict[bytes, AnswerCallback] = {}
         self.states = RequestStates(principal)
         self.suspended_calls = SuspendedCalls(self.states, {} if suspended is None else suspended)
 
     # To a legacy host: a request of our own
 
     def ask(
-        self, sender: Sender, question: Question, about: bytes, answered: Answered
+        self, sender: Sender, question: Question, about: bytes, answered: AnswerCallback
     ) -> Callable[[], None]:
         """Put the question. Returns what withdraws it."""
         id = b'"w%d"' % next(self.numbers)
         self._asked[id] = answered
-        sender.put(envelope.question(id, question.method, question.params), about)
+        sender.put(jsonrpc.question(id, question.method, question.params), about)
         return partial(self._withdraw, sender, id, about)
 
     def answer(self, message: Envelope) -> None:
@@ -271,7 +273,7 @@ class InputRequests:
     def _withdraw(self, sender: Sender, id: bytes, about: bytes) -> None:
         if self._asked.pop(id, None) is not None:
             params = b'{"requestId":%b,"reason":"withdrawn by the server"}' % id
-            sender.put(envelope.notification("notifications/cancelled", params), about)
+            sender.put(jsonrpc.notification("notifications/cancelled", params), about)
 
     # From a modern server to a legacy host: we ask, and repeat the call with the answers
 
@@ -287,7 +289,7 @@ class InputRequests:
         host_call.input_rounds.next(required)
 
     def _put(
-        self, host_call: HostCall, question: Question, answered: Answered
+        self, host_call: HostCall, question: Question, answered: AnswerCallback
     ) -> Callable[[], None]:
         from secrets import token_urlsafe  # loads hashing
 
@@ -323,7 +325,7 @@ class InputRequests:
         else:
             needs: Any = {"requiredCapabilities": {"elicitation": {"url": {}}}}
             why = "the server wants an address to be visited first"
-            refusal = envelope.error_object(MISSING_CAPABILITY, why, needs)
+            refusal = jsonrpc.error_object(MISSING_CAPABILITY, why, needs)
             host_call.finish(Rejected(msgspec.Raw(refusal)))
 
     def _read(self, host_call: HostCall, result: msgspec.Raw) -> InputRequired | None:

@@ -8,8 +8,8 @@ from time import perf_counter
 
 import msgspec
 
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.translate import complete
+from mcp_workbench.protocol.handshake import STAMPS
+from mcp_workbench.protocol.translation import complete
 
 SLICE = 0.02  # seconds of work before other tasks run
 PIECE = 64 << 10  # bytes of a text that are quoted at once

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.signature import name_text, one_line
 from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.gateway.result_budget import (
     KeptResults,
@@ -18,7 +17,8 @@ from mcp_workbench.gateway.result_budget import (
 )
 from mcp_workbench.gateway.search import find
 from mcp_workbench.gateway.views import View
-from mcp_workbench.search.query import MOST_NAMED, Found, FoundTool, Query, Siblings
+from mcp_workbench.schema.signature import name_text, one_line
+from mcp_workbench.search.query import MOST_NAMED, FoundTool, Query, SearchResult, Siblings
 from mcp_workbench.server.parse import NonEmpty, read_last, whole_number, wrong_reading
 from mcp_workbench.server.text import name_list, text_result
 from mcp_workbench.server.tool_definitions import MOST_HITS
@@ -77,7 +77,7 @@ def _read(arguments: msgspec.Raw) -> _Search:
 
 
 def search_text(
-    found: Found, detail: Detail, snapshot: Snapshot, known: ToolTexts | None = None
+    found: SearchResult, detail: Detail, snapshot: Snapshot, known: ToolTexts | None = None
 ) -> str:
     """Hits to call at once, names of their neighbours, and what the search could not cover.
 
@@ -92,7 +92,7 @@ def search_text(
     return "\n".join([_head(found, detail), *lines, *_unread(found), *omission_note(lossy, detail)])
 
 
-def _head(found: Found, detail: Detail) -> str:
+def _head(found: SearchResult, detail: Detail) -> str:
     tools = "tool" if found.total == 1 else "tools"
     return f"{len(found.tools)} of {found.total} {tools}, {how_to_call(detail)}"
 
@@ -116,21 +116,21 @@ def _neighbours(siblings: Siblings) -> str:
     return f"also in {siblings.address}: {shown}{rest}"
 
 
-def _doubts(found: Found) -> list[str]:
+def _doubts(found: SearchResult) -> list[str]:
     lines = ["weak match: perhaps nothing here does this"] if found.weak else []
     if found.strange:
         lines.append(f"in no tool: {_words(found)}")
     return lines
 
 
-def _left_out(found: Found) -> list[str]:
+def _left_out(found: SearchResult) -> list[str]:
     if not found.left_out:
         return []
     names = name_list(map(str, found.left_out), _NAMES)
     return [f"not shown, {MOST_NAMED} at a time: {names}"]
 
 
-def _nothing(found: Found, snapshot: Snapshot) -> str:
+def _nothing(found: SearchResult, snapshot: Snapshot) -> str:
     words = f" None has: {_words(found)}." if found.strange else ""
     boxes = name_list(snapshot.toolboxes, _NAMES)
     tools = "tool" if found.total == 1 else "tools"
@@ -142,13 +142,13 @@ def _nothing(found: Found, snapshot: Snapshot) -> str:
     return f"No tool fits, of {found.total} {tools} that are known.{words} Toolboxes: {boxes}"
 
 
-def _words(found: Found) -> str:
+def _words(found: SearchResult) -> str:
     shown = ", ".join(one_line(word) for word in found.strange[:MOST_STRANGE])
     more = len(found.strange) - MOST_STRANGE
     return f"{shown} (+{more})" if more > 0 else shown
 
 
-def _unread(found: Found) -> list[str]:
+def _unread(found: SearchResult) -> list[str]:
     """Servers whose tools were not searched: an empty result does not mean that they have none."""
     unknown = found.unknown
     failed = [f"{server.address} ({_reason(server.reason)})" for server in unknown if server.reason]

@@ -10,20 +10,20 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 
-from mcp_workbench.bounded import Members, TooManyParts, read_members
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.errors import MIGRATION, InvalidCall, shown_name
 from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
+from mcp_workbench.core.raw_json import Members, TooManyParts, read_members
 from mcp_workbench.core.spec import Detail, ToolMode
-from mcp_workbench.era.revision import (
+from mcp_workbench.protocol.revisions import (
     CAPABILITIES_KEY,
     MODERN,
     UNSUPPORTED_VERSION,
     VERSION_KEY,
 )
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.depth import too_deep
-from mcp_workbench.wire.envelope import NOTHING, Envelope
+from mcp_workbench.transport import json_text, jsonrpc
+from mcp_workbench.transport.json_text import too_deep
+from mcp_workbench.transport.jsonrpc import NOTHING, Envelope
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class RequestError(Exception):
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
-        self.error = envelope.error_object(code, message, data)
+        self.error = jsonrpc.error_object(code, message, data)
 
 
 # Messages
@@ -94,20 +94,20 @@ _read_use_tool_request = msgspec.json.Decoder(UseToolRequest).decode
 def read(line: bytes) -> Message:
     """Parse one message of a host. Raises Malformed."""
     if not line.isascii():
-        line = envelope.checked_text(line)
+        line = jsonrpc.checked_text(line)
     try:
         message = _read_use_tool_request(line)
     except (msgspec.DecodeError, RecursionError):
-        return envelope.decode(line)
+        return jsonrpc.decode(line)
     if too_deep(line) or memoryview(message.arguments)[0] != _BRACE:
-        return envelope.decode(line)
+        return jsonrpc.decode(line)
     return message
 
 
 def read_body(body: bytes) -> Message:
     """Parse one message sent over HTTP: the body may have line breaks, the parts we relay may not."""
     message = read(body)
-    mended = envelope.one_line(body)
+    mended = json_text.one_line(body)
     return message if mended is body else read(mended)
 
 
@@ -184,12 +184,12 @@ class HostEra:
         if self.legacy:
             if stamped:
                 opened = f"this conversation was opened by initialize ({self._revision})"
-                raise RequestError(envelope.INVALID_REQUEST, opened)
+                raise RequestError(jsonrpc.INVALID_REQUEST, opened)
         elif stamped or self.modern:
             self._check_modern(method, members, meta)
         elif method not in _BEFORE_OPENING:
             raise RequestError(
-                envelope.INVALID_PARAMS,
+                jsonrpc.INVALID_PARAMS,
                 f"open the conversation first: initialize, or a request with _meta for {MODERN}",
             )
 
@@ -199,7 +199,7 @@ class HostEra:
         try:
             requested = read_stamp(meta)
         except EnvelopeFault as fault:
-            raise RequestError(envelope.INVALID_PARAMS, str(fault)) from None
+            raise RequestError(jsonrpc.INVALID_PARAMS, str(fault)) from None
         if requested != MODERN:
             raise _unsupported(requested)
         if method != "server/discover" and not self.modern:
@@ -215,21 +215,21 @@ _read_text = msgspec.json.Decoder(str).decode
 
 
 def read_params(params: msgspec.Raw) -> Members:
-    if not params or envelope.is_null(params):
+    if not params or jsonrpc.is_null(params):
         return {}
     try:
         return read_members(params)
     except msgspec.DecodeError:
-        raise RequestError(envelope.INVALID_PARAMS, "params must be an object") from None
+        raise RequestError(jsonrpc.INVALID_PARAMS, "params must be an object") from None
 
 
 def read_meta(meta: msgspec.Raw | None) -> Members:
-    if not meta or envelope.is_null(meta):
+    if not meta or jsonrpc.is_null(meta):
         return {}
     try:
         return read_members(meta)
     except msgspec.DecodeError:
-        raise RequestError(envelope.INVALID_PARAMS, "params._meta must be an object") from None
+        raise RequestError(jsonrpc.INVALID_PARAMS, "params._meta must be an object") from None
 
 
 def read_name(members: Members) -> str:
@@ -237,7 +237,7 @@ def read_name(members: Members) -> str:
     try:
         return _read_text(members.pop("name"))
     except (KeyError, msgspec.DecodeError):
-        raise RequestError(envelope.INVALID_PARAMS, "params.name must be a string") from None
+        raise RequestError(jsonrpc.INVALID_PARAMS, "params.name must be a string") from None
 
 
 def read_uri(members: Members) -> str:
@@ -247,7 +247,7 @@ def read_uri(members: Members) -> str:
     except (KeyError, msgspec.DecodeError):
         uri = ""
     if not uri:
-        raise RequestError(envelope.INVALID_PARAMS, "params.uri must be a string")
+        raise RequestError(jsonrpc.INVALID_PARAMS, "params.uri must be a string")
     return uri
 
 
@@ -299,7 +299,7 @@ def read_tool_request(
     `members` are those of `params` without name and `_meta`; the call takes ownership of them.
     """
     arguments = members.get("arguments")
-    if arguments is None or envelope.is_null(arguments):
+    if arguments is None or jsonrpc.is_null(arguments):
         arguments = members["arguments"] = NO_ARGUMENTS
     if name == USE_TOOL:
         tool, members["arguments"] = read_use_tool(arguments)

@@ -11,35 +11,35 @@ from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.offers import (
+from mcp_workbench.core.primitives import (
     KEYS,
-    Kind,
-    Owned,
-    Shelf,
+    PrimitiveKind,
+    PrimitiveRef,
+    ServerPrimitives,
     addressed,
     owner_by_template,
     owners_of_flat_name,
     read_addressed,
     shown_uris,
 )
-from mcp_workbench.core.splice import changed, each
-from mcp_workbench.era.primitives import not_found_code, read_error_for, with_cache
-from mcp_workbench.era.translate import PAIRS, Members, Pair, asks_for_input, read_members
+from mcp_workbench.core.raw_json import Members, changed, each, read_members
 from mcp_workbench.gateway.interceptors import Rejected
 from mcp_workbench.gateway.primitives import ListedPrimitives, ViewPrimitives
+from mcp_workbench.protocol.primitives import not_found_code, read_error_for, with_cache
+from mcp_workbench.protocol.translation import PAIRS, EraPair, asks_for_input
 from mcp_workbench.server import text
 from mcp_workbench.server.calls import HostCall
 from mcp_workbench.server.long_answers import collect
 from mcp_workbench.server.parse import HostEra, RequestError, read_name, read_uri
 from mcp_workbench.server.tool_definitions import flat_definition
-from mcp_workbench.wire import envelope
+from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.tools import ToolView
 
 encode = msgspec.json.encode
-_MEMBERS: dict[Kind, bytes] = {
+_MEMBERS: dict[PrimitiveKind, bytes] = {
     "prompts": b"prompts",
     "resources": b"resources",
     "templates": b"resourceTemplates",
@@ -63,9 +63,9 @@ class PrimitiveCall(HostCall):
     explains = False
     unknown_method = b""  # the result if the server does not have the method
     change_result: Callable[[Result], Result] | None = None  # before the host gets it
-    change_error: Callable[[Pair, bytes], bytes] | None = None
+    change_error: Callable[[EraPair, bytes], bytes] | None = None
 
-    def address_to(self, owner: Owned, members: Members) -> None:
+    def address_to(self, owner: PrimitiveRef, members: Members) -> None:
         """Send it to this server, with the server's own name or URI in `members`."""
         request = self.request
         address = owner.address
@@ -78,7 +78,7 @@ class PrimitiveCall(HostCall):
         super().reply(result)
 
     def refuse(self, outcome: Rejected) -> None:
-        known = envelope.read_error(outcome.error).code != envelope.METHOD_NOT_FOUND
+        known = jsonrpc.read_error(outcome.error).code != jsonrpc.METHOD_NOT_FOUND
         if self.unknown_method and not known and not outcome.is_ours:
             self.session.reply_own(self.id, self.unknown_method)
             return
@@ -186,7 +186,7 @@ class PrimitiveRequests:
     async def _templates(self, request: LocalRequest) -> None:
         await self._uris(request, "templates")
 
-    async def _uris(self, request: LocalRequest, kind: Kind) -> None:
+    async def _uris(self, request: LocalRequest, kind: PrimitiveKind) -> None:
         listed = await self._listed(request, kind)
         by_address = {server.address: server.offers for server in listed.servers}
         shown = (
@@ -195,15 +195,15 @@ class PrimitiveRequests:
         )
         await self._reply_list(request.id, kind, shown, listed)
 
-    async def _listed(self, request: LocalRequest, kind: Kind) -> ListedPrimitives:
+    async def _listed(self, request: LocalRequest, kind: PrimitiveKind) -> ListedPrimitives:
         cursor = request.members.get("cursor")
-        if cursor is not None and not envelope.is_null(cursor):
-            raise RequestError(envelope.INVALID_PARAMS, "Unknown cursor: the list has one page")
+        if cursor is not None and not jsonrpc.is_null(cursor):
+            raise RequestError(jsonrpc.INVALID_PARAMS, "Unknown cursor: the list has one page")
         self.requested_lists.add("prompts" if kind == "prompts" else "resources")
         return await self._upstream.listed(self._owners.toolboxes, kind)
 
     async def _reply_list(
-        self, id: bytes, kind: Kind, shown: Iterable[bytes], listed: ListedPrimitives
+        self, id: bytes, kind: PrimitiveKind, shown: Iterable[bytes], listed: ListedPrimitives
     ) -> None:
         """Reply with a list, built in time slices: it may be long."""
         body = b'{"%b":[%b]' % (_MEMBERS[kind], b",".join(await collect(shown)))
@@ -214,7 +214,9 @@ class PrimitiveRequests:
 
     async def has_any(self, toolbox: str, kind: str) -> bool:
         """Whether a server of this toolbox lists anything of this kind."""
-        kinds: tuple[Kind, ...] = ("prompts",) if kind == "prompts" else ("resources", "templates")
+        kinds: tuple[PrimitiveKind, ...] = (
+            ("prompts",) if kind == "prompts" else ("resources", "templates")
+        )
         for listed_kind in kinds:
             listed = await self._upstream.listed([toolbox], listed_kind)
             if any(server.offers for server in listed.servers):
@@ -237,7 +239,7 @@ class PrimitiveRequests:
             result = with_cache(result) if self._session.era.modern else result
             return result if uri == owner.key else _readdressed(result, owner.address)
 
-        def change_error(pair: Pair, error: bytes) -> bytes:
+        def change_error(pair: EraPair, error: bytes) -> bytes:
             return read_error_for(pair, error, owner.key, uri)
 
         call.change_result, call.change_error = change_result, change_error
@@ -255,7 +257,7 @@ class PrimitiveRequests:
             owner = await self._owners.require_owner(read_uri(ref))
             ref["uri"] = _raw(owner.key)
         else:
-            raise RequestError(envelope.INVALID_PARAMS, "params.ref must be a prompt or a resource")
+            raise RequestError(jsonrpc.INVALID_PARAMS, "params.ref must be a prompt or a resource")
         # We declare completions for all our servers: one that has none completes nothing.
         call.unknown_method = _NO_COMPLETION
         call.address_to(owner, {**call.request.params, "ref": _raw(ref)})
@@ -270,7 +272,7 @@ def _readdressed(result: msgspec.Raw | bytes, address: ServerAddress) -> msgspec
 
     def renamed(content: bytes) -> bytes:
         uri = _text(read_members(content).get("uri"))
-        return _renamed(content, "uri", uri, addressed(Owned(address, uri)) if uri else uri)
+        return _renamed(content, "uri", uri, addressed(PrimitiveRef(address, uri)) if uri else uri)
 
     try:
         return changed(result, {"contents": each(read_members(result)["contents"], renamed)})
@@ -320,11 +322,11 @@ class PrimitiveOwners:
 
     # Prompts
 
-    async def prompt_owner(self, name: str) -> Owned:
+    async def prompt_owner(self, name: str) -> PrimitiveRef:
         if self.bare:
             listed = await self._upstream.listed(self.toolboxes, "prompts")
             require_unique_names(listed.servers)
-            owners = [Owned(s.address, name) for s in listed.servers if name in s.offers]
+            owners = [PrimitiveRef(s.address, name) for s in listed.servers if name in s.offers]
         else:
             owners = owners_of_flat_name(name, self._upstream.addresses())
         if len(owners) > 1:  # names of toolboxes or servers contain the separator
@@ -333,19 +335,19 @@ class PrimitiveOwners:
             offered = {server.address: server.offers for server in listed.servers}
             owners.sort(key=lambda owner: owner.key not in offered.get(owner.address, {}))
         if not owners:
-            raise RequestError(envelope.INVALID_PARAMS, f"Unknown prompt: {name}")
+            raise RequestError(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {name}")
         return owners[0]
 
     # Resources
 
-    async def require_owner(self, uri: str) -> Owned:
+    async def require_owner(self, uri: str) -> PrimitiveRef:
         owner = await self.owner(uri)
         if owner is None:
             code = not_found_code(modern_host=self._era.modern)
             raise RequestError(code, f"Resource not found: {uri}", {"uri": uri})
         return owner
 
-    async def owner(self, uri: str) -> Owned | None:
+    async def owner(self, uri: str) -> PrimitiveRef | None:
         """The owner: by the form of the URI, by lists and tools, by templates, or as the only candidate."""
         named = read_addressed(uri)
         if named is not None and named.address in self._upstream.addresses():
@@ -358,7 +360,9 @@ class PrimitiveOwners:
             or self._upstream.only_owner(uri, near)
         )
 
-    async def _asked_owner(self, uri: str, toolboxes: list[str], *, connect: bool) -> Owned | None:
+    async def _asked_owner(
+        self, uri: str, toolboxes: list[str], *, connect: bool
+    ) -> PrimitiveRef | None:
         await self._upstream.listed(toolboxes, "resources", connect=connect)
         owner = self._upstream.owner(uri, toolboxes, asked=True)
         if owner is not None:
@@ -367,7 +371,7 @@ class PrimitiveOwners:
         return owner_by_template(uri, templates.servers)
 
 
-def require_unique_names(servers: Iterable[Shelf]) -> None:
+def require_unique_names(servers: Iterable[ServerPrimitives]) -> None:
     """Raise a RequestError if two servers have a prompt of one name, which bare names can't distinguish."""
     owners: dict[str, ServerAddress] = {}
     for server in servers:
@@ -377,5 +381,5 @@ def require_unique_names(servers: Iterable[Shelf]) -> None:
                     f"'naming' is 'bare', but {owners[name]} and {server.address} both have a prompt "
                     f"named {name!r}: give them endpoints of their own, or leave 'naming' out"
                 )
-                raise RequestError(envelope.INTERNAL_ERROR, why)
+                raise RequestError(jsonrpc.INTERNAL_ERROR, why)
             owners[name] = server.address

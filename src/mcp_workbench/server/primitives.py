@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.era.primitives import level_in, most_verbose, read_level
-from mcp_workbench.era.revision import LOG_LEVEL_KEY
-from mcp_workbench.era.translate import Members
+from mcp_workbench.core.raw_json import Members
+from mcp_workbench.protocol.primitives import level_in, most_verbose, read_level
+from mcp_workbench.protocol.revisions import LOG_LEVEL_KEY
 from mcp_workbench.server.parse import RequestError
-from mcp_workbench.wire import envelope
+from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
-    from mcp_workbench.gateway.primitives import Heard, ViewPrimitives
+    from mcp_workbench.gateway.primitives import ServerNotification, ViewPrimitives
     from mcp_workbench.server.primitive_requests import PrimitiveRequests
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.subscriptions import Subscriptions
@@ -99,7 +99,7 @@ class SessionPrimitives:
         try:
             level = read_level(raw)
         except ValueError as error:
-            raise RequestError(envelope.INVALID_PARAMS, f"params.level: {error}") from None
+            raise RequestError(jsonrpc.INVALID_PARAMS, f"params.level: {error}") from None
         self.log_level = raw
         self._load.upstream.want_level(self._session, level)
         self._session.reply(id, b"{}")
@@ -112,7 +112,7 @@ class SessionPrimitives:
             try:
                 level = level_in(meta)
             except ValueError as error:
-                raise RequestError(envelope.INVALID_PARAMS, f"_meta: {error}") from None
+                raise RequestError(jsonrpc.INVALID_PARAMS, f"_meta: {error}") from None
             upstream = self._load.upstream
             before = upstream.level_of(self._session)
             upstream.want_level(self._session, most_verbose([level, *filter(None, [before])]))
@@ -120,7 +120,7 @@ class SessionPrimitives:
 
     # Changes
 
-    def _receive(self, notification: Heard) -> None:
+    def _receive(self, notification: ServerNotification) -> None:
         self._load.subscriptions.receive(notification)
 
     def list_changed(self, method: str) -> None:

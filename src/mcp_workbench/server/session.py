@@ -16,20 +16,21 @@ import msgspec
 from mcp_workbench.core.call import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.revision import CAPABILITIES_KEY, CLIENT_INFO_KEY
-from mcp_workbench.era.translate import Members, complete
+from mcp_workbench.core.raw_json import Members
 from mcp_workbench.gateway.interceptors import Rejected
+from mcp_workbench.protocol.handshake import STAMPS
+from mcp_workbench.protocol.revisions import CAPABILITIES_KEY, CLIENT_INFO_KEY
+from mcp_workbench.protocol.translation import complete
 from mcp_workbench.server import parse, text
 from mcp_workbench.server.calls import HostCall, OpenRequests, OwnCall
 from mcp_workbench.server.elicitation import ROOTS_CHANGED, AskedBy, Elicitation
 from mcp_workbench.server.parse import HostEra, Message, RequestError, UseToolRequest
 from mcp_workbench.server.primitives import SessionPrimitives
 from mcp_workbench.server.tools import NameCollision, SessionTools, ToolView
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import NOTHING, Envelope
-from mcp_workbench.wire.stdio import Channel
-from mcp_workbench.wire.tasks import TaskScope
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import NOTHING, Envelope
+from mcp_workbench.transport.stdio import Channel
+from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.views import View
@@ -130,11 +131,11 @@ class HostSession:
         if not method or not id:
             self._receive_other(message.whole() if isinstance(message, UseToolRequest) else message)
             return
-        if id in self.under_way or not envelope.usable_id(id):
+        if id in self.under_way or not jsonrpc.usable_id(id):
             used = id in self.under_way
             problem = "id is in use" if used else "id must be a string or an integer"
-            error = envelope.error_object(envelope.INVALID_REQUEST, problem)
-            self._channel.send(envelope.refusal(b"", error), id)
+            error = jsonrpc.error_object(jsonrpc.INVALID_REQUEST, problem)
+            self._channel.send(jsonrpc.refusal(b"", error), id)
             return
         try:
             if self._is_draining and method != "ping":
@@ -175,7 +176,7 @@ class HostSession:
     def _handler(self, method: str) -> Handler:
         handler = self._methods.get(method) or self._primitives.handler(method)
         if handler is None or (self.era.modern and method == "ping"):
-            raise RequestError(envelope.METHOD_NOT_FOUND, f"Method not found: {method}")
+            raise RequestError(jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method}")
         return handler
 
     def _refuse_request(self, id: bytes, method: str, error: RequestError) -> None:
@@ -231,7 +232,7 @@ class HostSession:
             request = parse.read_tool_request(mode, name, members, meta, modern_host=modern)
         except parse.UnknownTool as error:
             call = self._call(id, ToolIdentifier("", "", name), members, meta)
-            self._refuse_call(call, RequestError(envelope.INVALID_PARAMS, str(error)))
+            self._refuse_call(call, RequestError(jsonrpc.INVALID_PARAMS, str(error)))
             return
         except InvalidCall as error:
             if name == parse.OPEN_TOOLBOX:
@@ -274,10 +275,10 @@ class HostSession:
         try:
             tool = await self._tool_view.route(name)
         except NameCollision as error:
-            self._refuse_call(call, RequestError(envelope.INTERNAL_ERROR, str(error)))
+            self._refuse_call(call, RequestError(jsonrpc.INTERNAL_ERROR, str(error)))
             return
         if tool is None:
-            unknown = RequestError(envelope.INVALID_PARAMS, f"Unknown tool: {name}")
+            unknown = RequestError(jsonrpc.INVALID_PARAMS, f"Unknown tool: {name}")
             self._refuse_call(call, unknown)
             return
         call.request = msgspec.structs.replace(call.request, tool=tool)
@@ -362,13 +363,13 @@ class HostSession:
         self.reply(id, complete(result, STAMPS) if self.era.modern else result)
 
     def refuse(self, id: bytes, error: msgspec.Raw | bytes) -> None:
-        self._channel.send(envelope.refusal(id, error), id)
+        self._channel.send(jsonrpc.refusal(id, error), id)
         self.under_way.pop(id, None)
         self._check_idle()
 
     def notify(self, method: str, params: bytes = b"", about: bytes = b"") -> None:
         """Send a notification; `about` is the request that it belongs to, if any."""
-        self._channel.send(envelope.notification(method, params), about)
+        self._channel.send(jsonrpc.notification(method, params), about)
 
     def close(self) -> None:
         """The host is gone: cancel its requests and release its servers."""
@@ -390,6 +391,4 @@ class HostSession:
             self._on_idle()
 
 
-_INTERNAL_ERROR = envelope.error_object(
-    envelope.INTERNAL_ERROR, "the workbench failed; see its log"
-)
+_INTERNAL_ERROR = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the workbench failed; see its log")

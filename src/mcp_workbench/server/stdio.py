@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mcp_workbench.era.revision import BATCHES
+from mcp_workbench.protocol.revisions import BATCHES
 from mcp_workbench.server import parse
 from mcp_workbench.server.session import HostSession
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Malformed
-from mcp_workbench.wire.frames import LineFramer
-from mcp_workbench.wire.stdio import Channel
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.json_text import LineFramer
+from mcp_workbench.transport.jsonrpc import Malformed
+from mcp_workbench.transport.stdio import Channel
 
 
 class StdioFront:
@@ -29,14 +29,14 @@ class StdioFront:
 
     def _refuse_large(self) -> None:
         message = "the message is too large (limits.messageBytes)"
-        id = envelope.salvaged_id(self._framer.take_overflow() or b"")
-        self._refuse(Malformed(envelope.INVALID_REQUEST, message, id))
+        id = jsonrpc.salvaged_id(self._framer.take_overflow() or b"")
+        self._refuse(Malformed(jsonrpc.INVALID_REQUEST, message, id))
 
     def _receive_line(self, line: bytes) -> None:
         try:
             message = parse.read(line)
         except Malformed as error:
-            if self._session.era.revision == BATCHES and envelope.is_batch(line):
+            if self._session.era.revision == BATCHES and jsonrpc.is_batch(line):
                 self._receive_batch(line)
             else:
                 self._refuse(error)
@@ -45,14 +45,14 @@ class StdioFront:
 
     def _receive_batch(self, line: bytes) -> None:
         try:
-            members = envelope.read_batch(line)
+            members = jsonrpc.read_batch(line)
         except Malformed as error:
             self._refuse(error)
             return
         for member in members:
-            if not envelope.is_batch(member):
+            if not jsonrpc.is_batch(member):
                 self._receive_line(member)
 
     def _refuse(self, error: Malformed) -> None:
-        refusal = envelope.error_object(error.code, str(error))
-        self._channel.send(envelope.refusal(error.id, refusal))
+        refusal = jsonrpc.error_object(error.code, str(error))
+        self._channel.send(jsonrpc.refusal(error.id, refusal))

@@ -8,19 +8,20 @@ import msgspec
 
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.offers import Owned, addressed
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.primitives import level_in, level_of, reaches, tagged, untagged
-from mcp_workbench.era.revision import LOG_LEVEL_KEY, SUBSCRIPTION_KEY
-from mcp_workbench.era.translate import Members, complete, read_members
-from mcp_workbench.gateway.primitives import Heard, ViewPrimitives
+from mcp_workbench.core.primitives import PrimitiveRef, addressed
+from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.gateway.primitives import ServerNotification, ViewPrimitives
+from mcp_workbench.protocol.handshake import STAMPS
+from mcp_workbench.protocol.primitives import level_in, level_of, reaches, tagged, untagged
+from mcp_workbench.protocol.revisions import LOG_LEVEL_KEY, SUBSCRIPTION_KEY
+from mcp_workbench.protocol.translation import complete
 from mcp_workbench.server.parse import RequestError, read_uri
 from mcp_workbench.server.primitive_requests import (
     LocalRequest,
     PrimitiveOwners,
     PrimitiveRequests,
 )
-from mcp_workbench.wire import envelope
+from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
     from mcp_workbench.server.session import HostSession
@@ -42,9 +43,9 @@ class Subscription:
 
     def __init__(self, kinds: frozenset[str] = frozenset()) -> None:
         self.kinds = kinds
-        self.resources: dict[Owned, str] = {}  # with the URI that the host uses for each
+        self.resources: dict[PrimitiveRef, str] = {}  # with the URI that the host uses for each
 
-    def shown(self, changed: Owned) -> str:
+    def shown(self, changed: PrimitiveRef) -> str:
         """The URI of a changed resource as the host knows it; empty if it has not subscribed to it."""
         for owner, uri in self.resources.items():
             if owner == changed:
@@ -101,7 +102,7 @@ class Subscriptions:
         owner = await self._owners.require_owner(uri)
         if not await self._upstream.subscribe(owner, self._own):
             why = f"[{owner.address}] Error: the server does not tell of changes of its resources"
-            raise RequestError(envelope.METHOD_NOT_FOUND, why)
+            raise RequestError(jsonrpc.METHOD_NOT_FOUND, why)
         self._own.resources[owner] = uri
         self._session.reply(request.id, b"{}")
 
@@ -119,7 +120,7 @@ class Subscriptions:
         acknowledged: dict[str, Any] = {flag: True for flag in _FLAGS.values() if flag in kinds}
         if subscription.resources:
             acknowledged["resourceSubscriptions"] = list(subscription.resources.values())
-        params = envelope.encode({"notifications": acknowledged})
+        params = jsonrpc.encode({"notifications": acknowledged})
         self._notify(request.id, "notifications/subscriptions/acknowledged", params)
 
     async def _watch(self, uri: str, subscription: Subscription) -> None:
@@ -141,7 +142,7 @@ class Subscriptions:
         """We are shutting down: reply to every `subscriptions/listen`."""
         for id in list(self._subscriptions):
             self.end(id)
-            result = envelope.encode({"_meta": {SUBSCRIPTION_KEY: msgspec.Raw(id)}})
+            result = jsonrpc.encode({"_meta": {SUBSCRIPTION_KEY: msgspec.Raw(id)}})
             self._session.reply(id, complete(result, STAMPS))
 
     def close(self) -> None:
@@ -168,21 +169,21 @@ class Subscriptions:
 
     # Notifications of servers
 
-    def receive(self, notification: Heard) -> None:
+    def receive(self, notification: ServerNotification) -> None:
         if notification.method == MESSAGE:
             self._log(notification)
         elif notification.method == UPDATED:
             self._updated(notification)
         elif notification.method == ELICITATION_COMPLETE:
             self._elicitation_complete(notification)
-        elif notification.place.address.toolbox in self._owners.toolboxes:
+        elif notification.connection_id.address.toolbox in self._owners.toolboxes:
             self.list_changed(notification.method)
 
-    def _elicitation_complete(self, notification: Heard) -> None:
+    def _elicitation_complete(self, notification: ServerNotification) -> None:
         """An elicitation by URL is complete. Modern hosts are not notified of that."""
         if self._session.era.modern or notification.asker not in (None, self._session):
             return
-        if self._owners.may_use(notification.place.address.toolbox):
+        if self._owners.may_use(notification.connection_id.address.toolbox):
             self._session.notify(ELICITATION_COMPLETE, bytes(notification.params))
 
     def list_changed(self, method: str) -> None:
@@ -195,27 +196,27 @@ class Subscriptions:
             if _FLAGS[method] in subscription.kinds:
                 self._notify(id, method, b"{}")
 
-    def _updated(self, notification: Heard) -> None:
+    def _updated(self, notification: ServerNotification) -> None:
         try:
             params = read_members(untagged(notification.params))
-            changed = Owned(notification.place.address, read_uri(params))
+            changed = PrimitiveRef(notification.connection_id.address, read_uri(params))
         except (msgspec.DecodeError, RequestError):
             return
         if shown := self._own.shown(changed):
-            params["uri"] = msgspec.Raw(envelope.encode(shown))
-            self._session.notify(UPDATED, envelope.encode(params))
+            params["uri"] = msgspec.Raw(jsonrpc.encode(shown))
+            self._session.notify(UPDATED, jsonrpc.encode(params))
         for id, subscription in self._subscriptions.items():
             if shown := subscription.shown(changed):
-                params["uri"] = msgspec.Raw(envelope.encode(shown))
-                self._notify(id, UPDATED, envelope.encode(params))
+                params["uri"] = msgspec.Raw(jsonrpc.encode(shown))
+                self._notify(id, UPDATED, jsonrpc.encode(params))
 
     def _notify(self, id: bytes, method: str, params: bytes) -> None:
         self._session.notify(method, tagged(params, id), id)
 
     # Logging
 
-    def _log(self, notification: Heard) -> None:
-        level, address = level_of(notification.params), notification.place.address
+    def _log(self, notification: ServerNotification) -> None:
+        level, address = level_of(notification.params), notification.connection_id.address
         if self._session.era.modern:
             about = self._request_for(notification, level)
             if about:
@@ -231,13 +232,13 @@ class Subscriptions:
         own = self._upstream.level_of(self._session)
         return own or ("info" if self._upstream.somebody_wants_logs(toolbox) else "debug")
 
-    def _concerns(self, notification: Heard, address: ServerAddress) -> bool:
+    def _concerns(self, notification: ServerNotification, address: ServerAddress) -> bool:
         if notification.asker is self._session:
             return True
         opened = address.toolbox in self._owners.toolboxes
         return opened and not notification.modern_server  # a modern one logs for one request only
 
-    def _request_for(self, notification: Heard, level: str) -> bytes:
+    def _request_for(self, notification: ServerNotification, level: str) -> bytes:
         """The oldest request in flight at that server that wants messages of this level."""
         if notification.asker is not self._session:
             return b""
@@ -246,12 +247,12 @@ class Subscriptions:
                 return id
         return b""
 
-    def _in_flight_at(self, notification: Heard) -> list[tuple[bytes, Members]]:
+    def _in_flight_at(self, notification: ServerNotification) -> list[tuple[bytes, Members]]:
         """The requests that the notification may be about; the only one, if that is known."""
         calls = [(id, call) for id, call in self._session.under_way.items() if call is not None]
         if notification.caller is not None:
             return [(id, call.request.meta) for id, call in calls if call is notification.caller]
-        address = notification.place.address
+        address = notification.connection_id.address
         return [
             (id, call.request.meta) for id, call in calls if call.request.tool.address == address
         ]
@@ -265,9 +266,9 @@ def _read_filter(members: Members) -> _Filter:
     try:
         filter = msgspec.json.decode(members.get("notifications", b"{}"), type=_Filter)
     except msgspec.DecodeError as error:
-        raise RequestError(envelope.INVALID_PARAMS, f"params.notifications: {error}") from None
+        raise RequestError(jsonrpc.INVALID_PARAMS, f"params.notifications: {error}") from None
     if len(filter.resourceSubscriptions) > MOST_LISTENED:
         raise RequestError(
-            envelope.INVALID_PARAMS, f"more than {MOST_LISTENED} subscriptions at once"
+            jsonrpc.INVALID_PARAMS, f"more than {MOST_LISTENED} subscriptions at once"
         )
     return filter

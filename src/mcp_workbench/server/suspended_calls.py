@@ -19,18 +19,18 @@ from typing import Literal
 import msgspec
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.era.questions import (
+from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.protocol.elicitation import (
     ROOTS,
     ROUNDS,
-    Answered,
+    AnswerCallback,
     Question,
     input_required,
     unanswered,
 )
-from mcp_workbench.era.seal import LIFETIME, Kind, Seal, Sealed, digest_of
-from mcp_workbench.era.translate import Members, read_members
+from mcp_workbench.protocol.signed_state import LIFETIME, Kind, Seal, SignedState, digest_of
 from mcp_workbench.server.calls import HostCall
-from mcp_workbench.wire import envelope
+from mcp_workbench.transport import jsonrpc
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class RequestStates:
         self._principal = principal
         self._seal = Seal(secrets.token_bytes(32))
 
-    def read(self, token: str, request: CallRequest) -> Sealed | None:
+    def read(self, token: str, request: CallRequest) -> SignedState | None:
         """The content of a token that belongs to this request; None if it is not valid."""
         return self._seal.open(token, self._principal, _digest(request), time.monotonic())
 
@@ -71,7 +71,7 @@ class RequestStates:
         handle: str = "",
         state: msgspec.Raw | None = None,
     ) -> str:
-        sealed = Sealed(
+        sealed = SignedState(
             kind=kind,
             route=request.tool.address,
             digest=_digest(request),
@@ -92,7 +92,7 @@ class Suspension:
 
     def __init__(self, host_call: HostCall) -> None:
         self.host_call = host_call
-        self.open: dict[str, tuple[Question, Answered]] = {}
+        self.open: dict[str, tuple[Question, AnswerCallback]] = {}
         self.rounds = 0
         self.gathering = False  # until the host is asked
         self.expire: Callable[[], None] = lambda: None  # gives up the call
@@ -103,7 +103,7 @@ class Suspension:
     def kind(self) -> SuspensionKind:
         return "again" if self.host_call.connection is None else "held"
 
-    def add(self, question: Question, answered: Answered) -> Callable[[], None]:
+    def add(self, question: Question, answered: AnswerCallback) -> Callable[[], None]:
         """Add a question. Returns what withdraws it."""
         key = f"q{next(self._keys)}"
         self.open[key] = (question, answered)
@@ -111,7 +111,7 @@ class Suspension:
 
     def decline(self) -> None:
         """Decline all open questions: nobody will answer."""
-        error = envelope.error_object(envelope.INTERNAL_ERROR, "nobody answered in time")
+        error = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "nobody answered in time")
         opened, self.open = self.open, {}
         for question, answered in opened.values():
             answer = unanswered(question.method)
@@ -128,7 +128,7 @@ class SuspendedCalls:
         self._expiry = expiry
 
     def suspend(
-        self, host_call: HostCall, question: Question, answered: Answered
+        self, host_call: HostCall, question: Question, answered: AnswerCallback
     ) -> Callable[[], None]:
         """Answer the host's request with the question. Returns what withdraws it.
 

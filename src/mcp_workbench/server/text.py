@@ -12,10 +12,10 @@ from mcp_workbench.core.catalogue import Stale
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier, generate_tool_name
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
-from mcp_workbench.era.ourselves import OURSELVES, STAMPS
-from mcp_workbench.era.revision import MODERN, legacy_answer
-from mcp_workbench.era.translate import complete
-from mcp_workbench.wire import envelope
+from mcp_workbench.protocol.handshake import IMPLEMENTATION, STAMPS
+from mcp_workbench.protocol.revisions import MODERN, legacy_answer
+from mcp_workbench.protocol.translation import complete
+from mcp_workbench.transport import jsonrpc
 
 STATIC_TTL = 60_000  # milliseconds that a modern host may cache what changes with the file alone
 INSTRUCTIONS_LIMIT = 2000  # characters; hosts cut at 2 KB
@@ -131,7 +131,7 @@ def draining() -> Draining:
 
 def draining_error() -> tuple[int, str, dict[str, str]]:
     """The same for a request other than a call: code, message and data."""
-    return envelope.SERVER_ERROR, ENDING, {CODE_KEY: DRAINING}
+    return jsonrpc.SERVER_ERROR, ENDING, {CODE_KEY: DRAINING}
 
 
 def text_result(text: str) -> bytes:
@@ -160,7 +160,7 @@ def failed_call(error: WorkbenchError, text: str) -> bytes:
 def refused_request(error: WorkbenchError, text: str) -> bytes:
     """A JSON-RPC error for a request other than a call; its data says when to retry, if that is known."""
     data = None if error.retry_after is None else _error_meta(error)
-    return envelope.error_object(envelope.INTERNAL_ERROR, text, data)
+    return jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, text, data)
 
 
 def _error_meta(error: WorkbenchError) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def initialize_result(offered: str, snapshot: Snapshot) -> tuple[str, bytes]:
     result = {
         "protocolVersion": revision,
         "capabilities": _capabilities(snapshot),
-        "serverInfo": OURSELVES,
+        "serverInfo": IMPLEMENTATION,
         "instructions": instructions(snapshot),
     }
     return revision, msgspec.json.encode(result)

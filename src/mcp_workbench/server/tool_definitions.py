@@ -7,13 +7,17 @@ from typing import Any, get_args
 
 import msgspec
 
-from mcp_workbench.core.catalogue import Definition, Unavailable, tool_info_json
+from mcp_workbench.core.catalogue import (
+    Definition,
+    OpenedServer,
+    OpenedToolbox,
+    Unavailable,
+    tool_info_json,
+)
 from mcp_workbench.core.names import ServerAddress, generate_tool_name
-from mcp_workbench.core.reports import OpenedServer, OpenedToolbox
+from mcp_workbench.core.raw_json import Members, changed, read_members
 from mcp_workbench.core.spec import Detail, Snapshot
-from mcp_workbench.core.splice import changed
-from mcp_workbench.era.older import legacy_definition
-from mcp_workbench.era.translate import Members, read_members
+from mcp_workbench.protocol.downgrade import legacy_definition
 from mcp_workbench.server.long_answers import comma_separated
 from mcp_workbench.server.parse import OPEN_TOOLBOX, READ_RESULT, SEARCH_TOOLS, USE_TOOL
 from mcp_workbench.server.text import STALE_KEY, name_list

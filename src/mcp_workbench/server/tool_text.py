@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.core.catalogue import Definition, read_object, tool_info_json
+from mcp_workbench.core.catalogue import Definition, OpenedToolbox, read_object, tool_info_json
 from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reports import OpenedToolbox
-from mcp_workbench.core.shape import arguments_shape, value_shape
-from mcp_workbench.core.signature import (
+from mcp_workbench.core.raw_json import TOO_COMPLEX
+from mcp_workbench.core.spec import Detail
+from mcp_workbench.schema.shape import arguments_shape, value_shape
+from mcp_workbench.schema.signature import (
     MARK,
     first_sentence,
     name_text,
@@ -22,8 +23,6 @@ from mcp_workbench.core.signature import (
     spelled,
     whole_signature,
 )
-from mcp_workbench.core.spec import Detail
-from mcp_workbench.core.steps import TOO_COMPLEX
 from mcp_workbench.server.long_answers import TimeSlice
 
 Json = dict[str, Any]

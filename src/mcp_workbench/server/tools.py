@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mcp_workbench.core.catalogue import OpenedToolbox
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier, parse_tool_name
-from mcp_workbench.core.reports import OpenedToolbox
+from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import Detail, Snapshot
-from mcp_workbench.era.translate import Members
 from mcp_workbench.gateway.views import View
 from mcp_workbench.server import text
 from mcp_workbench.server.long_answers import (
@@ -33,11 +33,11 @@ from mcp_workbench.server.tool_definitions import (
     stale_servers_meta,
     use_tool_definition,
 )
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.tasks import task_scope
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.tasks import task_scope
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.reload import Reloaded
+    from mcp_workbench.core.reload_plan import Reloaded
     from mcp_workbench.server.primitives import SessionPrimitives
     from mcp_workbench.server.session import HostSession
 
@@ -224,8 +224,8 @@ class SessionTools:
         tool_view.refresh()  # hosts without a session share one, which may have missed a change
 
     def list_tools(self, id: bytes, members: Members, meta: Members) -> None:
-        if "cursor" in members and not envelope.is_null(members["cursor"]):
-            raise RequestError(envelope.INVALID_PARAMS, "Unknown cursor: the list has one page")
+        if "cursor" in members and not jsonrpc.is_null(members["cursor"]):
+            raise RequestError(jsonrpc.INVALID_PARAMS, "Unknown cursor: the list has one page")
         if self._tool_view.is_static:
             modern = self._session.era.modern
             self._session.reply_own(id, self._tool_view.static_list(modern=modern))
@@ -236,7 +236,7 @@ class SessionTools:
         try:
             result = await self._tool_view.live_list(modern=self._session.era.modern)
         except NameCollision as error:
-            self._session.refuse(id, envelope.error_object(envelope.INTERNAL_ERROR, str(error)))
+            self._session.refuse(id, jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, str(error)))
         else:
             self._session.reply(id, result)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcp_workbench.config.expand import Unexpandable, expand_target
-from mcp_workbench.core.known import Known, compared
+from mcp_workbench.core.catalogue import KnownCatalogue, tool_change
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec
 from mcp_workbench.timing import pause
@@ -28,7 +28,7 @@ from mcp_workbench.timing import pause
 if TYPE_CHECKING:
     import asyncio  # not needed to recall
 
-    from mcp_workbench.core.reports import OpenedServer
+    from mcp_workbench.core.catalogue import OpenedServer
     from mcp_workbench.upstream.cache_files import CacheLimits, CatalogueFiles
 
 SWITCH = "MCP_WORKBENCH_CACHE"
@@ -44,18 +44,20 @@ class CatalogueCache:
     def __init__(self, environ: Mapping[str, str], limits: CacheLimits | None = None) -> None:
         self._environ = environ
         self._limits = limits
-        self._held: dict[ServerAddress, Known] = {}
+        self._held: dict[ServerAddress, KnownCatalogue] = {}
         self._files: CatalogueFiles | None = None
-        self._unwritten: dict[ServerAddress, tuple[ServerSpec, Known, Known | None, bool]] = {}
+        self._unwritten: dict[
+            ServerAddress, tuple[ServerSpec, KnownCatalogue, KnownCatalogue | None, bool]
+        ] = {}
         self._writing: asyncio.Future[None] | None = None
         self._soon: asyncio.TimerHandle | None = None
         self._warned: set[object] = set()
 
-    def held(self, address: ServerAddress) -> Known | None:
+    def held(self, address: ServerAddress) -> KnownCatalogue | None:
         """What this process knows of the server; reads no file."""
         return self._held.get(address)
 
-    def recall(self, spec: ServerSpec) -> Known | None:
+    def recall(self, spec: ServerSpec) -> KnownCatalogue | None:
         """What this server offered when it was last connected, by us or by another process."""
         known = self._held.get(spec.address)
         if known is None and self._is_enabled and _can_start(spec, self._environ):
@@ -69,7 +71,7 @@ class CatalogueCache:
         known = self.recall(spec)
         return None if known is None else known.opened(spec, time.time(), reason)
 
-    def note(self, spec: ServerSpec, known: Known, *, expected: bool = False) -> None:
+    def note(self, spec: ServerSpec, known: KnownCatalogue, *, expected: bool = False) -> None:
         """Store what a server offers. A change is a warning in the log unless `expected`."""
         before = self._held.get(spec.address)
         known = msgspec.structs.replace(known, at=time.time())
@@ -106,7 +108,7 @@ class CatalogueCache:
 
     # Reading
 
-    def _read(self, spec: ServerSpec) -> Known | None:
+    def _read(self, spec: ServerSpec) -> KnownCatalogue | None:
         from mcp_workbench.upstream.cache_files import CorruptFile  # lazy: start-up time
 
         try:
@@ -139,11 +141,13 @@ class CatalogueCache:
             self._log_change(spec, known, before or stored, expected=expected)
             self._write(spec, known, stored)
 
-    def _write(self, spec: ServerSpec, known: Known, stored: Known | None) -> None:
+    def _write(
+        self, spec: ServerSpec, known: KnownCatalogue, stored: KnownCatalogue | None
+    ) -> None:
         from mcp_workbench.upstream.cache_files import NotCached  # lazy: start-up time
 
         if stored is not None:
-            change = compared(stored, known) or stored.change
+            change = tool_change(stored, known) or stored.change
             offers = {**stored.offers, **known.offers}  # some may not have been listed this time
             known = msgspec.structs.replace(known, change=change, offers=offers)
         try:
@@ -156,9 +160,14 @@ class CatalogueCache:
             self._warn("write", f"what servers offer can't be kept for the next start: {reason}")
 
     def _log_change(
-        self, spec: ServerSpec, known: Known, before: Known | None, *, expected: bool
+        self,
+        spec: ServerSpec,
+        known: KnownCatalogue,
+        before: KnownCatalogue | None,
+        *,
+        expected: bool,
     ) -> None:
-        change = compared(before, known) if before is not None else None
+        change = tool_change(before, known) if before is not None else None
         if change is not None:
             since = time.strftime("%Y-%m-%d %H:%M", time.localtime(change.since))
             level = logging.INFO if expected else logging.WARNING

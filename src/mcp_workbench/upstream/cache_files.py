@@ -14,13 +14,10 @@ from hashlib import blake2b
 
 import msgspec
 
-from mcp_workbench.config.expand import secrets_of
-from mcp_workbench.config.likeness import likeness
-from mcp_workbench.config.state_folder import private_folder, read_own, state_home, write_whole
-from mcp_workbench.core.catalogue import Catalogue, Definition
-from mcp_workbench.core.known import Known
+from mcp_workbench.config.expand import secrets_of, server_identity
+from mcp_workbench.config.state_home import private_folder, read_own, state_home, write_whole
+from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue, ToolChange
 from mcp_workbench.core.redact import redact
-from mcp_workbench.core.reports import ToolChange
 from mcp_workbench.core.spec import ServerSpec
 
 FOLDER = "catalogues"
@@ -76,7 +73,7 @@ class CatalogueFiles:
         self._limits = limits or CacheLimits()
         self._key = b""
 
-    def read(self, spec: ServerSpec) -> Known | None:
+    def read(self, spec: ServerSpec) -> KnownCatalogue | None:
         """What this server offered, or None. Raises CorruptFile where the file can't be used."""
         key = self._read_key()
         if not key:
@@ -90,7 +87,7 @@ class CatalogueFiles:
         known = _decoded(data)
         return known if known.age(time.time()) < EXPIRY else None
 
-    def write(self, spec: ServerSpec, known: Known) -> None:
+    def write(self, spec: ServerSpec, known: KnownCatalogue) -> None:
         """Replace the file of this server. Raises OSError, or NotCached where it must not be written."""
         if not self._home:
             raise NotCached("there is no home to keep it in")
@@ -113,7 +110,7 @@ class CatalogueFiles:
 
     def _path(self, spec: ServerSpec, key: bytes) -> str:
         digest = blake2b(key=key, digest_size=20)
-        for text in likeness(spec, self._environ, _here()):
+        for text in server_identity(spec, self._environ, _here()):
             part = text.encode("utf-8", "backslashreplace")
             digest.update(
                 b"%d:%b" % (len(part), part)
@@ -181,7 +178,7 @@ def _unlink(path: str) -> None:
         return
 
 
-def _encoded(known: Known) -> bytes:
+def _encoded(known: KnownCatalogue) -> bytes:
     body = msgspec.json.encode(
         _Body(
             at=known.at,
@@ -200,7 +197,7 @@ def _encoded(known: Known) -> bytes:
     return msgspec.json.encode(_Head(FORMAT, crc32(body))) + b"\n" + body + b"\n"
 
 
-def _decoded(data: bytes) -> Known:
+def _decoded(data: bytes) -> KnownCatalogue:
     head, _, body = data.partition(b"\n")
     try:
         header = msgspec.json.decode(head, type=_Head)
@@ -211,7 +208,7 @@ def _decoded(data: bytes) -> Known:
         stored = msgspec.json.decode(body, type=_Body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptFile(f"it has no usable form: {error}") from None
-    return Known(
+    return KnownCatalogue(
         Catalogue({name: Definition(name, bytes(raw)) for name, raw in stored.tools.items()}),
         stored.modern,
         stored.revision,

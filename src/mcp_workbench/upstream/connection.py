@@ -13,8 +13,10 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.spec import Era, ServerSpec
-from mcp_workbench.era.negotiate import Agreed, Refused, Startover
-from mcp_workbench.era.revision import is_modern
+from mcp_workbench.protocol.handshake import Agreed, HandshakeRefused, Startover
+from mcp_workbench.protocol.revisions import is_modern
+from mcp_workbench.transport.jsonrpc import Envelope
+from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.backoff import RetryState
 from mcp_workbench.upstream.context import PoolContext
 from mcp_workbench.upstream.conversation import Conversation
@@ -27,8 +29,6 @@ from mcp_workbench.upstream.refresh import ToolRefresh, mark_stale, refresh_stal
 from mcp_workbench.upstream.responses import Failure, RequestFailed
 from mcp_workbench.upstream.server_requests import ConnectionHost, ServerRequests
 from mcp_workbench.upstream.tools import ToolList, Unlistable, list_seconds
-from mcp_workbench.wire.envelope import Envelope
-from mcp_workbench.wire.tasks import task_scope
 
 
 class Connecting(msgspec.Struct, frozen=True):
@@ -119,18 +119,6 @@ class Connection:
     async def gone(self) -> None:
         """Wait until the server has exited and everything is closed."""
         await self._gone.wait()
-
-    @property
-    def wares(self) -> ToolList:  # shim: the old name
-        return self.tools
-
-    @property
-    def offers(self) -> Primitives:  # shim: the old name
-        return self.primitives
-
-    @property
-    def questions(self) -> ServerRequests:  # shim: the old name
-        return self.server_requests
 
     @property
     def catalogue(self) -> Catalogue:
@@ -251,7 +239,7 @@ class Connection:
             )
             if isinstance(outcome, Startover):
                 return None
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, HandshakeRefused):
                 self._context.eras.pop(self.spec.target, None)  # the server may have been updated
                 raise Ended(outcome.reason)  # noqa: TRY301 - handled with the other failures below
             self.modern = is_modern(outcome.revision)

@@ -54,6 +54,6 @@ class PoolContext(msgspec.Struct):
 
 def _is_forced_shutdown() -> bool:
     """Were all servers killed because the user interrupted twice?"""
-    from mcp_workbench.wire.guard import guard  # loaded with the first server that is a process
+    from mcp_workbench.transport.guard import guard
 
     return guard().closed

@@ -11,14 +11,12 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.era.translate import token_of
+from mcp_workbench.protocol.translation import token_of
+from mcp_workbench.transport import json_text, jsonrpc
+from mcp_workbench.transport.json_text import LineFramer, too_deep
+from mcp_workbench.transport.jsonrpc import NEVER, Envelope, Malformed, Outcome, PendingRequests
+from mcp_workbench.transport.stdio import Channel, PipeWriter
 from mcp_workbench.upstream.responses import Failure, FutureResponse, LongRequest, ResponseHandler
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.depth import too_deep
-from mcp_workbench.wire.envelope import Envelope, Malformed, Outcome
-from mcp_workbench.wire.frames import LineFramer
-from mcp_workbench.wire.pending import NEVER, PendingTable
-from mcp_workbench.wire.stdio import Channel, PipeWriter
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +39,7 @@ class Conversation:
 
     def __init__(self, message_bytes: int, on_notification: Callable[[Envelope], None]) -> None:
         self.channel: Channel = _NoChannel()
-        self.pending: PendingTable[ResponseHandler] = PendingTable()
+        self.pending: PendingRequests[ResponseHandler] = PendingRequests()
         self.failure: Failure | None = None  # what the server sent ends the connection
         self._over: Failure | None = None  # why no request gets a response any more
         self.dropped = 0  # requests that ended without a response
@@ -70,7 +68,7 @@ class Conversation:
         number = self.pending.add(handler, NEVER)
         if self._over is not None:
             self.fail_all(self._over)
-        self.channel.send(envelope.request(number, method, params))
+        self.channel.send(jsonrpc.request(number, method, params))
         return number
 
     async def ask(self, method: str, params: bytes, seconds: float) -> Outcome:
@@ -93,8 +91,8 @@ class Conversation:
         self.dropped += 1
         if self._drop_queued(number):
             return False
-        params = envelope.encode({"requestId": number, "reason": reason})
-        self.channel.send(envelope.notification("notifications/cancelled", params))
+        params = jsonrpc.encode({"requestId": number, "reason": reason})
+        self.channel.send(jsonrpc.notification("notifications/cancelled", params))
         return True
 
     def time_out(self, number: int, seconds: float) -> Failure:
@@ -110,7 +108,7 @@ class Conversation:
         channel = self.channel
         if not channel.backlog or not isinstance(channel, PipeWriter):
             return False
-        return channel.take_back(envelope.start_of(number))
+        return channel.take_back(jsonrpc.start_of(number))
 
     def fail(self, number: int, failure: Failure) -> None:
         """Fail one request."""
@@ -128,7 +126,7 @@ class Conversation:
     def fail_unsent(self, frames: tuple[bytes, ...], failure: Failure) -> None:
         """The server is gone, and never received these requests."""
         for frame in frames:
-            self.fail(_number(msgspec.Raw(envelope.salvaged_id(frame))), failure)
+            self.fail(_number(msgspec.Raw(jsonrpc.salvaged_id(frame))), failure)
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the server. Never raises: on uvloop an exception would close the pipe."""
@@ -167,7 +165,7 @@ class Conversation:
         """Fast path: a plain result for one of our requests is decoded in one step."""
         if line.isascii():
             try:
-                answer = envelope.read_answer(line)
+                answer = jsonrpc.read_response(line)
             except (msgspec.DecodeError, RecursionError):
                 self._receive_message(line)
                 return
@@ -183,7 +181,7 @@ class Conversation:
         try:
             if not line.isascii():
                 line = _valid_text(line)
-            message = envelope.decode(line)
+            message = jsonrpc.decode(line)
         except Malformed as error:
             self._receive_malformed(line, error)
             return
@@ -230,7 +228,7 @@ class Conversation:
         return request is not None
 
     def _receive_malformed(self, line: bytes, error: Malformed) -> None:
-        if envelope.is_batch(line):
+        if jsonrpc.is_batch(line):
             self._receive_batch(line)
             return
         handler = self.pending.settle(_number(msgspec.Raw(error.id))) if error.id else None
@@ -241,16 +239,16 @@ class Conversation:
 
     def _skip(self, line: bytes) -> None:
         self.skipped += 1
-        self.last_skipped = line.removeprefix(envelope.BOM)[:KEPT].decode("utf-8", "replace")
+        self.last_skipped = line.removeprefix(json_text.BOM)[:KEPT].decode("utf-8", "replace")
 
     def _receive_batch(self, line: bytes) -> None:
         try:
-            members = envelope.read_batch(line)
+            members = jsonrpc.read_batch(line)
         except Malformed:
             self._skip(line)
             return
         for member in members:
-            if not envelope.is_batch(member):
+            if not jsonrpc.is_batch(member):
                 self._receive_line(member)
 
     def _message_too_large(self) -> None:
@@ -265,9 +263,9 @@ class _Cancelled(msgspec.Struct):
 
 
 def _valid_text(line: bytes) -> bytes:
-    if not envelope.is_utf8(line):
-        line = envelope.mend_text(line)
-    return line.removeprefix(envelope.BOM)
+    if not json_text.is_utf8(line):
+        line = json_text.mend_text(line)
+    return line.removeprefix(json_text.BOM)
 
 
 def _number(id: msgspec.Raw) -> int:

@@ -16,10 +16,10 @@ from typing import Protocol
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
+from mcp_workbench.transport.process import EXIT_DRAIN, ChildProcess, ProcessSpec, running_child
+from mcp_workbench.transport.stdio import Channel
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.exit_reason import exit_reason
-from mcp_workbench.wire.child import LAST_WORDS, Child, Launch, running_child
-from mcp_workbench.wire.stdio import Channel
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Link(Protocol):
 class StdioLink:
     """The pipes of a process that we started."""
 
-    def __init__(self, child: Child, spec: ServerSpec, environ: Mapping[str, str]) -> None:
+    def __init__(self, child: ChildProcess, spec: ServerSpec, environ: Mapping[str, str]) -> None:
         self._child = child
         self._spec = spec
         self._environ = environ
@@ -105,7 +105,7 @@ class StdioLink:
 
     async def exit_reason(self, what: str, *, ended: bool) -> str:
         if ended:
-            await self._child.gone_within(LAST_WORDS)
+            await self._child.gone_within(EXIT_DRAIN)
         child = self._child
         return exit_reason(what, child.exit_status(), child.complaints, self._spec, self._environ)
 
@@ -260,7 +260,7 @@ def child_environment(own: Mapping[str, str], entry: Mapping[str, str]) -> dict[
     return {**passed, **entry}
 
 
-def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> Launch:
+def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> ProcessSpec:
     """The exact process to start for an expanded command."""
     env = child_environment(environ, dict(target.env))
     cwd = os.path.join(target.folder, target.cwd) if target.cwd else None  # noqa: PTH118 - text in, text out
@@ -277,7 +277,7 @@ def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> Launch:
     )
     if program is None:
         raise Unreachable(command_problem(target, path))
-    return Launch((program, *target.args), env, cwd)
+    return ProcessSpec((program, *target.args), env, cwd)
 
 
 def _is_program(path: str) -> bool:
@@ -295,8 +295,8 @@ class LaunchContext(Protocol):
 
 @asynccontextmanager
 async def _counted(
-    started: AbstractAsyncContextManager[Child], spec: ServerSpec, context: LaunchContext
-) -> AsyncGenerator[Child]:
+    started: AbstractAsyncContextManager[ChildProcess], spec: ServerSpec, context: LaunchContext
+) -> AsyncGenerator[ChildProcess]:
     """Count a child until it has exited, which `started` waits for."""
     with ExitStack() as count:
         async with started as child:
@@ -339,13 +339,13 @@ async def _dial_http(
     ended: Callable[[], None],
 ) -> AsyncGenerator[Link]:
     # HTTP, TLS and URLs are loaded with the first server behind a URL, to keep the start fast.
+    from mcp_workbench.transport.http.client_response import ExchangeFailed
+    from mcp_workbench.transport.http.urls import BadUrl
     from mcp_workbench.upstream.http.headers import BadHeader
     from mcp_workbench.upstream.http.link import open_http_link
-    from mcp_workbench.wire.addresses import BadAddress
-    from mcp_workbench.wire.http_answer import Broken
 
     try:
         async with open_http_link(target, spec, environ, conversation, ended) as link:
             yield link
-    except (BadAddress, BadHeader, Broken) as error:
+    except (BadUrl, BadHeader, ExchangeFailed) as error:
         raise Unreachable(str(error)) from None

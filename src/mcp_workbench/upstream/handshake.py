@@ -6,28 +6,35 @@ import asyncio
 
 import msgspec
 
+from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import Era
-from mcp_workbench.era import negotiate
-from mcp_workbench.era.negotiate import Agreed, Answered, HungUp, Refused, Silence, Startover
-from mcp_workbench.era.ourselves import OURSELVES
-from mcp_workbench.era.revision import is_modern
-from mcp_workbench.era.translate import Members
+from mcp_workbench.protocol import handshake
+from mcp_workbench.protocol.handshake import (
+    IMPLEMENTATION,
+    Agreed,
+    Answered,
+    HandshakeRefused,
+    HungUp,
+    Silence,
+    Startover,
+)
+from mcp_workbench.protocol.revisions import is_modern
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import Outcome
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.responses import Failure, ResponseHandler
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Outcome
 
 
 class _OpeningResponse(ResponseHandler):
     """Turns the response to one opening request into an event of the negotiation."""
 
-    def __init__(self, method: str, events: asyncio.Queue[negotiate.Event]) -> None:
+    def __init__(self, method: str, events: asyncio.Queue[handshake.HandshakeEvent]) -> None:
         self._method = method
         self._events = events
 
     def settled(self, answer: Outcome) -> None:
         if answer.error:
-            error = envelope.read_error(answer.error)
+            error = jsonrpc.read_error(answer.error)
             event = Answered(self._method, code=error.code or -1, message=error.message)
         else:
             event = Answered(self._method, bytes(answer.result))
@@ -42,25 +49,27 @@ class _OpeningResponse(ResponseHandler):
 
 async def perform_handshake(
     conversation: Conversation, era: Era, capabilities: Members
-) -> Agreed | Startover | Refused:
+) -> Agreed | Startover | HandshakeRefused:
     """Agree with the server on an era and a revision. The caller limits the time."""
-    events: asyncio.Queue[negotiate.Event] = asyncio.Queue()
-    state, actions = negotiate.first_step(era)
+    events: asyncio.Queue[handshake.HandshakeEvent] = asyncio.Queue()
+    state, actions = handshake.first_step(era)
     while True:
         for action in actions:
-            params = negotiate.params_of(action.method, OURSELVES, capabilities)
+            params = handshake.params_of(action.method, IMPLEMENTATION, capabilities)
             conversation.begin(action.method, params, _OpeningResponse(action.method, events))
         if isinstance(state, Agreed):
             if not is_modern(state.revision):
-                conversation.channel.send(envelope.notification("notifications/initialized"))
+                conversation.channel.send(jsonrpc.notification("notifications/initialized"))
             return state
-        if isinstance(state, Startover | Refused):
+        if isinstance(state, Startover | HandshakeRefused):
             return state
-        state, actions = negotiate.step(state, await _next(events, state))
+        state, actions = handshake.step(state, await _next(events, state))
 
 
-async def _next(events: asyncio.Queue[negotiate.Event], state: negotiate.State) -> negotiate.Event:
-    patience = negotiate.PROBE_PATIENCE if isinstance(state, negotiate.Probing) else None
+async def _next(
+    events: asyncio.Queue[handshake.HandshakeEvent], state: handshake.HandshakeState
+) -> handshake.HandshakeEvent:
+    patience = handshake.PROBE_PATIENCE if isinstance(state, handshake.Probing) else None
     try:
         async with asyncio.timeout(patience):
             return await events.get()

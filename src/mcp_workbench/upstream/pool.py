@@ -12,10 +12,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from mcp_workbench.config.expand import Way, way_to
+from mcp_workbench.config.expand import ResolvedServer, resolve_server
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Limits, ServerSpec
+from mcp_workbench.transport.tasks import Lifetime, TaskScope, task_scope
 from mcp_workbench.upstream.backoff import PATIENCE
 from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.connection import Connecting, Connection
@@ -24,7 +25,6 @@ from mcp_workbench.upstream.leases import ConnectionKey, Leases
 from mcp_workbench.upstream.primitives import Primitives
 from mcp_workbench.upstream.server_requests import ConnectionHost
 from mcp_workbench.upstream.subscriptions import ConnectionId, SubscriptionRegistry
-from mcp_workbench.wire.tasks import Lifetime, TaskScope, task_scope
 
 TICK = 0.1  # seconds between two checks of the deadlines, while requests are pending
 CHECKS = 4  # per idleTimeout: a server is stopped at most a quarter of that late
@@ -72,17 +72,17 @@ class IdleTimers:
 class Draining:
     """Connections that are replaced: they take no new calls, and end when theirs have ended.
 
-    Remembers how each connection reaches its server (`Way`), and which one it replaces: lists that differ
+    Remembers how each connection reaches its server (`ResolvedServer`), and which one it replaces: lists that differ
     from those of its predecessor are announced.
     """
 
     def __init__(self, live: dict[ConnectionKey, Connection]) -> None:
         self._live = live
-        self._ways: dict[ConnectionKey, Way] = {}
+        self._ways: dict[ConnectionKey, ResolvedServer] = {}
         self._until: dict[Connection, float] = {}
         self._before: dict[ConnectionKey, Connection | None] = {}  # predecessors
 
-    def begun(self, key: ConnectionKey, connection: Connection, way: Way) -> None:
+    def begun(self, key: ConnectionKey, connection: Connection, way: ResolvedServer) -> None:
         """Record a new connection, which takes over the lists of its predecessor."""
         self._ways[key] = way
         if key in self._before:
@@ -102,14 +102,14 @@ class Draining:
         self._before.pop(key, None)
         self._ways.pop(key, None)
 
-    def ways(self) -> dict[ServerAddress, Way]:
+    def ways(self) -> dict[ServerAddress, ResolvedServer]:
         """How the connected servers are reached; one entry per server."""
         return {address_of(key): self._ways[key] for key in self._live}
 
     def renew(
         self,
         specs: Mapping[ServerAddress, ServerSpec],
-        ways: Mapping[ServerAddress, Way],
+        ways: Mapping[ServerAddress, ResolvedServer],
         drain: float,
     ) -> dict[ServerAddress, Connection]:
         """Keep the connections whose way is the same; retire the others, which are returned.
@@ -197,18 +197,6 @@ class ConnectionPool(Lifetime):
         self.clock: asyncio.TimerHandle | None = None
         self._idle_timers = IdleTimers(self._subscribed)
 
-    @property
-    def around(self) -> PoolContext:  # shim: the old name
-        return self.context
-
-    @property
-    def memory(self) -> CatalogueCache:  # shim: the old name
-        return self.cache
-
-    @property
-    def standing(self) -> SubscriptionRegistry:  # shim: the old name
-        return self.subscriptions
-
     def _life(self) -> AbstractAsyncContextManager[None]:
         return self._open()
 
@@ -292,11 +280,15 @@ class ConnectionPool(Lifetime):
 
     # Reload
 
-    def ways(self, specs: Mapping[ServerAddress, ServerSpec]) -> dict[ServerAddress, Way]:
+    def ways(
+        self, specs: Mapping[ServerAddress, ServerSpec]
+    ) -> dict[ServerAddress, ResolvedServer]:
         """How these servers are reached, with the current values of variables."""
-        return {address: way_to(spec, self.context.environ) for address, spec in specs.items()}
+        return {
+            address: resolve_server(spec, self.context.environ) for address, spec in specs.items()
+        }
 
-    def begun_ways(self) -> dict[ServerAddress, Way]:
+    def begun_ways(self) -> dict[ServerAddress, ResolvedServer]:
         """How the connected servers are reached, with the values at their start."""
         return self._draining.ways()
 
@@ -307,7 +299,7 @@ class ConnectionPool(Lifetime):
     def renew(
         self,
         specs: Mapping[ServerAddress, ServerSpec],
-        ways: Mapping[ServerAddress, Way],
+        ways: Mapping[ServerAddress, ResolvedServer],
         limits: Limits,
     ) -> dict[ServerAddress, Connection]:
         """Apply a configuration. Connections that it changes or removes are retired, and returned."""
@@ -369,7 +361,7 @@ class ConnectionPool(Lifetime):
         )
         connection.hold(held=self._held)
         self._live[key] = connection
-        self._draining.begun(key, connection, way_to(spec, self.context.environ))
+        self._draining.begun(key, connection, resolve_server(spec, self.context.environ))
         owners.start(connection.run(), f"server {spec.address}")
         self._idle_timers.watch(connection)
         return connection

@@ -11,15 +11,16 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.bounded import read_members
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.offers import Kind, Offer, read_offers
-from mcp_workbench.era.declared import Declared
-from mcp_workbench.era.negotiate import Agreed
-from mcp_workbench.era.ourselves import OURSELVES
-from mcp_workbench.era.primitives import subscription_of
-from mcp_workbench.era.revision import is_modern
+from mcp_workbench.core.primitives import Primitive, PrimitiveKind, read_primitives
+from mcp_workbench.core.raw_json import read_members
+from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities
+from mcp_workbench.protocol.primitives import subscription_of
+from mcp_workbench.protocol.revisions import is_modern
 from mcp_workbench.timing import pause
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import Envelope
+from mcp_workbench.transport.tasks import TaskScope, task_scope
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.responses import RequestFailed, ResponseHandler
 from mcp_workbench.upstream.subscriptions import (
@@ -40,9 +41,6 @@ from mcp_workbench.upstream.tools import (
     page_elements,
     yield_after,
 )
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope
-from mcp_workbench.wire.tasks import TaskScope, task_scope
 
 log = logging.getLogger(__name__)
 
@@ -50,23 +48,23 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 SILENCE = pause(10.0)  # seconds for which a list that timed out is not requested again
 ANNOUNCED_TTL = 30_000  # milliseconds for a list whose changes a legacy server announces
 
-METHODS: dict[Kind, str] = {
+METHODS: dict[PrimitiveKind, str] = {
     "prompts": "prompts/list",
     "resources": "resources/list",
     "templates": "resources/templates/list",
 }
-MEMBERS: dict[Kind, str] = {
+MEMBERS: dict[PrimitiveKind, str] = {
     "prompts": "prompts",
     "resources": "resources",
     "templates": "resourceTemplates",
 }
 # Resources and templates are one capability: a timeout of one holds for the other.
-_CAPABILITIES: dict[Kind, str] = {
+_CAPABILITIES: dict[PrimitiveKind, str] = {
     "prompts": "prompts",
     "resources": "resources",
     "templates": "resources",
 }
-_STALE: dict[str, tuple[Kind, ...]] = {
+_STALE: dict[str, tuple[PrimitiveKind, ...]] = {
     "notifications/prompts/list_changed": ("prompts",),
     "notifications/resources/list_changed": ("resources", "templates"),
 }
@@ -80,7 +78,7 @@ _PASSED_ON = (
 class PrimitiveList(msgspec.Struct, frozen=True):
     """A list as its server sent it, and how long a host may cache it."""
 
-    offers: dict[str, Offer] = {}
+    offers: dict[str, Primitive] = {}
     ttl: int = 0  # milliseconds
     public: bool = False
 
@@ -95,28 +93,20 @@ class Primitives:
         notify: Callable[[ServerNotification], None],
     ) -> None:
         self.connection_id = connection_id
-        self.declared = Declared()
+        self.declared = ServerCapabilities()
         self.modern = False
-        self.stale: set[Kind] = set()  # lists whose change the server announced
-        self.remember: Callable[[Kind, tuple[bytes, ...]], None] = lambda kind, raws: None
+        self.stale: set[PrimitiveKind] = set()  # lists whose change the server announced
+        self.remember: Callable[[PrimitiveKind, tuple[bytes, ...]], None] = lambda kind, raws: None
         self._notify = notify
         self._conversation: Conversation | None = None
-        self._listed: dict[Kind, PrimitiveList] = {}
+        self._listed: dict[PrimitiveKind, PrimitiveList] = {}
         self._scope: TaskScope | None = None  # of the readings
-        self._readings: dict[Kind, asyncio.Task[PrimitiveList | Exception]] = {}
+        self._readings: dict[PrimitiveKind, asyncio.Task[PrimitiveList | Exception]] = {}
         self._silent: dict[str, tuple[float, str]] = {}  # not requested until then, and why
         self._patience: Callable[[], float] = lambda: LIST_SECONDS  # seconds for a whole list
         self.subscriptions = ConnectionSubscriptions(
             connection_id, registry, self._lists_missed, self._updated
         )
-
-    @property
-    def place(self) -> ConnectionId:  # shim: the old name
-        return self.connection_id
-
-    @property
-    def wishes(self) -> ConnectionSubscriptions:  # shim: the old name
-        return self.subscriptions
 
     @classmethod
     def alone(cls, address: ServerAddress) -> Primitives:
@@ -147,14 +137,14 @@ class Primitives:
             self._listed = dict(before._listed)  # noqa: SLF001 - of the same class
         self.stale = set(self._listed if before is not None else METHODS)
 
-    def offers_any(self, kind: Kind) -> bool:
+    def offers_any(self, kind: PrimitiveKind) -> bool:
         return self.declared.prompts if kind == "prompts" else self.declared.resources
 
-    def known(self, kind: Kind) -> PrimitiveList | None:
+    def known(self, kind: PrimitiveKind) -> PrimitiveList | None:
         """The list as last read, if it was."""
         return self._listed.get(kind)
 
-    async def listed(self, kind: Kind) -> PrimitiveList:
+    async def listed(self, kind: PrimitiveKind) -> PrimitiveList:
         """The list: the one we have as long as its server announces changes, else a new reading."""
         if not self.offers_any(kind):
             return PrimitiveList(ttl=ANNOUNCED_TTL)
@@ -165,7 +155,7 @@ class Primitives:
             raise Unlistable(reason)
         return await self._read(kind)
 
-    def is_silent(self, kind: Kind) -> str:
+    def is_silent(self, kind: PrimitiveKind) -> str:
         """Why this list is not requested now: it timed out a short while ago."""
         until, reason = self._silent.get(_CAPABILITIES[kind], (0.0, ""))
         return reason if time.monotonic() < until else ""
@@ -178,7 +168,7 @@ class Primitives:
             if any(kind in changed for kind in kinds):
                 self._publish(method, msgspec.Raw(b"{}"))
 
-    async def _differs(self, kind: Kind) -> bool:
+    async def _differs(self, kind: PrimitiveKind) -> bool:
         """Has the list changed? For one that was never read, the server's word counts."""
         before = self._listed.get(kind)
         if before is None:
@@ -191,7 +181,7 @@ class Primitives:
             return False
         return list(before.offers.values()) != list(current.offers.values())
 
-    def _announces(self, kind: Kind) -> bool:
+    def _announces(self, kind: PrimitiveKind) -> bool:
         declared = self.declared
         announced = declared.prompts_changed if kind == "prompts" else declared.resources_changed
         return announced and not self.subscriptions.is_interrupted
@@ -200,7 +190,7 @@ class Primitives:
         """Announcements may have been missed: all lists are stale."""
         self.stale.update(self._listed)
 
-    async def _read(self, kind: Kind) -> PrimitiveList:
+    async def _read(self, kind: PrimitiveKind) -> PrimitiveList:
         """Read the list. Those who ask meanwhile share the reading."""
         reading = self._readings.get(kind)
         if reading is None:
@@ -215,7 +205,7 @@ class Primitives:
             raise outcome
         return outcome
 
-    async def _outcome(self, kind: Kind) -> PrimitiveList | Exception:
+    async def _outcome(self, kind: PrimitiveKind) -> PrimitiveList | Exception:
         """All pages within one deadline, or the error."""
         seconds = self._patience()
         try:
@@ -228,10 +218,10 @@ class Primitives:
             self._silent[_CAPABILITIES[kind]] = (time.monotonic() + SILENCE, reason)
             return Unlistable(reason)
 
-    async def _pages(self, kind: Kind, seconds: float) -> PrimitiveList:
+    async def _pages(self, kind: PrimitiveKind, seconds: float) -> PrimitiveList:
         self.stale.discard(kind)  # an announcement from here on needs another reading
         default = ANNOUNCED_TTL if self._announces(kind) and not self.modern else 0
-        offers: dict[str, Offer] = {}
+        offers: dict[str, Primitive] = {}
         ttls: list[int] = []
         public = self.modern
         cursor, seen, total = "", set[str](), Total()
@@ -247,7 +237,7 @@ class Primitives:
                 )
                 break
             for raws in in_steps(page.items):
-                for key, offer in read_offers(kind, raws).items():
+                for key, offer in read_primitives(kind, raws).items():
                     offers.setdefault(key, offer)
                 await yield_after(raws)
             ttls.append(max(page.ttl, 0) if self.modern else default)
@@ -260,12 +250,12 @@ class Primitives:
         self.remember(kind, tuple(offer.raw for offer in offers.values()))
         return listed
 
-    async def _page(self, kind: Kind, cursor: str, seconds: float) -> _Page:
-        params = list_params(cursor, OURSELVES, modern=self.modern)
+    async def _page(self, kind: PrimitiveKind, cursor: str, seconds: float) -> _Page:
+        params = list_params(cursor, IMPLEMENTATION, modern=self.modern)
         answer = await self._open_conversation.ask(METHODS[kind], params, seconds)
         if answer.error:
-            error = envelope.read_error(answer.error)
-            if error.code == envelope.METHOD_NOT_FOUND:  # resources without templates are common
+            error = jsonrpc.read_error(answer.error)
+            if error.code == jsonrpc.METHOD_NOT_FOUND:  # resources without templates are common
                 return _Page()
             raise Unlistable(f"it refused to list its {kind}: {error.message} ({error.code})")
         return await _read_page(kind, answer.result)
@@ -292,7 +282,7 @@ class Primitives:
         return False
 
     def _updated(self, uri: str) -> None:
-        self._publish("notifications/resources/updated", msgspec.Raw(envelope.encode({"uri": uri})))
+        self._publish("notifications/resources/updated", msgspec.Raw(jsonrpc.encode({"uri": uri})))
 
     def _publish(self, method: str, params: msgspec.Raw) -> None:
         asker, caller = (
@@ -328,7 +318,7 @@ class _PageTail(msgspec.Struct):
     cacheScope: Any = None  # noqa: N815
 
 
-async def _read_page(kind: Kind, result: msgspec.Raw) -> _Page:
+async def _read_page(kind: PrimitiveKind, result: msgspec.Raw) -> _Page:
     await yield_after([result])
     try:
         tail = msgspec.json.decode(result, type=_PageTail)

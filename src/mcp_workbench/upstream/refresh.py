@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp_workbench.timing import pause
+from mcp_workbench.transport.jsonrpc import Envelope
+from mcp_workbench.transport.tasks import TaskScope, task_scope
 from mcp_workbench.upstream.primitives import Primitives
 from mcp_workbench.upstream.tools import TOOLS_CHANGED, ToolList
-from mcp_workbench.wire.envelope import Envelope
-from mcp_workbench.wire.tasks import TaskScope, task_scope
 
 GATHER = 0.1  # seconds to wait for more announcements of the same change
 REFRESH_PAUSE = pause(1.0)  # seconds between two listings, however often a server announces changes

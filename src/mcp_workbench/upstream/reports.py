@@ -6,10 +6,18 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mcp_workbench.core.catalogue import Stale, Unavailable, tool_info
+from mcp_workbench.core.catalogue import (
+    OpenedServer,
+    OpenedToolbox,
+    ServerHealth,
+    ServerReport,
+    Stale,
+    Unavailable,
+    tool_info,
+)
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
-from mcp_workbench.core.reports import OpenedServer, OpenedToolbox, ServerHealth, ServerReport
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec
+from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.backoff import RetryState
 from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.connection import Closed, Connecting, Connection, Ready
@@ -20,7 +28,6 @@ from mcp_workbench.upstream.exit_reason import masked
 from mcp_workbench.upstream.pool import ConnectionPool
 from mcp_workbench.upstream.server_requests import ConnectionHost
 from mcp_workbench.upstream.tools import TOOLS_CHANGED, ToolList
-from mcp_workbench.wire.tasks import task_scope
 
 SHOWN = 200  # characters of a line that was no message
 

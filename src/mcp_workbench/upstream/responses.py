@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from mcp_workbench.wire.envelope import Outcome
+from mcp_workbench.transport.jsonrpc import Outcome
 
 
 class Failure(msgspec.Struct, frozen=True):

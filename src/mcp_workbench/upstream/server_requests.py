@@ -11,26 +11,26 @@ from typing import Any, Protocol
 import msgspec
 
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.era.questions import (
+from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.protocol.elicitation import (
     CAPABILITY_OF,
     MOST_A_MINUTE,
     MOST_OPEN,
     ROOTS,
-    Answered,
+    AnswerCallback,
     Question,
     asked_by,
     may_ask,
 )
-from mcp_workbench.era.translate import Members, read_members
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import Envelope
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.responses import ResponseHandler
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope
 
 log = logging.getLogger(__name__)
 
 MINUTE = 60.0  # seconds
-_BUSY = envelope.SERVER_ERROR
+_BUSY = jsonrpc.SERVER_ERROR
 
 
 class ConnectionHost(Protocol):
@@ -61,7 +61,7 @@ class ConnectionHost(Protocol):
         ...
 
     def ask(
-        self, question: Question, caller: ResponseHandler | None, answered: Answered
+        self, question: Question, caller: ResponseHandler | None, answered: AnswerCallback
     ) -> Callable[[], None]:
         """Ask the user, on behalf of `caller` if it is known; the result withdraws the question."""
         ...
@@ -108,22 +108,22 @@ class ServerRequests:
         """Take a request of the server: answer a ping, pass the rest on to the host."""
         id, method = bytes(message.id), message.method
         if method == "ping":
-            self._reply(conversation, envelope.answer(id, b"{}"))
+            self._reply(conversation, jsonrpc.answer(id, b"{}"))
         elif self.host is None or not may_ask(method, self.declared):
             self._refuse(conversation, id, method)
         elif id in self._open:  # a response could not tell the two apart
-            error = envelope.error_object(
-                envelope.INVALID_REQUEST, "a question under way has this id"
+            error = jsonrpc.error_object(
+                jsonrpc.INVALID_REQUEST, "a question under way has this id"
             )
-            self._reply(conversation, envelope.refusal(id, error))
+            self._reply(conversation, jsonrpc.refusal(id, error))
         elif too_many := self._too_many():
-            self._reply(conversation, envelope.refusal(id, envelope.error_object(_BUSY, too_many)))
+            self._reply(conversation, jsonrpc.refusal(id, jsonrpc.error_object(_BUSY, too_many)))
         else:
             try:
                 question = asked_by(self._address, method, message.params or b"{}")
             except msgspec.DecodeError as misfit:
-                error = envelope.error_object(envelope.INVALID_PARAMS, str(misfit))
-                self._reply(conversation, envelope.refusal(id, error))
+                error = jsonrpc.error_object(jsonrpc.INVALID_PARAMS, str(misfit))
+                self._reply(conversation, jsonrpc.refusal(id, error))
                 return
             self._forward(conversation, id, question, self.host)
 
@@ -165,8 +165,8 @@ class ServerRequests:
                 log.warning(
                     "%s: a request can't be attributed to one host, and is refused", self._address
                 )
-                error = envelope.error_object(envelope.INTERNAL_ERROR, "it is unclear who is asked")
-                self._reply(conversation, envelope.refusal(id, error))
+                error = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "it is unclear who is asked")
+                self._reply(conversation, jsonrpc.refusal(id, error))
                 return
             caller = _oldest(conversation)
         self._open[id] = lambda: None  # it may be answered at once
@@ -177,7 +177,7 @@ class ServerRequests:
     def tell(self, host: ConnectionHost, conversation: Conversation, method: str) -> None:
         """Pass on a notification of this host about its roots, if the server knows of them."""
         if host is self.host and CAPABILITY_OF[ROOTS] in self.declared:
-            conversation.channel.send(envelope.notification(method))
+            conversation.channel.send(jsonrpc.notification(method))
 
     def cancelled(self, params: msgspec.Raw) -> None:
         """The server cancelled one of its requests."""
@@ -203,12 +203,12 @@ class ServerRequests:
     ) -> None:
         if self._open.pop(id, None) is None:
             return
-        frame = envelope.answer(id, result) if result else envelope.refusal(id, error)
+        frame = jsonrpc.answer(id, result) if result else jsonrpc.refusal(id, error)
         self._reply(conversation, frame)
 
     def _refuse(self, conversation: Conversation, id: bytes, method: str) -> None:
         missing = CAPABILITY_OF.get(method)
         hint = f" (the host takes no {missing})" if missing else ""
         message = f"Method not found: {method}{hint}"
-        error = envelope.error_object(envelope.METHOD_NOT_FOUND, message)
-        self._reply(conversation, envelope.refusal(id, error))
+        error = jsonrpc.error_object(jsonrpc.METHOD_NOT_FOUND, message)
+        self._reply(conversation, jsonrpc.refusal(id, error))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from mcp_workbench.config.expand import secrets_of
-from mcp_workbench.core.redact import Lines
+from mcp_workbench.core.redact import LineRedactor
 from mcp_workbench.core.spec import ServerSpec
 from mcp_workbench.upstream.exit_reason import printable
 
@@ -30,7 +30,7 @@ class StderrLog:
     ) -> None:
         self._address = str(spec.address)
         self._clock = clock
-        self._masked = Lines(secrets_of(spec, environ))
+        self._masked = LineRedactor(secrets_of(spec, environ))
         self._held = b""
         self._since = clock()
         self._budget = LINES
@@ -58,8 +58,6 @@ class StderrLog:
         if len(lines) > self._budget:
             self._drop(len(lines) - self._budget)
         self._budget = max(self._budget - len(lines), 0)
-
-    heard = feed  # shim: the old name
 
     def _drop(self, lines: int) -> None:
         if not self._is_cut:

@@ -16,21 +16,19 @@ import msgspec
 
 from mcp_workbench.core.errors import ServerError
 from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.era.declared import Declared
-from mcp_workbench.era.negotiate import Agreed
-from mcp_workbench.era.ourselves import OURSELVES
-from mcp_workbench.era.primitives import most_verbose
-from mcp_workbench.era.revision import is_modern
+from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities
+from mcp_workbench.protocol.primitives import most_verbose
+from mcp_workbench.protocol.revisions import is_modern
 from mcp_workbench.timing import pause
+from mcp_workbench.transport import jsonrpc
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.tools import LIST_SECONDS, TOOLS_CHANGED, Unlistable, request_meta
-from mcp_workbench.wire import envelope
 
 # Listen requests
 SHORTEST, LONGEST = pause(1.0), pause(60.0)  # seconds before it is reopened
 LASTED = 30.0  # seconds after which it counts as stable
 ACK_SECONDS = 5.0  # for the acknowledgement; without one the subscription is assumed to work
-PERMANENT = (envelope.METHOD_NOT_FOUND, envelope.INVALID_PARAMS, envelope.INVALID_REQUEST)
+PERMANENT = (jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_REQUEST)
 
 
 class ConnectionId(msgspec.Struct, frozen=True):
@@ -51,10 +49,6 @@ class ServerNotification(msgspec.Struct, frozen=True):
     asker: object = None  # the host whose request it is about, or the only one with requests there
     caller: object = None  # that request, where it is known
 
-    @property
-    def place(self) -> ConnectionId:  # shim: the old name
-        return self.connection_id
-
 
 class SubscriptionRegistry:
     """Log levels and subscriptions, by the host that wants them (`holder`)."""
@@ -73,8 +67,6 @@ class SubscriptionRegistry:
         key = object()
         self._listeners[key] = (owner, listener)
         return lambda: self._listeners.pop(key, None) and None
-
-    on_heard = on_notification  # shim: the old name
 
     def publish(self, notification: ServerNotification) -> None:
         """Pass a notification on to the hosts that may see it."""
@@ -151,7 +143,7 @@ class SubscriptionRegistry:
 
 def refuses(error: msgspec.Raw | bytes) -> bool:
     """Is this error permanent, so that the request is not repeated?"""
-    return envelope.read_error(msgspec.Raw(error)).code in PERMANENT
+    return jsonrpc.read_error(msgspec.Raw(error)).code in PERMANENT
 
 
 def listen(
@@ -160,12 +152,12 @@ def listen(
     """Ask a modern server to send notifications of changes; returns the number of the request."""
     params = {"_meta": request_meta(ourselves), "notifications": notifications}
     number = conversation.pending.reserve()  # its response ends it
-    request = envelope.request(number, "subscriptions/listen", envelope.encode(params))
+    request = jsonrpc.request(number, "subscriptions/listen", jsonrpc.encode(params))
     conversation.channel.send(request)
     return number
 
 
-def list_changes(declared: Declared) -> dict[str, object]:
+def list_changes(declared: ServerCapabilities) -> dict[str, object]:
     """The filter for `subscriptions/listen`: all list changes that the server announces."""
     announced = {
         "toolsListChanged": declared.tools_changed,
@@ -202,7 +194,7 @@ class ListenRequest:
         if self._conversation.over:
             return
         self._opened_at = time.monotonic()
-        self.number = listen(self._conversation, OURSELVES, self._notifications)
+        self.number = listen(self._conversation, IMPLEMENTATION, self._notifications)
         self._conversation.long_requests[self.number] = self
 
     async def ready(self) -> None:
@@ -308,8 +300,6 @@ class ConnectionSubscriptions:
             self._level = level
             self._send_request("logging/setLevel", {"level": level})
 
-    heed_level = apply_level  # shim: the old name
-
     # Resources
 
     async def subscribe(self, uri: str, holder: object) -> None:
@@ -322,10 +312,10 @@ class ConnectionSubscriptions:
             await self._listen(self._registry.uris(self._connection_id)).ready()
 
     async def _subscribe_legacy(self, uri: str) -> None:
-        params = envelope.encode({"uri": uri})
+        params = jsonrpc.encode({"uri": uri})
         answer = await self._open_conversation.ask("resources/subscribe", params, self.patience())
         if answer.error:
-            error = envelope.read_error(answer.error)
+            error = jsonrpc.read_error(answer.error)
             raise ServerError(error.code, error.message, bytes(answer.error))
 
     def unsubscribed(self, uri: str) -> None:
@@ -377,6 +367,4 @@ class ConnectionSubscriptions:
         """Send a request and ignore its response."""
         if self._conversation is not None:
             number = self._conversation.pending.reserve()
-            self._conversation.channel.send(
-                envelope.request(number, method, envelope.encode(params))
-            )
+            self._conversation.channel.send(jsonrpc.request(number, method, jsonrpc.encode(params)))

@@ -7,25 +7,23 @@ from itertools import islice
 
 import msgspec
 
-from mcp_workbench.bounded import MOST_ELEMENTS, check_elements, read_elements
-from mcp_workbench.core.catalogue import Catalogue, Definition, read_definitions
+from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue, read_definitions
 from mcp_workbench.core.errors import shown_name
-from mcp_workbench.core.known import Known
 from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.raw_json import MOST_ELEMENTS, check_elements, read_elements
 from mcp_workbench.core.spec import ServerSpec, ToolFilter
-from mcp_workbench.era.negotiate import Agreed
-from mcp_workbench.era.ourselves import OURSELVES
-from mcp_workbench.era.revision import (
+from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed
+from mcp_workbench.protocol.revisions import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     MODERN,
     VERSION_KEY,
     is_modern,
 )
+from mcp_workbench.transport import jsonrpc
 from mcp_workbench.upstream.context import PoolContext
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.responses import RequestFailed
-from mcp_workbench.wire import envelope
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
 LIST_SECONDS = 30.0  # for a whole list, however many pages it has
@@ -88,7 +86,7 @@ async def _list_tools(
     complaints: list[str] = []
     cursor, seen, total = "", set[str](), Total()
     for _ in range(PAGES):
-        params = list_params(cursor, OURSELVES, modern=modern)
+        params = list_params(cursor, IMPLEMENTATION, modern=modern)
         page = await _page(conversation, params, seconds)
         if total.is_beyond(page.size, len(page.tools), conversation.message_bytes):
             complaints.insert(0, f"tools beyond the first {len(tools)} were left out ({TOO_LARGE})")
@@ -157,14 +155,14 @@ def list_params(cursor: str, ourselves: dict[str, str], *, modern: bool) -> byte
     params: dict[str, object] = {"cursor": cursor} if cursor else {}
     if modern:
         params["_meta"] = request_meta(ourselves)
-    return envelope.encode(params)
+    return jsonrpc.encode(params)
 
 
 async def _page(conversation: Conversation, params: bytes, seconds: float) -> _Page:
     answer = await conversation.ask("tools/list", params, seconds)
     if answer.error:
-        error = envelope.read_error(answer.error)
-        if error.code == envelope.METHOD_NOT_FOUND:  # a server without tools
+        error = jsonrpc.read_error(answer.error)
+        if error.code == jsonrpc.METHOD_NOT_FOUND:  # a server without tools
             return _Page()
         raise Unlistable(f"it refused to list its tools: {error.message} ({error.code})")
     await yield_after([answer.result])
@@ -188,7 +186,7 @@ class ToolList:
         self.read_at = 0.0  # the last success
         self._unread = False  # an announced change is being read, or the last reading failed
         self._context = context
-        self._cached: tuple[ServerSpec, Known] | None = None  # what we wrote to the cache
+        self._cached: tuple[ServerSpec, KnownCatalogue] | None = None  # what we wrote to the cache
         self._filter: ToolFilter | None = None
         self._visible: dict[str, bytes] = {}
 
@@ -197,7 +195,7 @@ class ToolList:
         if self._filter is not tool_filter:
             self._filter = tool_filter
             self._visible = {
-                name: envelope.encode(name)
+                name: jsonrpc.encode(name)
                 for name in self.catalogue.tools
                 if tool_filter.shows(name)
             }
@@ -247,7 +245,7 @@ class ToolList:
         before = self._context.cache.held(spec.address)
         self._cache(
             spec,
-            Known(
+            KnownCatalogue(
                 self.catalogue,
                 is_modern(agreed.revision),
                 agreed.revision,
@@ -270,6 +268,6 @@ class ToolList:
         """The connection is being replaced: cache nothing more."""
         self._cached = None
 
-    def _cache(self, spec: ServerSpec, known: Known, *, expected: bool = False) -> None:
+    def _cache(self, spec: ServerSpec, known: KnownCatalogue, *, expected: bool = False) -> None:
         self._cached = (spec, known)
         self._context.cache.note(spec, known, expected=expected)

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
+from mcp_workbench.config.file_access import read_plain
 from mcp_workbench.config.load import MOST_BYTES
-from mcp_workbench.config.plain_file import read_plain
 from mcp_workbench.core.errors import Problem
-from mcp_workbench.core.schemas import json_text
 from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.schema.document import json_text
 
 _STYLES: dict[str, str] = {"error": "red", "warning": "yellow"}
 _GLYPHS = {

@@ -11,8 +11,8 @@ import msgspec
 
 from mcp_workbench.core.spec import NamedToken
 from mcp_workbench.server import text
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.http_message import JSON, Reply, Request
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.http.messages import JSON, HttpRequest, Reply
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HTTP_PORT = 80  # left out of `Host`
@@ -31,13 +31,13 @@ def refused(  # noqa: PLR0913 - all that a reply may have
     message: str,
     *,
     id: bytes = b"",
-    code: int = envelope.INVALID_REQUEST,
+    code: int = jsonrpc.INVALID_REQUEST,
     headers: bytes = b"",
     data: Any = None,
 ) -> Reply:
     """A JSON-RPC error with an HTTP status; it has the request's id if that is known."""
-    error = envelope.error_object(code, message, data)
-    return Reply(status, envelope.refusal(id, error), headers, JSON)
+    error = jsonrpc.error_object(code, message, data)
+    return Reply(status, jsonrpc.refusal(id, error), headers, JSON)
 
 
 WRONG_HOST = refused(421, "this host name is not served here (http.allowedHosts)")
@@ -54,11 +54,11 @@ WRONG_TYPE = refused(415, "send application/json")
 CLOSING = refused(
     503,
     text.ENDING,
-    code=envelope.SERVER_ERROR,
+    code=jsonrpc.SERVER_ERROR,
     headers=b"Retry-After: 5\r\n",
     data={text.CODE_KEY: text.DRAINING},
 )
-CUT_OFF = refused(503, "the workbench has ended; the call may have run", code=envelope.SERVER_ERROR)
+CUT_OFF = refused(503, "the workbench has ended; the call may have run", code=jsonrpc.SERVER_ERROR)
 TOO_MANY = refused(503, "too many sessions", headers=b"Retry-After: 60\r\n")
 
 
@@ -135,7 +135,7 @@ class Access:
         self.differ = principals is not None and principals.differ
         self._takes_both: dict[bytes, bool] = {}
 
-    def foreign(self, request: Request) -> Reply | None:
+    def foreign(self, request: HttpRequest) -> Reply | None:
         """Refuse a request to another host name, or from an origin that is not allowed."""
         host = request.headers.get(b"host", b"")
         if host not in self._hosts and host.lower() not in self._hosts:
@@ -152,14 +152,14 @@ class Access:
             return None
         return None if origin in self._own_origins else WRONG_ORIGIN
 
-    def principal(self, request: Request) -> Principal | Reply:
+    def principal(self, request: HttpRequest) -> Principal | Reply:
         """The principal of a request, or the refusal of an unknown one."""
         if self._principals is None:
             return ANONYMOUS
         principal = self._principals.bearer(request.headers.get(b"authorization", b""))
         return NO_TOKEN if principal is None else principal
 
-    def unreadable(self, request: Request) -> Reply | None:
+    def unreadable(self, request: HttpRequest) -> Reply | None:
         """Refuse a request whose body we can't read, or whose sender can't read our response."""
         if request.method != b"POST":
             accepted = _accepts(request.headers.get(b"accept", b""), _EVENTS)

@@ -6,20 +6,19 @@ import re
 
 import msgspec
 
-from mcp_workbench.era.revision import LEGACY, MODERN
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.views import View
+from mcp_workbench.protocol.revisions import LEGACY, MODERN
 from mcp_workbench.server import parse
 from mcp_workbench.server.elicitation import InputRequests
 from mcp_workbench.server.http.access import CLOSING, NOT_FOUND, Access, Principal, refused
 from mcp_workbench.server.http.modern import VERSION, ModernExchange, check_modern, status_of
 from mcp_workbench.server.http.sessions import SESSION_ID, SILENCE, Endpoint, LegacySessions
 from mcp_workbench.server.parse import RequestError
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Malformed
-from mcp_workbench.wire.http_message import JSON, Reply, Request
-from mcp_workbench.wire.http_response import Response
-from mcp_workbench.wire.tasks import TaskScope
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.http.messages import JSON, HttpRequest, Reply, ResponseWriter
+from mcp_workbench.transport.jsonrpc import Malformed
+from mcp_workbench.transport.tasks import TaskScope
 
 COMMENT_EVERY = 15.0  # seconds; proxies close connections that are silent for longer
 HEALTH = (b"/healthz", b"/readyz")
@@ -58,7 +57,7 @@ class HttpFront:
 
     # Access
 
-    def admit(self, request: Request) -> Reply | None:
+    def admit(self, request: HttpRequest) -> Reply | None:
         """Run the checks in their order; the first one that fails replies."""
         if (foreign := self.access.foreign(request)) is not None:
             return foreign
@@ -84,12 +83,12 @@ class HttpFront:
         request.admitted = Admitted(endpoint, principal, modern)
         return CLOSING if self._sessions.closing and not _may_go_on(request) else None
 
-    def _health(self, request: Request, path: bytes) -> Reply:
+    def _health(self, request: HttpRequest, path: bytes) -> Reply:
         if request.method != b"GET":
             return Reply(405, b"GET only", b"Allow: GET\r\n")
         return _DRAINING if self._sessions.closing and path == b"/readyz" else _OK
 
-    def _wrong_verb(self, request: Request, *, modern: bool) -> Reply | None:
+    def _wrong_verb(self, request: HttpRequest, *, modern: bool) -> Reply | None:
         method = request.method
         if method == b"POST" or (not modern and method in (b"GET", b"DELETE")):
             return None
@@ -112,21 +111,21 @@ class HttpFront:
 
     # Requests
 
-    def handle(self, request: Request, response: Response) -> None:
+    def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         admitted: Admitted = request.admitted
         if admitted.modern:
             self._handle_modern(request, response)
         else:
             self._sessions.handle(request, response, admitted.endpoint, admitted.principal)
 
-    def _handle_modern(self, request: Request, response: Response) -> None:
+    def _handle_modern(self, request: HttpRequest, response: ResponseWriter) -> None:
         try:
             message = parse.read_body(request.body)
         except Malformed as error:
             response.plain(refused(400, str(error), id=error.id, code=error.code))
             return
         id = bytes(message.id)
-        if not message.method or (id and not envelope.usable_id(id)):
+        if not message.method or (id and not jsonrpc.usable_id(id)):
             problem = "one request or notification is expected, with a usable id"
             response.plain(refused(400, problem))
             return
@@ -136,12 +135,14 @@ class HttpFront:
         try:
             check_modern(request, message, request.admitted.endpoint.definition)
         except RequestError as refusal:
-            frame = envelope.refusal(id, refusal.error)
+            frame = jsonrpc.refusal(id, refusal.error)
             response.plain(Reply(status_of(frame, id), frame, kind=JSON))
             return
         self._exchange(request.admitted, message, response)
 
-    def _exchange(self, admitted: Admitted, message: parse.Message, response: Response) -> None:
+    def _exchange(
+        self, admitted: Admitted, message: parse.Message, response: ResponseWriter
+    ) -> None:
         exchange = ModernExchange(response, bytes(message.id), self._now)
         session = admitted.endpoint.exchange(
             exchange, self._open_input_requests(admitted.principal.name)
@@ -196,7 +197,7 @@ class HttpFront:
         self._sessions.close()
 
 
-def _may_go_on(request: Request) -> bool:
+def _may_go_on(request: HttpRequest) -> bool:
     """Whether this may be a response or a cancellation of a legacy host, for a request in flight."""
     return (
         request.method == b"POST" and not request.admitted.modern and SESSION_ID in request.headers

@@ -9,9 +9,8 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.bounded import Inside
-from mcp_workbench.core.steps import TOO_COMPLEX
-from mcp_workbench.era.revision import (
+from mcp_workbench.core.raw_json import TOO_COMPLEX, Inside
+from mcp_workbench.protocol.revisions import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
     MODERN,
@@ -26,11 +25,16 @@ from mcp_workbench.server.parse import (
     read_meta,
     read_stamp,
 )
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Malformed
-from mcp_workbench.wire.headers import decode_value
-from mcp_workbench.wire.http_message import COMMENT, JSON, Reply, Request, event
-from mcp_workbench.wire.http_response import Response
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.http.messages import (
+    JSON,
+    HttpRequest,
+    Reply,
+    ResponseWriter,
+    decode_value,
+)
+from mcp_workbench.transport.http.sse import COMMENT, event
+from mcp_workbench.transport.jsonrpc import Malformed
 
 VERSION = b"mcp-protocol-version"
 METHOD = b"mcp-method"
@@ -45,13 +49,13 @@ _NAMED = {
     "tasks/cancel": "taskId",
 }
 STATUS = {
-    envelope.PARSE_ERROR: 400,
-    envelope.INVALID_REQUEST: 400,
-    envelope.INVALID_PARAMS: 400,
+    jsonrpc.PARSE_ERROR: 400,
+    jsonrpc.INVALID_REQUEST: 400,
+    jsonrpc.INVALID_PARAMS: 400,
     HEADER_MISMATCH: 400,
     MISSING_CAPABILITY: 400,
     UNSUPPORTED_VERSION: 400,
-    envelope.METHOD_NOT_FOUND: 404,
+    jsonrpc.METHOD_NOT_FOUND: 404,
 }
 
 ANNOTATION = "x-mcp-header"
@@ -67,19 +71,21 @@ Path = tuple[str, ...]
 class _HeaderParams(msgspec.Struct):
     """The members of `params` that headers repeat."""
 
-    name: msgspec.Raw = envelope.NOTHING
-    uri: msgspec.Raw = envelope.NOTHING
-    taskId: msgspec.Raw = envelope.NOTHING  # noqa: N815 - the wire's word
-    arguments: msgspec.Raw = envelope.NOTHING
-    meta: msgspec.Raw = msgspec.field(default=envelope.NOTHING, name="_meta")
+    name: msgspec.Raw = jsonrpc.NOTHING
+    uri: msgspec.Raw = jsonrpc.NOTHING
+    taskId: msgspec.Raw = jsonrpc.NOTHING  # noqa: N815 - the wire's word
+    arguments: msgspec.Raw = jsonrpc.NOTHING
+    meta: msgspec.Raw = msgspec.field(default=jsonrpc.NOTHING, name="_meta")
 
 
-_USE_TOOL = msgspec.Raw(envelope.encode("use_tool"))
+_USE_TOOL = msgspec.Raw(jsonrpc.encode("use_tool"))
 _read_header_params = msgspec.json.Decoder(_HeaderParams).decode
 _read_text = msgspec.json.Decoder(str).decode
 
 
-def check_modern(request: Request, message: Message, definition: Callable[[str], bytes]) -> None:
+def check_modern(
+    request: HttpRequest, message: Message, definition: Callable[[str], bytes]
+) -> None:
     """Raise a RequestError if `_meta`, the headers or the version are wrong, in this order.
 
     `definition` returns a tool as it was listed: its arguments may have headers of their own.
@@ -88,7 +94,7 @@ def check_modern(request: Request, message: Message, definition: Callable[[str],
     try:
         version = read_stamp(read_meta(params.meta))
     except EnvelopeFault as fault:
-        raise RequestError(envelope.INVALID_PARAMS, str(fault)) from None
+        raise RequestError(jsonrpc.INVALID_PARAMS, str(fault)) from None
     _check_headers(request, message.method, version, params)
     if version != MODERN:
         data = {"supported": [MODERN], "requested": version}
@@ -99,7 +105,7 @@ def check_modern(request: Request, message: Message, definition: Callable[[str],
             raise mismatch(f"{wrong} differs from its argument")
     if message.method == "initialize":
         raise RequestError(
-            envelope.METHOD_NOT_FOUND, f"Method not found: initialize (gone in {MODERN})"
+            jsonrpc.METHOD_NOT_FOUND, f"Method not found: initialize (gone in {MODERN})"
         )
 
 
@@ -110,14 +116,14 @@ def _header_params(message: Message) -> _HeaderParams:
     try:
         return (
             _read_header_params(params)
-            if params and not envelope.is_null(params)
+            if params and not jsonrpc.is_null(params)
             else _HeaderParams()
         )
     except msgspec.DecodeError:
-        raise RequestError(envelope.INVALID_PARAMS, "params must be an object") from None
+        raise RequestError(jsonrpc.INVALID_PARAMS, "params must be an object") from None
 
 
-def _check_headers(request: Request, method: str, version: str, params: _HeaderParams) -> None:
+def _check_headers(request: HttpRequest, method: str, version: str, params: _HeaderParams) -> None:
     headers = request.headers
     for header in request.doubled:
         if header in (VERSION, METHOD, NAME):
@@ -148,10 +154,10 @@ def mismatch(message: str) -> RequestError:
 
 def status_of(frame: bytes, id: bytes) -> int:
     """The HTTP status of a response: that of an error that the request caused, or 200."""
-    if not envelope.is_refusal(frame, id):
+    if not jsonrpc.is_refusal(frame, id):
         return 200
     try:
-        error = envelope.read_error(envelope.decode(frame).error)
+        error = jsonrpc.read_error(jsonrpc.decode(frame).error)
     except Malformed:  # a server's error that can be relayed, but is too deep to decode
         return 200
     return STATUS.get(error.code, 200)
@@ -164,7 +170,7 @@ class _Tool(msgspec.Struct):
     inputSchema: Any = None  # noqa: N815 - the wire's word
 
 
-def param_mismatch(request: Request, definition: bytes, arguments: msgspec.Raw) -> str:
+def param_mismatch(request: HttpRequest, definition: bytes, arguments: msgspec.Raw) -> str:
     """The first header that differs from its argument; empty if there is none."""
     if _MARK not in definition:
         return ""
@@ -225,7 +231,7 @@ class ModernExchange:
 
     backlog = 0
 
-    def __init__(self, response: Response, id: bytes, since: float) -> None:
+    def __init__(self, response: ResponseWriter, id: bytes, since: float) -> None:
         self.since = since
         self._response = response
         self._id = id
@@ -233,7 +239,7 @@ class ModernExchange:
 
     def send(self, frame: bytes, about: bytes = b"") -> None:
         response = self._response
-        if not envelope.answers(frame, self._id):
+        if not jsonrpc.answers(frame, self._id):
             response.stream()
             response.send(event(frame[:-1]))
             return

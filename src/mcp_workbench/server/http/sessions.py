@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from secrets import token_urlsafe
 
-from mcp_workbench.era.revision import BATCHES, HEADER_MISMATCH, NEWEST_LEGACY, VERSION_KEY
 from mcp_workbench.gateway.views import View
+from mcp_workbench.protocol.revisions import BATCHES, HEADER_MISMATCH, NEWEST_LEGACY, VERSION_KEY
 from mcp_workbench.server import parse
 from mcp_workbench.server.elicitation import InputRequests
 from mcp_workbench.server.http.access import CLOSING, TOO_MANY, Principal, refused
@@ -17,12 +17,11 @@ from mcp_workbench.server.http.streams import EventStream, PostStream
 from mcp_workbench.server.parse import Message, RequestError, UseToolRequest, cancelled_id
 from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.tools import ToolView
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Malformed
-from mcp_workbench.wire.http_message import Reply, Request
-from mcp_workbench.wire.http_response import Response
-from mcp_workbench.wire.stdio import Channel
-from mcp_workbench.wire.tasks import TaskScope
+from mcp_workbench.transport import json_text, jsonrpc
+from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
+from mcp_workbench.transport.jsonrpc import Malformed
+from mcp_workbench.transport.stdio import Channel
+from mcp_workbench.transport.tasks import TaskScope
 
 IDLE = 1800.0  # seconds without a request or a stream until a session ends
 KEPT = 60.0  # seconds for which the end of a broken stream is kept for its host
@@ -112,11 +111,11 @@ class LegacySession:
     def send(self, frame: bytes, about: bytes = b"") -> None:
         post = self._posts.get(about) if about else None
         if post is None:
-            if not (about and envelope.answers(frame, about)):  # nobody waits for that reply
+            if not (about and jsonrpc.answers(frame, about)):  # nobody waits for that reply
                 self.standalone.send(frame)
-        elif envelope.answers(frame, about):
+        elif jsonrpc.answers(frame, about):
             del self._posts[about]
-            if post.headers and envelope.is_refusal(frame, about):
+            if post.headers and jsonrpc.is_refusal(frame, about):
                 post.headers = b""  # there is no session
             post.answer(about, frame)
             self._keep(post)
@@ -147,7 +146,12 @@ class LegacySession:
         return id in self._posts
 
     def post(
-        self, response: Response, messages: list[Message], ids: list[bytes], *, batch: bool = False
+        self,
+        response: ResponseWriter,
+        messages: list[Message],
+        ids: list[bytes],
+        *,
+        batch: bool = False,
     ) -> None:
         """Handle the messages of one POST; `ids` are those of its requests."""
         if ids:
@@ -171,7 +175,7 @@ class LegacySession:
             post.settle(id)
             self._keep(post)
 
-    def listen(self, response: Response, last: bytes) -> None:
+    def listen(self, response: ResponseWriter, last: bytes) -> None:
         """Handle a GET: the standalone stream, or one that broke and resumes after the event `last`."""
         number, _, count = last.partition(b"-")
         if not last or int(number) == 0:
@@ -245,7 +249,11 @@ class LegacySessions:
         return any(session.busy for session in self._sessions.values())
 
     def handle(
-        self, request: Request, response: Response, endpoint: Endpoint, principal: Principal
+        self,
+        request: HttpRequest,
+        response: ResponseWriter,
+        endpoint: Endpoint,
+        principal: Principal,
     ) -> None:
         """Answer a request of a legacy host that has passed the access checks."""
         if request.method == b"POST":
@@ -264,10 +272,14 @@ class LegacySessions:
             response.plain(refused(400, "Last-Event-ID is none of ours"))
 
     def _post(
-        self, request: Request, response: Response, endpoint: Endpoint, principal: Principal
+        self,
+        request: HttpRequest,
+        response: ResponseWriter,
+        endpoint: Endpoint,
+        principal: Principal,
     ) -> None:
         body = request.body
-        batch = envelope.is_batch(body)
+        batch = jsonrpc.is_batch(body)
         try:
             messages = _read_batch(body) if batch else [parse.read_body(body)]
         except Malformed as error:
@@ -294,7 +306,7 @@ class LegacySessions:
             session.post(response, messages, ids, batch=batch)
 
     def _initialize(
-        self, message: Message, response: Response, endpoint: Endpoint, principal: Principal
+        self, message: Message, response: ResponseWriter, endpoint: Endpoint, principal: Principal
     ) -> None:
         if self._full(principal):
             response.plain(TOO_MANY)
@@ -315,13 +327,13 @@ class LegacySessions:
         own = sum(session.principal == principal.name for session in self._sessions.values())
         return own >= max(1, SESSIONS // principal.among)
 
-    def knows(self, request: Request, endpoint: Endpoint) -> bool:
+    def knows(self, request: HttpRequest, endpoint: Endpoint) -> bool:
         """Whether the request names a session of this endpoint."""
         session = self._sessions.get(request.headers.get(SESSION_ID, b"").decode("latin-1"))
         return session is not None and session.endpoint is endpoint
 
     def _known(
-        self, request: Request, endpoint: Endpoint, principal: Principal
+        self, request: HttpRequest, endpoint: Endpoint, principal: Principal
     ) -> LegacySession | None:
         """The session that the request names, if it belongs to this principal and endpoint."""
         session = self._sessions.get(request.headers.get(SESSION_ID, b"").decode("latin-1"))
@@ -353,7 +365,7 @@ class LegacySessions:
             self._sessions.popitem()[1].close()
 
 
-def _no_session(request: Request, id: bytes = b"") -> Reply:
+def _no_session(request: HttpRequest, id: bytes = b"") -> Reply:
     if not request.headers.get(SESSION_ID):
         return refused(400, "Mcp-Session-Id is missing: send initialize first", id=id)
     return refused(404, "Session not found: send initialize again", id=id)
@@ -369,9 +381,9 @@ def _is_modern(message: Message) -> bool:
 
 
 def _read_batch(body: bytes) -> list[Message]:
-    members = envelope.read_batch(envelope.one_line(body))
+    members = jsonrpc.read_batch(json_text.one_line(body))
     if not members:
-        raise Malformed(envelope.INVALID_REQUEST, "a batch holds at least one message")
+        raise Malformed(jsonrpc.INVALID_REQUEST, "a batch holds at least one message")
     return [parse.read(member) for member in members]
 
 
@@ -380,7 +392,7 @@ def _unusable(
 ) -> str:
     """Why these messages are refused; empty if they are not."""
     for id in ids:
-        if not envelope.usable_id(id):
+        if not jsonrpc.usable_id(id):
             return "id must be a string or an integer"
         if session.uses(id):
             return "id is in use"

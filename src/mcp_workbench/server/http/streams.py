@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from mcp_workbench.server.http.access import refused
-from mcp_workbench.wire.http_message import COMMENT, JSON, Reply, event
-from mcp_workbench.wire.http_response import Response
+from mcp_workbench.transport.http.messages import JSON, Reply, ResponseWriter
+from mcp_workbench.transport.http.sse import COMMENT, event
 
 KEPT_EVENTS = 256  # per stream
 KEPT_BYTES = 1 << 20  # per stream; its newest event is kept whatever its size
@@ -16,7 +16,7 @@ RETRY = 1000  # milliseconds after which a host may reconnect
 class EventStream:
     """One stream. If its response breaks, another can take over; the numbering of events continues."""
 
-    response: Response | None = None
+    response: ResponseWriter | None = None
     _said_retry = False
     _count = 0
     _seen = 0  # the last event that was written to a response
@@ -41,7 +41,9 @@ class EventStream:
             self._bytes -= len(self._kept.popleft()[1])
         self._write(self._count, frame)
 
-    def attach(self, response: Response, after: int | None = None, headers: bytes = b"") -> None:
+    def attach(
+        self, response: ResponseWriter, after: int | None = None, headers: bytes = b""
+    ) -> None:
         """Write the stream to this response, from the event after `after`, or the first unwritten one."""
         if self.response is not None:
             self.response.on_gone(None)
@@ -92,7 +94,7 @@ class PostStream(EventStream):
     over = 0.0  # when the last reply was sent
 
     def __init__(
-        self, number: int, response: Response, ids: list[bytes], since: float, *, primes: bool
+        self, number: int, response: ResponseWriter, ids: list[bytes], since: float, *, primes: bool
     ) -> None:
         super().__init__(number, primes=primes)
         self.response = response

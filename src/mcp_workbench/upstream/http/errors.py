@@ -9,8 +9,13 @@ from collections.abc import Mapping
 import msgspec
 
 from mcp_workbench.core.redact import redact_cut
+from mcp_workbench.transport.http.client_response import (
+    ClientResponse,
+    ExchangeFailed,
+    ResponseTimeout,
+    ResponseTooLarge,
+)
 from mcp_workbench.upstream.responses import Failure, RequestFailed
-from mcp_workbench.wire.http_answer import Answer, Broken, Oversized, Slow
 
 SHOWN = 200  # characters of a page that came instead of a message
 LONGEST_WAIT = 3600  # seconds; a longer Retry-After is cut
@@ -33,29 +38,29 @@ def not_run(code: str, reason: str) -> RequestFailed:
     return RequestFailed(Failure(code, reason, may_have_run=False))
 
 
-def failure_of(error: Broken, context: ErrorContext) -> Failure:
+def failure_of(error: ExchangeFailed, context: ErrorContext) -> Failure:
     """The failure for an exchange that broke off."""
-    if isinstance(error, Oversized):
+    if isinstance(error, ResponseTooLarge):
         return Failure(
             "too_large",
             f"a message of it is too large: {error}; the limit is {context.limit} bytes "
             "(limits.messageBytes)",
         )
-    if isinstance(error, Slow):
+    if isinstance(error, ResponseTimeout):
         return Failure("timeout", f"the server is silent: {error}")
     if not error.sent:
         return Failure("connect_failed", str(error), may_have_run=False)
     return Failure("server_exited", str(error))
 
 
-def is_refusal(answer: Answer) -> bool:
+def is_refusal(answer: ClientResponse) -> bool:
     """Is this response from the HTTP server rather than the MCP server, whatever its body?"""
     return answer.status in (*LOGIN, 429) or (
         answer.status == 503 and "retry-after" in answer.headers
     )
 
 
-def failure_for(answer: Answer, body: bytes, context: ErrorContext) -> Failure:
+def failure_for(answer: ClientResponse, body: bytes, context: ErrorContext) -> Failure:
     """The failure for a response without a message."""
     status = answer.status
     if status in LOGIN:
@@ -116,7 +121,7 @@ def foreign_redirect(origin: str) -> RequestFailed:
     )
 
 
-def _wants_login(answer: Answer, context: ErrorContext) -> str:
+def _wants_login(answer: ClientResponse, context: ErrorContext) -> str:
     if context.has_login:
         return (
             f"needs login: the server refused the credentials of its entry (HTTP {answer.status}); "

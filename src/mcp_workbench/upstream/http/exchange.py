@@ -8,9 +8,18 @@ import time
 
 import msgspec
 
-from mcp_workbench.era.negotiate import INITIALIZE
-from mcp_workbench.era.ourselves import STAMPS
-from mcp_workbench.era.revision import HEADER_MISMATCH
+from mcp_workbench.protocol.handshake import INITIALIZE, STAMPS
+from mcp_workbench.protocol.revisions import HEADER_MISMATCH
+from mcp_workbench.transport import json_text, jsonrpc
+from mcp_workbench.transport.http.client_response import (
+    ClientResponse,
+    ExchangeFailed,
+    ResponseTooLarge,
+    Yielder,
+)
+from mcp_workbench.transport.http.sse import EventReader, EventTooLarge
+from mcp_workbench.transport.json_text import one_line
+from mcp_workbench.transport.jsonrpc import Envelope, Malformed
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.http.errors import failure_for, is_refusal
 from mcp_workbench.upstream.http.headers import (
@@ -24,15 +33,11 @@ from mcp_workbench.upstream.http.streams import Pace
 from mcp_workbench.upstream.responses import Failure, RequestFailed
 from mcp_workbench.upstream.subscriptions import refuses
 from mcp_workbench.upstream.tools import PAGES
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope, Malformed, one_line
-from mcp_workbench.wire.http_answer import Answer, Broken, Oversized, Turns
-from mcp_workbench.wire.sse import EventReader, EventTooLarge
 
 log = logging.getLogger(__name__)
 
 CANCELLED = "notifications/cancelled"
-CHANGED = envelope.notification("notifications/tools/list_changed")
+CHANGED = jsonrpc.notification("notifications/tools/list_changed")
 EVENTS = "text/event-stream"
 IDLE = 60.0  # seconds between two chunks of a body
 RESUMPTIONS = 100  # of one response; its call has a deadline as well
@@ -86,7 +91,7 @@ class _Initialized(msgspec.Struct):
 
 def _decode(line: bytes) -> Envelope | None:
     try:
-        return envelope.decode(line)
+        return jsonrpc.decode(line)
     except Malformed:
         return None
 
@@ -108,7 +113,7 @@ class Exchange:
         self._streamed = False  # the server's own stream has worked before
         self.session_lost = False  # that stream is refused as if our session were unknown
 
-    async def read(self, request: OutgoingRequest, answer: Answer) -> None:
+    async def read(self, request: OutgoingRequest, answer: ClientResponse) -> None:
         """Deliver the response to a request. Raises RequestFailed or Broken."""
         request.session = answer.headers.get("mcp-session-id", "")
         if answer.status == 200 and answer.content_type == EVENTS:
@@ -139,8 +144,8 @@ class Exchange:
         self._conversation.receive(CHANGED)  # the conversation lists them again, too
         cursor: dict[str, str] = {}
         for _ in range(PAGES):
-            params = envelope.encode({**cursor, "_meta": STAMPS.request})
-            frame = envelope.request(0, "tools/list", params)
+            params = jsonrpc.encode({**cursor, "_meta": STAMPS.request})
+            frame = jsonrpc.request(0, "tools/list", params)
             page = OutgoingRequest(0, "tools/list", frame, msgspec.Raw(params))
             page.quiet = True
             answer = await self._requester.post(frame, self.headers_for(page), repeatable=True)
@@ -154,16 +159,16 @@ class Exchange:
 
     # Bodies
 
-    def _read_body(self, request: OutgoingRequest, answer: Answer, body: bytes) -> None:
+    def _read_body(self, request: OutgoingRequest, answer: ClientResponse, body: bytes) -> None:
         own = b"%d" % request.number
-        body = body.removeprefix(envelope.BOM)
+        body = body.removeprefix(json_text.BOM)
         if is_refusal(answer):
             raise RequestFailed(failure_for(answer, body, self._requester.error_context))
-        if answer.status == 200 and envelope.salvaged_id(body) == own:
+        if answer.status == 200 and jsonrpc.salvaged_id(body) == own:
             self._settle(request, one_line(body) + b"\n")
             return
         line = one_line(body) + b"\n"
-        if envelope.is_batch(line):
+        if jsonrpc.is_batch(line):
             self._conversation.receive(line)
             request.answered = True
             return
@@ -178,7 +183,7 @@ class Exchange:
 
     # Streams
 
-    async def _read_stream(self, request: OutgoingRequest, answer: Answer) -> None:
+    async def _read_stream(self, request: OutgoingRequest, answer: ClientResponse) -> None:
         reader = await self._read_events(request, answer, "")
         for _ in range(RESUMPTIONS):
             if request.answered or request.is_listen:
@@ -186,7 +191,9 @@ class Exchange:
             if self._requester.modern or not reader.last_id:
                 break
             reader = await self._resume(request, reader)
-        raise Broken(self._cut or "the server ended its answer before it was complete", heard=True)
+        raise ExchangeFailed(
+            self._cut or "the server ended its answer before it was complete", heard=True
+        )
 
     async def _resume(self, request: OutgoingRequest, reader: EventReader) -> EventReader:
         """Request the rest of a response, from the last event on."""
@@ -195,7 +202,9 @@ class Exchange:
         answer = await self._requester.get(reader.last_id)
         try:
             if answer.status != 200 or answer.content_type != EVENTS:
-                raise Broken("the server ended its answer early and does not go on", heard=True)
+                raise ExchangeFailed(
+                    "the server ended its answer early and does not go on", heard=True
+                )
             return await self._read_events(request, answer, reader.last_id)
         finally:
             answer.close()
@@ -225,11 +234,11 @@ class Exchange:
         self._streamed = self.session_lost = False
 
     async def _read_events(
-        self, request: OutgoingRequest | None, answer: Answer, after: str
+        self, request: OutgoingRequest | None, answer: ClientResponse, after: str
     ) -> EventReader:
         """Deliver events until the stream ends or breaks off. Raises Oversized for one that is too large."""
         reader = EventReader(self._requester.error_context.limit, after)
-        turns = Turns()
+        turns = Yielder()
         self._cut = ""
         try:
             while chunk := await answer.read(LINGER if request and request.answered else None):
@@ -239,10 +248,10 @@ class Exchange:
                         await self._flowing.wait()
                         self._deliver_event(request, one_line(event.data) + b"\n")
         except EventTooLarge:
-            raise Oversized("an event of it went past that", heard=True) from None
-        except Oversized:
+            raise ResponseTooLarge("an event of it went past that", heard=True) from None
+        except ResponseTooLarge:
             raise
-        except Broken as error:
+        except ExchangeFailed as error:
             self._cut = str(error)
         return reader
 
@@ -252,7 +261,7 @@ class Exchange:
             return
         message = _decode(line)
         if request.is_listen and message is not None and message.method == CANCELLED:
-            raise Broken("the server ended it", heard=True)  # instead of a response
+            raise ExchangeFailed("the server ended it", heard=True)  # instead of a response
         own = b"%d" % request.number
         if message is None or message.method or not (message.result or message.error):
             self._conversation.receive_on(request.number, line)
@@ -278,14 +287,14 @@ class Exchange:
         if request.quiet:
             return
         if message is not None and message.error and bytes(message.id) != b"%d" % request.number:
-            line = envelope.refusal(b"%d" % request.number, message.error)
+            line = jsonrpc.refusal(b"%d" % request.number, message.error)
         self._conversation.receive(line)
 
     def _is_header_mismatch(self, request: OutgoingRequest, message: Envelope | None) -> bool:
         """Did the server refuse the call, unrun, for a header that its tool asks for now?"""
         if message is None or not message.error or request.again or request.method != "tools/call":
             return False
-        return self._requester.modern and envelope.read_error(message.error).code == HEADER_MISMATCH
+        return self._requester.modern and jsonrpc.read_error(message.error).code == HEADER_MISMATCH
 
     def _inspect(self, request: OutgoingRequest, line: bytes, message: Envelope) -> bytes:
         request.refused = bool(message.error)
@@ -315,4 +324,4 @@ class Exchange:
             if complaint not in self.complaints:
                 self.complaints.append(complaint)
                 log.warning("%s", complaint)
-        return envelope.answer(b"%d" % request.number, result) if complaints else line
+        return jsonrpc.answer(b"%d" % request.number, result) if complaints else line

@@ -9,12 +9,11 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.bounded import Inside, read_elements, read_members
 from mcp_workbench.core.errors import shown_name
+from mcp_workbench.core.raw_json import TOO_COMPLEX, Inside, read_elements, read_members
 from mcp_workbench.core.spec import Pairs
-from mcp_workbench.core.steps import TOO_COMPLEX
-from mcp_workbench.era.ourselves import OURSELVES
-from mcp_workbench.wire.headers import encode_value
+from mcp_workbench.protocol.handshake import IMPLEMENTATION
+from mcp_workbench.transport.http.messages import encode_value
 
 ANNOTATION = "x-mcp-header"
 MOST_READ = 1 << 20  # bytes of annotated tools on one page
@@ -70,7 +69,9 @@ def entry_headers(pairs: Pairs, user: str = "") -> bytes:
     if user and "authorization" not in names:
         lines.append(b"Authorization: Basic %b\r\n" % b64encode(user.encode()))
     if "user-agent" not in names:
-        lines.append(f"User-Agent: {OURSELVES['name']}/{OURSELVES['version']}\r\n".encode())
+        lines.append(
+            f"User-Agent: {IMPLEMENTATION['name']}/{IMPLEMENTATION['version']}\r\n".encode()
+        )
     if "accept-encoding" not in names:
         lines.append(b"Accept-Encoding: gzip, deflate\r\n")
     return b"".join(lines)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from mcp_workbench.transport.http.client_response import ExchangeFailed, Yielder
+from mcp_workbench.transport.http.sse import EventReader, EventTooLarge
+from mcp_workbench.transport.http.urls import BadUrl, Url
+from mcp_workbench.transport.json_text import one_line
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.http.errors import failure_for, foreign_redirect
 from mcp_workbench.upstream.http.exchange import EVENTS, OutgoingRequest
 from mcp_workbench.upstream.http.requests import Requester
 from mcp_workbench.upstream.responses import RequestFailed
-from mcp_workbench.wire.addresses import Address, BadAddress
-from mcp_workbench.wire.envelope import one_line
-from mcp_workbench.wire.http_answer import Broken, Turns
-from mcp_workbench.wire.sse import EventReader, EventTooLarge
 
 ENDPOINT_PATIENCE = 5.0  # seconds for the `endpoint` event
 ENDPOINT_BYTES = 8 << 10  # of the endpoint's URL; web servers limit request lines to about this
@@ -29,7 +29,7 @@ class LegacySse:
         flowing: asyncio.Event,
         on_end: Callable[[str], None],
     ) -> None:
-        self.endpoint: Address | None = None
+        self.endpoint: Url | None = None
         self.reason = "the server has no stream of events there"
         self._requester = requester
         self._conversation = conversation
@@ -65,7 +65,7 @@ class LegacySse:
         try:
             await self._read()
             self.reason = "the server ended its stream of events"
-        except (Broken, RequestFailed) as error:
+        except (ExchangeFailed, RequestFailed) as error:
             self.reason = str(error)
         except EventTooLarge:
             limit = self._requester.error_context.limit
@@ -81,7 +81,7 @@ class LegacySse:
             if answer.status != 200 or answer.content_type != EVENTS:
                 body = await answer.whole(self._requester.error_context.limit)
                 raise RequestFailed(failure_for(answer, body, self._requester.error_context))
-            reader, turns = EventReader(self._requester.error_context.limit), Turns()
+            reader, turns = EventReader(self._requester.error_context.limit), Yielder()
             while chunk := await answer.read():
                 for event in reader.feed(chunk):
                     await turns.next()
@@ -97,14 +97,14 @@ class LegacySse:
 
     def _take_endpoint(self, data: bytes) -> None:
         if len(data) > ENDPOINT_BYTES:
-            raise Broken(
+            raise ExchangeFailed(
                 f"the server named an address to post to of {len(data)} bytes; "
                 f"{ENDPOINT_BYTES} are allowed"
             )
         try:
             endpoint = self._requester.here.joined(data.decode("utf-8", "replace").strip())
-        except BadAddress:
-            raise Broken("the server named no usable address to post to") from None
+        except BadUrl:
+            raise ExchangeFailed("the server named no usable address to post to") from None
         if not endpoint.same_origin(self._requester.here):
             raise foreign_redirect(endpoint.origin)
         self.endpoint = endpoint

@@ -16,8 +16,12 @@ import msgspec
 
 from mcp_workbench.core.redact import redact
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec
-from mcp_workbench.era.negotiate import DISCOVER, INITIALIZE
-from mcp_workbench.era.revision import MODERN
+from mcp_workbench.protocol.handshake import DISCOVER, INITIALIZE
+from mcp_workbench.protocol.revisions import MODERN
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
+from mcp_workbench.transport.jsonrpc import Envelope, Malformed
+from mcp_workbench.transport.tasks import TaskScope, task_scope
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.http.errors import failure_of, without_time
 from mcp_workbench.upstream.http.exchange import CANCELLED, CHANGED, Exchange, OutgoingRequest
@@ -26,10 +30,6 @@ from mcp_workbench.upstream.http.legacy_sse import LegacySse
 from mcp_workbench.upstream.http.requests import Requester
 from mcp_workbench.upstream.http.streams import Pace, follow_stream
 from mcp_workbench.upstream.responses import Failure, RequestFailed
-from mcp_workbench.wire import envelope
-from mcp_workbench.wire.envelope import Envelope, Malformed
-from mcp_workbench.wire.http_answer import Answer, Broken
-from mcp_workbench.wire.tasks import TaskScope, task_scope
 
 INITIALIZED = "notifications/initialized"
 OPENINGS = (DISCOVER, INITIALIZE)
@@ -56,7 +56,7 @@ class SessionOpener:
         answer = await self._requester.post_opening(request.frame, more)
         await self._read(request, answer)
 
-    async def initialize(self, request: OutgoingRequest) -> Answer | None:
+    async def initialize(self, request: OutgoingRequest) -> ClientResponse | None:
         """Send `initialize`; a response that may mean the HTTP+SSE transport is returned unread."""
         self._initialize_params = request.params
         answer = await self._requester.post_opening(request.frame)
@@ -70,7 +70,7 @@ class SessionOpener:
         async with self._renewing:
             if self._requester.session != lost_session:
                 return False
-            frame = envelope.request(0, INITIALIZE, bytes(self._initialize_params))
+            frame = jsonrpc.request(0, INITIALIZE, bytes(self._initialize_params))
             # Number 0: those of the conversation begin at 1.
             request = OutgoingRequest(0, INITIALIZE, frame, self._initialize_params)
             request.quiet = True
@@ -79,10 +79,10 @@ class SessionOpener:
                 reason = "the server lost the session and opens no other"
                 raise RequestFailed(Failure("session_lost", reason, may_have_run=False))
             self._exchange.reset()
-            await self._requester.notify(envelope.notification(INITIALIZED))
+            await self._requester.notify(jsonrpc.notification(INITIALIZED))
             return True
 
-    async def _read(self, request: OutgoingRequest, answer: Answer) -> None:
+    async def _read(self, request: OutgoingRequest, answer: ClientResponse) -> None:
         try:
             await self._exchange.read(request, answer)
         finally:
@@ -158,7 +158,7 @@ class HttpLink:
 
     def send(self, frame: bytes, about: bytes = b"") -> None:
         try:
-            message = envelope.decode(frame)
+            message = jsonrpc.decode(frame)
         except Malformed as error:  # too deeply nested, together with our envelope
             reason = f"it can't be sent: {error}"
             failure = Failure.of_call("protocol_error", reason, may_have_run=False)
@@ -206,7 +206,7 @@ class HttpLink:
                 await self._perform(request)
         except RequestFailed as failed:
             self._fail(request, failed.failure)
-        except Broken as error:
+        except ExchangeFailed as error:
             self._fail(request, failure_of(error, self._requester.error_context))
         except asyncio.CancelledError:
             request.answered = True  # nobody waits for it
@@ -276,8 +276,8 @@ class HttpLink:
                 failure = without_time(failure)
         if request.method in OPENINGS:
             self._opening_failure = failure
-            error = envelope.error_object(envelope.INTERNAL_ERROR, failure.reason)
-            self._conversation.receive(envelope.refusal(b"%d" % request.number, error))
+            error = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, failure.reason)
+            self._conversation.receive(jsonrpc.refusal(b"%d" % request.number, error))
             return
         make = Failure.of_call if request.method == "tools/call" else Failure
         reason = redact(failure.reason, self._requester.error_context.secrets)

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 
 from mcp_workbench.config.expand import secrets_of
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec
-from mcp_workbench.era.revision import LEGACY, is_modern
+from mcp_workbench.protocol.revisions import LEGACY, is_modern
+from mcp_workbench.transport.http.client import HttpClient
+from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
+from mcp_workbench.transport.http.urls import BadUrl, Url, parse_url
 from mcp_workbench.upstream.http.errors import (
     LONGEST_WAIT,
     ErrorContext,
@@ -19,9 +22,6 @@ from mcp_workbench.upstream.http.errors import (
 )
 from mcp_workbench.upstream.http.headers import entry_headers
 from mcp_workbench.upstream.responses import RequestFailed
-from mcp_workbench.wire.addresses import Address, BadAddress, read_address
-from mcp_workbench.wire.http_answer import Answer, Broken
-from mcp_workbench.wire.http_client import HttpClient
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Requester:
     def __init__(
         self, target: HttpEndpoint, spec: ServerSpec, environ: Mapping[str, str], limit: int
     ) -> None:
-        self.here = read_address(target.url)  # may move within its origin
+        self.here = parse_url(target.url)  # may move within its origin
         self.client = HttpClient(self.here, environ)
         self.sse_only = target.transport == "sse"
         self.timeout = spec.timeout
@@ -84,18 +84,18 @@ class Requester:
         self._leaving = shared
 
     async def post(
-        self, frame: bytes, more: bytes = b"", *, there: Address | None = None, repeatable: bool
-    ) -> Answer:
+        self, frame: bytes, more: bytes = b"", *, there: Url | None = None, repeatable: bool
+    ) -> ClientResponse:
         """Send a message; returns when the head of the response is there. The caller closes it."""
         return await self._send(
             b"POST", self._posting + more, frame[:-1], there=there, repeatable=repeatable
         )
 
-    async def post_opening(self, frame: bytes, more: bytes = b"") -> Answer:
+    async def post_opening(self, frame: bytes, more: bytes = b"") -> ClientResponse:
         """Send an opening request, without session and revision."""
         return await self._send(b"POST", self._entry + POSTING + more, frame[:-1], repeatable=True)
 
-    async def notify(self, frame: bytes, there: Address | None = None) -> None:
+    async def notify(self, frame: bytes, there: Url | None = None) -> None:
         """Send a message without a response; a failure is logged only."""
         try:
             answer = await self.post(frame, there=there, repeatable=True)
@@ -103,10 +103,10 @@ class Requester:
                 await answer.whole(self.error_context.limit)
             finally:
                 answer.close()
-        except (Broken, RequestFailed) as error:
+        except (ExchangeFailed, RequestFailed) as error:
             log.info("a message was not accepted: %s", error)
 
-    async def get(self, last_id: str = "") -> Answer:
+    async def get(self, last_id: str = "") -> ClientResponse:
         """Open the server's event stream, or resume a stream after an event."""
         more = b""
         if last_id:
@@ -122,7 +122,7 @@ class Requester:
                 b"DELETE " + self.here.target.encode(), self._leaving, patience=GOODBYE
             )
             answer.close()
-        except Broken:
+        except ExchangeFailed:
             return
 
     async def _send(
@@ -131,9 +131,9 @@ class Requester:
         headers: bytes,
         body: bytes,
         *,
-        there: Address | None = None,
+        there: Url | None = None,
         repeatable: bool,
-    ) -> Answer:
+    ) -> ClientResponse:
         self._require_open()
         address = there or self.here
         for _ in range(HOPS + 1):
@@ -151,10 +151,10 @@ class Requester:
             address = self._redirected(address, answer)
         raise not_run("protocol_error", f"the server redirects more than {HOPS} times")
 
-    def _redirected(self, address: Address, answer: Answer) -> Address:
+    def _redirected(self, address: Url, answer: ClientResponse) -> Url:
         try:
             target = address.joined(answer.headers.get("location", ""))
-        except BadAddress:
+        except BadUrl:
             raise not_run("protocol_error", "the server redirects to no usable address") from None
         if not target.same_origin(self.here):
             raise foreign_redirect(target.origin)
@@ -167,7 +167,7 @@ class Requester:
         if left > 0:
             raise RequestFailed(rate_limited(left, "it said so before"))
 
-    def _note_retry_after(self, answer: Answer) -> None:
+    def _note_retry_after(self, answer: ClientResponse) -> None:
         """Send nothing before the time that the server names."""
         if answer.status in (429, 503):
             wait = retry_after(answer.headers, time.time())

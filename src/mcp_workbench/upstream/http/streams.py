@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from mcp_workbench.timing import pause
+from mcp_workbench.transport.http.client_response import ExchangeFailed
 from mcp_workbench.upstream.responses import RequestFailed
 from mcp_workbench.upstream.subscriptions import LASTED, LONGEST, SHORTEST
-from mcp_workbench.wire.http_answer import Broken
 
 CONNECTS = 6  # streams opened per minute, whatever the server asks for
 MINUTE = 60.0
@@ -60,7 +60,7 @@ async def follow_stream(once: Callable[[], Awaitable[bool]], pace: Pace) -> Asyn
         except RequestFailed as failed:
             if not failed.failure.may_have_run and failed.failure.code != "rate_limited":
                 return  # refused permanently
-        except Broken:
+        except ExchangeFailed:
             pass
         now = time.monotonic()
         failures = 0 if now - opened_at > LASTED else failures + 1

@@ -1,1 +1,0 @@
-# shim: mcp_workbench.downstream -> mcp_workbench.upstream

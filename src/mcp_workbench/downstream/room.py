@@ -1,2 +1,0 @@
-# shim: mcp_workbench.downstream.room -> mcp_workbench.upstream.health
-from mcp_workbench.upstream.health import ALWAYS_ADMITTED as FEW

@@ -1,2 +1,0 @@
-# shim: mcp_workbench.downstream.standing -> mcp_workbench.upstream.subscriptions
-from mcp_workbench.upstream.subscriptions import ConnectionId as Place, ServerNotification as Heard

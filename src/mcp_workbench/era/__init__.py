@@ -1,1 +1,0 @@
-"""Pure translation between the two eras of the protocol."""

@@ -1,1 +1,0 @@
-# shim: mcp_workbench.surface -> mcp_workbench.server

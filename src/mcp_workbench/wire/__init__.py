@@ -1,1 +1,0 @@
-"""JSON-RPC over bytes; knows nothing of toolboxes."""
