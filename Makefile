@@ -72,7 +72,7 @@ test: $(VENV)/.dev ## everything that needs nothing but Python; AT_ONCE=4 tests 
 	$(PYTEST) -n $(AT_ONCE) --dist worksteal
 
 test-quick: $(VENV)/.dev ## the tests that hardly start a process: 20 seconds
-	$(PYTEST) -n 2 --dist worksteal tests/core tests/transport tests/protocol tests/config tests/surface
+	$(PYTEST) -n 2 --dist worksteal tests/core tests/transport tests/protocol tests/schema tests/config tests/server
 
 coverage: $(VENV)/.dev ## the suite with branch coverage, the started programs included
 	$(BIN)/python -m coverage erase

@@ -1,4 +1,4 @@
-"""One request in flight on somebody's behalf: what it asks, its route, its one outcome."""
+"""Calls: one request in flight, its route, its one outcome."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 
 class Call(ResponseHandler):
-    """It is sent by its route, perhaps more than once, and ends once. A subclass delivers the outcome."""
+    """Sent by its route, perhaps more than once; it has one outcome, which a subclass delivers."""
 
     route: Route | None = None  # on which it was sent last
     connection: Connection | None = None
     number = 0  # of the request on that connection
-    plain = False  # a result can be delivered as it came: no translation, nobody looks at it
-    passed: tuple[Interceptor, ...] = ()  # that made it wait, and let it go on
+    plain = False  # a result is delivered unchanged: no translation, no interceptor needs it
+    passed: tuple[Interceptor, ...] = ()  # that made it wait, and have let it pass
     results_owner: object = None  # who may read on in a result that is cut; nobody: it is not cut
-    explains = False  # whoever reads the outcome is helped by hints
-    _task: asyncio.Task[Any] | None = None  # in which it waits, or is sent once more
+    explains = False  # the outcome may have hints for its reader
+    _task: asyncio.Task[Any] | None = None  # in which it waits, or is resent
     _is_resent = False
 
     def __init__(self, view: View, request: CallRequest) -> None:
@@ -62,25 +62,25 @@ class Call(ResponseHandler):
         known = {} if self.connection is None else self.connection.catalogue.tools
         return known.get(self.request.tool.tool)
 
-    # Its way to the server
+    # Sending
 
     def run(self, work: Any, name: str) -> None:
-        """Go on in a task, which outlives whoever started it and ends with the call."""
+        """Continue in a task of the pool, which ends with the call."""
         self._task = self.view.gateway.pool.start(work, name)
 
     def cancel(self, reason: str) -> None:
-        """Take the call back: the server is told, and nobody is answered."""
+        """Cancel the call, also at its server; nobody gets a reply."""
         self.abandon(reason)
         self.finish(Cancelled(reason))
 
     def abandon(self, reason: str) -> None:
-        """Stop waiting for the server, which is told; the call has yet to end."""
+        """Stop waiting for the server, and notify it. The call has no outcome yet."""
         if self._task is not None:
             self._task.cancel()
         if self.connection is not None:
             self.connection.conversation.cancel(self.number, reason)
 
-    # What comes of it
+    # Outcome
 
     def settled(self, answer: Outcome) -> None:
         if answer.error:
@@ -106,7 +106,7 @@ class Call(ResponseHandler):
             self.report(loss)
 
     def report(self, loss: Failure) -> None:
-        """There will be no result."""
+        """Fail with this loss."""
         tool, ran, later = self.request.tool, loss.may_have_run, loss.retry_after
         self.fail(CallFailed(loss.code, tool, loss.reason, may_have_run=ran, retry_after=later))
 
@@ -118,35 +118,35 @@ class Call(ResponseHandler):
         self.finish(Failed(error))
 
     def finish(self, outcome: CallOutcome) -> None:
-        """The call has ended: the interceptors look at the outcome, then its sender gets it."""
+        """End the call: the interceptors see the outcome, then it is delivered."""
         after = self.view.after if self.route is None else self.route.after
         for interceptor in after:
             outcome = interceptor.after(self, outcome)
         self.deliver(outcome)
 
-    # Once more
+    # Resending
 
     def _may_send_again(self, loss: Failure) -> bool:
         if self.route is None or not self.is_repeatable():
             return False
-        from mcp_workbench.core.call import may_send_again
+        from mcp_workbench.core.call import may_send_again  # loaded when something is lost
 
         harmless = self.route.is_harmless
         return may_send_again(loss.code, may_have_run=loss.may_have_run, harmless=harmless)
 
     def is_repeatable(self) -> bool:
-        """Has nothing happened beside the call that would have to happen again?"""
+        """Whether it can be sent again without other effects, such as asking a person twice."""
         return True
 
-    # Its clock
+    # Deadline
 
     def pause(self) -> None:
-        """A person is being asked: the call's clock stops."""
+        """Suspend the deadline: a person is being asked."""
         if self.connection is not None:
             self.connection.conversation.pending.postpone(self.number, NEVER)
 
     def proceed(self) -> None:
-        """The clock starts anew."""
+        """Restart the deadline."""
         if self.connection is not None:
             deadline = time.monotonic() + self.connection.spec.timeout
             self.connection.conversation.pending.postpone(self.number, deadline)

@@ -1,4 +1,4 @@
-"""One configuration, its servers, and all that is shared by those who use them."""
+"""The gateway: one configuration, its servers, and the state that all sessions share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CHECK = ArgumentCheck()
 
 
 class Gateway(Lifetime):
-    """The servers of one configuration. Use it with `async with`; what it offers is asked of a view."""
+    """The servers of one configuration. Use it with `async with`; requests go through a view."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Gateway(Lifetime):
 
     @property
     def snapshot(self) -> Snapshot:
-        """The configuration that holds now."""
+        """The current configuration."""
         return self.scopes.whole.snapshot
 
     def policy(
@@ -86,7 +86,7 @@ class Gateway(Lifetime):
 
     @cached_property
     def kept_results(self) -> KeptResults:
-        """Those of all hosts, so that all of them together are bounded."""
+        """Long results of all hosts, which share one limit."""
         from mcp_workbench.gateway.result_budget import KeptResults  # not before there is a budget
 
         return KeptResults()
@@ -97,27 +97,27 @@ class Gateway(Lifetime):
         return self.pool.all_met()
 
     def hold(self, held: bool) -> None:  # noqa: FBT001 - a callback's one argument
-        """A host reads too slowly: let the servers wait, or go on."""
+        """Pause reading from the servers while a host reads too slowly."""
         self.pool.hold(held=held)
 
     def health(self) -> list[ServerHealth]:
-        """How every server of the configuration does; nothing is started for it."""
+        """The health of every server of the configuration, without starting any."""
         specs = [spec for box in self.snapshot.toolboxes.values() for spec in box.servers.values()]
         count = self.pool.context.processes.of
         return [reports.health(s, self.pool.last(s.address), count(s.address)) for s in specs]
 
     @property
     def processes(self) -> int:
-        """How many processes of servers run now, those that are being seen out included."""
+        """How many server processes are running, including those that are shutting down."""
         return self.pool.context.processes.count
 
     # Changes
 
     def reload(self, snapshot: Snapshot) -> Reloaded:
-        """Take another configuration, in one step. Says what that changed.
+        """Replace the configuration in one step. Returns what that changed.
 
-        Calls under way finish on the connection they began on; a server whose entry leads to
-        another process or URL is connected anew at the next need, the others stay connected.
+        Calls in flight finish on their connection; a server whose entry leads to another process or
+        URL is reconnected when it is next needed, the others stay connected.
         """
         from mcp_workbench.gateway.reload import reload  # not before there is something to reload
 
@@ -129,7 +129,7 @@ class Gateway(Lifetime):
         return change
 
     def warn(self, *warnings: str) -> None:
-        """Say this in every opened toolbox, until another configuration is taken."""
+        """Show these warnings in every opened toolbox until the configuration is replaced."""
         self.scopes.warnings = warnings
 
     @property
@@ -137,8 +137,8 @@ class Gateway(Lifetime):
         return self.scopes.warnings
 
     def on_change(self, listener: Listener, reloaded: OnReload | None = None) -> Callable[[], None]:
-        """Be told when a connected server's tools have changed, and when another configuration
-        holds; call what is returned to end that."""
+        """Call `listener` when a connected server's tools have changed, and `reloaded` when the
+        configuration was replaced. Returns what ends that."""
         both = (listener, reloaded)
         self._listeners.append(both)
         return lambda: self._listeners.remove(both)

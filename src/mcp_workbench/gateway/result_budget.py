@@ -20,7 +20,7 @@ MOST_BYTES = 32 << 20  # of all results that are kept, for all hosts together
 LIFETIME = 1800.0  # seconds
 MOST_COMPARED = 512 << 10  # characters of a text and of data that are compared as values
 MOST_BLOCKS = 10_000  # of a result that is cut
-DEEPEST = 8  # lists in lists, of which the first is told
+DEEPEST = 8  # lists in lists, of which the first is described
 KEYS = 12  # of an object that are named
 LONGEST_TOLD = 100  # characters of what a host sent
 _JSON_STARTS = ("{", "[")
@@ -59,14 +59,14 @@ class KeptResults:
         return handle
 
     def kept(self, owner: object, handle: str) -> Kept:
-        """Unknown, expired and others' handles are told alike."""
+        """Raises NotFound, the same for unknown and expired handles and those of others."""
         self._expire(time.monotonic())
-        found = self._kept.get(handle)
-        if found is None or found.owner is not owner:
+        result = self._kept.get(handle)
+        if result is None or result.owner is not owner:
             text = f"Result '{shortened(handle)}' not found"
             hint = "Results are kept for half an hour at most. Call the tool again for a new one."
             raise NotFound("unknown_result", text, hint=hint)
-        return found
+        return result
 
     def _expire(self, now: float) -> None:
         """The oldest stand first, and all live equally long."""
@@ -199,8 +199,8 @@ def _json_shape(json: msgspec.Raw | bytes, depth: int = DEEPEST) -> str:
     if kind == b"{":
         names = list(read_members(json))
         more = f" (+{len(names) - KEYS})" if len(names) > KEYS else ""
-        told = msgspec.json.encode([name[:40] for name in names[:KEYS]]).decode()
-        return f"a JSON object with {told}{more}"
+        shown = msgspec.json.encode([name[:40] for name in names[:KEYS]]).decode()
+        return f"a JSON object with {shown}{more}"
     return "a JSON value"
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcp_workbench.search.words import FieldCounts
     from mcp_workbench.upstream.connection import Connection
 
-Said = tuple["Catalogue", str, str]
+Description = tuple["Catalogue", str, str]
 
 AT_ONCE = 150  # tools whose words are counted between two messages; more of them in a thread
 BYTES_AT_ONCE = 32 << 10  # of their definitions, where every word may be a new one
@@ -43,12 +43,10 @@ EAGER_WAIT = deadline(
 )  # seconds for servers that a search starts; slower ones are known to the next
 
 
-def known_tools(
-    view: View, before: Mapping[ServerAddress, SearchableServer] | None = None
-) -> SearchScope:
-    """What is known of every server's tools. Nothing is started for it.
+def known_tools(view: View, before: Mapping[ServerAddress, SearchableServer] | None = None) -> SearchScope:
+    """What is known of every server's tools, without starting any.
 
-    Where nothing has changed since `before`, the same objects are given again.
+    If nothing has changed since `before`, the same objects are returned.
     """
     known: dict[ServerAddress, SearchableServer] = {}
     unknown: list[ServerSpec] = []
@@ -58,19 +56,19 @@ def known_tools(
     for box in boxes:
         for spec in box.servers.values():
             address = spec.address
-            said = _said(view, spec, live.get(address))
+            description = _description(view, spec, live.get(address))
             old = before.get(address) if before else None
-            if said is None:
+            if description is None:
                 unknown.append(spec)
-            elif old is not None and _is_about(old, box, said):
+            elif old is not None and _is_current(old, box, description):
                 known[address] = old
             else:
-                known[address] = SearchableServer(spec, box, *said)
+                known[address] = SearchableServer(spec, box, *description)
     return SearchScope(known, tuple(unknown))
 
 
-def _said(view: View, spec: ServerSpec, live: Connection | None) -> Said | None:
-    """A server's tools, its title and what it says of itself: now, or when it was last connected."""
+def _description(view: View, spec: ServerSpec, live: Connection | None) -> Description | None:
+    """A server's tools, title and instructions: now, or when it was last connected."""
     if live is not None:
         agreed = getattr(live.state, "agreed", None)
         return live.catalogue, getattr(agreed, "name", ""), getattr(agreed, "instructions", "")
@@ -78,8 +76,8 @@ def _said(view: View, spec: ServerSpec, live: Connection | None) -> Said | None:
     return None if known is None else (known.catalogue, known.server_name, known.instructions)
 
 
-def _is_about(old: SearchableServer, box: ToolboxSpec, said: Said) -> bool:
-    catalogue, title, text = said
+def _is_current(old: SearchableServer, box: ToolboxSpec, description: Description) -> bool:
+    catalogue, title, text = description
     return (
         old.catalogue is catalogue
         and old.toolbox is box  # which holds its entry, too
@@ -114,15 +112,15 @@ class Finder:
         self._indexes: OrderedDict[tuple[str, ...], Indexed] = OrderedDict()
 
     async def find(self, view: View, query: Query) -> SearchResult:
-        """Raises NotFound where the query names a place that is not there, InvalidCall where it is too long."""
+        """Raises NotFound for an unknown toolbox or server, InvalidCall for a query that is too long."""
         if len(query.words) > MOST_CHARACTERS:
             text = f"query: must have at most {MOST_CHARACTERS} characters"
             raise InvalidCall(f"Invalid parameters: {text}")
         shows = _scope(view.snapshot, query)
         await self._discover(view, query)
         indexed = await self._current(view)
-        found = Search(indexed.index, indexed.knowledge, self._words, shows).find(query)
-        return _with_states(found, view) if found.unknown else found
+        result = Search(indexed.index, indexed.knowledge, self._words, shows).find(query)
+        return _with_states(result, view) if result.unknown else result
 
     async def _discover(self, view: View, query: Query) -> None:
         """Start unknown servers where their toolbox allows it; who is slow goes on by itself."""
@@ -207,15 +205,15 @@ def _bring_up_to_date(
     indexed.knowledge = knowledge
 
 
-def _with_states(found: SearchResult, view: View) -> SearchResult:
-    """The same with what is known of the servers that could not be looked at."""
-    states = {one.address: one for one in view.gateway.health()}
+def _with_states(result: SearchResult, view: View) -> SearchResult:
+    """The same with the states of the servers that were not searched."""
+    states = {health.address: health for health in view.gateway.health()}
     unknown: list[Unread] = []
-    for one in found.unknown:
-        state = states[one.address]
+    for server in result.unknown:
+        state = states[server.address]
         starting = state.state == "starting"
-        unknown.append(Unread(one.address, starting, "" if starting else state.reason))
-    return msgspec.structs.replace(found, unknown=tuple(unknown))
+        unknown.append(Unread(server.address, starting, "" if starting else state.reason))
+    return msgspec.structs.replace(result, unknown=tuple(unknown))
 
 
 def _scope(snapshot: Snapshot, query: Query) -> Shows | None:

@@ -1,4 +1,4 @@
-"""What one principal may see and use, from one host: every request goes through such a view."""
+"""Views: what one principal may see and use, from one host. Every request goes through one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RESTART = 0.25  # seconds before a server behind a URL that nobody answers for i
 
 
 class Scope:
-    """All toolboxes of the configuration that holds now, or some of them."""
+    """All toolboxes of the current configuration, or some of them."""
 
     def __init__(
         self, snapshot: Snapshot, shows: Shows | None = None, *, private: bool = False
@@ -45,7 +45,7 @@ class Scope:
         self.snapshot = self.of(snapshot)
 
     def of(self, snapshot: Snapshot) -> Snapshot:
-        """What of this configuration is visible here."""
+        """The part of this configuration that is visible here."""
         if self._shows is None:
             return snapshot
         names = tuple(filter(self._shows, snapshot.toolboxes))
@@ -57,17 +57,17 @@ class Scopes:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.whole = Scope(snapshot)
-        self.warnings: tuple[str, ...] = ()  # what whoever opens a toolbox should know
+        self.warnings: tuple[str, ...] = ()  # shown in every opened toolbox
         self._parts: WeakSet[Scope] = WeakSet()
 
     def part(self, shows: Shows, *, private: bool = False) -> Scope:
-        """Those toolboxes alone that are shown, now and after every change."""
+        """The toolboxes for which `shows` is true, now and after every change."""
         part = Scope(self.whole.snapshot, shows, private=private)
         self._parts.add(part)
         return part
 
     def replace(self, snapshot: Snapshot) -> None:
-        """From here on everybody sees this one."""
+        """Use this configuration everywhere from now on."""
         for scope in (self.whole, *self._parts):
             scope.snapshot = scope.of(snapshot)
         self.warnings = ()
@@ -95,27 +95,27 @@ class View:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The configuration that holds now, as far as it is visible here."""
+        """The current configuration, as far as it is visible here."""
         return self.scope.snapshot
 
     def narrowed(self, shows: Shows, *, principal: str = "", private: bool = False) -> View:
-        """The same servers, with the toolboxes that are shown, for this principal."""
+        """A view of the toolboxes for which `shows` is true, for this principal."""
         scope = self.gateway.scopes.part(shows, private=private)
         return View(self.gateway, scope, principal or self.principal, self._host, self.interceptors)
 
     def for_host(self, host: ConnectionHost, *, sole: bool) -> View:
-        """The same for one host. If it is the `sole` one, every server may ask it."""
+        """The same view for one host. If it is the `sole` one, every server may ask it."""
         if sole:
             self._pool.sole_host = host
         return View(self.gateway, self.scope, self.principal, host, self.interceptors)
 
     def intercepted(self, *interceptors: Interceptor) -> View:
-        """The same with interceptors of its own, which look at a call last before it is sent."""
+        """The same view with more interceptors, which run last before a call is sent."""
         mine = (*self.interceptors, *interceptors)
         return View(self.gateway, self.scope, self.principal, self._host, mine)
 
     def release(self) -> None:
-        """The host is gone: servers that belong to it alone are ended."""
+        """The host is gone: stop the servers that belong to it alone."""
         if self._host is not None:
             self._pool.release(self._host)
 
@@ -202,16 +202,16 @@ class View:
         while True:
             toolbox = self.snapshot.toolbox(name)
             # All are begun before the first wait, so that they start at once.
-            found = [
+            servers = [
                 (remembered and reports.cached_server(spec, self._pool, self._host))
                 or self._pool.begun(spec, self._host)
                 for spec in toolbox.servers.values()
             ]
-            begun = [one for one in found if isinstance(one, Connection)]
+            begun = [server for server in servers if isinstance(server, Connection)]
             await reports.wait_until_decided(begun, self.snapshot.limits.open_wait)
-            if time.monotonic() > until or not any(one.retired for one in begun):
-                break  # otherwise it is another toolbox by now
-        return reports.opened_toolbox(toolbox, found, self._pool.cache, self.gateway.warnings)
+            if time.monotonic() > until or not any(connection.retired for connection in begun):
+                break  # otherwise the toolbox was replaced meanwhile
+        return reports.opened_toolbox(toolbox, servers, self._pool.cache, self.gateway.warnings)
 
     def remembered(self, spec: ServerSpec) -> KnownCatalogue | None:
         """What this server offered when it was last connected, by us or others; none is started."""
@@ -219,15 +219,15 @@ class View:
 
     async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Those of these servers that can be reached in time; all are begun at once."""
-        found = [self._pool.begun(spec, self._host) for spec in specs]
-        begun = [one for one in found if isinstance(one, Connection)]
+        servers = [self._pool.begun(spec, self._host) for spec in specs]
+        begun = [server for server in servers if isinstance(server, Connection)]
         await reports.wait_until_decided(begun, self.snapshot.limits.open_wait)
         return [connection for connection in begun if connection.usable]
 
     def live(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Those of these servers that are connected already."""
-        found = (self._pool.met(spec, self._host) for spec in specs)
-        return [connection for connection in found if connection is not None]
+        connections = (self._pool.met(spec, self._host) for spec in specs)
+        return [connection for connection in connections if connection is not None]
 
     async def connected(self, spec: ServerSpec) -> Connection:
         """The server, ready for calls; where its entry changes meanwhile, its successor."""
@@ -254,14 +254,14 @@ class View:
         return reports.report(spec, connection, since, self._pool.context)
 
     def revive(self, addresses: Iterable[ServerAddress]) -> None:
-        """Begin these servers; whoever shows their lists is told where those are others."""
+        """Start these servers; hosts are notified of the lists that this changes."""
         for address in addresses:
             if (spec := self.snapshot.find(address)) is not None:
                 self._pool.revive(spec, self._host)
 
     def on_heard(self, hearer: Callable[[ServerNotification], None]) -> Callable[[], None]:
-        """Be told what servers say unasked, beside changes of tools; what is returned ends that."""
-        # A modern host says with its request what it can do, and so whose connections it has.
+        """Call `hearer` with notifications of servers, except changes of tools. Returns what ends that."""
+        # A modern host declares its capabilities with each request, and they decide its connections.
         return self._pool.subscriptions.on_notification(lambda: owner_of(self._host), hearer)
 
 

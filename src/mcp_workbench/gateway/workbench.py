@@ -1,4 +1,4 @@
-"""What a Python program can ask of MCP Workbench."""
+"""The Python API of MCP Workbench."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Workbench(Lifetime):
 
     @property
     def snapshot(self) -> Snapshot:
-        """The configuration that holds now."""
+        """The current configuration."""
         return self._gateway.snapshot
 
     async def open_toolbox(self, name: str) -> OpenToolboxResult:
@@ -90,13 +90,13 @@ class Workbench(Lifetime):
         return await self._gateway.view.survey(address)
 
     def health(self) -> list[ServerHealth]:
-        """How every server of the configuration does; nothing is started for it."""
+        """The health of every server of the configuration, without starting any."""
         return self._gateway.health()
 
     def reload(self, snapshot: Snapshot) -> Reloaded:
-        """Take another configuration, in one step, and say what that changed. Calls under way finish."""
+        """Replace the configuration in one step. Returns what that changed. Calls in flight finish."""
         return self._gateway.reload(snapshot)
 
     def on_change(self, listener: Callable[[ServerAddress], None]) -> Callable[[], None]:
-        """Be told when a connected server's tools have changed; call what is returned to end that."""
+        """Call `listener` when a connected server's tools have changed. Returns what ends that."""
         return self._gateway.on_change(listener)

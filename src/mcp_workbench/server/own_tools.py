@@ -57,10 +57,10 @@ async def search_tools(view: View, arguments: msgspec.Raw) -> bytes:
     """The result of `search_tools`. Raises InvalidCall, or NotFound for an unknown toolbox or server."""
     search = _read(arguments)
     limit = search.limit or USUAL_HITS
-    found = await find(view, Query(search.query, search.toolbox or "", search.server or "", limit))
+    result = await find(view, Query(search.query, search.toolbox or "", search.server or "", limit))
     detail = search.detail or "signature"
-    texts = await describe_tools((hit.definition for hit in found.tools), detail)
-    return text_result(search_text(found, detail, view.snapshot, texts))
+    texts = await describe_tools((hit.definition for hit in result.tools), detail)
+    return text_result(search_text(result, detail, view.snapshot, texts))
 
 
 def _read(arguments: msgspec.Raw) -> _Search:
@@ -77,24 +77,26 @@ def _read(arguments: msgspec.Raw) -> _Search:
 
 
 def search_text(
-    found: SearchResult, detail: Detail, snapshot: Snapshot, known: ToolTexts | None = None
+    result: SearchResult, detail: Detail, snapshot: Snapshot, known: ToolTexts | None = None
 ) -> str:
     """Hits to call at once, names of their neighbours, and what the search could not cover.
 
     The same tools give the same text. `known` are descriptions that were made before.
     """
-    if not found.tools:
-        return "\n".join([_nothing(found, snapshot), *_unread(found)])
-    lines, lossy = tool_lines(_by_server(found.tools), detail, known)
-    lines += [_twins(hit) for hit in found.tools if hit.twins]
-    lines += [_neighbours(siblings) for siblings in found.siblings]
-    lines += _doubts(found) + _left_out(found)
-    return "\n".join([_head(found, detail), *lines, *_unread(found), *omission_note(lossy, detail)])
+    if not result.tools:
+        return "\n".join([_nothing(result, snapshot), *_unread(result)])
+    lines, lossy = tool_lines(_by_server(result.tools), detail, known)
+    lines += [_twins(hit) for hit in result.tools if hit.twins]
+    lines += [_neighbours(siblings) for siblings in result.siblings]
+    lines += _doubts(result) + _left_out(result)
+    return "\n".join(
+        [_head(result, detail), *lines, *_unread(result), *omission_note(lossy, detail)]
+    )
 
 
-def _head(found: SearchResult, detail: Detail) -> str:
-    tools = "tool" if found.total == 1 else "tools"
-    return f"{len(found.tools)} of {found.total} {tools}, {how_to_call(detail)}"
+def _head(result: SearchResult, detail: Detail) -> str:
+    tools = "tool" if result.total == 1 else "tools"
+    return f"{len(result.tools)} of {result.total} {tools}, {how_to_call(detail)}"
 
 
 def _by_server(tools: Iterable[FoundTool]) -> list[ServerTools]:
@@ -116,41 +118,41 @@ def _neighbours(siblings: Siblings) -> str:
     return f"also in {siblings.address}: {shown}{rest}"
 
 
-def _doubts(found: SearchResult) -> list[str]:
-    lines = ["weak match: perhaps nothing here does this"] if found.weak else []
-    if found.strange:
-        lines.append(f"in no tool: {_words(found)}")
+def _doubts(result: SearchResult) -> list[str]:
+    lines = ["weak match: perhaps nothing here does this"] if result.weak else []
+    if result.strange:
+        lines.append(f"in no tool: {_words(result)}")
     return lines
 
 
-def _left_out(found: SearchResult) -> list[str]:
-    if not found.left_out:
+def _left_out(result: SearchResult) -> list[str]:
+    if not result.left_out:
         return []
-    names = name_list(map(str, found.left_out), _NAMES)
+    names = name_list(map(str, result.left_out), _NAMES)
     return [f"not shown, {MOST_NAMED} at a time: {names}"]
 
 
-def _nothing(found: SearchResult, snapshot: Snapshot) -> str:
-    words = f" None has: {_words(found)}." if found.strange else ""
+def _nothing(result: SearchResult, snapshot: Snapshot) -> str:
+    words = f" None has: {_words(result)}." if result.strange else ""
     boxes = name_list(snapshot.toolboxes, _NAMES)
-    tools = "tool" if found.total == 1 else "tools"
-    if found.wordless:
+    tools = "tool" if result.total == 1 else "tools"
+    if result.wordless:
         return (
             "The query has no word to look for: common words and signs do not count. "
-            f"{found.total} {tools} known. Toolboxes: {boxes}"
+            f"{result.total} {tools} known. Toolboxes: {boxes}"
         )
-    return f"No tool fits, of {found.total} {tools} that are known.{words} Toolboxes: {boxes}"
+    return f"No tool fits, of {result.total} {tools} that are known.{words} Toolboxes: {boxes}"
 
 
-def _words(found: SearchResult) -> str:
-    shown = ", ".join(one_line(word) for word in found.strange[:MOST_STRANGE])
-    more = len(found.strange) - MOST_STRANGE
+def _words(result: SearchResult) -> str:
+    shown = ", ".join(one_line(word) for word in result.strange[:MOST_STRANGE])
+    more = len(result.strange) - MOST_STRANGE
     return f"{shown} (+{more})" if more > 0 else shown
 
 
-def _unread(found: SearchResult) -> list[str]:
+def _unread(result: SearchResult) -> list[str]:
     """Servers whose tools were not searched: an empty result does not mean that they have none."""
-    unknown = found.unknown
+    unknown = result.unknown
     failed = [f"{server.address} ({_reason(server.reason)})" for server in unknown if server.reason]
     starting = [str(server.address) for server in unknown if server.starting]
     others = [str(s.address) for s in unknown if not (s.starting or s.reason)]
