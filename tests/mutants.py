@@ -28,7 +28,14 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path("src") / "mcp_workbench"
-QUICK = ["tests/core", "tests/transport", "tests/protocol", "tests/schema", "tests/config", "tests/server"]
+QUICK = [
+    "tests/core",
+    "tests/transport",
+    "tests/protocol",
+    "tests/schema",
+    "tests/config",
+    "tests/server",
+]
 ONE_RUN = 900.0  # seconds for one run of tests; a mutant that takes longer has been noticed
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "!=", ast.NotEq: "==", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",

@@ -29,7 +29,7 @@ T = TypeVar("T")
 AnyWriter = PipeWriter | stdio.FileWriter
 
 # Hosts that close our input send SIGTERM after two seconds and SIGKILL after four. The calls in flight
-# and the 1.3 seconds that servers get to exit (`wire/child.py`) fit into that.
+# and the 1.3 seconds that servers get to exit (`transport/process.py`) fit into that.
 DRAIN = deadline(2.5)  # seconds for calls in flight; a signal cuts it short
 HURRIED_DRAIN = deadline(1.0)  # seconds after Ctrl-C: a user waits
 FLUSH = deadline(1.0)  # seconds to write the last responses

@@ -1,4 +1,4 @@
-"""Follows the configuration file while serving: a valid change is applied live, an invalid one reported."""
+"""Follows the configuration file while serving: applies valid changes, reports invalid ones."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ HOURS_AGO = time.time() - 7200
 NOBODY_S = 999_999_999  # a process beyond what Linux ever counts to
 INTERRUPTED = """
 import pathlib, resource, signal
-from mcp_workbench.config.state_folder import write_whole
+from mcp_workbench.config.state_home import write_whole
 from mcp_workbench.hosts.files import write_private
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -11,10 +11,10 @@ import msgspec
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.era.questions import ELICIT, ROUNDS, SAMPLE, Answered, Question
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.input_rounds import InputRounds, read_questions
 from mcp_workbench.gateway.interceptors import CallOutcome, Failed, Rejected
+from mcp_workbench.protocol.elicitation import ELICIT, ROUNDS, SAMPLE, AnswerCallback, Question
 
 Json = dict[str, Any]
 
@@ -30,11 +30,11 @@ class Asked(Call):
         view: Any = SimpleNamespace(after=())
         super().__init__(view, request)
         self.repeated: list[dict[str, Any]] = []
-        self.open: dict[str, Answered] = {}
+        self.open: dict[str, AnswerCallback] = {}
         self.outcomes: list[CallOutcome] = []
         self.rounds = InputRounds(self, self.put, self.repeat)
 
-    def put(self, question: Question, answered: Answered) -> Callable[[], None]:
+    def put(self, question: Question, answered: AnswerCallback) -> Callable[[], None]:
         self.open[question.method] = answered
         return lambda: self.open.pop(question.method, None) and None
 

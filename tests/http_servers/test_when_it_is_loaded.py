@@ -37,6 +37,6 @@ def test_http_is_loaded_when_it_is_used(tmp_path: Path) -> None:
 
     before, after = done.stdout.splitlines()
     assert "httptools" not in before
-    assert "http_client" not in before
-    assert "http_client" in after
+    assert "transport.http.client" not in before
+    assert "transport.http.client" in after
     assert "urllib.request" not in after

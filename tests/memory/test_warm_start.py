@@ -347,8 +347,7 @@ def test_two_at_once_write_what_either_can_read(tmp_path: Path, state_home: Path
 
 WRITER = """
 import os, sys, time
-from mcp_workbench.core.catalogue import Catalogue, Definition
-from mcp_workbench.core.known import Known
+from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
 from mcp_workbench.upstream.cache_files import CatalogueFiles
@@ -363,7 +362,7 @@ while True:
         found = files.read(spec)
         assert found is None or len({name[0] for name in found.catalogue.tools}) == 1
     else:
-        files.write(spec, Known(Catalogue(tools), False, at=time.time()))
+        files.write(spec, KnownCatalogue(Catalogue(tools), False, at=time.time()))
     os.write(1, b".")
 """
 

@@ -1,4 +1,4 @@
-"""Control server: the daemon's local socket, its connections, and the check that both ends are one user."""
+"""Control server: the daemon's local socket, whose two ends belong to one user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outbox: the pipe through which a response reaches a joined host exactly once, even if the daemon is killed.
+"""Outbox: the pipe by which a response reaches a joined host exactly once, whatever is killed.
 
 Writing to the host's own pipe and recording it would be two steps, and a kill between them would deliver
 a response twice, or never. Moving bytes from pipe to pipe is one step, in the kernel: what is still in the

@@ -180,7 +180,9 @@ class ViewPrimitives:
         return True
 
     def unsubscribe(self, owner: PrimitiveRef, holder: object) -> None:
-        places = self._view.gateway.pool.subscriptions.unsubscribe_at(owner.address, owner.key, holder)
+        places = self._view.gateway.pool.subscriptions.unsubscribe_at(
+            owner.address, owner.key, holder
+        )
         self._end([(place, owner.key) for place in places])
 
     def want_level(self, holder: object, level: str) -> None:
@@ -201,7 +203,9 @@ class ViewPrimitives:
 
     def _end(self, gone: list[tuple[ConnectionId, str]]) -> None:
         """Unsubscribe at the servers that are connected; others are not subscribed to again."""
-        by_place = {c.primitives.connection_id: c for c in self._view.gateway.connected} if gone else {}
+        by_place = (
+            {c.primitives.connection_id: c for c in self._view.gateway.connected} if gone else {}
+        )
         for place, uri in gone:
             if place in by_place:
                 by_place[place].primitives.subscriptions.unsubscribed(uri)

@@ -43,7 +43,9 @@ EAGER_WAIT = deadline(
 )  # seconds for servers that a search starts; slower ones are known to the next
 
 
-def known_tools(view: View, before: Mapping[ServerAddress, SearchableServer] | None = None) -> SearchScope:
+def known_tools(
+    view: View, before: Mapping[ServerAddress, SearchableServer] | None = None
+) -> SearchScope:
     """What is known of every server's tools, without starting any.
 
     If nothing has changed since `before`, the same objects are returned.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,8 +15,6 @@ from mcp_workbench.gateway.result_budget import (
     shortened,
     text_blocks,
 )
-from mcp_workbench.gateway.search import find
-from mcp_workbench.gateway.views import View
 from mcp_workbench.schema.signature import name_text, one_line
 from mcp_workbench.search.query import MOST_NAMED, FoundTool, Query, SearchResult, Siblings
 from mcp_workbench.server.parse import NonEmpty, read_last, whole_number, wrong_reading
@@ -30,6 +28,9 @@ from mcp_workbench.server.tool_text import (
     omission_note,
     tool_lines,
 )
+
+if TYPE_CHECKING:
+    from mcp_workbench.gateway.views import View
 
 USUAL_HITS = 5
 MOST_SIBLINGS = 20  # names of each server
@@ -55,6 +56,8 @@ _read_search = msgspec.json.Decoder(_Search).decode
 
 async def search_tools(view: View, arguments: msgspec.Raw) -> bytes:
     """The result of `search_tools`. Raises InvalidCall, or NotFound for an unknown toolbox or server."""
+    from mcp_workbench.gateway.search import find  # `cost` formats results without an event loop
+
     search = _read(arguments)
     limit = search.limit or USUAL_HITS
     result = await find(view, Query(search.query, search.toolbox or "", search.server or "", limit))

@@ -1,4 +1,4 @@
-"""Parses a host's messages: decoded once, strictly; only one that does not fit is read again, to say why.
+"""Parses a host's messages once, strictly; only what does not fit is read again, to say why.
 
 Stdio, HTTP and the daemon share this reader. It performs nothing.
 """

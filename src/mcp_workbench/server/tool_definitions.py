@@ -1,4 +1,4 @@
-"""Definitions of tools: our own ones, those of servers under flat names, and the result of `open_toolbox`."""
+"""Tool definitions: our own, those of servers under flat names, the result of `open_toolbox`."""
 
 from __future__ import annotations
 

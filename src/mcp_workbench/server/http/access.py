@@ -1,4 +1,4 @@
-"""Who may send a request over HTTP: its host, origin, token and content types, and what a refused one gets."""
+"""Who may send a request over HTTP: host, origin, token and content types, and refusals."""
 
 from __future__ import annotations
 
