@@ -13,7 +13,7 @@ ANSWERS = ("inputResponses", "requestState")
 BROKEN = frozenset({"server_exited", "connect_failed"})
 
 
-class CallRequest(msgspec.Struct, frozen=True):
+class CallRequest(msgspec.Struct, frozen=True, gc=False):
     """One request as its sender wrote it, without the name of the tool.
 
     With a method other than `tools/call`, the method takes the place of the tool's name.

@@ -131,22 +131,25 @@ class Route:
             return True
         if self.before and not self._passes(call):
             return True
-        call.plain = self.plain and not call.request.modern_host
+        request = call.request
+        call.plain = self.plain and not request.modern_host
         call.number = number = pending.add(call, monotonic() + self._timeout)
-        self._channel.send(self._frame(call.request, number))
+        params = request.params
+        if self._head and not request.meta and len(params) == 1:
+            start = b'{"jsonrpc":"2.0","id":%d%b%b}}\n'
+            self._channel.send(start % (number, self._head, params["arguments"]))
+        else:
+            self._channel.send(self._frame(request, number))
         if self._pool.clock is None:
             self._pool.watch_deadlines()
         return True
 
     def _frame(self, request: CallRequest, number: int) -> bytes:
-        params = request.params
-        if self._head and not request.meta and len(params) == 1:
-            return b'{"jsonrpc":"2.0","id":%d%b%b}}\n' % (number, self._head, params["arguments"])
         pair = PAIRS[request.modern_host, self.connection.modern]
         if self._name:
             body = params_for(pair, self._name, request, number, STAMPS)
         else:
-            body = request_params(pair, params, request, number, STAMPS)
+            body = request_params(pair, request.params, request, number, STAMPS)
         return jsonrpc.request(number, self.method, body)
 
     def _passes(self, call: Call) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -57,7 +58,9 @@ class HostCall(Call):
     def __init__(
         self, session: HostSession, id: bytes, request: CallRequest, *, flat: bool = False
     ) -> None:
-        super().__init__(session.view, request)
+        self.view = session.view  # as the base does: one call less for each call
+        self.request = request
+        self.started = monotonic()
         self.session = session
         self.id = id
         self._flat = flat  # called by a flat name

@@ -22,7 +22,7 @@ from mcp_workbench.protocol.revisions import (
     VERSION_KEY,
 )
 from mcp_workbench.transport import json_text, jsonrpc
-from mcp_workbench.transport.json_text import too_deep
+from mcp_workbench.transport.json_text import SHALLOW, too_deep
 from mcp_workbench.transport.jsonrpc import NOTHING, Envelope
 
 T = TypeVar("T")
@@ -99,7 +99,8 @@ def read(line: bytes) -> Message:
         message = _read_use_tool_request(line)
     except (msgspec.DecodeError, RecursionError):
         return jsonrpc.decode(line)
-    if too_deep(line) or memoryview(message.arguments)[0] != _BRACE:
+    is_deep = len(line) > SHALLOW and too_deep(line)
+    if is_deep or memoryview(message.params.arguments.arguments)[0] != _BRACE:
         return jsonrpc.decode(line)
     return message
 

@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 Work = Callable[..., Coroutine[Any, Any, None]]
 Handler = Callable[[bytes, Members, Members], None]  # id, members of params, members of _meta
 
+_NO_META: Members = {}  # of requests without any; never changed
 # Requests that reach a server on the host's behalf.
 CALLS = frozenset({TOOLS_CALL, "prompts/get", "resources/read", "completion/complete"})
 
@@ -131,7 +132,7 @@ class HostSession:
         if not method or not id:
             self._receive_other(message.whole() if isinstance(message, UseToolRequest) else message)
             return
-        if id in self.under_way or not jsonrpc.usable_id(id):
+        if id in self.under_way or not (id.isdigit() or jsonrpc.usable_id(id)):
             used = id in self.under_way
             problem = "id is in use" if used else "id must be a string or an integer"
             error = jsonrpc.error_object(jsonrpc.INVALID_REQUEST, problem)
@@ -206,18 +207,19 @@ class HostSession:
 
     def _use_tool(self, id: bytes, message: UseToolRequest) -> None:
         """The most frequent request. If its route is known, nothing else of it is parsed."""
-        written = bytes(message.tool)
+        params = message.params
+        written = bytes(params.arguments.tool)
         route = self.view.routes.get(written)
         tool = parse.read_tool(written) if route is None else route.tool
         if tool is None or self._tool_view.bare:
             self._request(id, message.whole())
             return
-        era, raw, meta = self.era, message.params.meta, {}
-        if raw or not era.legacy or self._primitives.log_level is not None:
-            meta = self._meta(TOOLS_CALL, raw, {})
-        params = {"arguments": message.arguments}
+        era, meta = self.era, _NO_META
+        if params.meta or not era.legacy or self._primitives.log_level is not None:
+            meta = self._meta(TOOLS_CALL, params.meta, {})
+        arguments = {"arguments": params.arguments.arguments}
         declared = self.elicitation.declared
-        call = HostCall(self, id, CallRequest(tool, params, meta, era.modern, declared))
+        call = HostCall(self, id, CallRequest(tool, arguments, meta, era.modern, declared))
         self.under_way[id] = call
         if route is None or not route.send(call):
             self.start(call, written)

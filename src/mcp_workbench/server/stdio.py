@@ -23,7 +23,12 @@ class StdioFront:
     def receive(self, data: bytes) -> None:
         """Bytes from the host."""
         for line in self._framer.feed(data):
-            self._receive_line(line)
+            try:
+                message = parse.read(line)
+            except Malformed as error:
+                self._malformed(line, error)
+            else:
+                self._take(message)
         if self._framer.overflow is not None:
             self._refuse_large()
 
@@ -36,12 +41,15 @@ class StdioFront:
         try:
             message = parse.read(line)
         except Malformed as error:
-            if self._session.era.revision == BATCHES and jsonrpc.is_batch(line):
-                self._receive_batch(line)
-            else:
-                self._refuse(error)
+            self._malformed(line, error)
         else:
             self._take(message)
+
+    def _malformed(self, line: bytes, error: Malformed) -> None:
+        if self._session.era.revision == BATCHES and jsonrpc.is_batch(line):
+            self._receive_batch(line)
+        else:
+            self._refuse(error)
 
     def _receive_batch(self, line: bytes) -> None:
         try:

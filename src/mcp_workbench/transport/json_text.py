@@ -16,6 +16,7 @@ import msgspec
 
 BOM = b"\xef\xbb\xbf"
 DEPTH = 1000  # levels of a whole message, of which its envelope is the first
+SHALLOW = 2 * DEPTH  # bytes in which no text can be nested deeper
 
 if sys.version_info < (3, 12):  # there, the decoder's levels and our own frames share one limit
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 2 * DEPTH))
@@ -247,7 +248,7 @@ def too_deep(json: bytes) -> bool:
 
     Short or simple texts are not looked into.
     """
-    if len(json) <= 2 * DEPTH or not _opens_often(json):
+    if len(json) <= SHALLOW or not _opens_often(json):
         return False
     return _DepthScan().goes_too_deep(json)
 
