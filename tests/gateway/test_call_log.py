@@ -149,6 +149,7 @@ def test_over_http_the_tokens_name_stands_in_the_line(
             for _ in range(3):
                 host.request("tools/call", _use("a", "echo"))
             host.request("tools/call", _use("a", "nope"))
+            eventually(lambda: len(lines(calls)) == 4, "all are logged")  # before it is killed
         finally:
             host.close()
 

@@ -5,11 +5,12 @@ Who called what, how it ended, how long it took and how large the answer was. No
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import stat
 import time
-from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_Ended = tuple[float, float, "Call", CallOutcome]  # time of day, and of the clock
 LOCAL = "local"  # the principal where nobody had to show a token
 
 
@@ -41,22 +43,38 @@ class LogUnusable(WorkbenchError):
 
 
 class CallLog(Interceptor):
-    """Appends to a file, one write for each line, so that several processes may share it."""
+    """Appends to a file, with one write for whole lines, so that several processes may share it.
+
+    A line is written as soon as the call's answer has been sent: the log delays no answer.
+    """
+
+    observes_only = True
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = _open(path)
         self._is_failing = False
+        self._ended: list[_Ended] = []  # calls whose lines have yet to be written
 
     def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
+        if not self._ended:
+            asyncio.get_running_loop().call_soon(self._write)
+        self._ended.append((time.time(), time.monotonic(), call, outcome))
+        return outcome
+
+    def close(self) -> None:
+        self._write()
+
+    def _write(self) -> None:
+        ended, self._ended = self._ended, []
         try:
-            os.write(self._fd, _line(call, outcome))
+            if ended:
+                os.write(self._fd, b"".join([_line(*one) for one in ended]))
             self._is_failing = False
         except OSError as error:
             if not self._is_failing:  # said once, until it works again
                 log.warning("calls can't be logged in %s: %s", self._path, error.strerror)
             self._is_failing = True
-        return outcome
 
 
 def _open(path: str) -> int:
@@ -71,28 +89,27 @@ def _open(path: str) -> int:
     return fd
 
 
-def _line(call: Call, outcome: CallOutcome) -> bytes:
+def _line(now: float, end: float, call: Call, outcome: CallOutcome) -> bytes:
     request = call.request
     code, size = _ending(outcome)
-    what = (
-        {"tool": request.tool.tool} if request.method == TOOLS_CALL else {"method": request.method}
-    )
+    what = "tool" if request.method == TOOLS_CALL else "method"
     line = {
-        "time": _now(),
+        "time": f"{_second(int(now))}.{int(now % 1 * 1000):03d}Z",
         "principal": call.view.principal or LOCAL,
         "host": call.host_name,
         "toolbox": request.tool.toolbox,
         "server": request.tool.server,
-        **what,
+        what: request.tool.tool if what == "tool" else request.method,
         "outcome": code,
-        "ms": round((time.monotonic() - call.started) * 1000, 3),
+        "ms": round((end - call.started) * 1000, 3),
         "bytes": size,
     }
     return msgspec.json.encode(line) + b"\n"
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+@lru_cache(2)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def _ending(outcome: CallOutcome) -> tuple[str, int]:

@@ -119,10 +119,12 @@ class Call(ResponseHandler):
 
     def finish(self, outcome: CallOutcome) -> None:
         """End the call: the interceptors see the outcome, then it is delivered."""
-        after = self.view.after if self.route is None else self.route.after
-        for interceptor in after:
+        way = self.view if self.route is None else self.route
+        for interceptor in way.after:
             outcome = interceptor.after(self, outcome)
         self.deliver(outcome)
+        for observer in way.observers:
+            observer.after(self, outcome)
 
     # Resending
 

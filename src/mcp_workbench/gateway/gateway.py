@@ -62,8 +62,12 @@ class Gateway(Lifetime):
 
     @asynccontextmanager
     async def _open(self) -> AsyncGenerator[None]:
-        async with self.pool:
-            yield
+        try:
+            async with self.pool:
+                yield
+        finally:
+            for interceptor in self.interceptors:
+                interceptor.close()
 
     @property
     def snapshot(self) -> Snapshot:

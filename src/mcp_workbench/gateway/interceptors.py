@@ -64,6 +64,7 @@ class Interceptor:
     """Looks at calls. A subclass overrides one of the two methods, or both."""
 
     failures_only = False  # `after` does nothing with a result whose tool has not failed
+    observes_only = False  # `after` changes no outcome: it is called when the answer has been sent
 
     def before(self, call: Call) -> Refusal | Wait | None:
         """Called when the call is about to be sent on `call.route`; None lets it pass."""
@@ -73,12 +74,19 @@ class Interceptor:
         """Called once, when the call has ended; returns the outcome that its sender gets."""
         return outcome
 
+    def close(self) -> None:
+        """Called when the gateway closes: no call will come any more."""
+
 
 def with_before(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
     """Those that look at a call before it is sent."""
     return tuple(i for i in interceptors if type(i).before is not Interceptor.before)
 
 
-def with_after(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
-    """Those that look at a call when it has ended."""
-    return tuple(i for i in interceptors if type(i).after is not Interceptor.after)
+def with_after(
+    interceptors: Iterable[Interceptor],
+) -> tuple[tuple[Interceptor, ...], tuple[Interceptor, ...]]:
+    """Those that look at a call when it has ended: who may change its outcome, who only observes."""
+    looking = [i for i in interceptors if type(i).after is not Interceptor.after]
+    changing = tuple(i for i in looking if not i.observes_only)
+    return changing, tuple(i for i in looking if i.observes_only)

@@ -60,6 +60,7 @@ class Route:
         "before",
         "connection",
         "method",
+        "observers",
         "plain",
         "tool",
     )
@@ -76,7 +77,7 @@ class Route:
         self.method = request.method
         self.connection = connection
         self.before = with_before(interceptors)
-        self.after = with_after(interceptors)
+        self.after, self.observers = with_after(interceptors)
         nobody_looks = all(interceptor.failures_only for interceptor in self.after)
         self.plain = request.method == TOOLS_CALL and not connection.modern and nobody_looks
         self._pool = view.gateway.pool

@@ -88,7 +88,8 @@ class View:
         self.scope = scope
         self.principal = principal
         self.interceptors = interceptors  # of all calls from here, beside those of the gateway
-        self.after = with_after((*gateway.interceptors, *interceptors))  # of calls without a route
+        # Of calls without a route:
+        self.after, self.observers = with_after((*gateway.interceptors, *interceptors))
         self.routes = Routes()
         self._host = host
         self._pool = gateway.pool

@@ -84,6 +84,8 @@ class HostCall(Call):
         result = answer.result
         if self.plain and result and not may_be_error(result):
             self.session.reply(self.id, result)
+            for observer in () if self.route is None else self.route.observers:
+                observer.after(self, Completed(result))
         else:
             super().settled(answer)
 
