@@ -141,6 +141,7 @@ def test_a_broken_file_changes_nothing_and_is_told_where_people_look(tmp_path: P
             os.utime(path)
             host.signal(signal.SIGHUP)
         assert "warnings" in host.open()
+        eventually(lambda: ":2:40" in host.stderr, "it is in the log")
         assert host.stderr.count("neither 'command' nor 'url'") == 1
         assert "the previous configuration stays in effect" in host.stderr
         assert ":2:40" in host.stderr
