@@ -21,7 +21,7 @@ from mcp_workbench.config import load
 from mcp_workbench.daemon import paths
 from mcp_workbench.daemon.control_protocol import FORMAT, STATUS, pack
 from mcp_workbench.daemon.lifecycle import IDLE, with_idle_timeouts
-from mcp_workbench.daemon.status import ServerLine, Status, with_memory
+from mcp_workbench.daemon.status import ServerStatus, Status, with_memory
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import COMMAND
@@ -396,7 +396,7 @@ def test_status_counts_all_that_a_server_has_started(tmp_path: Path) -> None:
 
 def test_where_the_system_does_not_tell_memory_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Status(
-        running=True, config="x", pid=os.getpid(), servers=(ServerLine("t", "s", "ready"),)
+        running=True, config="x", pid=os.getpid(), servers=(ServerStatus("t", "s", "ready"),)
     )
     assert with_memory(told).memory
 

@@ -202,3 +202,13 @@ def test_no_expression_is_possessive(modules: list[Module]) -> None:
 
     assert POSSESSIVE.search(r"(?:/\*.*?\*/)*+")
     assert offenders(modules, lambda module: any(map(is_possessive, ast.walk(module.tree)))) == []
+
+
+def test_no_two_classes_share_a_name(modules: list[Module]) -> None:
+    homes: dict[str, list[str]] = {}
+    for module in modules:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module.name)
+
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}

@@ -52,7 +52,7 @@ _SUFFIXES = {
 LONGEST_NAME = 80  # characters of a file name that a server proposed
 
 
-class CallRequest(msgspec.Struct, frozen=True):
+class TypedCall(msgspec.Struct, frozen=True):
     """What the user typed; `texts` are the arguments given as text, None to skip the check."""
 
     tool: ToolIdentifier
@@ -116,7 +116,7 @@ def call(  # noqa: PLR0913 - each is an option
     arguments = read_input(given) if given is not None else {}
     texts = add_pairs(pairs, arguments)
     result = _result(
-        settings, CallRequest(identifier, arguments, None if no_check else texts, log_calls)
+        settings, TypedCall(identifier, arguments, None if no_check else texts, log_calls)
     )
     saved = save_content(result, folder, identifier.tool) if folder is not None else {}
     failed = result.get("isError") is True
@@ -131,7 +131,7 @@ def call(  # noqa: PLR0913 - each is an option
     return TOOL_ERROR if failed else DONE
 
 
-def _result(settings: Settings, request: CallRequest) -> Json:
+def _result(settings: Settings, request: TypedCall) -> Json:
     """Makes the call, and shows progress meanwhile."""
     from mcp_workbench.cli.servers import run  # the event loop: not for completion
     from mcp_workbench.upstream import context as pool_context
@@ -149,7 +149,7 @@ def _result(settings: Settings, request: CallRequest) -> Json:
 
 
 async def _called(
-    settings: Settings, snapshot: Snapshot, request: CallRequest, line: ProgressLine
+    settings: Settings, snapshot: Snapshot, request: TypedCall, line: ProgressLine
 ) -> Json:
     from mcp_workbench.gateway.gateway import Gateway
     from mcp_workbench.gateway.interactive import interactive_session
@@ -182,7 +182,7 @@ class Nobody:
         return None
 
 
-async def _check(settings: Settings, view: View, request: CallRequest, texts: set[str]) -> None:
+async def _check(settings: Settings, view: View, request: TypedCall, texts: set[str]) -> None:
     """Refuses what the tool's schema does not allow. The call itself reports an unknown tool."""
     report = await view.survey(request.tool.address)
     if report.reason:

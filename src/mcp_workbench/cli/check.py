@@ -41,7 +41,7 @@ _LOG_ELSEWHERE = "let the server write its log to stderr; calls work all the sam
 _SHORTER = 'shorten the names of toolbox or server, or set "toolMode": "proxy"'
 
 
-class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
+class CheckedServer(msgspec.Struct, frozen=True, rename="camel"):
     """What `--json` says of a server."""
 
     toolbox: str
@@ -57,7 +57,7 @@ class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
     processes: int  # started for it: none for a URL server
 
 
-class Finding(ErrorReport, frozen=True):
+class ReportedProblem(ErrorReport, frozen=True):
     """A problem in the JSON of `check`: an error report with its severity."""
 
     severity: str = "error"
@@ -70,8 +70,8 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
     ok: bool
     tool_mode: str
     toolboxes: int
-    problems: list[Finding]
-    servers: list[ServerLine] | None = None  # null unless asked with --connect
+    problems: list[ReportedProblem]
+    servers: list[CheckedServer] | None = None  # null unless asked with --connect
 
 
 @click.command()
@@ -204,12 +204,14 @@ def _document(
     )
 
 
-def _finding(problem: Problem, file: str) -> Finding:
-    return Finding(**msgspec.structs.asdict(of_problem(problem, file)), severity=problem.severity)
+def _finding(problem: Problem, file: str) -> ReportedProblem:
+    return ReportedProblem(
+        **msgspec.structs.asdict(of_problem(problem, file)), severity=problem.severity
+    )
 
 
-def _server(report: ServerReport) -> ServerLine:
-    return ServerLine(
+def _server(report: ServerReport) -> CheckedServer:
+    return CheckedServer(
         toolbox=report.address.toolbox,
         server=report.address.server,
         available=not report.reason,

@@ -46,7 +46,7 @@ from mcp_workbench.hosts.translate import HostServer
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
-class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
+class ImportedServer(msgspec.Struct, frozen=True, rename="camel"):
     """What `--json` says of one server in one file."""
 
     host: str
@@ -63,7 +63,7 @@ class Imported(msgspec.Struct, frozen=True, rename="camel"):
 
     config: str
     toolbox: str
-    servers: list[ServerLine]
+    servers: list[ImportedServer]
     variables: tuple[ExtractedSecret, ...]
     changes: list[ChangeLine]
     written: bool
@@ -204,10 +204,10 @@ def _change(target: Path, before: bytes | None, keys: Keys, merged: Merged) -> C
     return Change("", target, "json", before, after.encode(), members)
 
 
-def _line(choice: ImportChoice) -> ServerLine:
+def _line(choice: ImportChoice) -> ImportedServer:
     server = choice.server
     state = "new" if choice.new else "skipped" if server.skipped else "same"
-    return ServerLine(
+    return ImportedServer(
         server.host,
         server.file,
         server.name,

@@ -12,7 +12,7 @@ from mcp_workbench.cli.up import ANSWER, DaemonFailed, place_for
 from mcp_workbench.daemon import control_protocol
 from mcp_workbench.daemon.control_client import NoAnswer, connect, request
 from mcp_workbench.daemon.paths import DaemonPaths, lock_holder
-from mcp_workbench.daemon.status import HostLine, ServerLine, Status, with_memory
+from mcp_workbench.daemon.status import HostLine, ServerStatus, Status, with_memory
 
 _MARKS = {"ready": "good", "idle": "good", "starting": "doubtful", "degraded": "doubtful"}
 
@@ -76,7 +76,7 @@ def _print(report: Status) -> None:
     _print_hosts(report.hosts)
 
 
-def _print_servers(servers: tuple[ServerLine, ...]) -> None:
+def _print_servers(servers: tuple[ServerStatus, ...]) -> None:
     rows = [("SERVER", "STATE", "CONNECTIONS", "PROCESSES", "MEMORY", "CALLS", "IN FLIGHT")]
     rows += [
         (

@@ -38,7 +38,7 @@ class HostLine(msgspec.Struct, frozen=True, rename="camel"):
     memory: int | UnsetType = UNSET  # bytes resident; left out if the system does not report it
 
 
-class ServerLine(msgspec.Struct, frozen=True, rename="camel"):
+class ServerStatus(msgspec.Struct, frozen=True, rename="camel"):
     """One server of the configuration."""
 
     toolbox: str
@@ -66,7 +66,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     url: str = ""
     memory: int | UnsetType = UNSET  # of the daemon alone
     calls_in_flight: int = 0
-    servers: tuple[ServerLine, ...] = ()
+    servers: tuple[ServerStatus, ...] = ()
     hosts: tuple[HostLine, ...] = ()
     log: str = ""
     log_trouble: str = ""
@@ -116,12 +116,12 @@ def current_status(
     )
 
 
-def _server_line(health: ServerHealth, live: list[Connection]) -> ServerLine:
+def _server_line(health: ServerHealth, live: list[Connection]) -> ServerStatus:
     from mcp_workbench.upstream.reports import process_group
 
     state = "ready" if health.state == "idle" and live else health.state
     pending = [connection.conversation.pending for connection in live]
-    return ServerLine(
+    return ServerStatus(
         toolbox=health.address.toolbox,
         server=health.address.server,
         state=state,
@@ -162,7 +162,7 @@ def with_memory(status: Status) -> Status:
         pages = [processes[pid][1] for pid in pids if pid in processes]
         return Footprint(len(pages), sum(pages) * page_bytes)
 
-    def server(line: ServerLine) -> ServerLine:
+    def server(line: ServerStatus) -> ServerStatus:
         groups = set(line.pids)
         count, memory = footprint(
             pid for pid, (process_group, _) in processes.items() if process_group in groups

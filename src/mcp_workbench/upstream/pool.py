@@ -1,7 +1,7 @@
 """Connection pool: one connection per server, shared by all hosts or leased to one.
 
 The pool owns the task scope in which connections run. It starts them on demand, stops idle ones
-(`IdleTimers`), and drains those that a new configuration replaces (`Draining`).
+(`IdleTimers`), and drains those that a new configuration replaces (`DrainingConnections`).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class IdleTimers:
             connection.stop()
 
 
-class Draining:
+class DrainingConnections:
     """Connections that are replaced: they take no new calls, and end when theirs have ended.
 
     Remembers how each connection reaches its server (`ResolvedServer`), and which one it replaces: lists that differ
@@ -191,7 +191,7 @@ class ConnectionPool(Lifetime):
         self.sole_host: ConnectionHost | None = None
         self.shared = self._live = dict[ConnectionKey, Connection]()
         self._leases = Leases(self._live, self._drop)
-        self._draining = Draining(self._live)
+        self._draining = DrainingConnections(self._live)
         self._owners: TaskScope | None = None
         self._held = False
         self.clock: asyncio.TimerHandle | None = None

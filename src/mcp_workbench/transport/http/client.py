@@ -259,7 +259,7 @@ def _unreachable(error: OSError, peer: Url) -> str:
     return f"can't connect to {peer.host}:{peer.port}: {error.strerror or error}"
 
 
-class ConnectionPool(Protocol):
+class ConnectionOwner(Protocol):
     """What a connection reports to its pool."""
 
     def freed(self, connection: ClientConnection) -> None: ...
@@ -278,7 +278,7 @@ class ClientConnection(asyncio.Protocol):
     since the request, or since the last piece with some of a body, never exceed the limit of a head.
     """
 
-    def __init__(self, pool: ConnectionPool) -> None:
+    def __init__(self, pool: ConnectionOwner) -> None:
         self._pool = pool
         self._response: ClientResponse | None = None
         self._transport: asyncio.Transport | None = None
