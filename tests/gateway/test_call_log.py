@@ -208,10 +208,12 @@ def test_a_person_s_call_is_one_line(tmp_path: Path, calls: Path) -> None:
     words = ("--config", str(file), "--log-calls", str(calls))
     assert run_command("call", "dev/a/echo", "text=x", *words, cwd=tmp_path).status == 0
     assert run_command("call", "dev/a/nope", *words, cwd=tmp_path).status != 0
+    assert run_command("call", "dev/a/echo", "text:=5", *words, cwd=tmp_path).status != 0
 
     assert [(line["host"], line["outcome"]) for line in lines(calls)] == [
         ("mcp-workbench call", "ok"),
         ("mcp-workbench call", "unknown_tool"),
+        ("mcp-workbench call", "invalid_parameters"),
     ]
 
 

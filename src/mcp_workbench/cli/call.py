@@ -21,7 +21,7 @@ from mcp_workbench.cli.settings import (
 )
 from mcp_workbench.cli.ui.progress import ProgressLine
 from mcp_workbench.cli.ui.render import glyph, nearby, plain, say, say_json
-from mcp_workbench.core.errors import InvalidCall, not_connected
+from mcp_workbench.core.errors import InvalidCall, WorkbenchError, not_connected
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.spec import Snapshot
 
@@ -160,7 +160,10 @@ async def _called(
     ):
         if request.texts is not None:
             with line.waiting(f"waiting for {request.tool.address} to start"):
-                await _check(settings, it.view, request, request.texts)
+                try:
+                    await _check(settings, it.view, request, request.texts)
+                except WorkbenchError as error:
+                    await it.refuse(request.tool, request.arguments, error)
         with line.waiting(f"waiting for {request.tool.address} to answer"):
             return await it.use_tool(request.tool, request.arguments, line.progress)
 

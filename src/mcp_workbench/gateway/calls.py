@@ -196,6 +196,10 @@ class PythonCall(Call):
         except asyncio.CancelledError:
             self.cancel("the caller was cancelled")
             raise
+        return await self.outcome()
+
+    async def outcome(self) -> dict[str, Any]:
+        """Await the result of a call that was sent, or has ended."""
         try:
             return await self._future
         except asyncio.CancelledError:

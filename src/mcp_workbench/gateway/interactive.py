@@ -73,10 +73,23 @@ class InteractiveSession:
         on_progress: OnProgress | None = None,
     ) -> Json:
         """The server's own result, after all its questions were answered."""
+        return await self._call(tool, arguments, on_progress).result()
+
+    async def refuse(
+        self, tool: ToolIdentifier, arguments: Mapping[str, Any], error: WorkbenchError
+    ) -> None:
+        """End a call that is not sent: interceptors see it. Raises the error."""
+        call = self._call(tool, arguments, None)
+        call.fail(error)
+        await call.outcome()
+
+    def _call(
+        self, tool: ToolIdentifier, arguments: Mapping[str, Any], on_progress: OnProgress | None
+    ) -> InteractiveCall:
         params = {"arguments": msgspec.Raw(msgspec.json.encode(arguments))}
         meta = {} if on_progress is None else {"progressToken": msgspec.Raw(b"0")}
         request = CallRequest(tool, params, meta, capabilities=self._host.declared)
-        return await InteractiveCall(self.view, request, on_progress, self._host).result()
+        return InteractiveCall(self.view, request, on_progress, self._host)
 
 
 class InteractiveHost:
