@@ -78,7 +78,7 @@ coverage: $(VENV)/.dev ## the suite with branch coverage, the started programs i
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run -p -m pytest -n $(AT_ONCE) --dist worksteal
 	$(BIN)/python -m coverage combine -q
-	$(BIN)/python -m coverage report --skip-covered --sort=cover
+	$(BIN)/python -m coverage report -i --include="src/*" --skip-covered --sort=cover
 
 mutants: $(VENV)/.dev ## one-line changes at random that the suite must notice; MUTANTS="--sample 20 --minutes 30"
 	$(BIN)/python -m tests.mutants $(MUTANTS)

@@ -41,7 +41,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """What `subprocess.run` makes of the command."""
     if not _forks(env):
-        return subprocess.run(
+        done = subprocess.run(
             [*COMMAND, *argv],
             cwd=cwd,
             env=env,
@@ -51,6 +51,8 @@ def run(
             encoding="utf-8",
             timeout=timeout,
         )
+        done.stdout, done.stderr = done.stdout or "", done.stderr or ""  # of a file that is open
+        return done
     status, out, err = _ran(argv, cwd, env, streams, timeout)
     return subprocess.CompletedProcess([*COMMAND, *argv], status, out, err)
 
