@@ -115,7 +115,10 @@ def unmeasured() -> dict[str, str]:
 
 
 def let_through(gate: Path) -> bool:
-    """Let the server go on that waits at this FIFO; False where none does yet."""
+    """Let the server go on that waits at this FIFO; False where none does yet.
+
+    One FIFO is for one passage: between our opening and closing it a second server would pass as well.
+    """
     try:
         os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
     except OSError as error:

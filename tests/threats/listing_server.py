@@ -3,11 +3,11 @@
     listing_server.py JSON
 
 The JSON object says which methods it never answers (`hangs`), which lists it gives page by page without
-end (`drips`), how many seconds each page takes (`seconds`), and from which reading of its tools on it
-does so (`tools_from`), or waits at a FIFO before it lists them (`gate`). `more_tools` is how many tools it has
-beside the usual ones, `tool_bytes` how long the description of each of them is. It has the tools `seen`, which
-counts the requests that came, and `change`, which
-announces that its tools have changed.
+end (`drips`), how many seconds each page takes (`seconds`), and from which reading of its tools on it does
+so (`tools_from`). Before each of these it waits at a FIFO, where there is a `gate`: its path, and the number
+of the reading. `more_tools` is how many tools it has beside the usual ones, `tool_bytes` how long the
+description of each of them is. It has the tools `seen`, which counts the requests that came, and `change`,
+which announces that its tools have changed.
 """
 
 import json
@@ -54,8 +54,8 @@ def drip(id: Any, method: str, cursor: int) -> None:
     timer.start()
 
 
-def wait_at_gate(id: Any) -> None:
-    with Path(WISHES["gate"]).open():
+def wait_at_gate(id: Any, gate: str) -> None:
+    with Path(gate).open():
         reply(id, {"tools": TOOLS})
 
 
@@ -64,7 +64,8 @@ def listed(id: Any, method: str, cursor: int) -> None:
     if method in WISHES.get("drips", ()) and late:
         drip(id, method, cursor)
     elif method == "tools/list" and late and "gate" in WISHES:
-        threading.Thread(target=wait_at_gate, args=(id,), daemon=True).start()
+        gate = f"{WISHES['gate']}{seen[method]}"
+        threading.Thread(target=wait_at_gate, args=(id, gate), daemon=True).start()
     else:
         reply(id, {MEMBERS[method]: TOOLS if method == "tools/list" else []})
 

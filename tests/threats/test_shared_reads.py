@@ -154,9 +154,10 @@ def test_one_reading_of_tools_serves_all_who_want_it_and_ends_in_the_servers_own
 
 
 def test_tools_that_change_while_they_are_read_are_read_once_more_for_all(tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    with two(tmp_path, gate=str(gate), tools_from=2, timeout=PATIENCE) as host:
+    second, third = tmp_path / "gate2", tmp_path / "gate3"
+    os.mkfifo(second)
+    os.mkfifo(third)
+    with two(tmp_path, gate=str(tmp_path / "gate"), tools_from=2, timeout=PATIENCE) as host:
         begin(host, "dev")
         use(host, "dev", "bad", "change")
         eventually(lambda: count(host, "tools/list") == 2, "they are read again")
@@ -164,9 +165,9 @@ def test_tools_that_change_while_they_are_read_are_read_once_more_for_all(tmp_pa
         asked = unknown_tools(host, 5)
         assert count(host, "tools/list") == 2  # none of them begins another
 
-        eventually(lambda: let_through(gate), "the first reading ends")
+        eventually(lambda: let_through(second), "the first reading ends")
         eventually(lambda: count(host, "tools/list") == 3, "they are read once more")
-        eventually(lambda: let_through(gate), "the second one ends")
+        eventually(lambda: let_through(third), "the second one ends")
         answers = all_answers(host, asked)
 
         assert all("not found" in str(answer) for answer in answers.values())
