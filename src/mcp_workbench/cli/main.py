@@ -37,7 +37,7 @@ CONFIG = ServeOption(
     "--config", fast=True
 )  # an option of every command, with a variable of its own
 FAST = {option.name: option for option in (CONFIG, TOOLBOX, ATTACH)}
-# Variables that only click reads; `daemon.joining` reads the one of --attach itself.
+# Variables that only click reads; `daemon.attach` reads the one of --attach itself.
 SERVE_VARIABLES = (TOOLBOX.variable, HTTP.variable, LOG_CALLS.variable, f"{PREFIX}VERBOSE")
 
 

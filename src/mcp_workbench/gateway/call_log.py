@@ -26,6 +26,7 @@ from mcp_workbench.gateway.interceptors import (
     Rejected,
 )
 from mcp_workbench.protocol.translation import asks_for_input
+from mcp_workbench.schema.document import json_text
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Call
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _Ended = tuple[float, float, "Call", CallOutcome]  # time of day, and of the clock
+LONGEST_NAME = 256  # characters
 LOCAL = "local"  # the principal where nobody had to show a token
 
 
@@ -54,6 +56,7 @@ class CallLog(Interceptor):
         self._path = path
         self._fd = _open(path)
         self._is_failing = False
+        self._is_torn = False  # the last line is not whole: the next one starts after a newline
         self._ended: list[_Ended] = []  # calls whose lines have yet to be written
 
     def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
@@ -63,18 +66,24 @@ class CallLog(Interceptor):
         return outcome
 
     def close(self) -> None:
+        """Write what is waiting. The log belongs to one workbench, and ends with it."""
         self._write()
+        os.close(self._fd)
 
     def _write(self) -> None:
         ended, self._ended = self._ended, []
+        if not ended:
+            return
+        lines = b"".join([b"\n" if self._is_torn else b"", *(_line(*one) for one in ended)])
         try:
-            if ended:
-                os.write(self._fd, b"".join([_line(*one) for one in ended]))
-            self._is_failing = False
+            written = os.write(self._fd, lines)
+            self._is_torn = written < len(lines)
+            reason = "no space left for a whole line" if self._is_torn else ""
         except OSError as error:
-            if not self._is_failing:  # said once, until it works again
-                log.warning("calls can't be logged in %s: %s", self._path, error.strerror)
-            self._is_failing = True
+            reason = error.strerror or str(error)
+        if reason and not self._is_failing:  # said once, until it works again
+            log.warning("calls can't be logged in %s: %s", self._path, reason)
+        self._is_failing = bool(reason)
 
 
 def _open(path: str) -> int:
@@ -97,14 +106,19 @@ def _line(now: float, end: float, call: Call, outcome: CallOutcome) -> bytes:
         "time": f"{_second(int(now))}.{int(now % 1 * 1000):03d}Z",
         "principal": call.view.principal or LOCAL,
         "host": call.host_name,
-        "toolbox": request.tool.toolbox,
-        "server": request.tool.server,
-        what: request.tool.tool if what == "tool" else request.method,
+        "toolbox": _cut(request.tool.toolbox),
+        "server": _cut(request.tool.server),
+        what: _cut(request.tool.tool if what == "tool" else request.method),
         "outcome": code,
         "ms": round((end - call.started) * 1000, 3),
         "bytes": size,
     }
-    return msgspec.json.encode(line) + b"\n"
+    return json_text(line).encode() + b"\n"  # without signs that a terminal would obey
+
+
+def _cut(name: str) -> str:
+    """A name that may be of nobody's making: a refused call can name anything."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
 @lru_cache(2)

@@ -19,6 +19,8 @@ from mcp_workbench.gateway.interceptors import (
     Failed,
     Interceptor,
     Rejected,
+    change,
+    observe,
 )
 from mcp_workbench.protocol.handshake import STAMPS
 from mcp_workbench.protocol.translation import PAIRS, Unanswerable, asks_for_input, result_for
@@ -121,10 +123,9 @@ class Call(ResponseHandler):
         """End the call: the interceptors see the outcome, then it is delivered."""
         way = self.view if self.route is None else self.route
         for interceptor in way.after:
-            outcome = interceptor.after(self, outcome)
+            outcome = change(interceptor, self, outcome)
         self.deliver(outcome)
-        for observer in way.observers:
-            observer.after(self, outcome)
+        observe(way.observers, self, outcome)
 
     # Resending
 

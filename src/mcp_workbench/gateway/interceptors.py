@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from mcp_workbench.core.errors import WorkbenchError
+from mcp_workbench.core.errors import CallFailed, WorkbenchError
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Call
 
+
+log = logging.getLogger(__name__)
 
 # How a call can end. Exactly one of these.
 
@@ -76,6 +79,41 @@ class Interceptor:
 
     def close(self) -> None:
         """Called when the gateway closes: no call will come any more."""
+
+
+# An interceptor may be anybody's code: a bug in it fails one call, and answers nobody twice.
+
+
+def decide(interceptor: Interceptor, call: Call) -> Refusal | Wait | None:
+    """What it decides before the call is sent."""
+    try:
+        return interceptor.before(call)
+    except Exception:
+        log.exception("%r failed before a call", interceptor)
+        return Refusal(_failed(call, may_have_run=False))
+
+
+def change(interceptor: Interceptor, call: Call, outcome: CallOutcome) -> CallOutcome:
+    """The outcome as it returns it."""
+    try:
+        return interceptor.after(call, outcome)
+    except Exception:
+        log.exception("%r failed after a call", interceptor)
+        return Failed(_failed(call, may_have_run=True))
+
+
+def observe(observers: tuple[Interceptor, ...], call: Call, outcome: CallOutcome) -> None:
+    """Show them the outcome, which has been delivered."""
+    for observer in observers:
+        try:
+            observer.after(call, outcome)
+        except Exception:
+            log.exception("%r failed after a call", observer)
+
+
+def _failed(call: Call, *, may_have_run: bool) -> CallFailed:
+    reason = "an interceptor failed; see the log"
+    return CallFailed("internal", call.request.tool, reason, may_have_run=may_have_run)
 
 
 def with_before(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:

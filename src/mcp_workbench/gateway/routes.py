@@ -19,6 +19,7 @@ from mcp_workbench.gateway.interceptors import (
     Interceptor,
     Refusal,
     Wait,
+    decide,
     with_after,
     with_before,
 )
@@ -158,7 +159,7 @@ class Route:
         for interceptor in self.before:
             if interceptor in call.passed:
                 continue
-            decision = interceptor.before(call)
+            decision = decide(interceptor, call)
             if isinstance(decision, Refusal):
                 call.fail(decision.error)
                 return False

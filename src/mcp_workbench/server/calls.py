@@ -18,6 +18,7 @@ from mcp_workbench.gateway.interceptors import (
     Completed,
     Failed,
     Rejected,
+    observe,
 )
 from mcp_workbench.protocol.elicitation import progress_of
 from mcp_workbench.protocol.revisions import FOR_THE_HOST, OF_OUR_HOP, URL_ELICITATION_NEEDED
@@ -84,8 +85,8 @@ class HostCall(Call):
         result = answer.result
         if self.plain and result and not may_be_error(result):
             self.session.reply(self.id, result)
-            for observer in () if self.route is None else self.route.observers:
-                observer.after(self, Completed(result))
+            if self.route is not None and self.route.observers:
+                observe(self.route.observers, self, Completed(result))
         else:
             super().settled(answer)
 
