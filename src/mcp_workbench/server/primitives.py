@@ -57,6 +57,11 @@ class SessionPrimitives:
         self._stop_listening = session.view.on_heard(self._receive)
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether anything beside tools was asked for."""
+        return self._loaded is not None
+
+    @property
     def _load(self) -> _Loaded:
         if self._loaded is None:
             from mcp_workbench.gateway.primitives import ViewPrimitives

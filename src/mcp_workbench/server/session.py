@@ -60,6 +60,10 @@ class RequestTasks:
         self._tasks[id] = task
         task.add_done_callback(lambda _: self._forget(id, task))
 
+    @property
+    def any(self) -> bool:
+        return bool(self._tasks)
+
     def cancel(self, id: bytes) -> None:
         if (task := self._tasks.pop(id, None)) is not None:
             task.cancel()
@@ -102,7 +106,8 @@ class HostSession:
         self._tool_view = tool_view
         self._client_info = NOTHING
         self._is_draining = False
-        self._on_idle: Callable[[], None] | None = None
+        self._known_meta: tuple[bytes, Members] = (b"", _NO_META)  # of a modern host's last call
+        self.on_idle: Callable[[], None] | None = None  # called when no request is in flight
         self._primitives = SessionPrimitives(self, tool_view)
         self._tools = tools = SessionTools(self, tool_view, self._primitives)
         self._methods: dict[str, Handler] = {
@@ -123,6 +128,12 @@ class HostSession:
     def results_owner(self) -> object:
         """Who may read on in results that are cut."""
         return self._tool_view.owner
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing is left of its requests: one with the same `_meta` finds it as if it were new."""
+        left = self.under_way or self._tasks.any or self.elicitation.leases
+        return not (left or self._is_draining or self._primitives.is_loaded)
 
     # In
 
@@ -174,6 +185,17 @@ class HostSession:
             self.elicitation.declare(meta.get(CAPABILITIES_KEY))
         return self._primitives.with_log_level(meta)
 
+    def _call_meta(self, raw: msgspec.Raw) -> Members:
+        """`_meta` of a call. A modern host repeats it with each request: then it was read before."""
+        known, meta = self._known_meta
+        written = bytes(raw)
+        if known and written == known:
+            return meta
+        meta = self._meta(TOOLS_CALL, raw, {})
+        if self.era.modern and not self._primitives.is_loaded:
+            self._known_meta = (written, meta)
+        return meta
+
     def _handler(self, method: str) -> Handler:
         handler = self._methods.get(method) or self._primitives.handler(method)
         if handler is None or (self.era.modern and method == "ping"):
@@ -216,7 +238,7 @@ class HostSession:
             return
         era, meta = self.era, _NO_META
         if params.meta or not era.legacy or self._primitives.log_level is not None:
-            meta = self._meta(TOOLS_CALL, params.meta, {})
+            meta = self._call_meta(params.meta)
         arguments = {"arguments": params.arguments.arguments}
         declared = self.elicitation.declared
         call = HostCall(self, id, CallRequest(tool, arguments, meta, era.modern, declared))
@@ -357,7 +379,7 @@ class HostSession:
         """Reply with a result that has the form of the host's era."""
         self._channel.send(b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id, result), id)
         self.under_way.pop(id, None)
-        if self._on_idle is not None:
+        if self.on_idle is not None:
             self._check_idle()
 
     def reply_own(self, id: bytes, result: bytes) -> None:
@@ -382,15 +404,19 @@ class HostSession:
         for id in list(self.under_way):
             self.cancel(id, "the host is gone")
 
+    def end_listening(self) -> None:
+        """Answer the requests that would never end otherwise."""
+        self._primitives.end_listening()
+
     def when_idle(self, act: Callable[[], None]) -> None:
         """Call `act` as soon as no request is in flight."""
-        self._primitives.end_listening()
-        self._on_idle = act
+        self.end_listening()
+        self.on_idle = act
         self._check_idle()
 
     def _check_idle(self) -> None:
-        if self._on_idle is not None and not self.under_way:
-            self._on_idle()
+        if self.on_idle is not None and not self.under_way:
+            self.on_idle()
 
 
 _INTERNAL_ERROR = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the workbench failed; see its log")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.views import View
-from mcp_workbench.protocol.revisions import LEGACY, MODERN
-from mcp_workbench.server import parse
-from mcp_workbench.server.elicitation import InputRequests
+from mcp_workbench.protocol.revisions import LEGACY
 from mcp_workbench.server.http.access import CLOSING, NOT_FOUND, Access, Principal, refused
-from mcp_workbench.server.http.modern import VERSION, ModernExchange, check_modern, status_of
-from mcp_workbench.server.http.sessions import SESSION_ID, SILENCE, Endpoint, LegacySessions
-from mcp_workbench.server.parse import RequestError
-from mcp_workbench.transport import jsonrpc
-from mcp_workbench.transport.http.messages import JSON, HttpRequest, Reply, ResponseWriter
-from mcp_workbench.transport.jsonrpc import Malformed
+from mcp_workbench.server.http.modern import VERSION, ModernExchanges
+from mcp_workbench.server.http.sessions import (
+    SESSION_ID,
+    SESSIONS,
+    Admitted,
+    Endpoint,
+    LegacySessions,
+)
+from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
 from mcp_workbench.transport.tasks import TaskScope
 
 COMMENT_EVERY = 15.0  # seconds; proxies close connections that are silent for longer
@@ -29,14 +28,6 @@ _DRAINING = Reply(503, b"draining")
 _NAMES = re.compile(rb"[A-Za-z0-9_, -]{0,1000}")
 
 
-class Admitted(msgspec.Struct, frozen=True):
-    """A request that has passed the checks: its endpoint, principal and era."""
-
-    endpoint: Endpoint
-    principal: Principal
-    modern: bool
-
-
 class HttpFront:
     """All hosts of one port."""
 
@@ -45,10 +36,8 @@ class HttpFront:
         self._scope = scope
         self.access = Access(frozenset())  # allows nothing until the port is known
         self._endpoints: dict[tuple[str, bytes], Endpoint] = {}  # by principal and path
-        self._sessions = LegacySessions()
-        self._exchanges: set[ModernExchange] = set()
-        self._input_requests: dict[str, InputRequests] = {}  # by principal
-        self._now = 0.0
+        self._sessions = LegacySessions(SESSIONS)
+        self._exchanges = ModernExchanges(view.gateway.suspended)
         self._commented = 0.0
 
     @property
@@ -80,8 +69,17 @@ class HttpFront:
             return NOT_FOUND
         if (unreadable := self.access.unreadable(request)) is not None:
             return unreadable
-        request.admitted = Admitted(endpoint, principal, modern)
+        snapshot = self._view.snapshot
+        request.admitted = Admitted(endpoint, principal, modern, self.access, snapshot)
         return CLOSING if self._sessions.closing and not _may_go_on(request) else None
+
+    def still_admits(self, request: HttpRequest) -> bool:
+        admitted: Admitted = request.admitted
+        return (
+            admitted.access is self.access
+            and admitted.snapshot is self._view.scope.snapshot
+            and not self._sessions.closing
+        )
 
     def _health(self, request: HttpRequest, path: bytes) -> Reply:
         if request.method != b"GET":
@@ -112,88 +110,34 @@ class HttpFront:
     # Requests
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
-        admitted: Admitted = request.admitted
-        if admitted.modern:
-            self._handle_modern(request, response)
+        if request.admitted.modern:
+            self._exchanges.handle(request, response)
         else:
-            self._sessions.handle(request, response, admitted.endpoint, admitted.principal)
-
-    def _handle_modern(self, request: HttpRequest, response: ResponseWriter) -> None:
-        try:
-            message = parse.read_body(request.body)
-        except Malformed as error:
-            response.plain(refused(400, str(error), id=error.id, code=error.code))
-            return
-        id = bytes(message.id)
-        if not message.method or (id and not jsonrpc.usable_id(id)):
-            problem = "one request or notification is expected, with a usable id"
-            response.plain(refused(400, problem))
-            return
-        if not id:
-            response.plain(Reply(202))  # a notification: this revision has none over HTTP
-            return
-        try:
-            check_modern(request, message, request.admitted.endpoint.definition)
-        except RequestError as refusal:
-            frame = jsonrpc.refusal(id, refusal.error)
-            response.plain(Reply(status_of(frame, id), frame, kind=JSON))
-            return
-        self._exchange(request.admitted, message, response)
-
-    def _exchange(
-        self, admitted: Admitted, message: parse.Message, response: ResponseWriter
-    ) -> None:
-        exchange = ModernExchange(response, bytes(message.id), self._now)
-        session = admitted.endpoint.exchange(
-            exchange, self._open_input_requests(admitted.principal.name)
-        )
-        session.era.revision = MODERN
-
-        def close() -> None:
-            self._exchanges.discard(exchange)
-            session.close()
-
-        self._exchanges.add(exchange)
-        exchange.on_close(close, lambda: session.when_idle(exchange.close))
-        session.receive(message)
-
-    def _open_input_requests(self, principal: str) -> InputRequests:
-        """Questions outlive the request that led to them; only the same principal may answer."""
-        if principal not in self._input_requests:
-            suspended = self._view.gateway.suspended
-            self._input_requests[principal] = InputRequests(principal, suspended)
-        return self._input_requests[principal]
+            self._sessions.handle(request, response)
 
     # Time
 
     def tick(self, now: float) -> None:
         """Start late streams, write comments to silent ones, end idle sessions."""
-        self._now = now
         comment = now - self._commented >= COMMENT_EVERY
         if comment:
             self._commented = now
-        for exchange in tuple(self._exchanges):
-            if now - exchange.since >= SILENCE:
-                exchange.commit()
-            if comment:
-                exchange.comment()
+        self._exchanges.tick(now, comment=comment)
         self._sessions.tick(now, comment=comment)
 
     @property
     def busy(self) -> bool:
         """Whether a host waits for a reply."""
-        return bool(self._exchanges) or self._sessions.busy
+        return self._exchanges.busy or self._sessions.busy
 
     def stop(self) -> None:
         """Accept no new requests, and end the streams that wait for nothing."""
         self._sessions.stop()
-        for exchange in tuple(self._exchanges):
-            exchange.finish()
+        self._exchanges.stop()
 
     def close(self) -> None:
         """Cancel what is still in flight."""
-        for exchange in tuple(self._exchanges):
-            exchange.end()
+        self._exchanges.close()
         self._sessions.close()
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -16,7 +15,10 @@ from mcp_workbench.protocol.revisions import (
     MODERN,
     UNSUPPORTED_VERSION,
 )
-from mcp_workbench.server.http.access import CUT_OFF
+from mcp_workbench.server import parse
+from mcp_workbench.server.elicitation import InputRequests
+from mcp_workbench.server.http.access import CUT_OFF, refused
+from mcp_workbench.server.http.streams import SILENCE
 from mcp_workbench.server.parse import (
     EnvelopeFault,
     Message,
@@ -35,6 +37,15 @@ from mcp_workbench.transport.http.messages import (
 )
 from mcp_workbench.transport.http.sse import COMMENT, event
 from mcp_workbench.transport.jsonrpc import Malformed
+
+if TYPE_CHECKING:
+    from mcp_workbench.server.http.sessions import Admitted, Endpoint
+    from mcp_workbench.server.suspended_calls import Expiry
+
+    ExchangeKey = tuple[Endpoint, bytes]  # and `_meta`
+
+FREE = 64  # sessions that are kept for requests to come
+LONGEST_META = 4096  # bytes that are compared and kept
 
 VERSION = b"mcp-protocol-version"
 METHOD = b"mcp-method"
@@ -223,60 +234,198 @@ def _whole(digits: str) -> str:
     return f"-{plain}" if plain and digits[0] == "-" else plain
 
 
+# Exchanges
+
+
 class ModernExchange:
-    """One modern request. It is the channel of its session, and writes to the HTTP response.
+    """A host for the length of one request: the channel of its session, which writes to the HTTP response.
 
     The response is plain JSON with the right status unless something was sent before it.
     """
 
     backlog = 0
+    since = 0.0  # when the request came
+    _id = b""
+    _response: ResponseWriter | None = None
 
-    def __init__(self, response: ResponseWriter, id: bytes, since: float) -> None:
-        self.since = since
+    def __init__(
+        self, exchanges: ModernExchanges, endpoint: Endpoint, input_requests: InputRequests
+    ) -> None:
+        self.key: ExchangeKey | None = None  # of requests that it can serve after this one
+        self._exchanges = exchanges
+        self.session = endpoint.exchange(self, input_requests)
+        self.session.era.revision = MODERN
+        self.session.on_idle = self._answered
+
+    def begin(self, message: Message, response: ResponseWriter, now: float) -> None:
+        """Handle a request."""
+        self._id = bytes(message.id)
         self._response = response
-        self._id = id
-        self._close: Callable[[], None] | None = None
+        self.since = now
+        response.on_gone(self._lost)
+        self.session.receive(message)
 
     def send(self, frame: bytes, about: bytes = b"") -> None:
         response = self._response
+        if response is None:
+            return
         if not jsonrpc.answers(frame, self._id):
             response.stream()
             response.send(event(frame[:-1]))
             return
+        self._response = None
         if response.streaming:
             response.send(event(frame[:-1]))
             response.end()
-        else:
+        elif jsonrpc.is_refusal(frame, self._id):
             response.plain(Reply(status_of(frame, self._id), frame, kind=JSON))
-        # Soon, not now: the session is in the middle of its reply.
-        asyncio.get_running_loop().call_soon(self.close)
+        else:
+            response.json(frame)
 
-    def on_close(self, act: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Call `act` when the reply was sent, or the host has closed the response.
+    def _answered(self) -> None:
+        self._exchanges.ended(self)
 
-        `finish` asks the session to end: a stream of notifications never would.
-        """
-        self._close = act
-        self.finish = finish
-        self._response.on_gone(self.close)
-
-    def close(self) -> None:
-        act, self._close = self._close, None
-        if act is not None:
-            act()
+    def _lost(self) -> None:
+        """The host has closed the response: that cancels its request."""
+        self._response = None
+        self.key = None
+        self._exchanges.ended(self)
 
     def commit(self) -> None:
         """The reply takes long: start the stream, so that the host sees that we are alive."""
-        self._response.stream()
+        if self._response is not None:
+            self._response.stream()
 
     def comment(self) -> None:
-        if self._response.streaming:
+        if self._response is not None and self._response.streaming:
             self._response.send(COMMENT)
 
-    def end(self) -> None:
+    def cut_off(self) -> None:
         """No reply will come."""
-        if self._response.streaming:
-            self._response.end()
+        response, self._response = self._response, None
+        if response is not None and response.streaming:
+            response.end()
+        elif response is not None:
+            response.plain(CUT_OFF)
+        self.key = None
+        self._exchanges.ended(self)
+
+
+class ModernExchanges:
+    """All modern requests of a port.
+
+    Making a session costs more than a call. One that is as good as new when its request was answered
+    serves the next one with the same `_meta`, which a host repeats byte for byte.
+    """
+
+    def __init__(self, suspended: Expiry) -> None:
+        self._suspended = suspended
+        self._input_requests: dict[str, InputRequests] = {}  # by principal
+        self._in_flight: set[ModernExchange] = set()
+        self._free: dict[ExchangeKey, list[ModernExchange]] = {}
+        self._free_count = 0
+        self._now = 0.0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._in_flight)
+
+    def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
+        """Answer a request of a modern host that has passed the access checks."""
+        try:
+            message = parse.read_body(request.body)
+        except Malformed as error:
+            response.plain(refused(400, str(error), id=error.id, code=error.code))
+            return
+        admitted: Admitted = request.admitted
+        meta = bytes(message.params.meta) if isinstance(message, UseToolRequest) else b""
+        if meta and meta == admitted.checked_meta and message.id:
+            self._begin(admitted, message, response, (admitted.endpoint, meta))
+        elif self._is_right(request, response, message):
+            if meta and len(meta) <= LONGEST_META and not admitted.endpoint.bare:
+                admitted.checked_meta = meta
+            self._begin(admitted, message, response)
+
+    def _is_right(self, request: HttpRequest, response: ResponseWriter, message: Message) -> bool:
+        """Check a request against its headers. If it is wrong, it is refused."""
+        id = bytes(message.id)
+        if not message.method or (id and not jsonrpc.usable_id(id)):
+            problem = "one request or notification is expected, with a usable id"
+            response.plain(refused(400, problem))
+            return False
+        if not id:
+            response.plain(Reply(202))  # a notification: this revision has none over HTTP
+            return False
+        try:
+            check_modern(request, message, request.admitted.endpoint.definition)
+        except RequestError as refusal:
+            frame = jsonrpc.refusal(id, refusal.error)
+            response.plain(Reply(status_of(frame, id), frame, kind=JSON))
+            return False
+        return True
+
+    def _begin(
+        self,
+        admitted: Admitted,
+        message: Message,
+        response: ResponseWriter,
+        key: ExchangeKey | None = None,
+    ) -> None:
+        free = self._free.get(key) if key is not None else None
+        if free:
+            exchange = free.pop()
+            self._free_count -= 1
         else:
-            self._response.plain(CUT_OFF)
-        self.close()
+            questions = self._open_input_requests(admitted.principal.name)
+            exchange = ModernExchange(self, admitted.endpoint, questions)
+        exchange.key = key
+        self._in_flight.add(exchange)
+        exchange.begin(message, response, self._now)
+
+    def _open_input_requests(self, principal: str) -> InputRequests:
+        """Questions outlive the request that led to them; only the same principal may answer."""
+        if principal not in self._input_requests:
+            self._input_requests[principal] = InputRequests(principal, self._suspended)
+        return self._input_requests[principal]
+
+    def ended(self, exchange: ModernExchange) -> None:
+        """Its request was answered or cancelled."""
+        if exchange not in self._in_flight:  # closing its session cancels its request
+            return
+        self._in_flight.remove(exchange)
+        key, session = exchange.key, exchange.session
+        if key is None or not session.is_fresh:
+            session.close()
+            return
+        if self._free_count >= FREE:
+            self._close_free()
+        self._free.setdefault(key, []).append(exchange)
+        self._free_count += 1
+
+    def _close_free(self) -> None:
+        free, self._free, self._free_count = self._free, {}, 0
+        for exchanges in free.values():
+            for exchange in exchanges:
+                exchange.session.close()
+
+    # Time
+
+    def tick(self, now: float, *, comment: bool) -> None:
+        """Start late streams, write comments to silent ones."""
+        self._now = now
+        for exchange in tuple(self._in_flight):
+            if now - exchange.since >= SILENCE:
+                exchange.commit()
+            if comment:
+                exchange.comment()
+
+    def stop(self) -> None:
+        """End the streams that wait for nothing."""
+        for exchange in tuple(self._in_flight):
+            exchange.session.end_listening()
+
+    def close(self) -> None:
+        """Cancel what is still in flight."""
+        for exchange in tuple(self._in_flight):
+            exchange.cut_off()
+        self._close_free()

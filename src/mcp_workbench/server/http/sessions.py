@@ -5,15 +5,20 @@ A legacy session outlives its requests: every message for its host goes to exact
 
 from __future__ import annotations
 
+from collections import Counter
+from heapq import heappop, heappush
 from secrets import token_urlsafe
 
+import msgspec
+
+from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.gateway.views import View
 from mcp_workbench.protocol.revisions import BATCHES, HEADER_MISMATCH, NEWEST_LEGACY, VERSION_KEY
 from mcp_workbench.server import parse
 from mcp_workbench.server.elicitation import InputRequests
-from mcp_workbench.server.http.access import CLOSING, TOO_MANY, Principal, refused
+from mcp_workbench.server.http.access import CLOSING, TOO_MANY, Access, Principal, refused
 from mcp_workbench.server.http.modern import VERSION
-from mcp_workbench.server.http.streams import EventStream, PostStream
+from mcp_workbench.server.http.streams import SILENCE, EventStream, PostStream
 from mcp_workbench.server.parse import Message, RequestError, UseToolRequest, cancelled_id
 from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.tools import ToolView
@@ -26,7 +31,6 @@ from mcp_workbench.transport.tasks import TaskScope
 IDLE = 1800.0  # seconds without a request or a stream until a session ends
 KEPT = 60.0  # seconds for which the end of a broken stream is kept for its host
 KEPT_STREAMS = 16  # per session; older ones are dropped
-SILENCE = 5.0  # seconds until a host that waits sees a stream start
 SESSIONS = 1000
 LONGEST_ID = 40  # of an event: two counters
 SESSION_ID = b"mcp-session-id"
@@ -44,6 +48,11 @@ class Endpoint:
         self._scope = scope
         self._opened = opened
         self._tool_view = ToolView(view, opened)
+
+    @property
+    def bare(self) -> bool:
+        """Whether its tools have their servers' names, so that any of them may be named like ours."""
+        return self._tool_view.bare
 
     @property
     def gone(self) -> bool:
@@ -82,19 +91,35 @@ class Endpoint:
         return next((definition.raw for definition in listed if definition is not None), b"")
 
 
+class Admitted(msgspec.Struct, eq=False):
+    """A request that has passed the checks, what they depended on, and what its head alone determines."""
+
+    endpoint: Endpoint
+    principal: Principal
+    modern: bool
+    access: Access
+    snapshot: Snapshot
+    session: LegacySession | None = None  # that the head names
+    checked_meta: bytes = b""  # `_meta` of a call of use_tool that was found to match the head
+
+
 class LegacySession:
     """One legacy host. It is the channel of its session: a frame goes to the POST that it is about."""
 
     backlog = 0
+    is_open = True
+    _standalone: EventStream | None = None
 
-    def __init__(self, id: str, principal: str, endpoint: Endpoint, now: float) -> None:
+    def __init__(
+        self, id: str, principal: str, endpoint: Endpoint, sessions: LegacySessions
+    ) -> None:
         self.id = id
         self.principal = principal
         self.endpoint = endpoint
-        self.now = self.touched = now
-        self._standalone: EventStream | None = None
+        self.touched = sessions.now
+        self._sessions = sessions
         self._posts: dict[bytes, PostStream] = {}  # by the request that waits for it
-        self._ended: dict[int, PostStream] = {}  # whose host may still come back for the rest
+        self._ended: dict[int, PostStream] | None = None  # whose host may come back for the rest
         self._streams = 0
         self.host = endpoint.session(self)
 
@@ -118,7 +143,8 @@ class LegacySession:
             if post.headers and jsonrpc.is_refusal(frame, about):
                 post.headers = b""  # there is no session
             post.answer(about, frame)
-            self._keep(post)
+            if post.committed:
+                self._keep(post)
         else:
             post.notice(frame)
 
@@ -126,24 +152,38 @@ class LegacySession:
     def standalone(self) -> EventStream:
         """The stream for messages that belong to no request."""
         if self._standalone is None:
-            self._standalone = EventStream(0, primes=self._primes)
+            self._standalone = EventStream(0, primes=self._primes, on_detached=self._detached)
         return self._standalone
 
     @property
     def _primes(self) -> bool:
         return self.revision == NEWEST_LEGACY
 
+    def _detached(self) -> None:
+        self.touched = self._sessions.now
+        self._sessions.listening.discard(self)
+
     def _keep(self, post: PostStream) -> None:
         if post.complete and post.resumable:
-            post.over = self.now
-            self._ended[post.number] = post
-            if len(self._ended) > KEPT_STREAMS:
-                del self._ended[next(iter(self._ended))]
+            post.over = self._sessions.now
+            ended = self._ended = {} if self._ended is None else self._ended
+            ended[post.number] = post
+            if len(ended) > KEPT_STREAMS:
+                del ended[next(iter(ended))]
 
     # In
 
     def uses(self, id: bytes) -> bool:
         return id in self._posts
+
+    def call(self, response: ResponseWriter, message: UseToolRequest) -> bool:
+        """Handle the most frequent request; False, and nothing done, if something about it is unusual."""
+        id = bytes(message.id)
+        if message.params.meta or id in self._posts or not jsonrpc.usable_id(id):
+            return False
+        self._await_replies(response, [id])
+        self.host.receive(message)
+        return True
 
     def post(
         self,
@@ -155,11 +195,8 @@ class LegacySession:
     ) -> None:
         """Handle the messages of one POST; `ids` are those of its requests."""
         if ids:
-            self._streams += 1
-            post = PostStream(self._streams, response, ids, self.now, primes=self._primes)
+            post = self._await_replies(response, ids)
             post.batch = batch
-            for id in ids:
-                self._posts[id] = post
             if messages[0].method == "initialize":
                 post.headers = b"Mcp-Session-Id: %b\r\n" % self.id.encode()
         else:
@@ -168,6 +205,17 @@ class LegacySession:
             self.host.receive(message)
             if not isinstance(message, UseToolRequest) and message.method == _CANCELLED:
                 self._cancelled(cancelled_id(message.params))
+
+    def _await_replies(self, response: ResponseWriter, ids: list[bytes]) -> PostStream:
+        sessions = self._sessions
+        self.touched = sessions.now
+        sessions.active.add(self)
+        self._streams += 1
+        primes = self.host.era.revision == NEWEST_LEGACY
+        post = PostStream(self._streams, response, ids, sessions.now, primes=primes)
+        for id in ids:
+            self._posts[id] = post
+        return post
 
     def _cancelled(self, id: bytes) -> None:
         post = self._posts.pop(id, None)
@@ -179,6 +227,7 @@ class LegacySession:
         """Handle a GET: the standalone stream, or one that broke and resumes after the event `last`."""
         number, _, count = last.partition(b"-")
         if not last or int(number) == 0:
+            self._sessions.listening.add(self)
             self.standalone.attach(response, int(count) if last else None)
             return
         stream = self._resumed(int(number))
@@ -193,31 +242,31 @@ class LegacySession:
         for post in self._posts.values():
             if post.number == number and post.resumable:
                 return post
-        return self._ended.get(number)
+        return None if self._ended is None else self._ended.get(number)
 
     # Time
 
-    def tick(self, now: float, *, comment: bool) -> None:
-        self.now = now
+    def tick(self, now: float, *, comment: bool) -> bool:
+        """Start late streams, drop what is kept too long. Returns whether there is more to do later."""
         for post in set(self._posts.values()):
             if now - post.since >= SILENCE:
                 post.commit_late()
-        for number, post in tuple(self._ended.items()):
-            if now - post.over > KEPT:
-                del self._ended[number]
-        if self._standalone is not None and self._standalone.response is not None:
-            self.touched = now
-        if comment:
-            self._comment()
+            if comment:
+                post.comment()
+        if self._ended:
+            kept = {n: post for n, post in self._ended.items() if now - post.over <= KEPT}
+            self._ended = kept or None
+        return bool(self._posts or self._ended)
 
-    def _comment(self) -> None:
-        for post in set(self._posts.values()):
-            post.comment()
+    def comment(self) -> None:
         if self._standalone is not None:
             self._standalone.comment()
 
-    def expired(self, now: float) -> bool:
-        return not self._posts and now - self.touched > IDLE
+    @property
+    def expires(self) -> float:
+        """When it ends if nothing happens until then."""
+        is_used = self._posts or self in self._sessions.listening
+        return (self._sessions.now if is_used else self.touched) + IDLE
 
     def stop_listening(self) -> None:
         if self._standalone is not None:
@@ -225,6 +274,7 @@ class LegacySession:
 
     def close(self) -> None:
         """End the session: cancel its requests and end every stream."""
+        self.is_open = False
         self.host.close()
         self.stop_listening()
         posts = set(self._posts.values())
@@ -234,68 +284,101 @@ class LegacySession:
 
 
 class LegacySessions:
-    """All legacy sessions of a port."""
+    """All legacy sessions of a port. An idle one costs nothing until it expires."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.now = 0.0
         self.closing = False
+        self.active: set[LegacySession] = (
+            set()
+        )  # they wait for a reply, or keep the end of a stream
+        self.listening: set[LegacySession] = set()  # with a standalone stream
+        self._most = most
         self._sessions: dict[str, LegacySession] = {}
+        self._counts: Counter[str] = Counter()  # by principal
+        self._expiries: list[tuple[float, str]] = []  # a heap: when to check which session
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     @property
     def busy(self) -> bool:
-        return any(session.busy for session in self._sessions.values())
+        return any(session.busy for session in self.active)
 
-    def handle(
-        self,
-        request: HttpRequest,
-        response: ResponseWriter,
-        endpoint: Endpoint,
-        principal: Principal,
-    ) -> None:
+    def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         """Answer a request of a legacy host that has passed the access checks."""
         if request.method == b"POST":
-            self._post(request, response, endpoint, principal)
+            self._post(request, response)
             return
-        session = self._known(request, endpoint, principal)
+        session = self._known(request)
         if session is None:
             response.plain(_no_session(request))
         elif request.method == b"DELETE":
-            del self._sessions[session.id]
-            session.close()
+            self._end(session)
             response.plain(Reply(200))
         elif _is_event_id(last := request.headers.get(LAST_EVENT, b"")):
             session.listen(response, last)
         else:
             response.plain(refused(400, "Last-Event-ID is none of ours"))
 
-    def _post(
-        self,
-        request: HttpRequest,
-        response: ResponseWriter,
-        endpoint: Endpoint,
-        principal: Principal,
-    ) -> None:
+    def _post(self, request: HttpRequest, response: ResponseWriter) -> None:
         body = request.body
-        batch = jsonrpc.is_batch(body)
+        if jsonrpc.is_batch(body):
+            self._post_batch(request, response)
+            return
         try:
-            messages = _read_batch(body) if batch else [parse.read_body(body)]
+            message = parse.read_body(body)
         except Malformed as error:
             response.plain(refused(400, str(error), id=error.id, code=error.code))
             return
-        first = messages[0]
-        if VERSION not in request.headers and _MODERN_MARK in body and _is_modern(first):
-            message = "MCP-Protocol-Version is missing"
-            response.plain(refused(400, message, id=bytes(first.id), code=HEADER_MISMATCH))
+        session: LegacySession | None = request.admitted.session
+        if (
+            session is None
+            or not session.is_open
+            or type(message) is not UseToolRequest
+            or self.closing
+            or not session.call(response, message)
+        ):
+            self._post_one(request, response, message)
+
+    def _post_one(self, request: HttpRequest, response: ResponseWriter, message: Message) -> None:
+        if self._lacks_version(request, response, message):
             return
-        if first.method == "initialize" and first.id and not batch:
-            self._initialize(first, response, endpoint, principal)
+        if message.method == "initialize" and message.id:
+            self._initialize(message, response, request.admitted)
+        else:
+            self._post_all(request, response, [message])
+
+    def _post_batch(self, request: HttpRequest, response: ResponseWriter) -> None:
+        try:
+            messages = _read_batch(request.body)
+        except Malformed as error:
+            response.plain(refused(400, str(error), id=error.id, code=error.code))
             return
-        session = self._known(request, endpoint, principal)
+        if not self._lacks_version(request, response, messages[0]):
+            self._post_all(request, response, messages, batch=True)
+
+    def _lacks_version(
+        self, request: HttpRequest, response: ResponseWriter, first: Message
+    ) -> bool:
+        """Refuse a modern request whose header does not say so. Returns whether it was refused."""
+        if VERSION in request.headers or _MODERN_MARK not in request.body or not _is_modern(first):
+            return False
+        message = "MCP-Protocol-Version is missing"
+        response.plain(refused(400, message, id=bytes(first.id), code=HEADER_MISMATCH))
+        return True
+
+    def _post_all(
+        self,
+        request: HttpRequest,
+        response: ResponseWriter,
+        messages: list[Message],
+        *,
+        batch: bool = False,
+    ) -> None:
+        session = self._known(request)
         if session is None:
-            response.plain(_no_session(request, bytes(first.id)))
+            response.plain(_no_session(request, bytes(messages[0].id)))
             return
         ids = [bytes(m.id) for m in messages if m.method and m.id]
         if ids and self.closing:
@@ -305,64 +388,77 @@ class LegacySessions:
         else:
             session.post(response, messages, ids, batch=batch)
 
-    def _initialize(
-        self, message: Message, response: ResponseWriter, endpoint: Endpoint, principal: Principal
-    ) -> None:
+    def _initialize(self, message: Message, response: ResponseWriter, admitted: Admitted) -> None:
+        principal = admitted.principal
         if self._full(principal):
             response.plain(TOO_MANY)
             return
-        session = LegacySession(token_urlsafe(24), principal.name, endpoint, self.now)
+        session = LegacySession(token_urlsafe(24), principal.name, admitted.endpoint, self)
         session.post(response, [message], [bytes(message.id)])
         if session.revision:
             self._sessions[session.id] = session
+            self._counts[principal.name] += 1
+            heappush(self._expiries, (session.expires, session.id))
         else:
             session.close()
+            self.active.discard(session)
 
     def _full(self, principal: Principal) -> bool:
         """Whether there are too many sessions, of all principals or of this one."""
-        if len(self._sessions) >= SESSIONS:
+        if len(self._sessions) >= self._most:
             return True
-        if principal.among == 1:
-            return False
-        own = sum(session.principal == principal.name for session in self._sessions.values())
-        return own >= max(1, SESSIONS // principal.among)
+        return self._counts[principal.name] >= max(1, self._most // principal.among)
+
+    def _end(self, session: LegacySession) -> None:
+        del self._sessions[session.id]
+        self._counts[session.principal] -= 1
+        session.close()
+        self.active.discard(session)
+        self.listening.discard(session)
 
     def knows(self, request: HttpRequest, endpoint: Endpoint) -> bool:
         """Whether the request names a session of this endpoint."""
         session = self._sessions.get(request.headers.get(SESSION_ID, b"").decode("latin-1"))
         return session is not None and session.endpoint is endpoint
 
-    def _known(
-        self, request: HttpRequest, endpoint: Endpoint, principal: Principal
-    ) -> LegacySession | None:
-        """The session that the request names, if it belongs to this principal and endpoint."""
+    def _known(self, request: HttpRequest) -> LegacySession | None:
+        """The session that the request names, if it belongs to its principal and endpoint."""
         session = self._sessions.get(request.headers.get(SESSION_ID, b"").decode("latin-1"))
+        admitted: Admitted = request.admitted
         if (
             session is None
-            or session.endpoint is not endpoint
-            or session.principal != principal.name
+            or session.endpoint is not admitted.endpoint
+            or session.principal != admitted.principal.name
         ):
             return None
         session.touched = self.now
+        admitted.session = session
         return session
 
     def tick(self, now: float, *, comment: bool) -> None:
         self.now = now
-        for session in tuple(self._sessions.values()):
-            session.tick(now, comment=comment)
-            if session.expired(now):
-                del self._sessions[session.id]
-                session.close()
+        self.active = {s for s in self.active if s.tick(now, comment=comment)}
+        if comment:
+            for session in tuple(self.listening):
+                session.comment()
+        while self._expiries and self._expiries[0][0] < now:
+            session = self._sessions.get(heappop(self._expiries)[1])
+            if session is None:
+                continue
+            if session.expires < now:
+                self._end(session)
+            else:
+                heappush(self._expiries, (session.expires, session.id))
 
     def stop(self) -> None:
         """Accept no new requests, and end the streams that wait for nothing."""
         self.closing = True
-        for session in self._sessions.values():
+        for session in tuple(self.listening):
             session.stop_listening()
 
     def close(self) -> None:
         while self._sessions:
-            self._sessions.popitem()[1].close()
+            self._end(next(iter(self._sessions.values())))
 
 
 def _no_session(request: HttpRequest, id: bytes = b"") -> Reply:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from mcp_workbench.server.http.access import refused
-from mcp_workbench.transport.http.messages import JSON, Reply, ResponseWriter
+from mcp_workbench.transport.http.messages import ResponseWriter
 from mcp_workbench.transport.http.sse import COMMENT, event
 
 KEPT_EVENTS = 256  # per stream
 KEPT_BYTES = 1 << 20  # per stream; its newest event is kept whatever its size
+SILENCE = 5.0  # seconds until a host that waits sees a stream start
 RETRY = 1000  # milliseconds after which a host may reconnect
 
 
@@ -21,11 +23,14 @@ class EventStream:
     _count = 0
     _seen = 0  # the last event that was written to a response
     _bytes = 0  # of what is kept
+    _kept: deque[tuple[int, bytes]] | None = None  # most streams never have an event
 
-    def __init__(self, number: int, *, primes: bool) -> None:
+    def __init__(
+        self, number: int, *, primes: bool, on_detached: Callable[[], None] | None = None
+    ) -> None:
         self.number = number
         self._primes = primes  # hosts of older revisions can't read an event without data
-        self._kept: deque[tuple[int, bytes]] = deque()
+        self._on_detached = on_detached  # called when it has no response any more
 
     @property
     def resumable(self) -> bool:
@@ -35,10 +40,11 @@ class EventStream:
     def send(self, frame: bytes) -> None:
         """Add an event: keep it, and write it if there is a response."""
         self._count += 1
-        self._kept.append((self._count, frame))
+        kept = self._kept = deque() if self._kept is None else self._kept
+        kept.append((self._count, frame))
         self._bytes += len(frame)
-        while len(self._kept) > KEPT_EVENTS or (self._bytes > KEPT_BYTES and len(self._kept) > 1):
-            self._bytes -= len(self._kept.popleft()[1])
+        while len(kept) > KEPT_EVENTS or (self._bytes > KEPT_BYTES and len(kept) > 1):
+            self._bytes -= len(kept.popleft()[1])
         self._write(self._count, frame)
 
     def attach(
@@ -55,7 +61,7 @@ class EventStream:
             response.send(event(b"", self._id(self._seen), RETRY))
             self._said_retry = True
         first = self._seen if after is None else after
-        for count, frame in tuple(self._kept):
+        for count, frame in tuple(self._kept or ()):
             if count > first:
                 self._write(count, frame)
 
@@ -73,6 +79,8 @@ class EventStream:
     def lost(self) -> None:
         """The connection broke. That does not cancel anything: the host may come back."""
         self.response = None
+        if self._on_detached is not None:
+            self._on_detached()
 
     def comment(self) -> None:
         if self.response is not None and self.response.streaming:
@@ -83,6 +91,8 @@ class EventStream:
         if response is not None:
             response.on_gone(None)
             response.end()
+            if self._on_detached is not None:
+                self._on_detached()
 
 
 class PostStream(EventStream):
@@ -92,15 +102,17 @@ class PostStream(EventStream):
     batch = False
     committed = False
     over = 0.0  # when the last reply was sent
+    _on_detached = None
+    _held: tuple[bytes, ...] = ()  # replies of a batch, until the last one is there
 
     def __init__(
         self, number: int, response: ResponseWriter, ids: list[bytes], since: float, *, primes: bool
     ) -> None:
-        super().__init__(number, primes=primes)
+        self.number = number  # as the base does: one call less for each request
+        self._primes = primes
         self.response = response
         self.since = since
         self._waiting = ids
-        self._held: list[bytes] = []
         response.on_gone(self.lost)
 
     @property
@@ -115,7 +127,7 @@ class PostStream(EventStream):
         response, self.response = self.response, None
         if response is not None:
             self.attach(response, headers=self.headers)
-        held, self._held = self._held, []
+        held, self._held = self._held, ()
         for frame in held:
             self.send(frame)
 
@@ -133,8 +145,14 @@ class PostStream(EventStream):
         """Send a reply; the last one ends the response."""
         if self.committed:
             self.send(frame)
+        elif self.batch:
+            self._held += (frame,)
         else:
-            self._held.append(frame)
+            self._waiting.clear()
+            response, self.response = self.response, None
+            if response is not None:
+                response.json(frame, self.headers)
+            return
         self.settle(id)
 
     def settle(self, id: bytes) -> None:
@@ -146,10 +164,8 @@ class PostStream(EventStream):
         if self.committed or not self._held:
             self._end_stream()
         elif self.response is not None:
-            body = b"[%b]" % b",".join(self._held) if self.batch else self._held[0]
-            self.response.on_gone(None)
-            self.response.plain(Reply(200, body, self.headers, JSON))
-            self.response = None
+            response, self.response = self.response, None
+            response.json(b"[%b]" % b",".join(self._held), self.headers)
 
     def _end_stream(self) -> None:
         if self.response is not None and not self.committed:

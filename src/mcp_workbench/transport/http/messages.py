@@ -108,6 +108,11 @@ def plain_head(reply: Reply, common: bytes) -> bytes:
     )
 
 
+_JSON_RESPONSE = (
+    b"HTTP/1.1 200 OK\r\n%bContent-Type: application/json\r\nContent-Length: %d\r\n%b\r\n%b"
+)
+
+
 def stream_head(headers: bytes, common: bytes, *, chunked: bool) -> bytes:
     """Return the head of an event stream; it asks proxies not to buffer."""
     return b"".join(
@@ -214,6 +219,17 @@ class ResponseWriter:
             return
         head = plain_head(reply, self._common(connection))
         connection.write(head if self._bodiless else head + reply.body)
+        self._finish(connection)
+
+    def json(self, body: bytes, headers: bytes = b"") -> None:
+        """Send a whole JSON response with status 200 in one write."""
+        connection = self._connection
+        if connection is None or self.streaming:
+            return
+        if self._bodiless:
+            self.plain(Reply(200, body, headers, JSON))
+            return
+        connection.write(_JSON_RESPONSE % (self._common(connection), len(body), headers, body))
         self._finish(connection)
 
     def stream(self, headers: bytes = b"") -> None:

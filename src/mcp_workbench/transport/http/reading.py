@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import deque
 from typing import Protocol
 
@@ -34,6 +35,13 @@ _HEAD_TOO_LARGE = Reply(431, b"the request head is too large")
 _TOO_MANY_CHUNKS = Reply(400, b"the body is cut into too many chunks")
 _BUSY = Reply(503, b"too much is being sent at once; try again soon", b"Retry-After: 1\r\n")
 _GO_AHEAD = b"100-continue"
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*\r\n", re.IGNORECASE)
+_LONGEST_LENGTH = 12  # digits
+_ONE_BY_ONE = (
+    b"transfer-encoding",
+    b"expect",
+    b"upgrade",
+)  # a head with one of these is not repeated
 
 
 class Front(Protocol):
@@ -43,7 +51,14 @@ class Front(Protocol):
         """Check a request by its head, before its body is read; None admits it."""
         ...
 
-    def handle(self, request: HttpRequest, response: ResponseWriter) -> None: ...
+    def still_admits(self, request: HttpRequest) -> bool:
+        """Whether `admit` would decide the same for the same head: nothing that it depends on has changed."""
+        ...
+
+    def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
+        """Answer it now or later. The request itself must not be kept: it may be used again."""
+        ...
+
     def tick(self, now: float) -> None: ...
 
 
@@ -55,6 +70,48 @@ class ReaderLimits(Protocol):
     held: int  # bytes of requests that have arrived and are not in progress yet
     most_held: int
     now: float
+
+
+class RepeatedHead:
+    """A head that was parsed and admitted. A client repeats it, byte for byte but for the length of the body.
+
+    What was decided for it holds for exactly these bytes on this connection, as long as the front agrees.
+    """
+
+    __slots__ = ("_end", "_start", "request")
+
+    def __init__(self, start: bytes, end: bytes, request: HttpRequest) -> None:
+        self._start = start  # up to the digits of Content-Length
+        self._end = end
+        self.request = request
+
+    @classmethod
+    def of(cls, data: bytes, request: HttpRequest) -> RepeatedHead | None:
+        """The head of a request whose bytes are exactly these; None if it is not one to remember."""
+        head = data[: len(data) - request.size]
+        length = _LENGTH.search(head)
+        if (
+            length is None
+            or request.doubled
+            or head.find(b"\r\n\r\n") != len(head) - 4
+            or not head.count(b"\n") == head.count(b"\r") == request.lines + 2
+            or any(name in request.headers for name in _ONE_BY_ONE)
+        ):
+            return None
+        return cls(head[: length.start(1)], head[length.end(1) :], request)
+
+    def body(self, data: bytes) -> bytes | None:
+        """The body, if these bytes are one whole request with this head."""
+        start, end = self._start, self._end
+        if not data.startswith(start):
+            return None
+        at = len(start)
+        digits = data[at : data.find(b"\r", at, at + _LONGEST_LENGTH)]
+        at += len(digits)
+        if not digits.isdigit() or not data.startswith(end, at):
+            return None
+        at += len(end)
+        return data[at:] if len(data) - at == int(digits) else None
 
 
 class RequestReader(asyncio.Protocol):
@@ -83,6 +140,8 @@ class RequestReader(asyncio.Protocol):
         self._waiting: deque[HttpRequest] = deque()
         self._response: ResponseWriter | None = None
         self._deadline = port.now + HEAD_TIME
+        self._complete: HttpRequest | None = None  # the last one
+        self._repeated: RepeatedHead | None = None
 
     def take(self, request: HttpRequest) -> None:
         """Handle it when it is its turn."""
@@ -100,14 +159,42 @@ class RequestReader(asyncio.Protocol):
         if self.deaf:
             return
         self._taken = 0
+        repeated = self._repeated
+        if repeated is not None and self._response is None:
+            body = repeated.body(data)
+            if body is not None and self._repeat(repeated.request, body):
+                return
+        self._repeated = None
         if len(data) <= PIECE:
             self._read(data)
+            self._remember(data)
             return
         rest = memoryview(data)
         while rest and not self.deaf:
             size = PIECE if self._entering is None else len(rest)
             self._read(rest[:size])
             rest = rest[size:]
+
+    def _repeat(self, request: HttpRequest, body: bytes) -> bool:
+        """Take a request with the head of an earlier one; False, and nothing done, if it has to be checked."""
+        port = self._port
+        if self._waiting or len(body) > port.body_bytes or not port.front.still_admits(request):
+            return False
+        self._deadline = NEVER
+        request.body = body
+        self.take(request)
+        request.body = b""
+        return True
+
+    def _remember(self, data: bytes) -> None:
+        """Keep the head of the request that these bytes were, if they were nothing else."""
+        request, self._complete = self._complete, None
+        is_reading = self._request is not None or self._entering is not None
+        if request is None or request.admitted is None or is_reading or self.deaf or self._waiting:
+            return
+        if request.refused is None:
+            self._repeated = RepeatedHead.of(data, request)
+            request.body = b""
 
     def _read(self, piece: bytes | memoryview) -> None:
         self._turned = False
@@ -236,6 +323,7 @@ class RequestReader(asyncio.Protocol):
         if waits and not self._may_hold(request, request.size + request.head_size):
             return
         request.close_body()
+        self._complete = request
         self.take(request)
 
     def _refuse_rest(self, request: HttpRequest, reply: Reply) -> None:
