@@ -37,6 +37,9 @@ class Echo:
     def admit(self, request: HttpRequest) -> Reply | None:
         return Reply(403, b"no") if request.target == b"/no" else None
 
+    def still_admits(self, request: HttpRequest) -> bool:
+        return False
+
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         self.handled.append(request)
         if request.target == b"/bad":

@@ -15,6 +15,7 @@ from typing import Protocol
 import httptools
 
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
+from mcp_workbench.transport.http.messages import RepeatedHead
 from mcp_workbench.transport.http.urls import Url, proxy_for
 
 CONNECT = 15.0  # seconds to connect, TLS handshake included
@@ -48,6 +49,8 @@ class HttpClient:
         self._opening = 0
         self._queue: deque[asyncio.Future[None]] = deque()
         self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None  # closes connections that idle
         self._shared = f"Host: {address.authority}\r\n".encode()
         if self._proxy is not None and address.scheme == "http":
             self._shared += _proxy_login(self._proxy)
@@ -71,30 +74,50 @@ class HttpClient:
         again if the server closed an idle connection at that moment.
         """
         length = b"Content-Length: %d\r\n\r\n" % len(body) if body else b"\r\n"
-        method, _, target = start.partition(b" ")
-        if self._proxy is not None and self._tls is None:
-            target = self.address.origin.encode() + target
-        head = b"%b %b HTTP/1.1\r\n%b%b%b" % (method, target, self._shared, headers, length)
+        head = self.head(start, headers) + length
         while True:
             connection = self._take() or await self._open(len(body))
             kept = connection.used
             response = connection.ask(head, body)
-            usable = False
             try:
-                await response.head(patience)
-                usable = True
+                return await self.answered(response, patience)
             except ExchangeFailed as error:
                 if not (kept and repeatable and not error.heard):
                     raise
-            finally:
-                if not usable:
-                    response.close()
-            if usable:
-                return response
+
+    def head(self, start: bytes, headers: bytes) -> bytes:
+        """The head of a request up to its Content-Length. `start` is method and target."""
+        method, _, target = start.partition(b" ")
+        if self._proxy is not None and self._tls is None:
+            target = self.address.origin.encode() + target
+        return b"%b %b HTTP/1.1\r\n%b%b" % (method, target, self._shared, headers)
+
+    def send_now(self, head: bytes, body: bytes) -> ClientResponse | None:
+        """Send a request on a connection that is free; None, and nothing done, if there is none.
+
+        The response has not arrived yet (see `answered`); the caller has to close it.
+        """
+        connection = self._take()
+        if connection is None:
+            return None
+        return connection.ask(b"%bContent-Length: %d\r\n\r\n" % (head, len(body)), body)
+
+    async def answered(self, response: ClientResponse, patience: float | None) -> ClientResponse:
+        """Wait for the head of a response. If there will be none, it is closed."""
+        usable = False
+        try:
+            await response.head(patience)
+            usable = True
+        finally:
+            if not usable:
+                response.close()
+        return response
 
     def close(self) -> None:
         """End all connections at once."""
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         for connection in tuple(self._connections):
             connection.close()
         for waiter in self._queue:
@@ -103,13 +126,12 @@ class HttpClient:
     # The pool
 
     def _take(self) -> ClientConnection | None:
+        now = self._loop.time()
         while self._spare:
             connection = self._spare.pop()
-            if connection.expiry is not None:
-                connection.expiry.cancel()
-                connection.expiry = None
-            if connection.open:
+            if connection.open and connection.kept_until > now:
                 return connection
+            connection.close()
         return None
 
     async def _open(self, weight: int = 0) -> ClientConnection:
@@ -167,10 +189,23 @@ class HttpClient:
         if self._closed or len(self._spare) >= SPARE or seconds <= 0:
             connection.close()
             return
-        connection.expiry = asyncio.get_running_loop().call_later(seconds, connection.close)
+        connection.kept_until = self._loop.time() + seconds
         self._spare.append(connection)
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._close_expired)
         if self._queue:
             self._next()
+
+    def _close_expired(self) -> None:
+        """Close the connections that have idled long enough; one timer serves them all."""
+        self._timer = None
+        now = self._loop.time()
+        for connection in [spare for spare in self._spare if spare.kept_until <= now]:
+            self._spare.remove(connection)
+            connection.close()
+        if self._spare:
+            soonest = min(connection.kept_until for connection in self._spare)
+            self._timer = self._loop.call_at(soonest, self._close_expired)
 
     def lost(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
@@ -301,7 +336,10 @@ class ClientConnection(asyncio.Protocol):
         self._writing_paused = False
         self.used = False
         self.kept: float | None = None  # seconds that it may idle, if the server announced it
-        self.expiry: asyncio.TimerHandle | None = None
+        self.kept_until = 0.0  # when it is closed if nobody uses it
+        self._plain_size: int | None = None  # of the body that has just been completed
+        self._repeated: RepeatedHead | None = None  # of a response with these headers:
+        self._repeated_headers: dict[str, str] = {}
 
     @property
     def open(self) -> bool:
@@ -372,8 +410,6 @@ class ClientConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        if self.expiry is not None:
-            self.expiry.cancel()
         if self._transport is not None:
             self._transport.abort()
 
@@ -384,17 +420,35 @@ class ClientConnection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._response is None:  # unsolicited bytes: it can't be trusted any more
+        response = self._response
+        if response is None:  # unsolicited bytes: it can't be trusted any more
             self.close()
             return
+        is_first = self._raw == 0
+        if is_first and self._repeated is not None:
+            body = self._repeated.body(data)
+            if body is not None:
+                self._ended = self._reusable = True
+                response.arrived(self._repeated_headers, body)
+                return
+        self._repeated = None
         if len(data) <= PIECE:
             self._read(data)
+            if is_first:
+                self._remember(data, response)
             return
         rest = memoryview(data)
         while rest and self.open:
             size = len(rest) if self._body else PIECE
             self._read(rest[:size])
             rest = rest[size:]
+
+    def _remember(self, data: bytes, response: ClientResponse) -> None:
+        """Keep the head of the response that these bytes were, if they were exactly one with status 200."""
+        body_size, self._plain_size = self._plain_size, None
+        if body_size is not None and response.status == 200:
+            self._repeated = RepeatedHead.of(data, body_size, len(response.headers))
+            self._repeated_headers = response.headers
 
     def _read(self, piece: bytes | memoryview) -> None:
         try:
@@ -486,4 +540,7 @@ class ClientConnection(asyncio.Protocol):
         elif self._response is not None:
             self._ended = True
             self._reusable = self._parser.should_keep_alive()  # the parser forgets it afterwards
+            is_plain = self._heads == 1 and not self._doubled
+            if self._reusable and is_plain and "transfer-encoding" not in self._headers:
+                self._plain_size = self._body
             self._response.finish()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
+from collections.abc import Callable
 from typing import Protocol
 
 from mcp_workbench.transport.http.messages import Pieces, add_piece
 
+JSON = "application/json"
+WHOLE = 4 << 20  # bytes of a JSON body that are collected without a reader
 HIGH = 1 << 18  # unread bytes of a response before the connection stops reading
 PIECE = 1 << 16  # bytes that are decompressed, or returned, at once
 PACKED = 1 << 14  # bytes given to the decompressor at once: it copies what it leaves of them
@@ -76,6 +79,26 @@ class ClientResponse:
         self._error: ExchangeFailed | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._inflater: _Inflater | None = None
+        self._on_ready: Callable[[], None] | None = None
+
+    def when_ready(self, act: Callable[[], None]) -> None:
+        """Call `act` once: when a JSON body is complete, or as soon as there is anything else to handle."""
+        self._on_ready = act
+
+    def whole_now(self) -> bytes | None:
+        """The body of a successful JSON response that is complete; None if it has to be read."""
+        if not self.complete or not self._is_plain or self._error is not None:
+            return None
+        if len(self._chunks) != 1:
+            self._chunks = [b"".join(self._chunks)]
+        return bytes(self._chunks[0])
+
+    @property
+    def _is_plain(self) -> bool:
+        headers = self.headers
+        kind = headers.get("content-type", "")
+        is_json = kind == JSON or self.content_type == JSON
+        return self.status == 200 and is_json and "content-encoding" not in headers
 
     @property
     def content_type(self) -> str:
@@ -179,6 +202,8 @@ class ClientResponse:
 
     def begin(self, status: int, headers: dict[str, str]) -> None:
         self.status, self.headers, self.begun = status, headers, True
+        if self._on_ready is not None and not self._is_plain:
+            self._ready()
         self._wake()
 
     def push(self, data: bytes) -> None:
@@ -187,17 +212,35 @@ class ClientResponse:
         else:
             self._chunks.append(data)
         self._size += len(data)
-        if self._size > HIGH and self._connection is not None:
+        if self._on_ready is not None:
+            if self._size > WHOLE:
+                self._ready()
+        elif self._size > HIGH and self._connection is not None:
             self._connection.flow(going=False)
         self._wake()
 
     def finish(self) -> None:
         self.complete = True
+        if self._on_ready is not None:
+            self._ready()
         self._wake()
+
+    def arrived(self, headers: dict[str, str], body: bytes) -> None:
+        """All of it at once, with status 200."""
+        self.status, self.headers, self.begun = 200, headers, True
+        self._chunks.append(body)
+        self._size = len(body)
+        self.finish()
+
+    def _ready(self) -> None:
+        act, self._on_ready = self._on_ready, None
+        if act is not None:
+            act()
 
     def fail(self, error: ExchangeFailed) -> None:
         if not self.complete and self._error is None:
             self._error = error
+            self._ready()
             waiter = self._waiter
             if waiter is not None and not waiter.done():
                 waiter.set_exception(error)

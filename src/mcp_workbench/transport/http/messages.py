@@ -17,7 +17,52 @@ Pieces = list[bytes | bytearray]  # of a body, as received
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
 
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*\r\n", re.IGNORECASE)
+_LONGEST_LENGTH = 12  # digits
+
 STATUS_LINES = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
+
+
+class RepeatedHead:
+    """The head of an earlier message. Most peers repeat it, byte for byte but for the length of the body.
+
+    A message with the same head needs no parser: it was parsed before.
+    """
+
+    __slots__ = ("_end", "_start")
+
+    def __init__(self, start: bytes, end: bytes) -> None:
+        self._start = start  # up to the digits of Content-Length
+        self._end = end
+
+    @classmethod
+    def of(cls, data: bytes, body_size: int, lines: int) -> RepeatedHead | None:
+        """The head of one whole message that the parser read from exactly these bytes.
+
+        `lines` is the number of its headers. None if anything about it is unusual.
+        """
+        head = data[: len(data) - body_size]
+        length = _LENGTH.search(head)
+        if (
+            length is None
+            or head.find(b"\r\n\r\n") != len(head) - 4
+            or not head.count(b"\n") == head.count(b"\r") == lines + 2
+        ):
+            return None
+        return cls(head[: length.start(1)], head[length.end(1) :])
+
+    def body(self, data: bytes) -> bytes | None:
+        """The body, if these bytes are one whole message with this head."""
+        start, end = self._start, self._end
+        if not data.startswith(start):
+            return None
+        at = len(start)
+        digits = data[at : data.find(b"\r", at, at + _LONGEST_LENGTH)]
+        at += len(digits)
+        if not digits.isdigit() or not data.startswith(end, at):
+            return None
+        at += len(end)
+        return data[at:] if len(data) - at == int(digits) else None
 
 
 class HttpRequest:

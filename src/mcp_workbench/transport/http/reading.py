@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import deque
 from typing import Protocol
 
@@ -13,6 +12,7 @@ import httptools
 from mcp_workbench.transport.http.messages import (
     HEAD_LINES,
     HttpRequest,
+    RepeatedHead,
     Reply,
     ResponseWriter,
 )
@@ -35,13 +35,11 @@ _HEAD_TOO_LARGE = Reply(431, b"the request head is too large")
 _TOO_MANY_CHUNKS = Reply(400, b"the body is cut into too many chunks")
 _BUSY = Reply(503, b"too much is being sent at once; try again soon", b"Retry-After: 1\r\n")
 _GO_AHEAD = b"100-continue"
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*\r\n", re.IGNORECASE)
-_LONGEST_LENGTH = 12  # digits
-_ONE_BY_ONE = (
+_UNUSUAL = (
     b"transfer-encoding",
     b"expect",
     b"upgrade",
-)  # a head with one of these is not repeated
+)  # with one of these, a head is always parsed
 
 
 class Front(Protocol):
@@ -72,48 +70,6 @@ class ReaderLimits(Protocol):
     now: float
 
 
-class RepeatedHead:
-    """A head that was parsed and admitted. A client repeats it, byte for byte but for the length of the body.
-
-    What was decided for it holds for exactly these bytes on this connection, as long as the front agrees.
-    """
-
-    __slots__ = ("_end", "_start", "request")
-
-    def __init__(self, start: bytes, end: bytes, request: HttpRequest) -> None:
-        self._start = start  # up to the digits of Content-Length
-        self._end = end
-        self.request = request
-
-    @classmethod
-    def of(cls, data: bytes, request: HttpRequest) -> RepeatedHead | None:
-        """The head of a request whose bytes are exactly these; None if it is not one to remember."""
-        head = data[: len(data) - request.size]
-        length = _LENGTH.search(head)
-        if (
-            length is None
-            or request.doubled
-            or head.find(b"\r\n\r\n") != len(head) - 4
-            or not head.count(b"\n") == head.count(b"\r") == request.lines + 2
-            or any(name in request.headers for name in _ONE_BY_ONE)
-        ):
-            return None
-        return cls(head[: length.start(1)], head[length.end(1) :], request)
-
-    def body(self, data: bytes) -> bytes | None:
-        """The body, if these bytes are one whole request with this head."""
-        start, end = self._start, self._end
-        if not data.startswith(start):
-            return None
-        at = len(start)
-        digits = data[at : data.find(b"\r", at, at + _LONGEST_LENGTH)]
-        at += len(digits)
-        if not digits.isdigit() or not data.startswith(end, at):
-            return None
-        at += len(end)
-        return data[at:] if len(data) - at == int(digits) else None
-
-
 class RequestReader(asyncio.Protocol):
     """Reads the requests of one peer; a subclass handles them.
 
@@ -141,7 +97,13 @@ class RequestReader(asyncio.Protocol):
         self._response: ResponseWriter | None = None
         self._deadline = port.now + HEAD_TIME
         self._complete: HttpRequest | None = None  # the last one
-        self._repeated: RepeatedHead | None = None
+        self._repeated: RepeatedHead | None = None  # that of `_pattern`
+        self._pattern = HttpRequest()  # used again for each request with the repeated head
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a request with the last head would be taken without parsing it."""
+        return self._repeated is not None
 
     def take(self, request: HttpRequest) -> None:
         """Handle it when it is its turn."""
@@ -162,7 +124,7 @@ class RequestReader(asyncio.Protocol):
         repeated = self._repeated
         if repeated is not None and self._response is None:
             body = repeated.body(data)
-            if body is not None and self._repeat(repeated.request, body):
+            if body is not None and self._repeat(self._pattern, body):
                 return
         self._repeated = None
         if len(data) <= PIECE:
@@ -192,8 +154,9 @@ class RequestReader(asyncio.Protocol):
         is_reading = self._request is not None or self._entering is not None
         if request is None or request.admitted is None or is_reading or self.deaf or self._waiting:
             return
-        if request.refused is None:
-            self._repeated = RepeatedHead.of(data, request)
+        if request.refused is None and not any(name in request.headers for name in _UNUSUAL):
+            self._repeated = RepeatedHead.of(data, request.size, request.lines)
+            self._pattern = request
             request.body = b""
 
     def _read(self, piece: bytes | memoryview) -> None:
