@@ -116,16 +116,18 @@ def page(pairings: list[Pairing]) -> str:
 HEAD = """\
 # Conformance
 
-The official suite (npm `@modelcontextprotocol/conformance`) run through the workbench, in all four pairs of eras. Towards
-hosts: the suite plays a host over HTTP, and behind the workbench stands a server over stdio that has everything the suite
-looks for (`tests/kit/servers/everything`), once legacy and once modern; the endpoint shows it under its own names
-(`"naming": "bare"`). Towards servers: the suite plays a server over HTTP, and a small host (`tests/conformance/host.py`)
-uses all that it is shown of it, over stdio, once legacy and once modern.
+The official suite (npm `@modelcontextprotocol/conformance`), run through the workbench in all four pairs of eras.
 
-This page is written by `make conformance`. A scenario has passed when none of its checks failed; in brackets stands how
-many checks passed, failed, or ended as warnings. *Impossible* is what a pair of eras rules out; the reasons stand at the
-end. Scenarios that the suite does not score are listed apart, with its reason; they decide nothing. Not run: the
-scenarios `auth/*`, because the workbench does not sign in yet. The extension for tasks is not offered."""
+- **Towards hosts.** The suite acts as a host over HTTP. Behind the workbench is a stdio server with everything that the suite
+  checks (`tests/kit/servers/everything`), once legacy and once modern, shown under its own names (`"naming": "bare"`).
+- **Towards servers.** The suite acts as a server over HTTP. A small stdio host (`tests/conformance/host.py`) uses everything
+  that it is shown, once legacy and once modern.
+
+`make conformance` writes this page. A scenario has passed if none of its checks failed; the numbers in brackets count checks
+that passed, failed or warned. *Impossible* scenarios are ruled out by their pair of eras, for the reasons at the end.
+Scenarios that the suite does not score are listed separately, with the suite's reason, and do not count.
+
+Not run: the scenarios `auth/*`, because the workbench does not sign in yet. The tasks extension is not offered."""
 HEADINGS = {"server": "## Totals towards hosts", "client": "## Totals towards servers"}
 
 
@@ -173,7 +175,7 @@ def cell(pairing: Pairing, outcome: Outcome) -> str:
 
 
 def reasons() -> list[str]:
-    lines = ["## What is impossible, and why", "", row("host", "server", "scenario", "reason")]
+    lines = ["## Impossible scenarios", "", row("host", "server", "scenario", "reason")]
     lines.append("|---|---|---|---|")
     lines += [row(e.host, e.server, f"`{e.scenario}`", e.reason) for e in impossible()]
     return lines

@@ -26,55 +26,54 @@ class Change(NamedTuple):
 # fmt: off
 IN_RESULTS = {
     "complete": Change(
-        '`"resultType":"complete"` is put in front; a value that is there already becomes `"complete"`',
-        "modern host, legacy server; or a modern server that left it out",
+        '`"resultType":"complete"` is added in front; an existing value becomes `"complete"`',
+        "modern host, legacy server; or a modern server that omits it",
         "2026-07-28 requires it",
     ),
     "server info": Change(
-        '`"io.modelcontextprotocol/serverInfo"` is put in front of `_meta`, unless it is there or `_meta` is no object',
+        '`"io.modelcontextprotocol/serverInfo"` is added at the front of `_meta`, unless it is present or `_meta` is not an object',
         "as above",
-        "2026-07-28 says that a result should tell who answers",
+        "2026-07-28 says that a result should name the server",
     ),
     "cache": Change(
-        '`"ttlMs":0` and `"cacheScope":"private"` are put in front of a `resources/read` result, where they are missing',
+        '`"ttlMs":0` and `"cacheScope":"private"` are added in front of a `resources/read` result, if missing',
         "as above",
-        "2026-07-28 requires them; what nobody vouches for is not kept",
+        "2026-07-28 requires them; without the server's word, nothing may be cached",
     ),
     "without": Change(
-        "`resultType`, `ttlMs` and `cacheScope` are taken out, each with one comma",
+        "`resultType`, `ttlMs` and `cacheScope` are removed, each with one comma",
         "legacy host, modern server",
         "they belong to 2026-07-28",
     ),
     "words": Change(
-        "`structuredContent` that is no object is taken out; its JSON becomes a text block behind the others, "
-        "unless a text block is there",
+        "`structuredContent` that is not an object is removed; its JSON becomes the last text block, unless there is a text block already",
         "legacy host, modern server",
-        "legacy hosts refuse a result whose structured content is no object",
+        "legacy hosts reject a result whose structured content is not an object",
     ),
     "address": Change(
-        "`uri` in the `contents` of a resource that was asked for by its address becomes an address",
+        "`uri` in the `contents` of a resource that was requested by its `mcp-workbench://` address becomes an address of that form",
         "every pair, `mcp-workbench://…` only",
-        "the answer names what was asked for",
+        "the answer names what was requested",
     ),
     "half": Change(
         r"an escape of half a character (`\ud83d` alone) becomes `\ufffd`",
         "every pair",
-        "strict readers, the official Python SDK among them, lose the whole message otherwise",
+        "strict parsers, including the official Python SDK, reject the whole message otherwise",
     ),
     "bad bytes": Change(
-        "bytes that are no UTF-8 become U+FFFD",
+        "bytes that are not UTF-8 become U+FFFD",
         "every pair",
         "JSON is UTF-8; a message with other bytes can't be read",
     ),
     "hint_for": Change(
-        "a text block is put behind the others: what is wrong with the arguments, and the tool's signature",
-        "results whose first member is `isError`, or that end with it or nearly so, where the arguments do not fit the tool's schema",
-        "the agent needs no second look; the server's words come first",
+        "a text block is added at the end: what is wrong with the arguments, and the tool's signature",
+        "results with `isError` as first member or near the end, if the arguments do not match the tool's schema",
+        "the agent can correct the call directly; the server's message comes first",
     ),
     "budget": Change(
-        "text beyond `resultBudget` is left out, and `structuredContent` with it; a text block says how to read it",
-        "servers that have a budget, in proxy mode",
-        "somebody asked for it in the configuration ([how](search.md#long-results))",
+        "text beyond `resultBudget` is removed, and `structuredContent` with it; a text block says how to read it",
+        "servers with a budget, in proxy mode",
+        "the configuration asks for it ([long results](search.md#long-results))",
     ),
     "line breaks": Change(
         "a line break between two tokens becomes a space",
@@ -86,54 +85,54 @@ IN_RESULTS = {
 IN_ERRORS = {
     "flat": Change(
         "an error becomes a result with `isError` and the text `[toolbox/server/tool] Error: {message}`, "
-        "except for the codes -32021 and -32042, which speak to the host's machinery",
+        "except for the codes -32021 and -32042, which are meant for the host itself",
         "calls by flat name (dynamic mode)",
-        "the model reads results, hosts keep errors from it",
+        "models see results; hosts do not show them errors",
     ),
     "hint_for": Change(
-        "`message` of -32602 is followed by what is wrong with the arguments, and by the tool's signature; by flat name these are a second text block",
-        "where they do not fit the tool's schema",
+        "`message` of -32602 is followed by what is wrong with the arguments and the tool's signature; for calls by flat name, these are a second text block",
+        "if they do not match the tool's schema",
         "as above",
     ),
     "visit": Change(
-        "-32042 becomes a question, or -32021 where the host did not declare that it can be asked to visit an address",
+        "-32042 becomes an elicitation, or -32021 if the host did not declare URL elicitation",
         "modern host",
-        "2026-07-28 has no such code: servers ask inside a result",
+        "2026-07-28 has no such code: servers ask in a result",
     ),
     "hop": Change(
         "-32020 and -32022 become -32603",
         "every pair",
-        "they speak of our own request to the server, and a host would take them for its own",
+        "they concern the workbench's own request to the server; a host would relate them to its own",
     ),
     "not found": Change(
-        "`code` -32002 becomes -32602, or -32602 with the `uri` that was asked for becomes -32002; `data.uri` is the one asked for",
+        "`code` -32002 becomes -32602, or -32602 with the requested `uri` becomes -32002; `data.uri` is the requested one",
         "`resources/read` across eras",
-        "each era has its own code for a resource that is not there",
+        "each era has its own code for a missing resource",
     ),
     "asked for": Change(
-        "`data.uri` of a resource that is not there is the address that was asked for",
+        "`data.uri` of a missing resource is the requested address",
         "`resources/read`, `mcp-workbench://…` only",
-        "the answer names what was asked for",
+        "the answer names what was requested",
     ),
 }
 
 IN_DEFINITIONS = {
     "compact": Change(
-        "space between tokens is left out", "every pair", "models pay for it, and it says nothing",
+        "white space between tokens is removed", "every pair", "it costs tokens and has no meaning",
     ),
     "output": Change(
-        "`outputSchema` that does not say `\"type\":\"object\"` is left out",
+        "`outputSchema` without `\"type\":\"object\"` is removed",
         "dynamic mode: legacy host, modern server",
-        "legacy hosts refuse the whole list otherwise",
+        "legacy hosts reject the whole list otherwise",
     ),
     "owner": Change(
-        "`toolbox_name` and `source_server` are put at the end; where one is there already, it gets our value and the other goes in front",
+        "`toolbox_name` and `source_server` are added at the end; if one is present, it gets our value and the other is added in front",
         "`open_toolbox` in proxy mode",
         "the contract",
     ),
     "flat name": Change(
         "`name` is the flat name, `description` begins with `[toolbox/server] `, `_meta` has `source_server`, "
-        "`toolbox_name` and `original_name`; each in its place, missing ones in front",
+        "`toolbox_name` and `original_name`; existing members keep their place, missing ones are added in front",
         "dynamic mode, and prompts in both modes",
         "the contract",
     ),

@@ -25,46 +25,47 @@ CURSOR = {
 }
 HEAD = """# The first five minutes
 
-Ada uses Claude Code and Cursor, and has two MCP servers. This is what she sees when she puts MCP Workbench in front of
-them, and when she changes her mind. The text is made by a program that runs every command in a home folder like hers
-(`python -m tests.hosts.first_minutes`), and a test compares the two; only her paths, and the seconds, are put in
-afterwards. She answers each question in advance, with `--yes`; without it she would be asked after each preview.
+Ada uses Claude Code and Cursor, with two MCP servers. This page shows how she puts MCP Workbench in front of them, and how
+she reverts it. She passes `--yes`, which skips the question after each preview.
+
+The output is real: `python -m tests.hosts.first_minutes` runs the commands in a home folder like hers and writes this page,
+and a test compares the two. Only paths, dates, versions and durations are normalized.
 
 """
 PARTS = [
     (
-        "What is there",
-        "Two hosts, each with its own list. Cursor's has a token in it.",
+        "Before",
+        "Each host has its own list of servers. Cursor's contains a token.",
         ["cat ~/.claude.json", "cat ~/.cursor/mcp.json"],
     ),
     (
         "Import",
-        "Both lists become one file. What stands in both is written once, and the token is left out.",
+        "`import` merges both lists into one file. The server in both is written once, and the token is replaced by a variable.",
         ["mcp-workbench import --yes"],
     ),
     (
         "Check",
-        "Every server is started for real. She has set the variable by now.",
+        "Set the variable, then start every server once.",
         ["export WORKSHOP_TOKEN=…", "mcp-workbench check --connect"],
     ),
     (
         "Install",
-        "Each gets one entry in place of its own. Cursor passes a variable on if the entry names it.",
+        "Each host gets one entry instead of its own. Cursor passes on only variables that the entry names.",
         ["mcp-workbench install claude-code cursor --replace --yes"],
     ),
     (
-        "Look and try",
-        "What the agent can reach now, and one call by hand.",
+        "List and call tools",
+        "List what the agent can reach, and call a tool.",
         ["mcp-workbench tools default/basics", "mcp-workbench call default/basics/add a:=2 b:=3"],
     ),
     (
-        "Is all well?",
-        "The program, its configuration, our entry in each host, and every server, each looked at for real.",
+        "Check everything",
+        "`doctor` checks the program, the configuration, the entry in each host, and every server.",
         ["mcp-workbench doctor"],
     ),
     (
-        "And back",
-        "Everything is undone, and Cursor's file is what it was, to the byte.",
+        "Undo",
+        "`undo --all` reverts everything. Cursor's file is the same again, byte for byte.",
         ["mcp-workbench undo --list", "mcp-workbench undo --all", "cat ~/.cursor/mcp.json"],
     ),
 ]

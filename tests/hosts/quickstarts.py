@@ -20,19 +20,24 @@ SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 
 
 def made() -> str:
-    """The table of all hosts, then one section for each that we write to."""
-    rows = ["| host | name here | its files | how we get in |", "|---|---|---|---|"]
+    """The table of all hosts, their own commands, and our entry as each of them writes it."""
+    rows = ["| host | name | files | `install` uses | afterwards |", "|---|---|---|---|---|"]
     rows += [
-        f"| {h.title} | `{h.id}` | {'<br>'.join(_files(h))} | {_way(h)} |" for h in HOSTS.values()
+        f"| {h.title} | `{h.id}` | {'<br>'.join(_files(h))} | {_way(h)} | {_next_step(h)} |"
+        for h in HOSTS.values()
     ]
-    sections = [_section(host) for host in HOSTS.values() if not host.import_only]
-    return "\n".join(rows) + "\n\n" + "\n".join(sections)
+    hosts = [host for host in HOSTS.values() if not host.import_only]
+    return "\n".join(rows) + "\n\n" + _commands(hosts) + "\n" + _entries(hosts)
 
 
 def _way(host: Host) -> str:
     if host.import_only:
-        return f"not written: {host.import_only}"
-    return f"`{host.own.add[0]}`, else its file" if host.own else "its file"
+        return f"not supported: {host.import_only}"
+    return f"`{host.own.add[0]}`, or the file" if host.own else "the file"
+
+
+def _next_step(host: Host) -> str:
+    return "" if host.import_only else host.next_step
 
 
 def _files(host: Host) -> list[str]:
@@ -59,19 +64,27 @@ def _plain(place: str) -> str:
     return place
 
 
-def _section(host: Host) -> str:
-    lines = [f"### {host.title}\n", f"    mcp-workbench install {host.id}\n"]
-    if command := add_command(host, "user", WORDS):
-        lines.append(f"By hand, with its own command:\n\n```sh\n{shlex.join(command)}\n```\n")
-    language = "toml" if host.format == "toml" else "json"
+def _commands(hosts: list[Host]) -> str:
+    commands = [add_command(host, "user", WORDS) for host in hosts]
+    lines = "\n".join(shlex.join(command) for command in commands if command)
+    return f"### With the host's own command\n\n```sh\n{lines}\n```\n"
+
+
+def _entries(hosts: list[Host]) -> str:
+    """One block for all hosts that write the same."""
+    titles: dict[str, list[str]] = {}
+    for host in hosts:
+        titles.setdefault(_entry(host), []).append(host.title)
+    blocks = [f"{', '.join(same)}:\n\n{entry}" for entry, same in titles.items()]
+    return "### In the host's file\n\n" + "\n".join(blocks)
+
+
+def _entry(host: Host) -> str:
     member = Member((*host.keys, ENTRY), own_entry(host, WORDS))
-    place = _plain(host.user_files("linux")[-1])
-    lines.append(f"By hand, in `{place}`:\n")
-    if language == "json":
-        lines.append("<!-- not loaded: a host's file -->")
-    lines.append(f"```{language}\n{edited('', host.format, [member]).rstrip()}\n```\n")
-    lines.append(f"Then: {host.next_step}.\n")
-    return "\n".join(lines)
+    text = edited("", host.format, [member]).rstrip()
+    if host.format == "toml":
+        return f"```toml\n{text}\n```\n"
+    return f"<!-- not loaded: a host's file -->\n```json\n{text}\n```\n"
 
 
 def with_made(text: str) -> str:
