@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mcp_workbench.cli.error_reports import WIDEST, excerpt
 from mcp_workbench.cli.facts import read_only, signature, tokens
 from mcp_workbench.cli.misfits import misfits, remarks
-from mcp_workbench.cli.ui.progress import progress_text
-from mcp_workbench.cli.ui.render import WIDEST, excerpt, plain, table
+from mcp_workbench.cli.terminal import plain, progress_text, table
 from mcp_workbench.core.catalogue import ToolInfo
 
 SECRETS = st.text(st.characters(codec="utf-8"), min_size=1).map(lambda text: f"sk{text}7q")

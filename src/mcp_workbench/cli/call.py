@@ -19,8 +19,7 @@ from mcp_workbench.cli.settings import (
     stdin_is_terminal,
     variable,
 )
-from mcp_workbench.cli.ui.progress import ProgressLine
-from mcp_workbench.cli.ui.render import glyph, nearby, plain, say, say_json
+from mcp_workbench.cli.terminal import ProgressLine, glyph, nearby, plain, say, say_json
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, not_connected
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.spec import Snapshot

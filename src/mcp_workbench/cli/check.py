@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from mcp_workbench.cli.error_reports import ErrorReport, error_report, format_problems
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options, variable
-from mcp_workbench.cli.ui.render import (
-    ErrorReport,
-    counted,
-    glyph,
-    nearby,
-    of_problem,
-    plain,
-    say,
-    say_json,
-    table,
-)
-from mcp_workbench.cli.ui.report import format_problems
+from mcp_workbench.cli.terminal import counted, glyph, nearby, plain, say, say_json, table
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Snapshot
@@ -206,7 +196,7 @@ def _document(
 
 def _finding(problem: Problem, file: str) -> ReportedProblem:
     return ReportedProblem(
-        **msgspec.structs.asdict(of_problem(problem, file)), severity=problem.severity
+        **msgspec.structs.asdict(error_report(problem, file)), severity=problem.severity
     )
 
 

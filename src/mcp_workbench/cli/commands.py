@@ -53,7 +53,7 @@ _COMMANDS = {
     "cost": ("cost", "Show what the toolboxes cost a model, in tokens."),
     "doctor": ("doctor", "Find problems and how to fix them."),
     "tour": ("tour", "See in a few seconds what an agent sees, with the demo toolbox."),
-    "explain": ("explain", "Explain an error code or a topic."),
+    "explain": ("error_reports", "Explain an error code or a topic."),
     "completion": ("completion", "Print the completion script of a shell."),
     "schema": ("commands", "Print the JSON Schema of the configuration file."),
     "version": ("commands", "Print the version."),
@@ -163,9 +163,9 @@ def _run(argv: list[str]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
-        return import_module("mcp_workbench.cli.ui.report").report_usage(error, argv)
+        return import_module("mcp_workbench.cli.error_reports").report_usage(error, argv)
     except _workbench_error() as error:  # loaded only after an error
-        return import_module("mcp_workbench.cli.ui.report").report(error, argv)
+        return import_module("mcp_workbench.cli.error_reports").report(error, argv)
 
 
 def complete() -> int:
@@ -191,7 +191,7 @@ def _workbench_error() -> type[WorkbenchError]:
 
 def overview(settings: Settings) -> int:
     """Prints what a user sees who types the bare command on a terminal."""
-    from mcp_workbench.cli.ui.render import say  # the codec and more: not for `--help`
+    from mcp_workbench.cli.terminal import say  # the codec and more: not for `--help`
 
     say(f"MCP Workbench {__version__}   {_used_config(settings)}")
     say(NEXT)
@@ -199,7 +199,7 @@ def overview(settings: Settings) -> int:
 
 
 def _used_config(settings: Settings) -> str:
-    from mcp_workbench.cli.ui.render import counted, nearby
+    from mcp_workbench.cli.terminal import counted, nearby
     from mcp_workbench.core.errors import ConfigError
 
     try:
@@ -222,7 +222,7 @@ def schema() -> None:
     Example:
       mcp-workbench schema > workbench-config.schema.json
     """
-    from mcp_workbench.cli.ui.render import say_json
+    from mcp_workbench.cli.terminal import say_json
     from mcp_workbench.config.schema import json_schema  # `version` needs none of it
 
     say_json(json_schema(), pretty=True)

@@ -42,7 +42,7 @@ def completion(settings: Settings, shell: str | None) -> int:
     if chosen not in SCRIPTS:
         raise click.UsageError(f"Name a shell: {', '.join(SCRIPTS)}")
     if settings.json:
-        from mcp_workbench.cli.ui.render import say_json
+        from mcp_workbench.cli.terminal import say_json
 
         say_json({"shell": chosen, "script": SCRIPTS[chosen]})
     else:
@@ -135,7 +135,7 @@ def known_tools(spec: ServerSpec) -> dict[str, str]:
     """
     import logging
 
-    from mcp_workbench.cli.ui.render import plain
+    from mcp_workbench.cli.terminal import plain
     from mcp_workbench.upstream.cache import CatalogueCache
 
     logging.disable()  # other commands report a damaged file; here it would be reported at each tab

@@ -17,7 +17,7 @@ from mcp_workbench.cli.server_reports import (
     show_unreached,
 )
 from mcp_workbench.cli.settings import Settings, global_options
-from mcp_workbench.cli.ui.render import say, say_json, table
+from mcp_workbench.cli.terminal import say, say_json, table
 from mcp_workbench.core.catalogue import (
     Catalogue,
     Definition,

@@ -28,7 +28,7 @@ from mcp_workbench.cli.settings import (
     global_options,
     variable,
 )
-from mcp_workbench.cli.ui.render import counted, glyph, hanging, nearby, plain, say, say_json
+from mcp_workbench.cli.terminal import counted, glyph, hanging, nearby, plain, say, say_json
 from mcp_workbench.config.load import demo_snapshot
 from mcp_workbench.config.state_home import state_home
 from mcp_workbench.core.catalogue import ServerReport

@@ -10,7 +10,9 @@ import click
 import msgspec
 
 from mcp_workbench.cli.completion import complete_source
+from mcp_workbench.cli.error_reports import format_problems
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.terminal import glyph, plain, say, say_json, table
 from mcp_workbench.cli.ui.changes import (
     Agreement,
     ChangeLine,
@@ -19,8 +21,6 @@ from mcp_workbench.cli.ui.changes import (
     lines_of,
     show,
 )
-from mcp_workbench.cli.ui.render import glyph, plain, say, say_json, table
-from mcp_workbench.cli.ui.report import format_problems
 from mcp_workbench.config.file_access import check_ownership
 from mcp_workbench.config.load import FILE_NAME, VARIABLE
 from mcp_workbench.core.errors import ConfigError, did_you_mean

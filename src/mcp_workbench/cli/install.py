@@ -10,6 +10,7 @@ import msgspec
 
 from mcp_workbench.cli.completion import complete_host, complete_toolbox
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.terminal import glyph, plain, say, say_json
 from mcp_workbench.cli.ui.changes import (
     Agreement,
     ChangeLine,
@@ -18,7 +19,6 @@ from mcp_workbench.cli.ui.changes import (
     lines_of,
     show,
 )
-from mcp_workbench.cli.ui.render import glyph, plain, say, say_json
 from mcp_workbench.config.load import find_config
 from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.hosts.files import (

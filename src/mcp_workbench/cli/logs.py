@@ -10,7 +10,7 @@ import click
 
 from mcp_workbench.cli.completion import complete_server
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
-from mcp_workbench.cli.ui.render import plain, say, say_json
+from mcp_workbench.cli.terminal import plain, say, say_json
 from mcp_workbench.cli.up import place_for
 from mcp_workbench.daemon.log import OWN_SOURCE, ROTATED
 from mcp_workbench.timing import pause

@@ -164,7 +164,7 @@ def unwritten(error: OSError, argv: list[str]) -> int:
     if isinstance(error, BrokenPipeError):
         return DONE
     lenient_stderr()
-    from mcp_workbench.cli.ui.report import report_system  # only after an error
+    from mcp_workbench.cli.error_reports import report_system  # only after an error
 
     return report_system(error, argv)
 

@@ -8,8 +8,7 @@ import click
 
 from mcp_workbench.cli.servers import run
 from mcp_workbench.cli.settings import DONE, FAILED, Settings, global_options
-from mcp_workbench.cli.ui.progress import ProgressLine
-from mcp_workbench.cli.ui.render import plain, say, say_json
+from mcp_workbench.cli.terminal import ProgressLine, plain, say, say_json
 from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.search import find, known_tools

@@ -108,8 +108,8 @@ def serve(
     snapshot = settings.snapshot(silent=settings.verbose).narrowed(toolboxes)
     if settings.verbose and snapshot.warnings:
         # Only with -v: hosts show everything on stderr as an error.
-        from mcp_workbench.cli.ui.render import say
-        from mcp_workbench.cli.ui.report import format_problems
+        from mcp_workbench.cli.error_reports import format_problems
+        from mcp_workbench.cli.terminal import say
 
         say(format_problems(snapshot.warnings, snapshot.origin), err=True, color=settings.color)
     if address is not None:

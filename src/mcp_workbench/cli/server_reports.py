@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 import click
 import msgspec
 
+from mcp_workbench.cli.error_reports import ErrorReport, format_error
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, Decorated, Settings, variable
-from mcp_workbench.cli.ui.render import ErrorReport, format_error, say
+from mcp_workbench.cli.terminal import say
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Snapshot

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from mcp_workbench import app
 from mcp_workbench.cli.settings import Settings
-from mcp_workbench.cli.ui.progress import QUIET_TIME, ProgressLine
-from mcp_workbench.cli.ui.render import say
+from mcp_workbench.cli.terminal import QUIET_TIME, ProgressLine, say
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Snapshot

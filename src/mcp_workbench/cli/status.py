@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mcp_workbench.cli.settings import DONE, Settings, global_options
-from mcp_workbench.cli.ui.render import glyph, nearby, plain, say, say_json, table
+from mcp_workbench.cli.terminal import glyph, nearby, plain, say, say_json, table
 from mcp_workbench.cli.up import ANSWER, DaemonFailed, place_for
 from mcp_workbench.daemon import control_protocol
 from mcp_workbench.daemon.control_client import NoAnswer, connect, request

@@ -19,7 +19,7 @@ from mcp_workbench.cli.server_reports import (
     with_last_lists,
 )
 from mcp_workbench.cli.settings import Settings, global_options, variable
-from mcp_workbench.cli.ui.render import plain, say, say_json, table
+from mcp_workbench.cli.terminal import plain, say, say_json, table
 from mcp_workbench.core.catalogue import ServerReport, ToolInfo
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
-from mcp_workbench.cli.ui.render import glyph, plain, say, say_json, table
+from mcp_workbench.cli.terminal import glyph, plain, say, say_json, table
 from mcp_workbench.hosts.files import shown, this_machine
 from mcp_workbench.hosts.journal import Record, Undone, own_journal
 from mcp_workbench.hosts.journal import undo as take_back

@@ -11,7 +11,7 @@ import click
 from mcp_workbench import __version__
 from mcp_workbench.cli.serve import read_address
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
-from mcp_workbench.cli.ui.render import say, say_json
+from mcp_workbench.cli.terminal import say, say_json
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.daemon import control_protocol
 from mcp_workbench.daemon.control_client import NoAnswer, connect, peer_credentials, request

@@ -11,8 +11,7 @@ import click
 import msgspec
 
 from mcp_workbench.cli.form import BadValue, hint, read, shown
-from mcp_workbench.cli.ui.progress import ProgressLine
-from mcp_workbench.cli.ui.render import plain, say
+from mcp_workbench.cli.terminal import ProgressLine, plain, say
 from mcp_workbench.protocol.elicitation import ELICIT, Question
 from mcp_workbench.schema.form import FormField, form_fields
 

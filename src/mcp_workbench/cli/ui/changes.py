@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from mcp_workbench.cli.settings import Decorated, Settings, stdin_is_terminal, variable
-from mcp_workbench.cli.ui.render import plain, say
+from mcp_workbench.cli.terminal import plain, say
 from mcp_workbench.hosts.files import HostUsage, Machine, shown
 from mcp_workbench.hosts.journal import apply_changes, own_journal
 from mcp_workbench.hosts.plan import Change, diff
