@@ -9,7 +9,7 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from types import FrameType
 from typing import Any, Protocol, TypeVar
@@ -34,6 +34,7 @@ DRAIN = deadline(2.5)  # seconds for calls in flight; a signal cuts it short
 HURRIED_DRAIN = deadline(1.0)  # seconds after Ctrl-C: a user waits
 FLUSH = deadline(1.0)  # seconds to write the last responses
 INTERRUPTED = 130  # exit status after SIGINT
+_LIKE_CTRL_C = ("SIGTERM", "SIGHUP")  # SIGHUP: the terminal window was closed
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -44,6 +45,59 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         new_event_loop = None
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(main)
+
+
+def run_interruptible(main: Coroutine[Any, Any, T]) -> T:
+    """Runs a command in the event loop. SIGTERM and SIGHUP act like Ctrl-C, so that no server is left behind."""
+    try:
+        return run(_interruptible(main))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
+    """Cancels `main` at the first signal, so that its servers are stopped; kills them at the second."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    signals = 0
+
+    def interrupted() -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            from mcp_workbench.transport.guard import guard
+
+            guard().end_all()
+        if signals <= 2 and task is not None:
+            task.cancel()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed by now
+            loop.call_soon_threadsafe(interrupted)
+
+    with _handled(interrupt, lambda: signals > 0):
+        return await main
+
+
+@contextlib.contextmanager
+def _handled(
+    interrupt: Callable[[int, FrameType | None], None], over: Callable[[], bool]
+) -> Generator[None]:
+    """Sends signals to `interrupt` inside the block; after an interrupt, also behind it."""
+    before = {signal.SIGINT: signal.getsignal(signal.SIGINT)}
+    for name in _LIKE_CTRL_C:
+        number = getattr(signal, name, None)  # Windows has fewer
+        if (
+            number is not None and signal.getsignal(number) is signal.SIG_DFL
+        ):  # `nohup` ignores SIGHUP
+            before[number] = signal.SIG_DFL
+    try:
+        for number in before:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        if not over():
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class Resumption(Protocol):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mcp_workbench.cli.call_arguments import argument_errors, argument_notes
 from mcp_workbench.cli.error_reports import WIDEST, excerpt
-from mcp_workbench.cli.facts import read_only, signature, tokens
 from mcp_workbench.cli.terminal import plain, progress_text, table
+from mcp_workbench.cli.tools import read_only, signature, tokens
 from mcp_workbench.core.catalogue import ToolInfo
 
 SECRETS = st.text(st.characters(codec="utf-8"), min_size=1).map(lambda text: f"sk{text}7q")

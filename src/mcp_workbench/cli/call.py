@@ -18,7 +18,6 @@ from mcp_workbench.cli.call_arguments import (
     read_input,
 )
 from mcp_workbench.cli.completion import complete_tool
-from mcp_workbench.cli.facts import signature
 from mcp_workbench.cli.settings import (
     DONE,
     TOOL_ERROR,
@@ -130,7 +129,7 @@ def call(  # noqa: PLR0913 - each is an option
 
 def _result(settings: Settings, request: TypedCall) -> Json:
     """Makes the call, and shows progress meanwhile."""
-    from mcp_workbench.cli.servers import run  # the event loop: not for completion
+    from mcp_workbench.app import run_interruptible  # the event loop: not for completion
     from mcp_workbench.upstream import context as pool_context
 
     settings.open_log()
@@ -140,7 +139,7 @@ def _result(settings: Settings, request: TypedCall) -> Json:
         logging.getLogger(pool_context.__name__).setLevel("ERROR")
     line = ProgressLine(wanted=settings.talkative)
     try:
-        return run(_called(settings, settings.snapshot(), request, line))
+        return run_interruptible(_called(settings, settings.snapshot(), request, line))
     finally:
         line.clear()
 
@@ -194,6 +193,8 @@ async def _check(settings: Settings, view: View, request: TypedCall, texts: set[
         if info.name != request.tool.tool:
             continue
         if wrong := argument_errors(info, request.arguments, texts):
+            from mcp_workbench.cli.tools import signature  # only for a refusal
+
             raise InvalidCall("\n".join((*wrong, signature(info))))
         for note in argument_notes(info, request.arguments) if settings.talkative else ():
             say(f"note: {plain(note)}", err=True)

@@ -109,7 +109,7 @@ def _cached(snapshot: Snapshot) -> list[ServerReport]:
     """Returns what the cache has about the servers."""
     if not snapshot.toolboxes:
         return []
-    from mcp_workbench.cli.server_reports import cached_reports
+    from mcp_workbench.cli.servers import cached_reports
 
     return list(cached_reports(snapshot, _servers(snapshot)).values())
 

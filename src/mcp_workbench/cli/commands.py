@@ -48,7 +48,7 @@ _COMMANDS = {
     "uninstall": ("install", "Remove it from a host."),
     "undo": ("undo", "Undo what import, install or uninstall has changed."),
     "tools": ("tools", "Show what the toolboxes hold."),
-    "search": ("search", "Find tools by what they do, ranked as an agent gets them."),
+    "search": ("tools", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
     "cost": ("cost", "Show what the toolboxes cost a model, in tokens."),
     "doctor": ("doctor", "Find problems and how to fix them."),

@@ -212,11 +212,11 @@ def _names(address: ServerAddress) -> tuple[str, str, str]:
 
 def self_test() -> Iterator[CheckResult]:
     """Calls the demo toolbox in both eras: a failure here is no server's fault."""
-    from mcp_workbench.cli.servers import run
+    from mcp_workbench.app import run_interruptible
 
     since = time.monotonic()
     try:
-        run(_add_in_both_eras())
+        run_interruptible(_add_in_both_eras())
     except WorkbenchError as error:
         fix = "install the program again, and see that Python may start processes here"
         yield CheckResult("bad", "self-test", error.message, fix, "WB-TOUR-401")
