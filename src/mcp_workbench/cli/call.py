@@ -23,6 +23,7 @@ from mcp_workbench.cli.settings import (
     TOOL_ERROR,
     Settings,
     global_options,
+    log_calls_option,
     stdin_is_terminal,
     variable,
 )
@@ -72,14 +73,7 @@ class TypedCall(msgspec.Struct, frozen=True):
     help="Write images, sounds and resources of the answer into this folder.",
     **variable("CALL_SAVE"),
 )
-@click.option(
-    "--log-calls",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    default="",
-    help="Append one JSON line about the call to this file.",
-    **variable("CALL_LOG_CALLS"),
-)
+@log_calls_option("CALL")
 @global_options
 @click.pass_obj
 def call(  # noqa: PLR0913 - each is an option

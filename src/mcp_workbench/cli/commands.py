@@ -38,10 +38,10 @@ Usage: mcp-workbench COMMAND …     (mcp-workbench --help for all of it)
 # Each command: its module, and its line in `--help`.
 _COMMANDS = {
     "serve": ("serve", "Run as an MCP server over stdio: this is what a host starts."),
-    "up": ("up", "Start a workbench in the background, which hosts share."),
-    "down": ("up", "Stop it; its hosts continue on their own."),
-    "status": ("status", "Show it: its servers, hosts, calls and memory."),
-    "logs": ("logs", "Show its log, and what its servers write to stderr."),
+    "up": ("daemon_commands", "Start a workbench in the background, which hosts share."),
+    "down": ("daemon_commands", "Stop it; its hosts continue on their own."),
+    "status": ("daemon_commands", "Show it: its servers, hosts, calls and memory."),
+    "logs": ("daemon_commands", "Show its log, and what its servers write to stderr."),
     "import": ("import_", "Copy the servers of other programs into the configuration."),
     "check": ("check", "Check the configuration and show every problem at once."),
     "install": ("install", "Add this program to a host."),

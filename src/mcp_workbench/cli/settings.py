@@ -11,7 +11,7 @@ import click
 
 from mcp_workbench.cli.main import DONE as DONE
 from mcp_workbench.cli.main import INTERRUPTED as INTERRUPTED
-from mcp_workbench.cli.main import PREFIX
+from mcp_workbench.cli.main import LOG_CALLS, PREFIX
 
 if TYPE_CHECKING:
     from mcp_workbench.core.spec import Snapshot
@@ -119,6 +119,18 @@ def global_options(function: Decorated) -> Decorated:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
+
+
+def log_calls_option(command: str, more: str = "") -> Callable[[Decorated], Decorated]:
+    """Returns `--log-calls`, for a command that makes or serves calls."""
+    return click.option(
+        LOG_CALLS.name,
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        default="",
+        help=f"Append one JSON line per call to this file{more}.",
+        **variable(f"{command}_LOG_CALLS"),
+    )
 
 
 def stdin_is_terminal() -> bool:
