@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from mcp_workbench.cli.scripts import ASKED, SCRIPTS
+from mcp_workbench.cli.completion_scripts import ASKED, SCRIPTS
 from mcp_workbench.cli.settings import DONE, Settings, global_options
 
 if TYPE_CHECKING:

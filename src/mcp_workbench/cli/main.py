@@ -130,7 +130,7 @@ def _constant(argv: list[str]) -> str:
 
         return f"mcp-workbench {__version__}\n"
     if len(argv) == 2 and argv[0] == "completion":
-        from mcp_workbench.cli.scripts import SCRIPTS
+        from mcp_workbench.cli.completion_scripts import SCRIPTS
 
         return SCRIPTS.get(argv[1], "")
     return ""
