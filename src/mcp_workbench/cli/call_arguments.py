@@ -82,9 +82,7 @@ def _reason(text: bytes | str, error: Exception, given: str = "") -> str:
 
     try:
         jsonc.parse(text if isinstance(text, str) else text.decode())
-    except (
-        jsonc.TooDeep
-    ):  # deeper than this parser goes, which is for files; the other one goes further
+    except jsonc.TooDeep:  # this parser is for files, and goes less deep than the other one
         return str(error)
     except jsonc.SyntaxProblem as problem:
         name = "standard input" if given == "-" else given[1:] if given.startswith("@") else ""

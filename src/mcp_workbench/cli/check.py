@@ -28,7 +28,7 @@ _SHORTER = 'shorten the names of toolbox or server, or set "toolMode": "proxy"'
 
 
 class CheckedServer(msgspec.Struct, frozen=True, rename="camel"):
-    """What `--json` says of a server."""
+    """One server in the JSON of `check`."""
 
     toolbox: str
     server: str

@@ -85,9 +85,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             name = ctx.invoked_subcommand
-            if (
-                error.ctx is None and name
-            ):  # click does not name the command of an option without a value
+            # click does not name the command of an option without a value.
+            if error.ctx is None and name:
                 command = self.get_command(ctx, name)
                 error.ctx = click.Context(command, ctx, name) if command else ctx
             raise
@@ -96,13 +95,15 @@ class Commands(click.Group):
         """Offers our commands by name, without loading them, and click's options."""
         from click.shell_completion import CompletionItem
 
-        fitting = [(n, says) for n, (_, says) in _COMMANDS.items() if n.startswith(incomplete)]
+        fitting = [
+            (n, summary) for n, (_, summary) in _COMMANDS.items() if n.startswith(incomplete)
+        ]
         options = click.Command.shell_complete(self, ctx, incomplete)
-        return [*options, *(CompletionItem(name, help=says) for name, says in fitting)]
+        return [*options, *(CompletionItem(name, help=summary) for name, summary in fitting)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, says) for name, (_, says) in _COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
 
 def _no_command(wrong: str) -> WorkbenchError:

@@ -23,17 +23,17 @@ ZSH = """\
 #compdef mcp-workbench
 _mcp_workbench() {
     local kind value help
-    local -a open closed told
+    local -a open closed described
     while IFS=$'\\t' read -r kind value help; do
         case $kind in
             file) _files ;;
             dir) _files -/ ;;
             *) if [[ $value == */ ]]; then open+=("$value")
-               elif [[ -n $help ]]; then told+=("${value//:/\\\\:}:$help")
+               elif [[ -n $help ]]; then described+=("${value//:/\\\\:}:$help")
                else closed+=("$value"); fi ;;
         esac
     done < <(_MCP_WORKBENCH_COMPLETE="${(F)words[2,CURRENT]}" ${words[1]} 2>/dev/null </dev/null)
-    (( $#told )) && _describe -V 'mcp-workbench' told
+    (( $#described )) && _describe -V 'mcp-workbench' described
     (( $#open )) && compadd -S '' -a open
     (( $#closed )) && compadd -a closed
 }

@@ -47,7 +47,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
 class ImportedServer(msgspec.Struct, frozen=True, rename="camel"):
-    """What `--json` says of one server in one file."""
+    """One server of one file in the JSON of `import`."""
 
     host: str
     file: str

@@ -75,7 +75,7 @@ _WHERE: dict[Scope, str] = {"user": "on this machine", "project": "in this folde
 
 
 class ChangeLine(msgspec.Struct, frozen=True):
-    """What `--json` says of one file."""
+    """One change in the JSON of `install`, `uninstall` and `import`."""
 
     host: str
     file: str
@@ -85,7 +85,7 @@ class ChangeLine(msgspec.Struct, frozen=True):
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """What the command line says about confirmation."""
+    """The options about confirmation."""
 
     yes: bool
     dry_run: bool
@@ -154,11 +154,10 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
     """
     machine = this_machine()
     config = _config(settings, machine)
-    toolboxes = settings.snapshot().narrowed(
-        options["toolboxes"]
-    )  # fails if it is invalid, or has no such toolbox
+    # Fails for an invalid configuration, and for a toolbox that it does not have.
+    snapshot = settings.snapshot().narrowed(options["toolboxes"])
     files = _files(settings, hosts, machine, options)
-    ours = own_entries(config, list(toolboxes.toolboxes))
+    ours = own_entries(config, list(snapshot.toolboxes))
     words = launch().command(config, options["toolboxes"])
     installation = Installation(words, variables_in(ours), own=not options["edit"])
     changes: list[Change] = []

@@ -33,9 +33,7 @@ TOOLBOX = ServeOption("--toolbox", fast=True, repeats=True)
 HTTP = ServeOption("--http", fast=False)
 ATTACH = ServeOption("--attach", fast=True, choices=("auto", "always", "never"))
 LOG_CALLS = ServeOption("--log-calls", fast=False)
-CONFIG = ServeOption(
-    "--config", fast=True
-)  # an option of every command, with a variable of its own
+CONFIG = ServeOption("--config", fast=True)  # of every command, with a variable of its own
 FAST = {option.name: option for option in (CONFIG, TOOLBOX, ATTACH)}
 # Variables that only click reads; `daemon.attach` reads the one of --attach itself.
 SERVE_VARIABLES = (TOOLBOX.variable, HTTP.variable, LOG_CALLS.variable, f"{PREFIX}VERBOSE")

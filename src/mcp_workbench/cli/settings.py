@@ -1,4 +1,4 @@
-"""The options of every command, before its name or after it."""
+"""Options that several commands share, and the exit statuses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Settings:
         """Whether to print progress and remarks on stderr."""
         return not (self.json or self.quiet)
 
-    def open_log(self, least: str = "WARNING") -> None:
+    def open_log(self) -> None:
         """Logs to stderr: warnings, or with `-v` everything."""
         import logging  # only for commands that start servers
 
@@ -59,7 +59,7 @@ class Settings:
             open_log(logging.WARNING)
         else:
             logging.basicConfig(stream=sys.stderr, format="mcp-workbench: %(message)s")
-        logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else least)
+        logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else "WARNING")
 
     def snapshot(self, *, careful: bool = False, silent: bool = False) -> Snapshot:
         """Returns the configuration that these options name; the embedded demo if there is none.

@@ -201,9 +201,7 @@ def progress_bar(params: dict[str, Any]) -> str:
     if not isinstance(done, int | float) or not isinstance(total, int | float) or total <= 0:
         return ""
     share = done / total
-    full = (
-        round(BAR * min(share, 1)) if share > 0 else 0
-    )  # a negative number or nan shows an empty bar
+    full = round(BAR * min(share, 1)) if share > 0 else 0  # negative or nan: an empty bar
     filled, empty = ("━", "─") if shows("━", sys.stderr) else ("#", "-")
     return f"{filled * full}{empty * (BAR - full)} "
 

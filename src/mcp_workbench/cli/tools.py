@@ -186,26 +186,26 @@ def _tools_document(infos: list[ToolInfo], reports: list[ServerReport]) -> dict[
     }
 
 
-# The facts about a tool that its definition states
+# Columns of the list
 
 
 def signature(tool: ToolInfo, most: int = AMPLE) -> str:
-    """As agents get it; above so many characters it is shortened."""
+    """Returns the signature that agents get, shortened if it has more characters than `most`."""
     return signature_within(most, tool.name, arguments_shape(tool.input_schema)).text
 
 
 def tokens(tool: ToolInfo) -> int:
-    """About what the definition costs a model."""
+    """Returns an estimate of what the definition costs a model."""
     return estimate_tokens(msgspec.json.encode(tool.definition).decode())
 
 
 def characters(tool: ToolInfo) -> int:
-    """How long the definition is, as compact JSON."""
+    """Returns the length of the definition as compact JSON."""
     return len(msgspec.json.encode(tool.definition).decode())
 
 
 def read_only(tool: ToolInfo) -> bool | None:
-    """What the tool claims of itself; nothing where it claims nothing."""
+    """Returns what the tool declares; None if it declares nothing."""
     hint = as_object(tool.definition.get("annotations")).get("readOnlyHint")
     return hint if isinstance(hint, bool) else None
 
