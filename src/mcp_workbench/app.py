@@ -1,4 +1,4 @@
-"""The process: `serve` over stdio, the event loop, how a signal ends it, and live configuration changes.
+"""The process: `serve` over stdio, event loop, signals, and live configuration changes.
 
 `http_app` adds the port of `serve --http`, and `daemon` the workbench in the background; both run their
 event loop, end and follow the configuration file as this module does.

@@ -1,4 +1,4 @@
-"""Errors of a command: the report on stderr, as text or JSON, and `explain`, which explains their codes.
+"""Errors of commands: their report on stderr, and `explain`, which explains their codes.
 
 A report of a problem in a file shows the line. Any value in a configuration may be a secret, so that
 only keys, and values that can't hold one, are shown.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -311,6 +310,8 @@ def _code(settings: Settings, topic: str) -> None:
 
 def document(name: str) -> str:
     """Returns a document from the installed package, or from the source tree."""
+    from importlib.resources import files  # slow to load
+
     shipped = files("mcp_workbench").joinpath("docs", f"{name}.md")
     if shipped.is_file():
         return shipped.read_text("utf-8")

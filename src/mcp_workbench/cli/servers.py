@@ -1,4 +1,4 @@
-"""Reports of servers for a command: from the cache if they are fresh, else from the servers themselves.
+"""Reports of servers: from the cache if they are fresh, else from the servers themselves.
 
 The event loop and the gateway are loaded only to start a server.
 """
