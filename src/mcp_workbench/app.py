@@ -1,4 +1,8 @@
-"""Composition of `serve` over stdio: what it is built from, and how it shuts down."""
+"""The process: `serve` over stdio, event loop, signals, and live configuration changes.
+
+`http_app` adds the port of `serve --http`, and `daemon` the workbench in the background; both run their
+event loop, end and follow the configuration file as this module does.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,18 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from types import FrameType
 from typing import Any, Protocol, TypeVar
 
+from mcp_workbench.config.file_access import OWNERSHIP_CODES
+from mcp_workbench.config.load import FILE_NAME
+from mcp_workbench.config.watch import FileWatch, LoadResult
+from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.follow import following
 from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.views import narrowed_to
 from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.stdio import StdioFront
 from mcp_workbench.server.tools import ToolView
@@ -24,6 +32,8 @@ from mcp_workbench.timing import deadline
 from mcp_workbench.transport import stdio
 from mcp_workbench.transport.stdio import Channel, PipeReader, PipeWriter
 from mcp_workbench.transport.tasks import task_scope
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 AnyWriter = PipeWriter | stdio.FileWriter
@@ -34,16 +44,12 @@ DRAIN = deadline(2.5)  # seconds for calls in flight; a signal cuts it short
 HURRIED_DRAIN = deadline(1.0)  # seconds after Ctrl-C: a user waits
 FLUSH = deadline(1.0)  # seconds to write the last responses
 INTERRUPTED = 130  # exit status after SIGINT
+_LIKE_CTRL_C = ("SIGTERM", "SIGHUP")  # SIGHUP: the terminal window was closed
+_KEPT = "The configuration file has changed and can't be used; the previous configuration stays in effect."
+_CHECK = "`mcp-workbench check` tells what is wrong."
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run on uvloop where it is installed. Ctrl-C cancels, then raises KeyboardInterrupt."""
-    try:
-        from uvloop import new_event_loop  # not on every system
-    except ImportError:
-        new_event_loop = None
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(main)
+# `serve` over stdio
 
 
 class Resumption(Protocol):
@@ -114,6 +120,82 @@ async def _serve(
     return end.status
 
 
+def _listen(fd: int, front: StdioFront, end: Ending) -> None:
+    if stdio.is_pipe(fd):
+        PipeReader(fd, front.receive, end.host_left.set)
+    else:
+        stdio.pump_file(fd, front.receive, end.host_left.set)
+
+
+async def _drain(session: HostSession, end: Ending, limit: float) -> None:
+    """Let calls in flight finish: a host that has closed our input may still read."""
+    session.when_idle(end.at_once.set)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(min(DRAIN, end.patience, limit)):
+            await end.at_once.wait()
+
+
+# The event loop, and signals
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run on uvloop where it is installed. Ctrl-C cancels, then raises KeyboardInterrupt."""
+    try:
+        from uvloop import new_event_loop  # not on every system
+    except ImportError:
+        new_event_loop = None
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main)
+
+
+def run_interruptible(main: Coroutine[Any, Any, T]) -> T:
+    """Run a command. SIGTERM and SIGHUP act like Ctrl-C, so that no server is left behind."""
+    try:
+        return run(_interruptible(main))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
+    """Cancel `main` at the first signal, so that its servers are stopped; kill them at the second."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    signals = 0
+
+    def interrupted() -> None:
+        nonlocal signals
+        signals += 1
+        if signals > 1:
+            from mcp_workbench.transport.guard import guard
+
+            guard().end_all()
+        if signals <= 2 and task is not None:
+            task.cancel()
+
+    with _handled(partial(_soon, loop, interrupted), lambda: signals > 0):
+        return await main
+
+
+@contextlib.contextmanager
+def _handled(
+    interrupt: Callable[[int, FrameType | None], None], over: Callable[[], bool]
+) -> Generator[None]:
+    """Send signals to `interrupt` inside the block; after an interrupt, behind it as well."""
+    before = {signal.SIGINT: signal.getsignal(signal.SIGINT)}
+    for name in _LIKE_CTRL_C:
+        number = getattr(signal, name, None)  # Windows has fewer
+        # `nohup` ignores SIGHUP: it stays ignored.
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            before[number] = signal.SIG_DFL
+    try:
+        for number in before:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        if not over():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
 class Ending:
     """Why and how urgently the process ends: the host left, or it received a signal, perhaps twice."""
 
@@ -173,16 +255,82 @@ def _soon(
         loop.call_soon_threadsafe(act)
 
 
-def _listen(fd: int, front: StdioFront, end: Ending) -> None:
-    if stdio.is_pipe(fd):
-        PipeReader(fd, front.receive, end.host_left.set)
-    else:
-        stdio.pump_file(fd, front.receive, end.host_left.set)
+# Live configuration changes
 
 
-async def _drain(session: HostSession, end: Ending, limit: float) -> None:
-    """Let calls in flight finish: a host that has closed our input may still read."""
-    session.when_idle(end.at_once.set)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(min(DRAIN, end.patience, limit)):
-            await end.at_once.wait()
+@contextlib.contextmanager
+def following(
+    gateway: Gateway,
+    toolboxes: tuple[str, ...],
+    *,
+    brief: bool = False,
+    adapted: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
+) -> Generator[Callable[[], None]]:
+    """Follow the configuration file for the length of the block; yields a function that reads it at once.
+
+    `toolboxes` are those that are served, or all. `brief` hides the file's problems from hosts, which
+    may be any user's; `adapted` changes each configuration before it is applied. Without a file the
+    demo is served, until one is written.
+    """
+    origin = gateway.snapshot.origin
+    follower = _Follower(gateway, toolboxes, brief=brief)
+    follower.adapted = adapted
+    loop = asyncio.get_running_loop()
+
+    def on_change(outcome: LoadResult) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has closed meanwhile
+            loop.call_soon_threadsafe(follower.apply, outcome)
+
+    accepted = any(problem.code in OWNERSHIP_CODES for problem in gateway.snapshot.warnings)
+    watch = FileWatch(origin or FILE_NAME, on_change, optional=not origin, accepted=accepted)
+    watch.start()
+    try:
+        yield watch.look
+    finally:
+        watch.end()
+
+
+class _Follower:
+    """Applies each version of the file to the gateway, and logs the outcome."""
+
+    def __init__(self, gateway: Gateway, toolboxes: tuple[str, ...], *, brief: bool) -> None:
+        self._gateway = gateway
+        self._toolboxes = toolboxes
+        self._brief = brief
+        self._refused = ""  # why the file was refused when it was last read
+        self._later: tuple[str, ...] = ()
+        self.adapted: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot
+
+    def apply(self, outcome: LoadResult) -> None:
+        if isinstance(outcome, ConfigError):
+            self._refuse(outcome)
+        else:
+            self._reload(outcome)
+
+    def _refuse(self, error: ConfigError) -> None:
+        problem = str(error)
+        detail = _CHECK if self._brief else problem
+        self._gateway.warn(f"{_KEPT} {detail}")
+        if problem != self._refused:
+            self._refused = problem
+            log.warning("the previous configuration stays in effect: %s", problem)
+
+    def _reload(self, wanted: Snapshot) -> None:
+        wanted = narrowed_to(self.adapted(wanted), self._toolboxes)
+        if not self._refused and wanted == self._gateway.snapshot:
+            self._later = ()
+            return  # as shortly after every start: nothing is loaded for it
+        change = self._gateway.reload(wanted)
+        for name in self._toolboxes:
+            if name in change.before.toolboxes and name not in change.after.toolboxes:
+                log.warning("the toolbox %s is served, but no longer in the file", name)
+        if change.later and change.later != self._later:
+            log.warning(
+                "changed in the file, takes effect at the next start: %s", ", ".join(change.later)
+            )
+        self._later = change.later
+        if self._refused:
+            self._refused = ""
+            log.warning("the configuration file is valid again: %s", change)
+        elif change.anything:
+            log.info("the configuration was reloaded: %s", change)

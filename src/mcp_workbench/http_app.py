@@ -12,11 +12,10 @@ import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from mcp_workbench.app import FLUSH, Ending, open_log, run
+from mcp_workbench.app import FLUSH, Ending, following, open_log, run
 from mcp_workbench.config.http_settings import resolve_http
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import HttpSettings, NamedToken, Snapshot
-from mcp_workbench.follow import following
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.server.http.access import Access, Principals, is_loopback, names_of
 from mcp_workbench.server.http.front import HttpFront

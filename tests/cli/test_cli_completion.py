@@ -13,7 +13,7 @@ from tests.kit.command import TIMEOUT, Done, environ, run_command
 from tests.kit.config import demo_server, toolbox, write_config
 from tests.kit.terminal import terminal
 
-from mcp_workbench.cli.scripts import ASKED, SCRIPTS
+from mcp_workbench.cli.completion_scripts import ASKED, SCRIPTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -169,7 +169,7 @@ ZSH = """
 autoload -U compinit; compinit -u
 source <(mcp-workbench completion zsh)
 compadd() { print -r -- "compadd $*"; }
-_describe() { print -r -- "told $told"; }
+_describe() { print -r -- "described $described"; }
 _files() { print -r -- files; }
 words=(mcp-workbench doc); CURRENT=2; _mcp_workbench
 words=(mcp-workbench call dev/); CURRENT=3; _mcp_workbench
@@ -211,7 +211,7 @@ def test_fish_takes_it(folder: Path) -> None:
 
 def test_zsh_takes_it(folder: Path) -> None:
     told = run_in("zsh", ZSH, folder)
-    assert told[0].startswith("told doctor:")
+    assert told[0].startswith("described doctor:")
     assert told[1] == "compadd -S  -a open"
 
 

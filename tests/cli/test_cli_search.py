@@ -8,6 +8,9 @@ import pytest
 from tests.kit.command import run_command
 from tests.kit.config import demo_server, toolbox, write_config
 
+from mcp_workbench.cli import tools
+from mcp_workbench.server import tool_definitions
+
 
 def test_the_best_tools_come_first_as_signatures(tmp_path: Path) -> None:
     done = run_command("search", "add", "two", "numbers", "--limit", "1", cwd=tmp_path)
@@ -67,3 +70,7 @@ def test_a_place_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert done.status == 2
     assert "Toolbox 'demp' not found" in done.err
     assert "Did you mean 'demo'?" in done.err
+
+
+def test_a_person_may_ask_for_as_many_tools_as_an_agent() -> None:
+    assert tools.MOST_HITS == tool_definitions.MOST_HITS

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_workbench.cli.facts import read_only, signature, tokens
-from mcp_workbench.cli.misfits import misfits, remarks
-from mcp_workbench.cli.ui.progress import progress_text
-from mcp_workbench.cli.ui.render import WIDEST, excerpt, plain, table
+from mcp_workbench.cli.call_arguments import argument_errors, argument_notes
+from mcp_workbench.cli.error_reports import WIDEST, excerpt
+from mcp_workbench.cli.terminal import plain, progress_text, table
+from mcp_workbench.cli.tools import read_only, signature, tokens
 from mcp_workbench.core.catalogue import ToolInfo
 
 SECRETS = st.text(st.characters(codec="utf-8"), min_size=1).map(lambda text: f"sk{text}7q")
@@ -84,19 +84,19 @@ def test_a_signature_survives_any_schema(schema: Any, told: str) -> None:
 
 def test_an_open_schema_takes_unknown_arguments() -> None:
     schema: dict[str, Any] = {"properties": {"path": {"type": "string"}}}
-    assert misfits(tool(schema), {"pth": "x"}, {"pth"}) == []
+    assert argument_errors(tool(schema), {"pth": "x"}, {"pth"}) == []
     closed = tool(schema | {"additionalProperties": False})
-    assert misfits(closed, {"pth": "x"}, {"pth"}) == [
+    assert argument_errors(closed, {"pth": "x"}, {"pth"}) == [
         "unknown argument 'pth' for dev/car/go (did you mean 'path'?)"
     ]
 
 
 def test_a_slip_that_an_open_schema_lets_pass_is_remarked_on() -> None:
     info = tool({"properties": {"limit": {"type": "integer"}}})
-    assert remarks(info, {"limits": 5, "other": 1}) == [
+    assert argument_notes(info, {"limits": 5, "other": 1}) == [
         "unknown argument 'limits' for dev/car/go (did you mean 'limit'?)"
     ]
-    assert remarks(tool({}), {"anything": 1}) == []
+    assert argument_notes(tool({}), {"anything": 1}) == []
 
 
 def test_what_does_not_fit_is_told_with_its_place() -> None:
@@ -124,7 +124,7 @@ def test_what_does_not_fit_is_told_with_its_place() -> None:
         "title": 5,
         "flag": 1,
     }
-    assert misfits(tool(schema), wrong, set()) == [
+    assert argument_errors(tool(schema), wrong, set()) == [
         "argument 'unit' takes one of km, mi; not 'kmm' (did you mean 'km'?)",
         "missing 'old' in argument 'edits[1]'",
         "argument 'edits[1].n' takes int, not a number",
@@ -137,11 +137,11 @@ def test_what_does_not_fit_is_told_with_its_place() -> None:
 
 def test_a_value_of_the_wrong_kind_is_told_however_it_was_typed() -> None:
     info = tool({"properties": {"n": {"type": "integer"}, "s": {"type": ["string", "integer"]}}})
-    assert misfits(info, {"n": "x", "s": "1"}, {"n", "s"}) == [
+    assert argument_errors(info, {"n": "x", "s": "1"}, {"n", "s"}) == [
         "argument 'n' takes int, not text: write n:=JSON"
     ]
-    assert misfits(info, {"n": "x"}, set()) == ["argument 'n' takes int, not text"]
-    assert misfits(info, {"n": 2, "s": 1}, set()) == []
+    assert argument_errors(info, {"n": "x"}, set()) == ["argument 'n' takes int, not text"]
+    assert argument_errors(info, {"n": 2, "s": 1}, set()) == []
 
 
 def test_claims_and_cost() -> None:

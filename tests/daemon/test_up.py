@@ -73,6 +73,25 @@ def test_one_of_another_version_is_named(tmp_path: Path) -> None:
         assert "mcp-workbench down, then up, renews it" in ran.stderr
 
 
+def test_options_that_come_too_late_are_named(tmp_path: Path) -> None:
+    with shared(config_file(tmp_path, {"a": entry()})) as bench:
+        calls = tmp_path / "calls.jsonl"
+        words = [*COMMAND, "up", "--config", str(bench.config)]
+        late = [*words, "--http", "0", "--log-calls", str(calls)]
+        env = {**os.environ, **bench.env}
+        ran = subprocess.run(late, env=env, capture_output=True, text=True)
+        quiet = subprocess.run([*late, "--quiet"], env=env, capture_output=True, text=True)
+        plain = subprocess.run(words, env=env, capture_output=True, text=True)
+
+        assert ran.stdout.startswith(f"already running (pid {bench.pid})")
+        assert ran.stderr.splitlines() == [
+            "it has no port; mcp-workbench down, then up with --http, opens one",
+            "it runs already, so --log-calls is ignored; mcp-workbench down, then up with --log-calls, opens that log",
+        ]
+        assert (quiet.stderr, plain.stderr) == ("", "")
+        assert not calls.exists()
+
+
 @pytest.mark.parametrize("round", range(int(os.environ.get("WORKBENCH_TEST_ROUNDS", "1"))))
 def test_two_at_once_are_one(tmp_path: Path, round: int) -> None:
     bench = Shared(config_file(tmp_path, {"a": entry()}))

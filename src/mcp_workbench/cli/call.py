@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
 
+from mcp_workbench.cli.call_arguments import (
+    add_pairs,
+    argument_errors,
+    argument_notes,
+    read_identifier,
+    read_input,
+)
 from mcp_workbench.cli.completion import complete_tool
-from mcp_workbench.cli.facts import signature
-from mcp_workbench.cli.misfits import misfits, remarks
 from mcp_workbench.cli.settings import (
     DONE,
     TOOL_ERROR,
     Settings,
     global_options,
+    log_calls_option,
     stdin_is_terminal,
     variable,
 )
-from mcp_workbench.cli.ui.progress import ProgressLine
-from mcp_workbench.cli.ui.render import glyph, nearby, plain, say, say_json
+from mcp_workbench.cli.terminal import ProgressLine, glyph, nearby, plain, say, say_json
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, not_connected
 from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.spec import Snapshot
@@ -28,18 +35,8 @@ from mcp_workbench.core.spec import Snapshot
 if TYPE_CHECKING:
     from mcp_workbench.gateway.interactive import Person
     from mcp_workbench.gateway.views import View
-from collections.abc import Iterator
-from pathlib import Path
-from typing import cast
-
-from mcp_workbench.core.errors import empty_component
-from mcp_workbench.transport.json_text import DEPTH, read_json
 
 Json = dict[str, Any]
-_NAMED = "a tool is named TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them"
-_OBJECT = 'such as {"name": "value"}'
-_TOO_DEEP = f"nested more than {DEPTH} levels deep"  # the limit of a message
-_FILE = "write --input @PATH with a file that holds a JSON object, or --input - for standard input"
 # Types that servers use, and that Python's table has on some systems only.
 _SUFFIXES = {
     "audio/wav": ".wav",
@@ -76,14 +73,7 @@ class TypedCall(msgspec.Struct, frozen=True):
     help="Write images, sounds and resources of the answer into this folder.",
     **variable("CALL_SAVE"),
 )
-@click.option(
-    "--log-calls",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    default="",
-    help="Append one JSON line about the call to this file.",
-    **variable("CALL_LOG_CALLS"),
-)
+@log_calls_option("CALL")
 @global_options
 @click.pass_obj
 def call(  # noqa: PLR0913 - each is an option
@@ -133,7 +123,7 @@ def call(  # noqa: PLR0913 - each is an option
 
 def _result(settings: Settings, request: TypedCall) -> Json:
     """Makes the call, and shows progress meanwhile."""
-    from mcp_workbench.cli.servers import run  # the event loop: not for completion
+    from mcp_workbench.app import run_interruptible  # the event loop: not for completion
     from mcp_workbench.upstream import context as pool_context
 
     settings.open_log()
@@ -143,7 +133,7 @@ def _result(settings: Settings, request: TypedCall) -> Json:
         logging.getLogger(pool_context.__name__).setLevel("ERROR")
     line = ProgressLine(wanted=settings.talkative)
     try:
-        return run(_called(settings, settings.snapshot(), request, line))
+        return run_interruptible(_called(settings, settings.snapshot(), request, line))
     finally:
         line.clear()
 
@@ -171,7 +161,8 @@ async def _called(
 def _person(settings: Settings, line: ProgressLine) -> Person:
     if settings.no_input or not (stdin_is_terminal() and sys.stderr.isatty()):
         return Nobody()
-    from mcp_workbench.cli.ui.ask import TerminalPerson  # only where a user can be asked
+    # Loaded only where a user can be asked.
+    from mcp_workbench.cli.elicitation_prompt import TerminalPerson
 
     return TerminalPerson(line)
 
@@ -195,97 +186,12 @@ async def _check(settings: Settings, view: View, request: TypedCall, texts: set[
     for info in report.tools:
         if info.name != request.tool.tool:
             continue
-        if wrong := misfits(info, request.arguments, texts):
+        if wrong := argument_errors(info, request.arguments, texts):
+            from mcp_workbench.cli.tools import signature  # only for a refusal
+
             raise InvalidCall("\n".join((*wrong, signature(info))))
-        for remark in remarks(info, request.arguments) if settings.talkative else ():
-            say(f"note: {plain(remark)}", err=True)
-
-
-def read_identifier(text: str) -> ToolIdentifier:
-    """Reads `TOOLBOX/SERVER/TOOL`."""
-    parts = text.split("/", 2)
-    for field, part in zip(("toolbox", "server", "tool"), (*parts, "", ""), strict=False):
-        if not part:
-            raise InvalidCall(empty_component(field), hint=_NAMED)
-    return ToolIdentifier(*parts)
-
-
-def read_input(given: str) -> Json:
-    """Reads a JSON object from the command line, from `@FILE`, or from stdin (`-`)."""
-    text = _read(given)
-    try:
-        value: Any = read_json(text)
-    except RecursionError:
-        raise InvalidCall(f"--input is {_TOO_DEEP}") from None
-    except ValueError as error:
-        reason = _reason(text, error, given)
-        raise InvalidCall(f"--input is not JSON: {reason}", hint=_OBJECT) from None
-    if not isinstance(value, dict):
-        raise InvalidCall("--input must be a JSON object", hint=_OBJECT)
-    return cast("Json", value)
-
-
-def _read(given: str) -> bytes | str:
-    if given == "-":
-        return sys.stdin.buffer.read()
-    if not given.startswith("@"):
-        return given
-    if given == "@":
-        raise InvalidCall("--input @ names no file", hint=_FILE)
-    try:
-        return Path(given[1:]).read_bytes()
-    except OSError as error:
-        raise InvalidCall(f"can't read {given[1:]}: {error.strerror}", hint=_FILE) from None
-
-
-def _reason(text: bytes | str, error: Exception, given: str = "") -> str:
-    """Returns what is wrong, and where; it does not quote the text."""
-    from mcp_workbench.config import jsonc
-
-    try:
-        jsonc.parse(text if isinstance(text, str) else text.decode())
-    except (
-        jsonc.TooDeep
-    ):  # deeper than this parser goes, which is for files; the other one goes further
-        return str(error)
-    except jsonc.SyntaxProblem as problem:
-        name = "standard input" if given == "-" else given[1:] if given.startswith("@") else ""
-        place = f"{name}:{problem.line}:{problem.column}: " if name else ""
-        return f"{place}{problem.message}"
-    except UnicodeDecodeError:
-        return "it is not UTF-8 text"
-    return str(error)  # such as a comment, which only configuration files may have
-
-
-def add_pairs(pairs: tuple[str, ...], arguments: Json) -> set[str]:
-    """Adds the pairs to the arguments; returns the names of those that were given as text."""
-    texts: set[str] = set()
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or name in ("", ":"):
-            raise InvalidCall(
-                f"'{pair}' is not an argument",
-                hint="write NAME=TEXT, or NAME:=JSON for other values",
-            )
-        if name.endswith(":"):
-            name = name[:-1]
-            arguments[name] = _json(name, value)
-            texts.discard(name)
-        else:
-            arguments[name] = value
-            texts.add(name)
-    return texts
-
-
-def _json(name: str, value: str) -> Any:
-    try:
-        return read_json(value)
-    except RecursionError:
-        raise InvalidCall(f"the value of '{name}' is {_TOO_DEEP}") from None
-    except ValueError as error:
-        hint = f"for a text write {name}=TEXT"
-        reason = _reason(value, error)
-        raise InvalidCall(f"the value of '{name}' is not JSON: {reason}", hint=hint) from None
+        for note in argument_notes(info, request.arguments) if settings.talkative else ():
+            say(f"note: {plain(note)}", err=True)
 
 
 def print_result(result: Json, saved: dict[int, str]) -> None:

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import click
 import msgspec
 
+from mcp_workbench.cli.error_reports import ErrorReport, error_report, format_problems
+from mcp_workbench.cli.servers import cached_reports, survey
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options, variable
-from mcp_workbench.cli.ui.render import (
-    ErrorReport,
-    counted,
-    glyph,
-    nearby,
-    of_problem,
-    plain,
-    say,
-    say_json,
-    table,
-)
-from mcp_workbench.cli.ui.report import format_problems
+from mcp_workbench.cli.terminal import counted, glyph, nearby, plain, say, say_json, table
+from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, Problem
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.names import ServerAddress, generate_tool_name
 from mcp_workbench.core.spec import Snapshot
-
-if TYPE_CHECKING:
-    from mcp_workbench.core.catalogue import ServerReport
-from collections.abc import Iterable, Iterator
-
-from mcp_workbench.core.names import generate_tool_name
 
 # The longest flat name that each host accepts under an entry called `workbench`, and what it does
 # with longer ones (November 2026).
@@ -42,7 +28,7 @@ _SHORTER = 'shorten the names of toolbox or server, or set "toolMode": "proxy"'
 
 
 class CheckedServer(msgspec.Struct, frozen=True, rename="camel"):
-    """What `--json` says of a server."""
+    """One server in the JSON of `check`."""
 
     toolbox: str
     server: str
@@ -99,29 +85,15 @@ def check(settings: Settings, *, connect: bool) -> int:
     except ConfigError as error:
         _print_broken(settings, error)
         return USAGE
-    reports = _reports(settings, snapshot) if connect else None
-    known = _cached(snapshot) if reports is None else reports
+    servers = _servers(snapshot)
+    reports = survey(settings, snapshot, servers) if connect else None
+    known = cached_reports(snapshot, servers).values() if reports is None else reports
     problems = (*snapshot.warnings, *server_warnings(snapshot, known))
     if settings.json:
         say_json(_document(snapshot, problems, reports))
     else:
         _print(settings, snapshot, problems, reports)
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
-
-
-def _reports(settings: Settings, snapshot: Snapshot) -> list[ServerReport]:
-    from mcp_workbench.cli.servers import survey  # the event loop: only for --connect
-
-    return survey(settings, snapshot, _servers(snapshot))
-
-
-def _cached(snapshot: Snapshot) -> list[ServerReport]:
-    """Returns what the cache has about the servers."""
-    if not snapshot.toolboxes:
-        return []
-    from mcp_workbench.cli.server_reports import cached_reports
-
-    return list(cached_reports(snapshot, _servers(snapshot)).values())
 
 
 def _servers(snapshot: Snapshot) -> list[ServerAddress]:
@@ -206,7 +178,7 @@ def _document(
 
 def _finding(problem: Problem, file: str) -> ReportedProblem:
     return ReportedProblem(
-        **msgspec.structs.asdict(of_problem(problem, file)), severity=problem.severity
+        **msgspec.structs.asdict(error_report(problem, file)), severity=problem.severity
     )
 
 

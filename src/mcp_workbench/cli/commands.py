@@ -38,22 +38,22 @@ Usage: mcp-workbench COMMAND …     (mcp-workbench --help for all of it)
 # Each command: its module, and its line in `--help`.
 _COMMANDS = {
     "serve": ("serve", "Run as an MCP server over stdio: this is what a host starts."),
-    "up": ("up", "Start a workbench in the background, which hosts share."),
-    "down": ("up", "Stop it; its hosts continue on their own."),
-    "status": ("status", "Show it: its servers, hosts, calls and memory."),
-    "logs": ("logs", "Show its log, and what its servers write to stderr."),
+    "up": ("daemon_commands", "Start a workbench in the background, which hosts share."),
+    "down": ("daemon_commands", "Stop it; its hosts continue on their own."),
+    "status": ("daemon_commands", "Show it: its servers, hosts, calls and memory."),
+    "logs": ("daemon_commands", "Show its log, and what its servers write to stderr."),
     "import": ("import_", "Copy the servers of other programs into the configuration."),
     "check": ("check", "Check the configuration and show every problem at once."),
     "install": ("install", "Add this program to a host."),
     "uninstall": ("install", "Remove it from a host."),
-    "undo": ("undo", "Undo what import, install or uninstall has changed."),
+    "undo": ("install", "Undo what import, install or uninstall has changed."),
     "tools": ("tools", "Show what the toolboxes hold."),
-    "search": ("search", "Find tools by what they do, ranked as an agent gets them."),
+    "search": ("tools", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
     "cost": ("cost", "Show what the toolboxes cost a model, in tokens."),
     "doctor": ("doctor", "Find problems and how to fix them."),
     "tour": ("tour", "See in a few seconds what an agent sees, with the demo toolbox."),
-    "explain": ("explain", "Explain an error code or a topic."),
+    "explain": ("error_reports", "Explain an error code or a topic."),
     "completion": ("completion", "Print the completion script of a shell."),
     "schema": ("commands", "Print the JSON Schema of the configuration file."),
     "version": ("commands", "Print the version."),
@@ -85,9 +85,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             name = ctx.invoked_subcommand
-            if (
-                error.ctx is None and name
-            ):  # click does not name the command of an option without a value
+            # click does not name the command of an option without a value.
+            if error.ctx is None and name:
                 command = self.get_command(ctx, name)
                 error.ctx = click.Context(command, ctx, name) if command else ctx
             raise
@@ -96,13 +95,15 @@ class Commands(click.Group):
         """Offers our commands by name, without loading them, and click's options."""
         from click.shell_completion import CompletionItem
 
-        fitting = [(n, says) for n, (_, says) in _COMMANDS.items() if n.startswith(incomplete)]
+        fitting = [
+            (n, summary) for n, (_, summary) in _COMMANDS.items() if n.startswith(incomplete)
+        ]
         options = click.Command.shell_complete(self, ctx, incomplete)
-        return [*options, *(CompletionItem(name, help=says) for name, says in fitting)]
+        return [*options, *(CompletionItem(name, help=summary) for name, summary in fitting)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, says) for name, (_, says) in _COMMANDS.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
 
 def _no_command(wrong: str) -> WorkbenchError:
@@ -163,9 +164,9 @@ def _run(argv: list[str]) -> int:
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
-        return import_module("mcp_workbench.cli.ui.report").report_usage(error, argv)
+        return import_module("mcp_workbench.cli.error_reports").report_usage(error, argv)
     except _workbench_error() as error:  # loaded only after an error
-        return import_module("mcp_workbench.cli.ui.report").report(error, argv)
+        return import_module("mcp_workbench.cli.error_reports").report(error, argv)
 
 
 def complete() -> int:
@@ -191,7 +192,7 @@ def _workbench_error() -> type[WorkbenchError]:
 
 def overview(settings: Settings) -> int:
     """Prints what a user sees who types the bare command on a terminal."""
-    from mcp_workbench.cli.ui.render import say  # the codec and more: not for `--help`
+    from mcp_workbench.cli.terminal import say  # the codec and more: not for `--help`
 
     say(f"MCP Workbench {__version__}   {_used_config(settings)}")
     say(NEXT)
@@ -199,7 +200,7 @@ def overview(settings: Settings) -> int:
 
 
 def _used_config(settings: Settings) -> str:
-    from mcp_workbench.cli.ui.render import counted, nearby
+    from mcp_workbench.cli.terminal import counted, nearby
     from mcp_workbench.core.errors import ConfigError
 
     try:
@@ -222,7 +223,7 @@ def schema() -> None:
     Example:
       mcp-workbench schema > workbench-config.schema.json
     """
-    from mcp_workbench.cli.ui.render import say_json
+    from mcp_workbench.cli.terminal import say_json
     from mcp_workbench.config.schema import json_schema  # `version` needs none of it
 
     say_json(json_schema(), pretty=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from mcp_workbench.cli.scripts import ASKED, SCRIPTS
+from mcp_workbench.cli.completion_scripts import ASKED, SCRIPTS
 from mcp_workbench.cli.settings import DONE, Settings, global_options
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def completion(settings: Settings, shell: str | None) -> int:
     if chosen not in SCRIPTS:
         raise click.UsageError(f"Name a shell: {', '.join(SCRIPTS)}")
     if settings.json:
-        from mcp_workbench.cli.ui.render import say_json
+        from mcp_workbench.cli.terminal import say_json
 
         say_json({"shell": chosen, "script": SCRIPTS[chosen]})
     else:
@@ -135,7 +135,7 @@ def known_tools(spec: ServerSpec) -> dict[str, str]:
     """
     import logging
 
-    from mcp_workbench.cli.ui.render import plain
+    from mcp_workbench.cli.terminal import plain
     from mcp_workbench.upstream.cache import CatalogueCache
 
     logging.disable()  # other commands report a damaged file; here it would be reported at each tab

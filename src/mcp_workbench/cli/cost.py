@@ -10,14 +10,9 @@ import click
 import msgspec
 
 from mcp_workbench.cli.completion import complete_toolbox
-from mcp_workbench.cli.server_reports import (
-    cached_or_asked,
-    refresh_option,
-    show_cached,
-    show_unreached,
-)
+from mcp_workbench.cli.servers import cached_or_asked, refresh_option, show_cached, show_unreached
 from mcp_workbench.cli.settings import Settings, global_options
-from mcp_workbench.cli.ui.render import say, say_json, table
+from mcp_workbench.cli.terminal import say, say_json, table
 from mcp_workbench.core.catalogue import (
     Catalogue,
     Definition,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
+import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -16,9 +18,16 @@ import msgspec
 from mcp_workbench import __version__
 from mcp_workbench.cli.check import server_warnings
 from mcp_workbench.cli.completion import complete_server
-from mcp_workbench.cli.doctor_checks import CheckResult, cause, check_programs, of_problem, remedy
-from mcp_workbench.cli.doctor_hosts import OwnConfig, check_hosts, own_config
-from mcp_workbench.cli.doctor_state import check_state
+from mcp_workbench.cli.doctor_checks import (
+    STATE_FOLDER,
+    CheckResult,
+    OwnConfig,
+    check_hosts,
+    check_state,
+    own_config,
+    problem_result,
+)
+from mcp_workbench.cli.servers import survey
 from mcp_workbench.cli.settings import (
     DONE,
     FAILED,
@@ -28,18 +37,35 @@ from mcp_workbench.cli.settings import (
     global_options,
     variable,
 )
-from mcp_workbench.cli.ui.render import counted, glyph, hanging, nearby, plain, say, say_json
+from mcp_workbench.cli.terminal import counted, glyph, hanging, nearby, plain, say, say_json
 from mcp_workbench.config.load import demo_snapshot
 from mcp_workbench.config.state_home import state_home
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError, did_you_mean
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot, ToolboxSpec
+from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot, StdioCommand, ToolboxSpec
 from mcp_workbench.hosts.files import shown, this_machine
 from mcp_workbench.upstream.cache import SWITCH
 
 OPEN_TO_ALL = "WB-CONF-006"
 UNREACHED = "WB-CONN-101"
+PROGRAMS = "programs"  # subject of results
+VERSION_TIMEOUT = 10.0  # seconds for a program to print its version
+# The PATH of a program that is started from a desktop.
+DESKTOP_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+# Where installers put programs outside of many a PATH; * is any folder, the newest last.
+_PLACES = (
+    "~/.local/bin", "~/.cargo/bin", "~/.volta/bin", "~/.bun/bin", "~/.deno/bin", "~/.asdf/shims",
+    "~/.pyenv/shims", "~/.local/share/mise/shims", "~/.local/share/fnm/aliases/default/bin",
+    "~/.nvm/versions/node/*/bin", "/opt/homebrew/bin", "/usr/local/bin", "/snap/bin", "/usr/bin",
+)  # fmt: skip
+_FIX = re.compile(r" \([^()]*; fix: ([^()]*)\)")  # of a variable: its place, and the fix
+_ADVICE = re.compile(r"; ((?:correct|chmod|write) .*)", re.DOTALL)
+_STDERR = ("; its last words: ", "stderr: ")  # what follows is a server's text
+_STDIO = (
+    "it may serve over HTTP, or write its log to stdout: start it in its stdio mode (often an "
+    "argument such as --stdio), with its log on stderr"
+)
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -78,14 +104,14 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
       mcp-workbench doctor demo/basics
       mcp-workbench doctor --fix --json
     """
-    from mcp_workbench.cli.servers import survey  # the event loop: not for completion
-
     output = Output(settings)
     try:
         snapshot, lines = _configured(settings, fix=fix)
     except ConfigError as error:
         output.show((*check_installation(), *check_state(state_home(os.environ), fix=fix)))
-        output.show(of_problem(p, error.file, "config") for p in (*error.problems, *error.warnings))
+        output.show(
+            problem_result(p, error.file, "config") for p in (*error.problems, *error.warnings)
+        )
         if not which:
             output.show(check_hosts(OwnConfig(error.file), this_machine(), fix=fix))
         return output.end(error.file, USAGE)
@@ -99,7 +125,7 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     output.show(check_programs(specs, os.environ))
     reports = survey(settings, snapshot, [spec.address for spec in specs], _without_cache())
     output.show(check_servers(specs, reports))
-    output.show(of_problem(d, "", "tools") for d in server_warnings(snapshot, reports))
+    output.show(problem_result(d, "", "tools") for d in server_warnings(snapshot, reports))
     reached = not any(report.reason for report in reports)
     return output.end(snapshot.origin, DONE if reached else UNREACHABLE)
 
@@ -110,7 +136,7 @@ class Output:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lines: list[CheckResult] = []
-        self.column = len("state folder")  # as wide as the longest subject
+        self.column = len(STATE_FOLDER)  # as wide as the longest subject
 
     def show(self, lines: Iterable[CheckResult]) -> None:
         for line in lines:
@@ -143,7 +169,7 @@ def _print(line: CheckResult, column: int) -> None:
         say(hanging(f"fix: {plain(line.fix)}", under))
 
 
-# The checks
+# Checks of this program and its configuration
 
 
 def check_installation() -> Iterator[CheckResult]:
@@ -190,7 +216,7 @@ def _of_config(snapshot: Snapshot) -> Iterator[CheckResult]:
     where = nearby(snapshot.origin) if snapshot.origin else "no file, so the demo toolbox"
     yield CheckResult("good", "config", f"{where}: {counted(snapshot)}, {snapshot.tool_mode} mode")
     for warning in snapshot.warnings:
-        yield of_problem(warning, snapshot.origin, "config")
+        yield problem_result(warning, snapshot.origin, "config")
 
 
 def chosen(snapshot: Snapshot, which: str) -> list[ServerSpec]:
@@ -212,11 +238,11 @@ def _names(address: ServerAddress) -> tuple[str, str, str]:
 
 def self_test() -> Iterator[CheckResult]:
     """Calls the demo toolbox in both eras: a failure here is no server's fault."""
-    from mcp_workbench.cli.servers import run
+    from mcp_workbench.app import run_interruptible  # the event loop: not for completion
 
     since = time.monotonic()
     try:
-        run(_add_in_both_eras())
+        run_interruptible(_add_in_both_eras())
     except WorkbenchError as error:
         fix = "install the program again, and see that Python may start processes here"
         yield CheckResult("bad", "self-test", error.message, fix, "WB-TOUR-401")
@@ -244,6 +270,9 @@ async def _add_in_both_eras() -> None:
             await workbench.use_tool(ToolIdentifier("self-test", era, "add"), {"a": 2, "b": 3})
 
 
+# Checks of the servers
+
+
 def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Iterator[CheckResult]:
     for spec, report in zip(specs, reports, strict=True):
         subject = str(report.address)
@@ -257,3 +286,153 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
         program = f"{report.server_name} {report.server_version}".strip()
         about = f"{program or 'ready'}, {report.revision}, {tools}, {report.seconds:.1f} s"
         yield CheckResult("good", subject, about)
+
+
+def cause(reason: str) -> str:
+    """Returns the reason without place and fix, which are shown below it."""
+    if _advice(reason):
+        return reason[: -len(_advice(reason)) - len("; ")]
+    return _FIX.sub("", reason).removesuffix("; install it or write its absolute path")
+
+
+def remedy(reason: str, *, remote: bool = False) -> str:
+    """Returns the fix for a server that can't be reached, as far as the reason shows it."""
+    if reason.startswith("command not found: ") and "(searched PATH" in reason:
+        return missing(reason.removeprefix("command not found: ").split(" (searched")[0])
+    if reason.startswith("it answered nothing within") and not remote:
+        return _STDIO  # more time would not help
+    if fixes := _FIX.findall(reason):
+        return "; ".join(fixes)
+    if advice := _advice(reason):
+        return advice
+    if "did not start within" in reason:
+        return "a first start may download: try again, or raise 'connectTimeout' of this server"
+    if remote:
+        return "see that its 'url' and 'headers' are right, and that this machine reaches it"
+    return "run its command by hand and see what it says"
+
+
+def _advice(reason: str) -> str:
+    """Returns the advice at the end of a reason of ours; a server's stderr is none."""
+    match = None if any(label in reason for label in _STDERR) else _ADVICE.search(reason)
+    return match[1] if match else ""
+
+
+# Checks of the programs that servers need
+
+
+class Runtime(msgspec.Struct, frozen=True):
+    """The runtime of a command, and the oldest version that will do."""
+
+    program: str
+    oldest: tuple[int, ...]
+    install: str
+
+
+_NODE = Runtime("node", (20,), "install Node.js 20 or newer: https://nodejs.org")
+_UV = Runtime("uv", (0, 4), "install uv: https://docs.astral.sh/uv")
+_PYTHON = Runtime("python3", (3, 10), "install Python 3.10 or newer: https://www.python.org")
+_DOCKER = Runtime("docker", (20,), "install Docker: https://docs.docker.com/get-docker")
+RUNTIMES = {
+    "npx": _NODE,
+    "node": _NODE,
+    "npm": _NODE,
+    "uvx": _UV,
+    "uv": _UV,
+    "python": _PYTHON,
+    "python3": _PYTHON,
+    "docker": _DOCKER,
+}
+
+
+def check_programs(specs: list[ServerSpec], environ: Mapping[str, str]) -> Iterator[CheckResult]:
+    """Reports versions that are too old, and commands that only this shell's PATH has."""
+    commands = commands_of(specs)
+    path = environ.get("PATH", os.defpath)
+    versions: list[str] = []
+    for runtime in dict.fromkeys(RUNTIMES[c] for c in commands if c in RUNTIMES):
+        program = shutil.which(runtime.program, path=path)
+        version = program_version(program) if program else ()
+        if version and version < runtime.oldest:
+            yield _too_old(runtime, version)
+        elif version:
+            versions.append(f"{runtime.program} {_dotted(version)}")
+    if versions:
+        yield CheckResult("good", PROGRAMS, ", ".join(versions))
+    lost = [c for c in commands if shutil.which(c, path=path)]
+    lost = [c for c in lost if not shutil.which(c, path=DESKTOP_PATH)]
+    if lost:
+        where = [str(shutil.which(c, path=path)) for c in lost]
+        yield CheckResult(
+            "doubtful",
+            PROGRAMS,
+            f"only this PATH leads to {', '.join(lost)}: hosts started from a desktop have another",
+            f"write absolute paths: {_written(lost[0], where[0])}",
+            "WB-CONN-103",
+        )
+
+
+def _too_old(runtime: Runtime, version: tuple[int, ...]) -> CheckResult:
+    wanted = _dotted(runtime.oldest)
+    message = (
+        f"{runtime.program} {_dotted(version)} is older than {wanted}, which most servers need"
+    )
+    return CheckResult("doubtful", PROGRAMS, message, runtime.install, "WB-CONN-104")
+
+
+def program_version(program: str) -> tuple[int, ...]:
+    """Returns the first version number that it prints, or an empty tuple."""
+    try:
+        done = subprocess.run(  # noqa: S603 - found on the PATH that its servers are started with
+            [program, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=VERSION_TIMEOUT,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.stdout + done.stderr)
+    return tuple(int(part) for part in match.groups() if part) if match else ()
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def commands_of(specs: Iterable[ServerSpec]) -> list[str]:
+    """Returns the commands that are given without a folder and without a variable, each once."""
+    commands = [s.target.command for s in specs if isinstance(s.target, StdioCommand)]
+    return list(dict.fromkeys(c for c in commands if os.sep not in c and "$" not in c))
+
+
+def missing(command: str) -> str:
+    """Returns the fix for a command that was not found."""
+    if path := outside_path(command):
+        return f"it is at {path}: write {_written(command, path)}, or add that folder to PATH"
+    runtime = RUNTIMES.get(command)
+    return runtime.install if runtime else f"install {command}, or write its absolute path"
+
+
+def outside_path(command: str) -> str:
+    """Returns the path of a command that is not on the PATH; empty if there is none."""
+    for place in _PLACES:
+        folders = [Path(place).expanduser()]
+        if "*" in place:
+            home, _, inner = place.partition("*")
+            folders = sorted(Path(home).expanduser().glob(f"*{inner}"))
+        for folder in reversed(folders):
+            if path := shutil.which(command, path=str(folder)):
+                return path
+    return ""
+
+
+def _written(command: str, path: str) -> str:
+    """Returns the members of an entry that start this program with any PATH."""
+    runtime = RUNTIMES.get(command)
+    if runtime is None or runtime.program in (command, "uv"):  # uvx finds uv beside itself
+        return f'"command": "{path}"'
+    folder = Path(path).parent  # a script, which looks for its runtime on the PATH
+    return f'"command": "{path}", "env": {{"PATH": "{folder}:${{PATH}}"}}'

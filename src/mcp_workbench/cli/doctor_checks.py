@@ -1,156 +1,68 @@
-"""Results of `doctor` with their fix, and its check of the programs that servers need."""
+"""Checks of `doctor` in the files on this machine: our entry in every host, and the state folder.
+
+Each check yields results with their fix, and changes nothing without `--fix`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
+import socket
+import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from mcp_workbench.core.errors import Problem
-from mcp_workbench.core.spec import ServerSpec, StdioCommand
-
-VERSION_TIMEOUT = 10.0  # seconds for a program to print its version
-SUBJECT = "programs"
-
-# The PATH of a program that is started from a desktop.
-DESKTOP_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-# Where installers put programs outside of many a PATH; * is any folder, the newest last.
-_PLACES = (
-    "~/.local/bin", "~/.cargo/bin", "~/.volta/bin", "~/.bun/bin", "~/.deno/bin", "~/.asdf/shims",
-    "~/.pyenv/shims", "~/.local/share/mise/shims", "~/.local/share/fnm/aliases/default/bin",
-    "~/.nvm/versions/node/*/bin", "/opt/homebrew/bin", "/usr/local/bin", "/snap/bin", "/usr/bin",
-)  # fmt: skip
-State = Literal["good", "doubtful", "bad"]
-_FIX = re.compile(r" \([^()]*; fix: ([^()]*)\)")  # of a variable: its place, and the fix
-_ADVICE = re.compile(r"; ((?:correct|chmod|write) .*)", re.DOTALL)
-_STDERR = ("; its last words: ", "stderr: ")  # what follows is a server's text
-_STDIO = (
-    "it may serve over HTTP, or write its log to stdout: start it in its stdio mode (often an "
-    "argument such as --stdio), with its log on stderr"
+from mcp_workbench.config.state_home import VARIABLE
+from mcp_workbench.core.errors import ConfigError, Problem, WorkbenchError
+from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.daemon import paths as daemon
+from mcp_workbench.daemon.paths import socket_address
+from mcp_workbench.hosts.files import Machine, all_files, read_file, shown
+from mcp_workbench.hosts.installed import (
+    EntryProblem,
+    Kind,
+    OwnEntry,
+    entry_problems,
+    own_entries_in,
+    place_of,
+    same_file,
 )
+from mcp_workbench.hosts.journal import apply_changes, own_journal
+from mcp_workbench.hosts.launch import launch
+from mcp_workbench.hosts.merge import direct, own_entries, variables_in
+from mcp_workbench.hosts.plan import Installation, entry_keys, plan_install
+from mcp_workbench.hosts.read import text_of
+from mcp_workbench.upstream import cache_files as catalogues
 
-
-class Runtime(msgspec.Struct, frozen=True):
-    """The runtime of a command, and the oldest version that will do."""
-
-    program: str
-    oldest: tuple[int, ...]
-    install: str
-
-
-_NODE = Runtime("node", (20,), "install Node.js 20 or newer: https://nodejs.org")
-_UV = Runtime("uv", (0, 4), "install uv: https://docs.astral.sh/uv")
-_PYTHON = Runtime("python3", (3, 10), "install Python 3.10 or newer: https://www.python.org")
-_DOCKER = Runtime("docker", (20,), "install Docker: https://docs.docker.com/get-docker")
-RUNTIMES = {
-    "npx": _NODE,
-    "node": _NODE,
-    "npm": _NODE,
-    "uvx": _UV,
-    "uv": _UV,
-    "python": _PYTHON,
-    "python3": _PYTHON,
-    "docker": _DOCKER,
+State = Literal["good", "doubtful", "bad"]
+HOSTS = "hosts"  # subjects of results
+STATE_FOLDER = "state folder"
+TWICE = "WB-HOST-513"
+LEFT_OVER = 3600.0  # seconds; no write takes longer
+PRIVATE = 0o700
+_STATES: Mapping[Kind, State] = {
+    "no_program": "bad",
+    "no_config": "bad",
+    "elsewhere": "doubtful",
+    "unclear": "doubtful",
+    "no_variables": "doubtful",
 }
-
-
-def commands_of(specs: Iterable[ServerSpec]) -> list[str]:
-    """Returns the commands that are given without a folder and without a variable, each once."""
-    commands = [s.target.command for s in specs if isinstance(s.target, StdioCommand)]
-    return list(dict.fromkeys(c for c in commands if os.sep not in c and "$" not in c))
-
-
-def outside_path(command: str) -> str:
-    """Returns the path of a command that is not on the PATH; empty if there is none."""
-    for place in _PLACES:
-        folders = [Path(place).expanduser()]
-        if "*" in place:
-            home, _, inner = place.partition("*")
-            folders = sorted(Path(home).expanduser().glob(f"*{inner}"))
-        for folder in reversed(folders):
-            if path := shutil.which(command, path=str(folder)):
-                return path
-    return ""
-
-
-def missing(command: str) -> str:
-    """Returns the fix for a command that was not found."""
-    if path := outside_path(command):
-        return f"it is at {path}: write {_written(command, path)}, or add that folder to PATH"
-    runtime = RUNTIMES.get(command)
-    return runtime.install if runtime else f"install {command}, or write its absolute path"
-
-
-def _written(command: str, path: str) -> str:
-    """Returns the members of an entry that start this program with any PATH."""
-    runtime = RUNTIMES.get(command)
-    if runtime is None or runtime.program in (command, "uv"):  # uvx finds uv beside itself
-        return f'"command": "{path}"'
-    folder = Path(path).parent  # a script, which looks for its runtime on the PATH
-    return f'"command": "{path}", "env": {{"PATH": "{folder}:${{PATH}}"}}'
-
-
-def check_programs(specs: list[ServerSpec], environ: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Reports versions that are too old, and commands that only this shell's PATH has."""
-    commands = commands_of(specs)
-    path = environ.get("PATH", os.defpath)
-    versions: list[str] = []
-    for runtime in dict.fromkeys(RUNTIMES[c] for c in commands if c in RUNTIMES):
-        program = shutil.which(runtime.program, path=path)
-        version = program_version(program) if program else ()
-        if version and version < runtime.oldest:
-            yield _too_old(runtime, version)
-        elif version:
-            versions.append(f"{runtime.program} {_dotted(version)}")
-    if versions:
-        yield CheckResult("good", SUBJECT, ", ".join(versions))
-    lost = [c for c in commands if shutil.which(c, path=path)]
-    lost = [c for c in lost if not shutil.which(c, path=DESKTOP_PATH)]
-    if lost:
-        where = [str(shutil.which(c, path=path)) for c in lost]
-        yield CheckResult(
-            "doubtful",
-            SUBJECT,
-            f"only this PATH leads to {', '.join(lost)}: hosts started from a desktop have another",
-            f"write absolute paths: {_written(lost[0], where[0])}",
-            "WB-CONN-103",
-        )
-
-
-def _too_old(runtime: Runtime, version: tuple[int, ...]) -> CheckResult:
-    wanted = _dotted(runtime.oldest)
-    message = (
-        f"{runtime.program} {_dotted(version)} is older than {wanted}, which most servers need"
-    )
-    return CheckResult("doubtful", SUBJECT, message, runtime.install, "WB-CONN-104")
-
-
-def program_version(program: str) -> tuple[int, ...]:
-    """Returns the first version number that it prints, or an empty tuple."""
-    try:
-        done = subprocess.run(  # noqa: S603 - found on the PATH that its servers are started with
-            [program, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=VERSION_TIMEOUT,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.stdout + done.stderr)
-    return tuple(int(part) for part in match.groups() if part) if match else ()
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
+_CODES: Mapping[Kind, str] = {
+    "no_program": "WB-HOST-510",
+    "no_config": "WB-HOST-511",
+    "elsewhere": "WB-HOST-512",
+    "unclear": "WB-HOST-514",
+    "no_variables": "WB-HOST-515",
+}
+# Problems with which an entry does not lead to our servers.
+_NOT_OURS: frozenset[Kind] = frozenset({"no_program", "no_config", "elsewhere"})
+_WHOLE = r"{kept}\.\d+-[0-9a-f]{{8}}\.tmp"  # `config/state_folder.write_whole`
+_PRIVATE = r"\.{kept}\.[0-9a-f]{{12}}"  # `hosts/files.write_private`
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -165,7 +77,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     fixed: bool = False  # by --fix, just now
 
 
-def of_problem(problem: Problem, file: str, subject: str) -> CheckResult:
+def problem_result(problem: Problem, file: str, subject: str) -> CheckResult:
     """Returns the result for an error or a warning about a file."""
     place = f"{file}:{problem.line}:{problem.column}" if problem.line else file
     path = f"{problem.path}: " if problem.path else ""
@@ -173,31 +85,368 @@ def of_problem(problem: Problem, file: str, subject: str) -> CheckResult:
     return CheckResult(state, subject, f"{path}{problem.message}", problem.fix, problem.code, place)
 
 
-def cause(reason: str) -> str:
-    """Returns the reason without place and fix, which are shown below it."""
-    if _advice(reason):
-        return reason[: -len(_advice(reason)) - len("; ")]
-    return _FIX.sub("", reason).removesuffix("; install it or write its absolute path")
+# Entries in hosts
 
 
-def remedy(reason: str, *, remote: bool = False) -> str:
-    """Returns the fix for a server that can't be reached, as far as the reason shows it."""
-    if reason.startswith("command not found: ") and "(searched PATH" in reason:
-        return missing(reason.removeprefix("command not found: ").split(" (searched")[0])
-    if reason.startswith("it answered nothing within") and not remote:
-        return _STDIO  # more time would not help
-    if fixes := _FIX.findall(reason):
-        return "; ".join(fixes)
-    if advice := _advice(reason):
-        return advice
-    if "did not start within" in reason:
-        return "a first start may download: try again, or raise 'connectTimeout' of this server"
-    if remote:
-        return "see that its 'url' and 'headers' are right, and that this machine reaches it"
-    return "run its command by hand and see what it says"
+class OwnConfig(msgspec.Struct, frozen=True):
+    """The configuration in use, to compare entries with."""
+
+    config: str = ""  # its file; empty if there is none
+    toolboxes: tuple[str, ...] = ()
+    usable: bool = False  # the file is valid, so that its servers are known
+
+    def entries(self, toolboxes: tuple[str, ...]) -> dict[str, Any]:
+        """Returns our server entries in these toolboxes, or in all of them if none is named."""
+        chosen = [box for box in self.toolboxes if not toolboxes or box in toolboxes]
+        return own_entries(self.config, chosen) if self.usable and self.config else {}
 
 
-def _advice(reason: str) -> str:
-    """Returns the advice at the end of a reason of ours; a server's stderr is none."""
-    match = None if any(label in reason for label in _STDERR) else _ADVICE.search(reason)
-    return match[1] if match else ""
+def own_config(snapshot: Snapshot) -> OwnConfig:
+    config = str(Path(snapshot.origin).absolute()) if snapshot.origin else ""
+    return OwnConfig(config, tuple(snapshot.toolboxes), usable=True)
+
+
+def check_hosts(ours: OwnConfig, machine: Machine, *, fix: bool) -> Iterator[CheckResult]:
+    """Checks every host that has a file on this machine. Changes nothing without `fix`."""
+    without: list[str] = []
+    unread: list[str] = []
+    present = False
+    for file in all_files(machine):
+        if file.host.format == "yaml":
+            unread.append(file.host.id)
+            continue
+        try:
+            text = text_of(file.path) or ""
+            entries = own_entries_in(file, text, machine)
+        except ConfigError as error:
+            yield from (problem_result(p, error.file, file.host.id) for p in error.problems)
+            continue
+        except OSError as error:
+            message = f"{shown(file.path, machine)} can't be read: {error.strerror}"
+            yield CheckResult("doubtful", file.host.id, message, "check its permissions")
+            continue
+        present = present or bool(entries)
+        if not entries and file.scope == "user" and not file.host.import_only:
+            without.append(file.host.id)
+        for entry in entries:
+            yield from _of_entry(entry, text, ours, machine, fix=fix)
+    yield from _of_others(without, ours, present=present)
+    if unread:
+        message = f"not checked, because their files are YAML: {', '.join(unread)}"
+        yield CheckResult("good", HOSTS, message)
+
+
+def _of_others(without: list[str], ours: OwnConfig, *, present: bool) -> Iterator[CheckResult]:
+    """Reports hosts without our entry: a warning only if no host has one."""
+    names = ", ".join(dict.fromkeys(without))
+    if without and (present or not ours.config):
+        yield CheckResult("good", HOSTS, f"without an entry of this program: {names}")
+    elif without:
+        message = f"none of the hosts on this machine has an entry of this program: {names}"
+        yield CheckResult("doubtful", HOSTS, message, "mcp-workbench install HOST")
+
+
+def _of_entry(
+    entry: OwnEntry, text: str, ours: OwnConfig, machine: Machine, *, fix: bool
+) -> Iterator[CheckResult]:
+    problems = list(entry_problems(entry, ours.config))
+    leads_here = not entry.remote and not any(problem.kind in _NOT_OURS for problem in problems)
+    if leads_here:
+        problems += _of_contents(entry, ours)
+    if not problems:
+        where = f"'{entry.name}' in {shown(entry.file.path, machine)}"
+        yield CheckResult("good", entry.file.host.id, f"{where} {_working(entry, ours)}")
+    undo = _repair(entry, problems, ours) if fix else ""
+    for problem in problems:
+        line = _entry_result(entry, problem, place_of(entry, text), ours)
+        if undo and _is_repairable(problem):
+            message = f"{line.message}; undo: {undo}"
+            line = msgspec.structs.replace(line, state="good", message=message, fixed=True)
+        yield line
+    if leads_here:
+        yield from _offered_twice(entry, ours, machine)
+
+
+def _working(entry: OwnEntry, ours: OwnConfig) -> str:
+    if entry.remote:
+        return "leads to a port"
+    return f"starts this program{', with this configuration' if ours.config else ''}"
+
+
+def _of_contents(entry: OwnEntry, ours: OwnConfig) -> Iterator[EntryProblem]:
+    """Yields what of our configuration this entry does not pass to us."""
+    if not (ours.usable and ours.config):
+        return
+    gone = [box for box in entry.toolboxes if box not in ours.toolboxes]
+    if gone:
+        message = (
+            f"'{entry.name}' names the toolbox '{gone[0]}', which the configuration does not have"
+        )
+        yield EntryProblem("no_config", message)
+        return
+    names = ", ".join(entry.lacks(variables_in(ours.entries(entry.toolboxes), needed=True)))
+    if names:
+        message = (
+            f"'{entry.name}' does not pass on what servers of this configuration need: {names}"
+        )
+        yield EntryProblem("no_variables", message)
+
+
+def _offered_twice(entry: OwnEntry, ours: OwnConfig, machine: Machine) -> Iterator[CheckResult]:
+    twins = direct(entry.file, ours.entries(entry.toolboxes), machine)
+    if twins:
+        names = ", ".join(keys[-1] for keys in twins)
+        message = f"beside '{entry.name}' it has {names} directly, so those tools are offered twice"
+        yield CheckResult(
+            "doubtful", entry.file.host.id, message, _install(entry, "--replace"), TWICE
+        )
+
+
+def _entry_result(
+    entry: OwnEntry, problem: EntryProblem, place: str, ours: OwnConfig
+) -> CheckResult:
+    kind = problem.kind
+    fix = _entry_fix(entry, problem, ours)
+    subject = entry.file.host.id
+    return CheckResult(_STATES[kind], subject, problem.message, fix, _CODES[kind], place)
+
+
+def _entry_fix(entry: OwnEntry, problem: EntryProblem, ours: OwnConfig) -> str:
+    if not _standard(entry):
+        return f"correct '{entry.name}' by hand, or remove it and run {_install(entry)}"
+    if not ours.config:
+        return f"mcp-workbench import makes a configuration; then {_install(entry)}"
+    if problem.kind == "no_variables" and entry.file.host.passes == "none":
+        return "write their values into the env of this entry: this host passes no variables on"
+    if problem.kind == "elsewhere":
+        return f"if that is not intended: {_install(entry)}"
+    return _install(entry)
+
+
+def _install(entry: OwnEntry, *options: str) -> str:
+    scope = ("--scope", "project") if entry.file.scope == "project" else ()
+    return " ".join(("mcp-workbench install", entry.file.host.id, *scope, *options))
+
+
+def _standard(entry: OwnEntry) -> bool:
+    """Is it where `install` would put it?"""
+    return entry.keys == entry_keys(entry.file, read_file(entry.file.path))
+
+
+def _is_repairable(problem: EntryProblem) -> bool:
+    """Only what does not work at all: an entry that leads elsewhere may be intended."""
+    return problem.kind in ("no_program", "no_config")
+
+
+def _repair(entry: OwnEntry, problems: Iterable[EntryProblem], ours: OwnConfig) -> str:
+    """Renews the entry; returns the command that undoes it, empty if nothing was done."""
+    if not any(map(_is_repairable, problems)) or not _standard(entry):
+        return ""
+    there = Path(entry.config)
+    theirs = there.is_absolute() and there.is_file()
+    config = str(there) if theirs else ours.config
+    variables: tuple[str, ...] = ()
+    if not theirs or same_file(entry.config, ours.config):
+        if not ours.usable or any(box not in ours.toolboxes for box in entry.toolboxes):
+            return ""  # another toolbox may be intended
+        variables = variables_in(ours.entries(entry.toolboxes))
+    if not config:
+        return ""
+    installation = Installation(launch().command(config, entry.toolboxes), variables, own=False)
+    try:
+        change = plan_install(entry.file, read_file(entry.file.path), installation, ())
+        record = apply_changes(own_journal(os.environ), "doctor --fix", [change])
+    except (WorkbenchError, OSError):
+        return ""  # the problem is reported with its fix
+    return f"mcp-workbench undo {record.id}"
+
+
+# The state folder
+
+
+def check_state(home: str, *, fix: bool) -> Iterator[CheckResult]:
+    """Checks the state folder. Creates and changes nothing without `fix`."""
+    if not home:
+        message = (
+            f"neither ${VARIABLE} nor $HOME is set: nothing is remembered, nothing can be undone"
+        )
+        yield CheckResult(
+            "doubtful", STATE_FOLDER, message, f"set {VARIABLE} to a folder of your own"
+        )
+        return
+    folder = Path(home)
+    try:
+        about = folder.stat()
+    except FileNotFoundError:
+        yield CheckResult("good", STATE_FOLDER, f"{folder} is not there yet; nothing is remembered")
+        return
+    except OSError as error:
+        message = f"{folder} can't be read: {error.strerror}"
+        yield CheckResult(
+            "bad", STATE_FOLDER, message, f"check its permissions, or set {VARIABLE}", "WB-CLI-005"
+        )
+        return
+    if not stat.S_ISDIR(about.st_mode):
+        yield CheckResult(
+            "bad", STATE_FOLDER, f"{folder} is no folder", f"move it away, or set {VARIABLE}"
+        )
+        return
+    troubles = [*_rights(folder, about, fix=fix), *_left_over(folder, fix=fix)]
+    yield from troubles or [CheckResult("good", STATE_FOLDER, str(folder))]
+
+
+def _rights(folder: Path, about: os.stat_result, *, fix: bool) -> Iterator[CheckResult]:
+    if os.name != "posix":
+        return
+    if about.st_uid != os.geteuid():
+        message = f"{folder} belongs to another user"
+        yield CheckResult("bad", STATE_FOLDER, message, f"set {VARIABLE} to a folder of your own")
+        return
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield _repaired(
+            CheckResult("bad", STATE_FOLDER, f"{folder} can't be written"), folder, about, fix=fix
+        )
+    elif about.st_mode & 0o077:
+        message = f"other users can look into {folder}"
+        yield _repaired(CheckResult("doubtful", STATE_FOLDER, message), folder, about, fix=fix)
+
+
+def _repaired(line: CheckResult, folder: Path, about: os.stat_result, *, fix: bool) -> CheckResult:
+    if why := _shared(folder, about):
+        message = f"{line.message}, and {why}: its mode is left as it is"
+        remedy = f"set {VARIABLE} to a folder for this program alone"
+        return CheckResult(line.state, line.subject, message, remedy)
+    remedy = f"chmod 700 {folder}"
+    if not fix:
+        return CheckResult(line.state, line.subject, line.message, remedy)
+    try:
+        folder.chmod(PRIVATE)
+    except OSError:
+        return CheckResult(line.state, line.subject, line.message, remedy)
+    return CheckResult("good", line.subject, line.message, remedy, fixed=True)
+
+
+def _shared(folder: Path, about: os.stat_result) -> str:
+    """Returns why the folder may not be ours alone, so that we leave its mode; empty if it is."""
+    real = os.path.realpath(folder)
+    if real == os.path.dirname(real):  # noqa: PTH120
+        return "it is the root of the file system"
+    if real == os.path.realpath(os.path.expanduser("~")):  # noqa: PTH111 - it never raises
+        return "it is your home folder"
+    if about.st_mode & stat.S_ISVTX:
+        return "it is meant for several users"
+    try:
+        other = foreign(folder)
+    except OSError:
+        return "what it holds can't be seen"
+    return f"it holds {other}, which is not ours" if other else ""
+
+
+def _left_over(folder: Path, *, fix: bool) -> Iterator[CheckResult]:
+    for path, unfinished in own_files(folder):
+        why = stale(path, unfinished=unfinished)
+        if not why:
+            continue
+        message = f"{path} is left over: {why}"
+        if fix:
+            with suppress(OSError):
+                path.unlink()
+        gone = fix and not os.path.lexists(path)
+        remedy = "mcp-workbench doctor --fix"
+        yield CheckResult("good" if gone else "doubtful", STATE_FOLDER, message, remedy, fixed=gone)
+
+
+def stale(path: Path, *, unfinished: bool = False) -> str:
+    """Returns why this file of ours is no longer in use; empty if it may be."""
+    try:
+        about = path.lstat()
+    except OSError:
+        return ""
+    if stat.S_ISSOCK(about.st_mode):
+        return "" if _listens(path) else "nobody listens there"
+    if not (unfinished and stat.S_ISREG(about.st_mode)):
+        return ""
+    old = time.time() - about.st_mtime > LEFT_OVER
+    return "it was being written and never finished" if old else ""
+
+
+def _listens(path: Path) -> bool:
+    folder = -1
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        try:
+            address, folder = socket_address(str(path))
+            probe.connect(address)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:  # busy, or not permitted
+            return True
+        finally:
+            if folder >= 0:
+                os.close(folder)
+    return True
+
+
+class Names(NamedTuple):
+    """File names in one of our folders: finished files, and unfinished ones."""
+
+    kept: re.Pattern[str]
+    unfinished: re.Pattern[str]
+
+
+def _names(kept: str, unfinished: str) -> Names:
+    return Names(re.compile(kept), re.compile(unfinished.format(kept=f"(?:{kept})")))
+
+
+FOLDERS = {
+    catalogues.FOLDER: _names(rf"key|[0-9a-f]{{40}}{re.escape(catalogues.SUFFIX)}", _WHOLE),
+    daemon.FOLDER: _names(r"[0-9a-f]{16}\.(?:sock|lock|log|log\.1)", "(?!)"),
+    "journal": _names(r"\d{4,}\.json", _PRIVATE),
+    "backups": _names(r"\d{4,}-\d+", _PRIVATE),
+}
+
+
+class Item(NamedTuple):
+    """A file of ours, by its folder and its name."""
+
+    path: Path
+    unfinished: bool
+
+
+def own_files(folder: Path) -> Iterator[Item]:
+    """Yields our files in order. Skips a folder that is a link or belongs to another user."""
+    for subfolder, names in FOLDERS.items():
+        if not _is_own(folder / subfolder):
+            continue
+        for path in _listed(folder / subfolder):
+            if names.kept.fullmatch(path.name):
+                yield Item(path, unfinished=False)
+            elif names.unfinished.fullmatch(path.name):
+                yield Item(path, unfinished=True)
+
+
+def foreign(folder: Path) -> str:
+    """Returns a name in the folder that is not ours, or an empty string. Raises OSError if it can't be listed."""
+    for subfolder in sorted(folder.iterdir()):
+        names = FOLDERS.get(subfolder.name)
+        if names is None or not _is_own(subfolder):
+            return subfolder.name
+        for file in sorted(subfolder.iterdir()):
+            if not (names.kept.fullmatch(file.name) or names.unfinished.fullmatch(file.name)):
+                return str(file.relative_to(folder))
+    return ""
+
+
+def _is_own(subfolder: Path) -> bool:
+    try:
+        about = subfolder.lstat()
+    except OSError:
+        return False
+    ours = os.name != "posix" or about.st_uid == os.geteuid()
+    return stat.S_ISDIR(about.st_mode) and ours
+
+
+def _listed(subfolder: Path) -> list[Path]:
+    with suppress(OSError):  # it is gone, or not readable
+        return sorted(subfolder.iterdir())
+    return []

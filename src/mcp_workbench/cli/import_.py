@@ -10,17 +10,17 @@ import click
 import msgspec
 
 from mcp_workbench.cli.completion import complete_source
-from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
-from mcp_workbench.cli.ui.changes import (
+from mcp_workbench.cli.error_reports import format_problems
+from mcp_workbench.cli.install import (
     Agreement,
     ChangeLine,
     agreement_options,
     apply_if_confirmed,
     lines_of,
-    show,
+    preview,
 )
-from mcp_workbench.cli.ui.render import glyph, plain, say, say_json, table
-from mcp_workbench.cli.ui.report import format_problems
+from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.terminal import glyph, plain, say, say_json, table
 from mcp_workbench.config.file_access import check_ownership
 from mcp_workbench.config.load import FILE_NAME, VARIABLE
 from mcp_workbench.core.errors import ConfigError, did_you_mean
@@ -47,7 +47,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
 class ImportedServer(msgspec.Struct, frozen=True, rename="camel"):
-    """What `--json` says of one server in one file."""
+    """One server of one file in the JSON of `import`."""
 
     host: str
     file: str
@@ -111,7 +111,7 @@ def import_(
     changes = [c for c in [_change(target, before, keys, merged)] if c.needed]
     if not settings.json:
         _print(settings, merged, f"toolbox '{toolbox}' in {shown(target, machine)}", machine)
-        show(changes, machine, settings)
+        preview(changes, machine, settings)
     undo = apply_if_confirmed(settings, "import", changes, Agreement(yes, dry_run))
     if settings.json:
         lines = [_line(choice) for choice in merged.chosen]

@@ -1,7 +1,12 @@
-"""`install` and `uninstall`: add our entry to the files of hosts, and remove it."""
+"""`install`, `uninstall` and `undo`: add our entry to the files of hosts, remove it, revert either.
+
+Every change of such a file, those of `import` as well, is previewed and confirmed here, and recorded
+in the journal that `undo` reads.
+"""
 
 import os
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +14,15 @@ import click
 import msgspec
 
 from mcp_workbench.cli.completion import complete_host, complete_toolbox
-from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
-from mcp_workbench.cli.ui.changes import (
-    Agreement,
-    ChangeLine,
-    agreement_options,
-    apply_if_confirmed,
-    lines_of,
-    show,
+from mcp_workbench.cli.settings import (
+    DONE,
+    Decorated,
+    Settings,
+    global_options,
+    stdin_is_terminal,
+    variable,
 )
-from mcp_workbench.cli.ui.render import glyph, plain, say, say_json
+from mcp_workbench.cli.terminal import glyph, plain, say, say_json, table
 from mcp_workbench.config.load import find_config
 from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.hosts.files import (
@@ -28,12 +32,14 @@ from mcp_workbench.hosts.files import (
     Scope,
     file_to_change,
     read_file,
+    shown,
     this_machine,
 )
-from mcp_workbench.hosts.journal import available
+from mcp_workbench.hosts.journal import Record, Undone, apply_changes, available, own_journal
+from mcp_workbench.hosts.journal import undo as undo_record
 from mcp_workbench.hosts.launch import launch
 from mcp_workbench.hosts.merge import direct, own_entries, variables_in
-from mcp_workbench.hosts.plan import Change, Installation, plan_install, plan_uninstall
+from mcp_workbench.hosts.plan import Change, Installation, diff, plan_install, plan_uninstall
 from mcp_workbench.hosts.table import HOSTS, Host
 
 _HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1, shell_complete=complete_host)
@@ -59,7 +65,30 @@ _EDIT = click.option(
 )
 _UNCHANGED = {"install": "there already", "uninstall": "not there"}
 _DONE = {"install": "Installed in", "uninstall": "Removed from"}
+_UNDONE = {
+    "exactly": "restored, byte for byte",
+    "editing": "file changed since; reverted only our edit",
+    "not at all": "nothing to do",
+}
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
 _WHERE: dict[Scope, str] = {"user": "on this machine", "project": "in this folder"}
+
+
+class ChangeLine(msgspec.Struct, frozen=True):
+    """One change in the JSON of `install`, `uninstall` and `import`."""
+
+    host: str
+    file: str
+    new: bool
+    command: tuple[str, ...]  # the host's own, if that writes the file
+    diff: list[str]
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """The options about confirmation."""
+
+    yes: bool
+    dry_run: bool
 
 
 class Installed(msgspec.Struct, frozen=True, rename="camel"):
@@ -80,6 +109,12 @@ class Plan(msgspec.Struct, frozen=True):
     changes: list[Change]
     twice: dict[str, list[str]]
     variables: tuple[str, ...] = ()
+
+
+def agreement_options(function: Decorated) -> Decorated:
+    yes, dry_run = "Do it without asking.", "Show what would be done, and stop."
+    function = click.option("--yes", "-y", is_flag=True, help=yes, **variable("YES"))(function)
+    return click.option("--dry-run", is_flag=True, help=dry_run, **variable("DRY_RUN"))(function)
 
 
 @click.command()
@@ -119,11 +154,10 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
     """
     machine = this_machine()
     config = _config(settings, machine)
-    toolboxes = settings.snapshot().narrowed(
-        options["toolboxes"]
-    )  # fails if it is invalid, or has no such toolbox
+    # Fails for an invalid configuration, and for a toolbox that it does not have.
+    snapshot = settings.snapshot().narrowed(options["toolboxes"])
     files = _files(settings, hosts, machine, options)
-    ours = own_entries(config, list(toolboxes.toolboxes))
+    ours = own_entries(config, list(snapshot.toolboxes))
     words = launch().command(config, options["toolboxes"])
     installation = Installation(words, variables_in(ours), own=not options["edit"])
     changes: list[Change] = []
@@ -240,28 +274,161 @@ def _finish(settings: Settings, plan: Plan, agreed: Agreement) -> int:
         for file, change in zip(plan.files, plan.changes, strict=True):
             if not change.needed:
                 say(f"{file.host.id}: {_UNCHANGED[plan.command]}")
-        show(needed, this_machine(), settings)
-    undo = apply_if_confirmed(settings, plan.command, needed, agreed)
+        preview(needed, this_machine(), settings)
+    record = apply_if_confirmed(settings, plan.command, needed, agreed)
     if settings.json:
         hosts = [file.host.id for file in plan.files]
-        say_json(Installed(hosts, lines_of(needed), plan.twice, undo is not None, undo))
+        say_json(Installed(hosts, lines_of(needed), plan.twice, record is not None, record))
     elif not settings.quiet:
-        _print_end(plan, {change.host for change in needed}, undo)
+        _print_end(plan, {change.host for change in needed}, record)
     return DONE
 
 
-def _print_end(plan: Plan, changed: set[str], undo: int | None) -> None:
-    if undo is not None:
+def _print_end(plan: Plan, changed: set[str], record: int | None) -> None:
+    if record is not None:
         for host in (file.host for file in plan.files if file.host.id in changed):
             step = host.next_step[0].upper() + host.next_step[1:]
             say(f"{glyph('good')} {_DONE[plan.command]} {host.title}. {step}.", err=True)
             if plan.variables and host.passes == "none":
                 names = ", ".join(plan.variables)
                 say(f"    it passes no variables on; write into its entry's env: {names}", err=True)
-        say(f"undo: mcp-workbench undo {undo}", err=True)
+        say(f"undo: mcp-workbench undo {record}", err=True)
     for name, servers in plan.twice.items():
         say(
             f"{glyph('doubtful')} {name} still has {plain(', '.join(servers))} directly, so those "
             f"tools are offered twice   fix: mcp-workbench install {name} --replace",
             err=True,
         )
+
+
+# A change: previewed, confirmed, applied
+
+
+def preview(changes: list[Change], machine: Machine, settings: Settings) -> None:
+    """Prints the preview of all changes."""
+    for change in changes:
+        new = " (new)" if change.before is None else ""
+        say(f"\n{plain(shown(change.path, machine))}{new}", color=settings.color)
+        if change.own:
+            say(f"$ {plain(shlex.join(change.own))}", color=settings.color)
+        for line in diff(change):
+            color = _COLORS.get(line[:1])
+            say(click.style(plain(line), fg=color) if color else plain(line), color=settings.color)
+
+
+def lines_of(changes: list[Change]) -> list[ChangeLine]:
+    return [ChangeLine(c.host, str(c.path), c.before is None, c.own, diff(c)) for c in changes]
+
+
+def apply_if_confirmed(
+    settings: Settings, command: str, changes: list[Change], agreed: Agreement
+) -> int | None:
+    """Applies the changes after confirmation; returns the number for `undo`, or None."""
+    if agreed.dry_run or not changes:
+        return None
+    if not agreed.yes and not _confirmed(settings):
+        say("nothing was changed", err=True)
+        return None
+
+    def starting(change: Change) -> None:
+        if change.own and settings.talkative:
+            say(f"running {change.own[0]} …", err=True)
+
+    return apply_changes(own_journal(os.environ), command, changes, starting).id
+
+
+def _confirmed(settings: Settings) -> bool:
+    if settings.no_input or settings.json or not stdin_is_terminal():
+        raise HostUsage(
+            "needs_yes",
+            "confirmation required; rerun with --yes",
+            hint="nothing was changed; --dry-run shows what would be",
+        )
+    return click.confirm("\nwrite this?", default=False, err=True)
+
+
+# `undo`
+
+
+@click.command()
+@click.argument("number", metavar="[ID]", type=int, required=False)
+@click.option(
+    "--list", "listing", is_flag=True, help="Show what can be undone.", **variable("UNDO_LIST")
+)
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Everything, the newest first.",
+    **variable("UNDO_ALL"),
+)
+@global_options
+@click.pass_obj
+def undo(settings: Settings, number: int | None, *, listing: bool, everything: bool) -> int:
+    """Undo what `import`, `install`, `uninstall` or `doctor --fix` has changed in other programs' files.
+
+    A file that has not changed since is restored byte for byte. In one that has, only our edit is
+    reverted: what we added is removed, and what we removed is added again.
+
+    \b
+    Examples:
+      mcp-workbench undo --list
+      mcp-workbench undo          the last one
+      mcp-workbench undo 6        that one
+    """
+    journal = own_journal(os.environ)
+    if listing:
+        _list_records(settings, journal.records())
+        return DONE
+    if everything and number is not None:
+        raise click.UsageError("An ID and --all can't stand together")
+    last = journal.record(number)  # none is an error, of --all, too
+    records = journal.not_undone()[::-1] if everything else [last]
+    done = [(record, undo_record(journal, record)) for record in records]
+    if settings.json:
+        say_json([{"id": record.id, "files": files} for record, files in done])
+    else:
+        for record, files in done:
+            _print_undone(settings, record, files)
+    return DONE
+
+
+def _print_undone(settings: Settings, record: Record, files: list[Undone]) -> None:
+    machine = this_machine()
+    say(f"{record.id} {record.command}")
+    for file in files:
+        mark = glyph("doubtful" if file.left else "good")
+        place = plain(shown(Path(file.file), machine))
+        say(f"{mark} {place}: {_UNDONE[file.how]}", color=settings.color)
+        for name in file.left:
+            say(f"    {plain(name)} has changed since and stays")
+
+
+def _list_records(settings: Settings, records: list[Record]) -> None:
+    if settings.json:
+        say_json(
+            [
+                {
+                    "id": record.id,
+                    "command": record.command,
+                    "time": record.time,
+                    "undone": record.undone,
+                    "files": [step.file for step in record.steps],
+                }
+                for record in records
+            ]
+        )
+        return
+    machine = this_machine()
+    rows = [
+        (
+            str(record.id),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(record.time)),
+            record.command,
+            "undone" if record.undone else "",
+            "  ".join(shown(Path(step.file), machine) for step in record.steps),
+        )
+        for record in records
+    ]
+    for line in table(rows):
+        say(line)

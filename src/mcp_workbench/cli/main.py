@@ -33,9 +33,7 @@ TOOLBOX = ServeOption("--toolbox", fast=True, repeats=True)
 HTTP = ServeOption("--http", fast=False)
 ATTACH = ServeOption("--attach", fast=True, choices=("auto", "always", "never"))
 LOG_CALLS = ServeOption("--log-calls", fast=False)
-CONFIG = ServeOption(
-    "--config", fast=True
-)  # an option of every command, with a variable of its own
+CONFIG = ServeOption("--config", fast=True)  # of every command, with a variable of its own
 FAST = {option.name: option for option in (CONFIG, TOOLBOX, ATTACH)}
 # Variables that only click reads; `daemon.attach` reads the one of --attach itself.
 SERVE_VARIABLES = (TOOLBOX.variable, HTTP.variable, LOG_CALLS.variable, f"{PREFIX}VERBOSE")
@@ -130,7 +128,7 @@ def _constant(argv: list[str]) -> str:
 
         return f"mcp-workbench {__version__}\n"
     if len(argv) == 2 and argv[0] == "completion":
-        from mcp_workbench.cli.scripts import SCRIPTS
+        from mcp_workbench.cli.completion_scripts import SCRIPTS
 
         return SCRIPTS.get(argv[1], "")
     return ""
@@ -164,7 +162,7 @@ def unwritten(error: OSError, argv: list[str]) -> int:
     if isinstance(error, BrokenPipeError):
         return DONE
     lenient_stderr()
-    from mcp_workbench.cli.ui.report import report_system  # only after an error
+    from mcp_workbench.cli.error_reports import report_system  # only after an error
 
     return report_system(error, argv)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcp_workbench.cli.completion import complete_toolbox
-from mcp_workbench.cli.main import ATTACH, HTTP, LOG_CALLS, TOOLBOX, ServeOption
-from mcp_workbench.cli.settings import Decorated, Settings, global_options
+from mcp_workbench.cli.main import ATTACH, HTTP, TOOLBOX, ServeOption
+from mcp_workbench.cli.settings import Decorated, Settings, global_options, log_calls_option
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.spec import Snapshot
 
 LOOPBACK = "127.0.0.1"
 MOST_PORTS = 65535
@@ -68,14 +71,10 @@ def _option(option: ServeOption, parameter: str, **more: Any) -> Callable[[Decor
     help="Join the workbench that `up` has started for this file: auto (if it runs; the default), "
     "always (or else start one), never.",
 )
-@_option(
-    LOG_CALLS,
-    "log_calls",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    default="",
-    help="Append one JSON line per call to this file; calls of the shared workbench are not in it, so"
-    " this host does not join one (see `up --log-calls`).",
+@log_calls_option(
+    "SERVE",
+    "; calls of the shared workbench are not in it, so this host does not join one"
+    " (see `up --log-calls`)",
 )
 @global_options
 @click.pass_obj
@@ -106,29 +105,36 @@ def serve(
       mcp-workbench serve --log-calls calls.jsonl
     """
     snapshot = settings.snapshot(silent=settings.verbose).narrowed(toolboxes)
-    if settings.verbose and snapshot.warnings:
-        # Only with -v: hosts show everything on stderr as an error.
-        from mcp_workbench.cli.ui.render import say
-        from mcp_workbench.cli.ui.report import format_problems
+    if settings.verbose and snapshot.warnings:  # only with -v: hosts show all of stderr as errors
+        _print_warnings(settings, snapshot)
+    if address is None:
+        return _serve_stdio(settings, snapshot, toolboxes, attach or "", log_calls)
+    from mcp_workbench import http_app  # a parser of HTTP and more: not for stdio
 
-        say(format_problems(snapshot.warnings, snapshot.origin), err=True, color=settings.color)
-    if address is not None:
-        from mcp_workbench import http_app  # a parser of HTTP and more: not for stdio
+    verbose = settings.verbose
+    return http_app.serve_http(
+        snapshot, address, toolboxes=toolboxes, verbose=verbose, log_calls=log_calls
+    )
 
-        return http_app.serve_http(
-            snapshot,
-            address,
-            toolboxes=toolboxes,
-            verbose=settings.verbose,
-            log_calls=log_calls,
-        )
+
+def _print_warnings(settings: Settings, snapshot: Snapshot) -> None:
+    from mcp_workbench.cli.error_reports import format_problems
+    from mcp_workbench.cli.terminal import say
+
+    say(format_problems(snapshot.warnings, snapshot.origin), err=True, color=settings.color)
+
+
+def _serve_stdio(
+    settings: Settings, snapshot: Snapshot, toolboxes: tuple[str, ...], attach: str, log_calls: str
+) -> int:
+    """Joins the shared workbench, or serves the host in this process."""
     from mcp_workbench.daemon.attach import attach_host
 
     if log_calls and attach == "always":
         raise click.UsageError(
             "--log-calls: the shared workbench logs its calls with up --log-calls"
         )
-    outcome = attach_host(settings.config, toolboxes, "never" if log_calls else attach or "")
+    outcome = attach_host(settings.config, toolboxes, "never" if log_calls else attach)
     if isinstance(outcome, int):
         return outcome
     from mcp_workbench import app  # the whole program: not for `--help`

@@ -1,81 +1,94 @@
-"""Starts servers for a command: runs the event loop, and collects a report of each server."""
+"""Reports of servers: from the cache if they are fresh, else from the servers themselves.
+
+The event loop and the gateway are loaded only to start a server.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import signal
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import Any, TypeVar
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from mcp_workbench import app
-from mcp_workbench.cli.settings import Settings
-from mcp_workbench.cli.ui.progress import QUIET_TIME, ProgressLine
-from mcp_workbench.cli.ui.render import say
+import click
+import msgspec
+
+from mcp_workbench.cli.error_reports import ErrorReport, format_error
+from mcp_workbench.cli.settings import DONE, UNREACHABLE, Decorated, Settings, variable
+from mcp_workbench.cli.terminal import QUIET_TIME, ProgressLine, say
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.gateway.gateway import Gateway
-from mcp_workbench.upstream import context as pool_context
+from mcp_workbench.upstream.cache import CatalogueCache
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from mcp_workbench.gateway.gateway import Gateway
 
-_LIKE_CTRL_C = ("SIGTERM", "SIGHUP")  # SIGHUP: the terminal window was closed
-
-
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs a command in the event loop. SIGTERM and SIGHUP act like Ctrl-C, so that no server is left behind."""
-    try:
-        return app.run(_interruptible(main))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
+FRESH = 86_400.0  # seconds; a day later, the servers are asked again
+NEWS = 86_400.0  # seconds for which a change of tools is shown
 
 
-async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
-    """Cancels `main` at the first signal, so that its servers are stopped; kills them at the second."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    signals = 0
-
-    def interrupted() -> None:
-        nonlocal signals
-        signals += 1
-        if signals > 1:
-            from mcp_workbench.transport.guard import guard
-
-            guard().end_all()
-        if signals <= 2 and task is not None:
-            task.cancel()
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        with suppress(RuntimeError):  # the loop is closed by now
-            loop.call_soon_threadsafe(interrupted)
-
-    with _handled(interrupt, lambda: signals > 0):
-        return await main
+def refresh_option(command: str) -> Callable[[Decorated], Decorated]:
+    """Returns `--refresh`, for a command that can use the cache."""
+    help = "Ask the servers, whatever is known of them."
+    return click.option("--refresh", is_flag=True, help=help, **variable(f"{command}_REFRESH"))
 
 
-@contextmanager
-def _handled(
-    interrupt: Callable[[int, FrameType | None], None], over: Callable[[], bool]
-) -> Generator[None]:
-    """Sends signals to `interrupt` inside the block; after an interrupt, also behind it."""
-    before = {signal.SIGINT: signal.getsignal(signal.SIGINT)}
-    for name in _LIKE_CTRL_C:
-        number = getattr(signal, name, None)  # Windows has fewer
-        if (
-            number is not None and signal.getsignal(number) is signal.SIG_DFL
-        ):  # `nohup` ignores SIGHUP
-            before[number] = signal.SIG_DFL
-    try:
-        for number in before:
-            signal.signal(number, interrupt)
-        yield
-    finally:
-        if not over():
-            for number, handler in before.items():
-                signal.signal(number, handler)
+def cached_or_asked(
+    settings: Settings, snapshot: Snapshot, addresses: Sequence[ServerAddress], *, refresh: bool
+) -> list[ServerReport]:
+    """Returns a report of each server, in this order; with `refresh`, all from the servers."""
+    settings.open_log()
+    reports = {} if refresh else cached_reports(snapshot, addresses)
+    unknown = [address for address in addresses if address not in reports]
+    if unknown:
+        asked = survey(settings, snapshot, unknown)
+        reports |= {report.address: report for report in _with_changes(snapshot, asked)}
+    return [reports[address] for address in addresses]
+
+
+def cached_reports(
+    snapshot: Snapshot, addresses: Sequence[ServerAddress]
+) -> dict[ServerAddress, ServerReport]:
+    """Returns the reports of these servers that are in the cache and fresh."""
+    memory, now = CatalogueCache(os.environ), time.time()
+    reports: dict[ServerAddress, ServerReport] = {}
+    for address in addresses:
+        spec = snapshot.toolbox(address.toolbox).server(address.server)
+        known = memory.recall(spec)
+        if known is not None and known.age(now) < FRESH:
+            reports[address] = known.report(spec, now)
+    return reports
+
+
+def with_last_lists(snapshot: Snapshot, reports: list[ServerReport]) -> list[ServerReport]:
+    """Returns the reports with the last known tools of servers that can't be reached."""
+    memory, now = CatalogueCache(os.environ), time.time()
+    shown: list[ServerReport] = []
+    for report in reports:
+        spec = snapshot.toolbox(report.address.toolbox).server(report.address.server)
+        known = memory.recall(spec) if report.reason else None
+        if known is not None:
+            last = known.report(spec, now)
+            last = msgspec.structs.replace(last, reason=report.reason, seconds=report.seconds)
+            shown.append(last)
+        else:
+            shown.append(report)
+    return shown
+
+
+def _with_changes(snapshot: Snapshot, asked: list[ServerReport]) -> list[ServerReport]:
+    """Adds the changes of tools that were recorded while these servers were asked."""
+    kept = cached_reports(snapshot, [report.address for report in asked if not report.reason])
+    return [
+        msgspec.structs.replace(report, change=kept[report.address].change)
+        if report.address in kept
+        else report
+        for report in asked
+    ]
+
+
+# Asking the servers
 
 
 def survey(
@@ -85,14 +98,38 @@ def survey(
     environ: Mapping[str, str] | None = None,
 ) -> list[ServerReport]:
     """Returns a report of each server, in this order; shows progress on stderr meanwhile."""
+    import logging
+
+    from mcp_workbench.app import run_interruptible
+    from mcp_workbench.gateway.gateway import Gateway
+    from mcp_workbench.upstream import context as pool_context
+
     settings.open_log()
     if not settings.verbose:  # its report says why a server is missing
         logging.getLogger(pool_context.__name__).setLevel("ERROR")
     progress = SurveyProgress(settings, addresses)
     try:
-        return run(_survey(Gateway(snapshot, environ=environ), addresses, progress))
+        return run_interruptible(_survey(Gateway(snapshot, environ=environ), addresses, progress))
     finally:
         progress.line.clear()
+
+
+async def _survey(
+    gateway: Gateway, addresses: Sequence[ServerAddress], progress: SurveyProgress
+) -> list[ServerReport]:
+    import asyncio
+
+    async def ask(address: ServerAddress) -> ServerReport:
+        report = await gateway.view.survey(address)
+        progress.arrived(report)
+        return report
+
+    async with gateway, asyncio.TaskGroup() as group:
+        asked = [group.create_task(ask(address)) for address in addresses]
+        while any(not task.done() for task in asked):
+            await asyncio.wait(asked, timeout=QUIET_TIME)
+            progress.tick()
+    return [task.result() for task in asked]
 
 
 class SurveyProgress:
@@ -114,17 +151,46 @@ class SurveyProgress:
             self.line.show(f"waiting for {', '.join(map(str, self._waiting))}")
 
 
-async def _survey(
-    gateway: Gateway, addresses: Sequence[ServerAddress], progress: SurveyProgress
-) -> list[ServerReport]:
-    async def ask(address: ServerAddress) -> ServerReport:
-        report = await gateway.view.survey(address)
-        progress.arrived(report)
-        return report
+# Remarks on stderr
 
-    async with gateway, asyncio.TaskGroup() as group:
-        asked = [group.create_task(ask(address)) for address in addresses]
-        while any(not task.done() for task in asked):
-            await asyncio.wait(asked, timeout=QUIET_TIME)
-            progress.tick()
-    return [task.result() for task in asked]
+
+def show_cached(settings: Settings, reports: list[ServerReport]) -> None:
+    """Prints to stderr which servers have changed tools, and which reports are from the cache."""
+    if not settings.talkative:
+        return
+    now = time.time()
+    for report in news(reports):
+        if report.change is not None:
+            ago = age_text(now - report.change.at)
+            say(f"{report.address}: tools changed {ago}: {report.change}", err=True)
+    cached = [report for report in reports if report.age is not None]
+    for report in cached:
+        ago = age_text(report.age or 0.0)
+        state = f"not available, listed as it was {ago}" if report.reason else None
+        say(f"{report.address}: {state or f'from the cache, asked {ago}'}", err=True)
+    if any(not report.reason for report in cached):
+        say("--refresh asks the servers now", err=True)
+
+
+def news(reports: list[ServerReport]) -> list[ServerReport]:
+    """Returns the reports of servers whose tools have changed lately."""
+    now = time.time()
+    return [r for r in reports if r.change is not None and now - r.change.at < NEWS]
+
+
+def age_text(seconds: float) -> str:
+    """`just now`, `5 min ago`, `3 h ago`."""
+    if seconds < 60:
+        return "just now"
+    return f"{seconds / 60:.0f} min ago" if seconds < 3600 else f"{seconds / 3600:.0f} h ago"
+
+
+def show_unreached(settings: Settings, reports: list[ServerReport]) -> int:
+    """Prints which servers are missing from the output; returns the exit status."""
+    unreached = [report for report in reports if report.reason]
+    for report in unreached if not settings.json else ():
+        message = f"server '{report.address.server}' in toolbox '{report.address.toolbox}' is not available"
+        fix = f"mcp-workbench doctor {report.address}"
+        error = ErrorReport("WB-CONN-101", message, cause=(report.reason,), fix=fix)
+        say(format_error(error), err=True, color=settings.color)
+    return UNREACHABLE if unreached else DONE

@@ -1,4 +1,4 @@
-"""The options of every command, before its name or after it."""
+"""Options that several commands share, and the exit statuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from mcp_workbench.cli.main import DONE as DONE
 from mcp_workbench.cli.main import INTERRUPTED as INTERRUPTED
-from mcp_workbench.cli.main import PREFIX
+from mcp_workbench.cli.main import LOG_CALLS, PREFIX
 
 if TYPE_CHECKING:
     from mcp_workbench.core.spec import Snapshot
@@ -49,7 +49,7 @@ class Settings:
         """Whether to print progress and remarks on stderr."""
         return not (self.json or self.quiet)
 
-    def open_log(self, least: str = "WARNING") -> None:
+    def open_log(self) -> None:
         """Logs to stderr: warnings, or with `-v` everything."""
         import logging  # only for commands that start servers
 
@@ -59,7 +59,7 @@ class Settings:
             open_log(logging.WARNING)
         else:
             logging.basicConfig(stream=sys.stderr, format="mcp-workbench: %(message)s")
-        logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else least)
+        logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else "WARNING")
 
     def snapshot(self, *, careful: bool = False, silent: bool = False) -> Snapshot:
         """Returns the configuration that these options name; the embedded demo if there is none.
@@ -119,6 +119,18 @@ def global_options(function: Decorated) -> Decorated:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
+
+
+def log_calls_option(command: str, more: str = "") -> Callable[[Decorated], Decorated]:
+    """Returns `--log-calls`, for a command that makes or serves calls."""
+    return click.option(
+        LOG_CALLS.name,
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        default="",
+        help=f"Append one JSON line per call to this file{more}.",
+        **variable(f"{command}_LOG_CALLS"),
+    )
 
 
 def stdin_is_terminal() -> bool:

@@ -1,16 +1,18 @@
-"""`tools`: lists the tools of the toolboxes, from the cache or from the servers."""
+"""`tools` and `search`: the tools of the toolboxes, listed or ranked by what they do.
+
+`tools` works from the cache where it can; what `search` needs besides is loaded when it runs.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from mcp_workbench.cli.completion import complete_tool
-from mcp_workbench.cli.facts import characters, read_only, signature, tokens
-from mcp_workbench.cli.server_reports import (
+from mcp_workbench.cli.servers import (
     cached_or_asked,
     news,
     refresh_option,
@@ -18,14 +20,22 @@ from mcp_workbench.cli.server_reports import (
     show_unreached,
     with_last_lists,
 )
-from mcp_workbench.cli.settings import Settings, global_options, variable
-from mcp_workbench.cli.ui.render import plain, say, say_json, table
+from mcp_workbench.cli.settings import DONE, FAILED, Settings, global_options, variable
+from mcp_workbench.cli.terminal import ProgressLine, plain, say, say_json, table
 from mcp_workbench.core.catalogue import ServerReport, ToolInfo
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import Detail, Snapshot
+from mcp_workbench.core.token_estimate import estimate_tokens
+from mcp_workbench.schema.document import as_object
+from mcp_workbench.schema.shape import arguments_shape
+from mcp_workbench.schema.signature import AMPLE, signature_within
+
+if TYPE_CHECKING:
+    from mcp_workbench.search.query import Query, SearchResult
 
 WIDEST = 64  # characters of a signature; `--schema` has all of it
+MOST_HITS = 20  # as `search_tools` allows; its module is slow to load
 _NAMED = "write TOOLBOX, TOOLBOX/SERVER or TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them all"
 _CLAIMS = {True: "yes", False: "no", None: "-"}
 
@@ -70,7 +80,7 @@ def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int
         known = [info.name for info in reports[0].tools]
         raise no_tool(ToolIdentifier(toolbox, server, tool), known)
     if settings.json:
-        say_json(_document(infos, reports))
+        say_json(_tools_document(infos, reports))
     elif schema:
         say_json([info.definition for info in infos], pretty=True)
     else:
@@ -129,7 +139,7 @@ def _print_states(settings: Settings, reports: list[ServerReport]) -> None:
         say(plain(f"{report.address}: {state}, {report.seconds:.1f} s"), err=True)
 
 
-def _document(infos: list[ToolInfo], reports: list[ServerReport]) -> dict[str, Any]:
+def _tools_document(infos: list[ToolInfo], reports: list[ServerReport]) -> dict[str, Any]:
     unreached = [report for report in reports if report.reason]
     return {
         "tools": [
@@ -173,4 +183,120 @@ def _document(infos: list[ToolInfo], reports: list[ServerReport]) -> dict[str, A
             }
             for r in news(reports)
         ],
+    }
+
+
+# Columns of the list
+
+
+def signature(tool: ToolInfo, most: int = AMPLE) -> str:
+    """Returns the signature that agents get, shortened if it has more characters than `most`."""
+    return signature_within(most, tool.name, arguments_shape(tool.input_schema)).text
+
+
+def tokens(tool: ToolInfo) -> int:
+    """Returns an estimate of what the definition costs a model."""
+    return estimate_tokens(msgspec.json.encode(tool.definition).decode())
+
+
+def characters(tool: ToolInfo) -> int:
+    """Returns the length of the definition as compact JSON."""
+    return len(msgspec.json.encode(tool.definition).decode())
+
+
+def read_only(tool: ToolInfo) -> bool | None:
+    """Returns what the tool declares; None if it declares nothing."""
+    hint = as_object(tool.definition.get("annotations")).get("readOnlyHint")
+    return hint if isinstance(hint, bool) else None
+
+
+# The search
+
+
+@click.command()
+@click.argument("words", metavar="QUERY...", nargs=-1, required=True)
+@click.option("--toolbox", metavar="NAME", default="", help="Look in this toolbox only.")
+@click.option("--server", metavar="NAME", default="", help="Look in servers of this name only.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MOST_HITS),
+    default=5,
+    show_default=True,
+    help="How many tools to show.",
+)
+@click.option(
+    "--detail",
+    type=click.Choice(["names", "signature", "full", "schema"]),
+    default="signature",
+    show_default=True,
+    help="How much to tell of each.",
+)
+@global_options
+@click.pass_obj
+def search(  # noqa: PLR0913 - each of them an option
+    settings: Settings,
+    words: tuple[str, ...],
+    toolbox: str,
+    server: str,
+    limit: int,
+    detail: Detail,
+) -> int:
+    """Find tools by what they do, ranked as an agent gets them.
+
+    \b
+    mcp-workbench search add two numbers
+    mcp-workbench search demo/basics/add --detail full
+
+    Servers whose tools are not known are started and asked. Exit status 1 if nothing fits.
+    """
+    from mcp_workbench.app import run_interruptible
+    from mcp_workbench.search.query import Query
+    from mcp_workbench.server.own_tools import search_text
+
+    snapshot = settings.snapshot()
+    settings.open_log()
+    line = ProgressLine(wanted=settings.talkative)
+    try:
+        query = Query(" ".join(words), toolbox, server, limit)
+        results = run_interruptible(_search_results(snapshot, query, line))
+    finally:
+        line.clear()
+    if settings.json:
+        say_json(_search_document(results))
+    else:
+        say(plain(search_text(results, detail, snapshot)))
+    return DONE if results.tools else FAILED
+
+
+async def _search_results(snapshot: Snapshot, query: Query, line: ProgressLine) -> SearchResult:
+    from mcp_workbench.gateway.gateway import Gateway
+    from mcp_workbench.gateway.search import find, known_tools
+
+    async with Gateway(snapshot) as gateway:
+        view = gateway.view
+        unknown = [s for s in known_tools(view).unknown if query.covers(s.address)]
+        if unknown:
+            line.show(f"reading {', '.join(str(spec.address) for spec in unknown)}")
+            await view.connections(unknown)
+        return await find(view, query)
+
+
+def _search_document(results: SearchResult) -> dict[str, Any]:
+    return {
+        "tools": [
+            {
+                "toolbox": hit.tool.toolbox,
+                "server": hit.tool.server,
+                "tool": hit.tool.tool,
+                "score": round(hit.score, 4),
+            }
+            for hit in results.tools
+        ],
+        "siblings": [
+            {"toolbox": s.address.toolbox, "server": s.address.server, "tools": list(s.names)}
+            for s in results.siblings
+        ],
+        "looked_at": results.total,
+        "strange_words": list(results.strange),
+        "not_read": [str(hit.address) for hit in results.unknown],
     }

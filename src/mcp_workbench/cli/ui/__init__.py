@@ -1,1 +1,0 @@
-"""Terminal output and input of the commands."""
