@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.core.spec import Limits
-from mcp_workbench.upstream.http.streams import CONNECTS, MINUTE, SOONEST, Pace
+from mcp_workbench.upstream.http.event_streams import CONNECTS, MINUTE, SOONEST, Pace
 from mcp_workbench.upstream.subscriptions import LONGEST, SHORTEST
 from tests.http_servers.scenes import TOKEN, bench, echo, reason, trouble
 from tests.kit.clock import until

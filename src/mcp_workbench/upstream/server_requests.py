@@ -24,8 +24,7 @@ from mcp_workbench.protocol.elicitation import (
 )
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope
-from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.responses import ResponseHandler
+from mcp_workbench.upstream.conversation import Conversation, ResponseHandler
 
 log = logging.getLogger(__name__)
 
