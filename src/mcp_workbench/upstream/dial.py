@@ -297,9 +297,9 @@ def folder_problem(cwd: str) -> str:
     if not os.path.exists(cwd):  # noqa: PTH110 - text in, text out
         return f"its working folder {cwd} does not exist; correct 'cwd'"
     if not os.path.isdir(cwd):  # noqa: PTH112
-        return f"its working folder {cwd} is no folder; correct 'cwd'"
+        return f"its working folder {cwd} is not a folder; correct 'cwd'"
     if not os.access(cwd, os.X_OK):
-        return f"its working folder {cwd} may not be entered; correct 'cwd', or its rights"
+        return f"its working folder {cwd} can't be entered; correct 'cwd' or its permissions"
     return ""
 
 
@@ -367,7 +367,7 @@ def _interpreter_problem(program: str) -> str:
     if not line.startswith(b"#!") or os.path.exists(interpreter):  # noqa: PTH110
         return ""
     if interpreter.endswith("\r"):  # the system takes it as a part of the name
-        return "its lines end as on Windows (CR LF); correct them to LF alone"
+        return "it has Windows line endings (CR LF); convert them to LF"
     missing = f"its first line names the interpreter {interpreter}, which does not exist"
     return f"{missing}; correct that line, or install {interpreter}"
 

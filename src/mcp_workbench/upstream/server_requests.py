@@ -164,7 +164,9 @@ class ServerRequests:
                 log.warning(
                     "%s: a request can't be attributed to one host, and is refused", self._address
                 )
-                error = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "it is unclear who is asked")
+                error = jsonrpc.error_object(
+                    jsonrpc.INTERNAL_ERROR, "the request can't be attributed to one host"
+                )
                 self._reply(conversation, jsonrpc.refusal(id, error))
                 return
             caller = _oldest(conversation)

@@ -94,7 +94,7 @@ class LegacySse:
         on_end: Callable[[str], None],
     ) -> None:
         self.endpoint: Url | None = None
-        self.reason = "the server has no stream of events there"
+        self.reason = "the server has no event stream at this URL"
         self._requester = requester
         self._conversation = conversation
         self._flowing = flowing
@@ -107,7 +107,7 @@ class LegacySse:
             async with asyncio.timeout(ENDPOINT_PATIENCE):
                 await self._decided.wait()
         except TimeoutError:
-            self.reason = "the server opened a stream of events and did not say where to post"
+            self.reason = "the server opened an event stream and named no endpoint to post to"
             self._decided.set()
         return self.endpoint is not None
 
@@ -128,7 +128,7 @@ class LegacySse:
         """Read the stream to its end."""
         try:
             await self._read()
-            self.reason = "the server ended its stream of events"
+            self.reason = "the server ended its event stream"
         except (ExchangeFailed, RequestFailed) as error:
             self.reason = str(error)
         except EventTooLarge:

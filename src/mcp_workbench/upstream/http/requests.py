@@ -243,7 +243,7 @@ class Requester:
     def _require_open(self) -> None:
         left = self._closed_until - time.monotonic()
         if left > 0:
-            raise RequestFailed(rate_limited(left, "it said so before"))
+            raise RequestFailed(rate_limited(left, "Retry-After of an earlier response"))
 
     def _note_retry_after(self, response: ClientResponse) -> None:
         """Send nothing before the time that the server names."""

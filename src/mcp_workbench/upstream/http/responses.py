@@ -96,7 +96,7 @@ class Exchange:
         self._read_body(request, response, body)
         if request.answered and self._conversation.pending.find(request.number) is not None:
             raise RequestFailed(
-                Failure("protocol_error", "the server's answer is none to this request")
+                Failure("protocol_error", "the server's response does not belong to this request")
             )
 
     # Headers that tools ask for
@@ -163,7 +163,7 @@ class Exchange:
                 break
             reader = await self._resume(request, reader)
         raise ExchangeFailed(
-            self._cut or "the server ended its answer before it was complete", heard=True
+            self._cut or "the server ended its response before it was complete", heard=True
         )
 
     async def _resume(self, request: OutgoingRequest, reader: EventReader) -> EventReader:
@@ -174,7 +174,7 @@ class Exchange:
         try:
             if response.status != 200 or response.content_type != EVENTS:
                 raise ExchangeFailed(
-                    "the server ended its answer early and does not go on", heard=True
+                    "the server ended its response early and does not resume it", heard=True
                 )
             return await self._read_events(request, response, reader.last_id)
         finally:
@@ -219,7 +219,7 @@ class Exchange:
                         await self._flowing.wait()
                         self._deliver_event(request, one_line(event.data) + b"\n")
         except EventTooLarge:
-            raise ResponseTooLarge("an event of it went past that", heard=True) from None
+            raise ResponseTooLarge("an event of it exceeds the limit", heard=True) from None
         except ResponseTooLarge:
             raise
         except ExchangeFailed as error:
@@ -352,7 +352,7 @@ def failure_for(response: ClientResponse, body: bytes, context: ErrorContext) ->
         return rate_limited(wait, f"HTTP {status}")
     if status == 202:
         return Failure(
-            "protocol_error", "the server took the request and answers nothing (HTTP 202)"
+            "protocol_error", "the server accepted the request and sends no response (HTTP 202)"
         )
     kind = response.content_type or "no content type"
     shown = _shown(body, context)
@@ -449,15 +449,15 @@ def annotated_headers(schema: Any) -> ParamHeaders:
         if not path:
             raise BadAnnotation(f"{ANNOTATION} where no argument is named")
         if not isinstance(header, str) or not HEADER_NAME.fullmatch(header):
-            raise BadAnnotation(f"{ANNOTATION} of {where!r} is no name of a header")
+            raise BadAnnotation(f"{ANNOTATION} of {where!r} is not a header name")
         if node.get("type") not in _PRIMITIVE:
             raise BadAnnotation(
-                f"{ANNOTATION} of {where!r}, which is no string, integer or boolean"
+                f"{ANNOTATION} of {where!r}, which is not a string, integer or boolean"
             )
         if header.lower() in names:
-            raise BadAnnotation(f"{ANNOTATION} {header!r} stands twice")
+            raise BadAnnotation(f"{ANNOTATION} {header!r} is used twice")
         if len(names) == MOST_HEADERS:
-            raise BadAnnotation(f"{ANNOTATION} stands more than {MOST_HEADERS} times")
+            raise BadAnnotation(f"{ANNOTATION} is used more than {MOST_HEADERS} times")
         names.add(header.lower())
         headers[path] = header
     return headers
