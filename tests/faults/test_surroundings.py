@@ -129,12 +129,11 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
     kept_on_disk = {
         "cli/server_reports.py",
         "cli/doctor_state.py",
-        "upstream/cache_files.py",
         "upstream/cache.py",
         "gateway/call_log.py",
         "hosts/journal.py",
     }
-    times_of_servers = {"upstream/http/errors.py", "upstream/http/requests.py"}
+    times_of_servers = {"upstream/http/requests.py", "upstream/http/responses.py"}
     assert asked <= times_of_servers | kept_on_disk
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.core.spec import Limits
-from mcp_workbench.upstream.http.streams import CONNECTS, MINUTE, SOONEST, Pace
+from mcp_workbench.upstream.http.event_streams import CONNECTS, MINUTE, SOONEST, Pace
 from mcp_workbench.upstream.subscriptions import LONGEST, SHORTEST
 from tests.http_servers.scenes import TOKEN, bench, echo, reason, trouble
 from tests.kit.clock import until
@@ -26,8 +26,8 @@ BROKEN = {
     "html": ("protocol_error", "HTTP 200 with text/html", True),
     "notjson": ("protocol_error", "HTTP 200 with application/json", True),
     "wrongid": ("protocol_error", "another request's id", True),
-    "nobatch": ("protocol_error", "none to this request", True),
-    "twoids": ("protocol_error", "none to this request", True),
+    "nobatch": ("protocol_error", "does not belong to this request", True),
+    "twoids": ("protocol_error", "does not belong to this request", True),
     "taken": ("protocol_error", "HTTP 202", True),
     "s401": ("needs_login", '"Authorization": "Bearer ${TOKEN}"', False),
     "s401_meta": ("needs_login", "HTTP 401", False),

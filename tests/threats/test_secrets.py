@@ -128,7 +128,7 @@ def heard() -> Heard:
 
 @pytest.fixture
 def listening(heard: Heard) -> Generator[None]:
-    log = logging.getLogger("mcp_workbench.upstream.stderr_log")
+    log = logging.getLogger("mcp_workbench.upstream.dial")
     level = log.level
     log.addHandler(heard)
     log.setLevel("INFO")

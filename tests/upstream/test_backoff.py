@@ -3,8 +3,8 @@
 import pytest
 
 from mcp_workbench.timing import pause
-from mcp_workbench.upstream import backoff as subject
-from mcp_workbench.upstream.backoff import (
+from mcp_workbench.upstream import health as subject
+from mcp_workbench.upstream.health import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     OPEN_AFTER,

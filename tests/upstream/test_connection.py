@@ -18,8 +18,8 @@ from mcp_workbench.protocol.translation import PAIRS, params_for
 from mcp_workbench.transport.jsonrpc import Outcome
 from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.connection import Closed, Connection, Ready
+from mcp_workbench.upstream.conversation import RequestFailed
 from mcp_workbench.upstream.pool import ConnectionPool
-from mcp_workbench.upstream.responses import RequestFailed
 from tests.kit.clock import eventually, until
 from tests.kit.config import spec
 from tests.kit.processes import alive, gone, let_through, pids_in

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.transport.json_text import DEPTH
 from mcp_workbench.transport.jsonrpc import Envelope, Outcome
-from mcp_workbench.upstream.conversation import NEVER, Conversation
-from mcp_workbench.upstream.responses import Failure, ResponseHandler
+from mcp_workbench.upstream.conversation import NEVER, Conversation, Failure, ResponseHandler
 
 ids = st.integers(-1, 6) | st.sampled_from(["1", "", None, 1.0, True, 2**70])
 BODIES: list[dict[str, Any]] = [

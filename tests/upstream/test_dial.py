@@ -137,7 +137,7 @@ def test_a_cwd_that_does_not_exist_names_it(tmp_path: Path) -> None:
 def test_a_cwd_that_is_a_file_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("")
 
-    with pytest.raises(Unreachable, match=r"plain is no folder; correct 'cwd'"):
+    with pytest.raises(Unreachable, match=r"plain is not a folder; correct 'cwd'"):
         launch_of(StdioCommand(sys.executable, cwd="plain", folder=str(tmp_path)), OWN)
 
 
@@ -197,7 +197,7 @@ async def test_a_program_that_the_system_refuses_is_told(tmp_path: Path) -> None
             "#! /no/such/python3 -u\n",
             "names the interpreter /no/such/python3, which does not exist",
         ),
-        ("#!/bin/sh\r\n", "its lines end as on Windows (CR LF)"),
+        ("#!/bin/sh\r\n", "it has Windows line endings (CR LF)"),
     ],
 )
 async def test_a_script_without_its_interpreter_names_it(

@@ -5,7 +5,7 @@ import pytest
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.exit_reason import CHARACTERS, ONE_LINE, exit_reason, startup_timeout
+from mcp_workbench.upstream.dial import SAMPLE, TAIL_CHARACTERS, exit_reason, startup_timeout
 
 SPEC = ServerSpec(ServerAddress("a", "b"), StdioCommand("x", env=(("API_KEY", "${KEY}"),)))
 ENVIRON = {"KEY": "very-secret-value"}
@@ -41,7 +41,7 @@ def test_only_so_much_is_told() -> None:
     text = told(None, "x" * 5000 + "the end")
 
     assert text.endswith("the end")
-    assert len(text) <= CHARACTERS + 40
+    assert len(text) <= TAIL_CHARACTERS + 40
 
 
 def test_control_characters_are_made_visible() -> None:
@@ -58,7 +58,7 @@ def test_a_known_secret_is_masked_wherever_it_stands(shape: str) -> None:
 
 def test_a_line_that_was_no_message_is_told_cleaned_short_and_without_secrets() -> None:
     talk = Conversation(1000, lambda message: None)
-    talk.receive(b"\x1b[31mkey very-secret-value\x00 " + b"x" * ONE_LINE + b"\n")
+    talk.receive(b"\x1b[31mkey very-secret-value\x00 " + b"x" * SAMPLE + b"\n")
 
     text = startup_timeout(SPEC, talk, ENVIRON)
 
@@ -70,7 +70,7 @@ def test_a_line_that_was_no_message_is_told_cleaned_short_and_without_secrets() 
 def test_a_secret_that_is_longer_than_what_is_shown_is_not_shown_in_part() -> None:
     long = "s3cr3t-" + "0123456789abcdef" * 40
     talk = Conversation(1 << 20, lambda message: None)
-    talk.receive(b"x" * (ONE_LINE - 20) + b" " + long.encode() + b"\n")
+    talk.receive(b"x" * (SAMPLE - 20) + b" " + long.encode() + b"\n")
 
     text = startup_timeout(SPEC, talk, {"KEY": long})
 

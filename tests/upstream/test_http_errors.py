@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_workbench.upstream.http.errors import rate_limited, retry_after
+from mcp_workbench.upstream.http.requests import rate_limited, retry_after
 
 NOW = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
 

@@ -13,14 +13,8 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 
-from mcp_workbench.upstream.http.headers import (
-    BadAnnotation,
-    BadHeader,
-    annotated_headers,
-    entry_headers,
-    modern_headers,
-    screen_tools,
-)
+from mcp_workbench.upstream.http.requests import BadHeader, entry_headers, modern_headers
+from mcp_workbench.upstream.http.responses import BadAnnotation, annotated_headers, screen_tools
 
 names = st.sampled_from(["Region", "region", "X-1", "a b", "", "ü", 5, None])
 kinds = st.sampled_from(["string", "integer", "boolean", "number", "array", "object", None])

@@ -16,10 +16,9 @@ import pytest
 from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Limits, ServerSpec
-from mcp_workbench.upstream.backoff import OPEN_AFTER, Backoff
 from mcp_workbench.upstream.connection import Connection
-from mcp_workbench.upstream.leases import MOST_CONNECTIONS
-from mcp_workbench.upstream.pool import ConnectionPool
+from mcp_workbench.upstream.health import OPEN_AFTER, Backoff
+from mcp_workbench.upstream.pool import MOST_CONNECTIONS, ConnectionPool
 from tests.kit.clock import PATIENCE, until
 from tests.kit.config import spec
 from tests.kit.processes import alive, let_through, pids_in

@@ -10,8 +10,7 @@ import pytest
 
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.transport.jsonrpc import NEVER, Outcome
-from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.responses import Failure, ResponseHandler
+from mcp_workbench.upstream.conversation import Conversation, Failure, ResponseHandler
 from mcp_workbench.upstream.server_requests import ServerRequests
 
 

@@ -1,9 +1,12 @@
 """Upstream: connections to the MCP servers behind the workbench. Nothing else opens one.
 
-pool            one connection per server; starts, idles and drains them (leases: of short-lived hosts)
-connection      one server from start to end (handshake, health, backoff, refresh, context)
-conversation    JSON-RPC with one server (responses: handlers and failures; server_requests: its requests)
-dial            processes and links (exit_reason, stderr_log) · http/ servers behind a URL
-tools           tools of a server · primitives: prompts and resources · subscriptions: levels and updates
-cache           what servers offered last time (cache_files: on disk) · reports: what users and hosts see
+pool            one connection per server: starts, leases, idles and drains them
+connection      one server from start to end: handshake, state, refresh of lists; PoolContext
+conversation    JSON-RPC with one server: requests, response handlers, failures
+dial            links: processes, their exit reasons and stderr · http/ servers behind a URL
+health          backoff, timeouts, idle time, limits on requests
+tools           tools of a server · primitives: prompts and resources
+subscriptions   log levels and updates · server_requests: elicitation, sampling and roots
+cache           what servers offered last time, in memory and on disk
+reports         what users and hosts see of connections
 """

@@ -2,33 +2,66 @@
 
 `run` starts the server, performs the handshake, lists the tools, then serves until the server exits or
 `stop` is called. Every end becomes the state `Closed`. Others read the state, wait for it and send
-requests; nothing but `run` enters or leaves the link.
+requests; nothing but `run` enters or leaves the link. `PoolContext` is what all connections share.
 """
 
+from __future__ import annotations
+
 import asyncio
+import logging
 import time
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue
-from mcp_workbench.core.spec import Era, ServerSpec
-from mcp_workbench.protocol.handshake import Agreed, HandshakeRefused, Startover
+from mcp_workbench.core.raw_json import Members
+from mcp_workbench.core.spec import Era, Limits, ServerSpec
+from mcp_workbench.protocol import handshake
+from mcp_workbench.protocol.handshake import (
+    IMPLEMENTATION,
+    Agreed,
+    Answered,
+    HandshakeRefused,
+    HungUp,
+    Silence,
+    Startover,
+)
 from mcp_workbench.protocol.revisions import is_modern
-from mcp_workbench.transport.jsonrpc import Envelope
+from mcp_workbench.timing import pause
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import Envelope, Outcome
 from mcp_workbench.transport.tasks import task_scope
-from mcp_workbench.upstream.backoff import RetryState
-from mcp_workbench.upstream.context import PoolContext
-from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.dial import Link, Unreachable, dial
-from mcp_workbench.upstream.exit_reason import masked, startup_timeout
-from mcp_workbench.upstream.handshake import perform_handshake
-from mcp_workbench.upstream.health import Health, is_full, overload_reason
+from mcp_workbench.upstream.cache import CatalogueCache
+from mcp_workbench.upstream.conversation import (
+    Conversation,
+    Failure,
+    RequestFailed,
+    ResponseHandler,
+)
+from mcp_workbench.upstream.dial import Link, Processes, Unreachable, dial, masked, startup_timeout
+from mcp_workbench.upstream.health import (
+    Backoff,
+    Health,
+    RetryState,
+    is_full,
+    overload_reason,
+)
 from mcp_workbench.upstream.primitives import Primitives
-from mcp_workbench.upstream.refresh import ToolRefresh, mark_stale, refresh_stale
-from mcp_workbench.upstream.responses import Failure, RequestFailed
 from mcp_workbench.upstream.server_requests import ConnectionHost, ServerRequests
-from mcp_workbench.upstream.tools import ToolList, Unlistable, list_seconds
+from mcp_workbench.upstream.tools import (
+    TOOLS_CHANGED,
+    ToolList,
+    ToolRefresh,
+    Unlistable,
+    list_seconds,
+)
+
+log = logging.getLogger(__name__)
+
+GATHER = 0.1  # seconds to wait for more announcements of the same change
+REFRESH_PAUSE = pause(1.0)  # seconds between two listings, however often a server announces changes
 
 
 class Connecting(msgspec.Struct, frozen=True):
@@ -70,7 +103,7 @@ class Connection:
         primitives: Primitives | None = None,
         *,
         pause: float = 0.0,
-        after: "Connection | None" = None,
+        after: Connection | None = None,
     ) -> None:
         self.spec = spec
         self._context = context
@@ -278,8 +311,16 @@ class Connection:
                 if self._hung_up or self.conversation.failure:
                     raise await self._end(link)
                 if (self.tools.stale or self.primitives.stale) and not tasks:
-                    reading = refresh_stale(self.tools, self.primitives, self.refresh)
-                    tasks.start(reading, f"list {self.spec.address}")
+                    tasks.start(self._refresh_stale(), f"list {self.spec.address}")
+
+    async def _refresh_stale(self) -> None:
+        """Read the lists that the server announces as changed, until none is stale."""
+        while self.tools.stale or self.primitives.stale:
+            earliest = self.tools.listed_at + REFRESH_PAUSE
+            await asyncio.sleep(max(GATHER, earliest - time.monotonic()))
+            if self.tools.stale:
+                await self.refresh()
+            await self.primitives.refresh()
 
     async def _end(self, link: Link) -> Ended:
         """Close now, before the server's shutdown; the exception says why."""
@@ -328,7 +369,107 @@ class Connection:
             self.server_requests.received(self.conversation, message)
         elif message.method == "notifications/cancelled":
             self.server_requests.cancelled(message.params)
-        elif not message.method or mark_stale(self.tools, self.primitives, message):
+        elif not message.method or self._makes_stale(message):
             if self.usable and self.conversation.failure:
                 self._close(self.conversation.failure.reason)  # the next call needs another one
             self._wake.set()
+
+    def _makes_stale(self, message: Envelope) -> bool:
+        """Take a notification; is there now a list to read again?"""
+        if message.method == TOOLS_CHANGED:
+            self.tools.stale = True
+            return True
+        return self.primitives.received(message)
+
+
+async def perform_handshake(
+    conversation: Conversation, era: Era, capabilities: Members
+) -> Agreed | Startover | HandshakeRefused:
+    """Agree with the server on an era and a revision. The caller limits the time."""
+    events: asyncio.Queue[handshake.HandshakeEvent] = asyncio.Queue()
+    state, actions = handshake.first_step(era)
+    while True:
+        for action in actions:
+            params = handshake.params_of(action.method, IMPLEMENTATION, capabilities)
+            conversation.begin(action.method, params, _OpeningResponse(action.method, events))
+        if isinstance(state, Agreed):
+            if not is_modern(state.revision):
+                conversation.channel.send(jsonrpc.notification("notifications/initialized"))
+            return state
+        if isinstance(state, Startover | HandshakeRefused):
+            return state
+        state, actions = handshake.step(state, await _next_event(events, state))
+
+
+class _OpeningResponse(ResponseHandler):
+    """Turns the response to one opening request into an event of the negotiation."""
+
+    def __init__(self, method: str, events: asyncio.Queue[handshake.HandshakeEvent]) -> None:
+        self._method = method
+        self._events = events
+
+    def settled(self, answer: Outcome) -> None:
+        if answer.error:
+            error = jsonrpc.read_error(answer.error)
+            event = Answered(self._method, code=error.code or -1, message=error.message)
+        else:
+            event = Answered(self._method, bytes(answer.result))
+        self._events.put_nowait(event)
+
+    def lost(self, failure: Failure) -> None:
+        self._events.put_nowait(HungUp())
+
+    def progressed(self, params: msgspec.Raw) -> None:
+        """Opening requests ask for no progress."""
+
+
+async def _next_event(
+    events: asyncio.Queue[handshake.HandshakeEvent], state: handshake.HandshakeState
+) -> handshake.HandshakeEvent:
+    patience = handshake.PROBE_PATIENCE if isinstance(state, handshake.Probing) else None
+    try:
+        async with asyncio.timeout(patience):
+            return await events.get()
+    except TimeoutError:
+        return Silence()
+
+
+class PoolContext(msgspec.Struct):
+    """Limits, environment, cache and backoff. Outlives every connection."""
+
+    limits: Limits
+    environ: Mapping[str, str]
+    changed: Callable[[Connection], None]  # its tools changed
+    crowded: Callable[[], bool]  # is limits.calls reached?
+    cache: CatalogueCache
+    eras: dict[object, Era] = {}  # what each target turned out to speak
+    backoff: Backoff = msgspec.field(default_factory=Backoff)
+    processes: Processes = msgspec.field(default_factory=Processes)
+
+    # Changes of a server's state, one log line each
+
+    def record_failure(
+        self, spec: ServerSpec, reason: str, lived: float, conversation: Conversation
+    ) -> RetryState:
+        """Record that a server exited by itself, and return when it may be started again."""
+        answered = conversation.answered if lived else 0
+        retry = self.backoff.ended(spec, lived, answered, reason, conversation.closed_until)
+        line = retry.log_line(reason)
+        if line and not _is_forced_shutdown():
+            log.warning("%s: %s", spec.address, line)
+        return retry
+
+    def record_ready(self, spec: ServerSpec) -> None:
+        """Record that a server takes calls."""
+        if self.backoff.of(spec).is_open:
+            log.warning("%s: it is back", spec.address)
+
+    def __repr__(self) -> str:
+        return "PoolContext()"  # the environment holds secrets
+
+
+def _is_forced_shutdown() -> bool:
+    """Were all servers killed because the user interrupted twice?"""
+    from mcp_workbench.transport.guard import guard
+
+    return guard().closed

@@ -1,13 +1,13 @@
 """Conversation: the JSON-RPC exchange with one server over a channel.
 
 Numbers our requests, matches responses to their handlers, passes on notifications. Never waits and
-never raises for anything that a server sends.
+never raises for anything that a server sends. A request whose response does not come has a `Failure`.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,13 +16,86 @@ from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.json_text import LineFramer, too_deep
 from mcp_workbench.transport.jsonrpc import NEVER, Envelope, Malformed, Outcome, PendingRequests
 from mcp_workbench.transport.stdio import Channel, PipeWriter
-from mcp_workbench.upstream.responses import Failure, FutureResponse, LongRequest, ResponseHandler
 
 log = logging.getLogger(__name__)
 
 UNREADABLE = "the server's answer can't be read: "
 # Bytes kept of the last line that was no message: a secret is recognized only if it is complete.
 KEPT = 1 << 13
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a request has no response, and whether its server may have acted on it."""
+
+    code: str
+    reason: str
+    may_have_run: bool = True
+    retry_after: float | None = None  # seconds that the server asks us to wait
+
+    @classmethod
+    def of_call(
+        cls, code: str, reason: str, *, may_have_run: bool, retry_after: float | None = None
+    ) -> "Failure":
+        """A failure whose reason also says whether the call ran, and so whether to repeat it."""
+        ran = "the call may have run" if may_have_run else "the call did not run"
+        return cls(code, f"{reason}; {ran}", may_have_run, retry_after)
+
+
+class RequestFailed(Exception):
+    """A request has no response; `failure` says why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+class ResponseHandler(Protocol):
+    """Gets the outcome of one request: either `settled` or `lost` is called, exactly once."""
+
+    def settled(self, answer: Outcome) -> None: ...
+    def lost(self, failure: Failure, /) -> None: ...
+    def progressed(self, params: msgspec.Raw) -> None: ...
+
+    suspended = False  # waits for its host to answer a question
+
+    @property
+    def asker(self) -> object:
+        """The host that sent the request, if there is one."""
+        return None
+
+    def give_way(self) -> bool:
+        """Give up the request if nobody waits for its outcome; was it given up?"""
+        return False
+
+
+class FutureResponse(ResponseHandler):
+    """A response that a task awaits."""
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def settled(self, answer: Outcome) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def lost(self, failure: Failure) -> None:
+        if not self.future.done():
+            self.future.set_exception(RequestFailed(failure))
+
+    def progressed(self, params: msgspec.Raw) -> None:
+        """Our own requests ask for no progress."""
+
+
+class LongRequest(Protocol):
+    """A request that stays open, such as `subscriptions/listen`: its response ends it."""
+
+    def ended(self, error: msgspec.Raw | bytes) -> None:
+        """The server ended it, with an error or without one."""
+        ...
+
+    def interrupted(self) -> None:
+        """The link lost it and reopens it."""
+        ...
 
 
 class _NoChannel:

@@ -1,7 +1,8 @@
-"""Dial: start a server's process, or open an HTTP link to it, and say why that failed.
+"""Dial: start a server's process, or open an HTTP link to it, and say why it failed or ended.
 
 `dial` yields a `Link`, which carries the bytes of a connection. For a command: find the program, choose
-its environment, start and count the process, explain every way in which that can fail.
+its environment, start and count the process, log its stderr, and explain every way in which that can
+fail.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import signal
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Protocol
 
-from mcp_workbench.config.expand import Unexpandable, expand_target
+from mcp_workbench.config.expand import Unexpandable, expand_target, secrets_of
 from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.redact import LineRedactor, redact, redact_cut
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
 from mcp_workbench.transport.process import EXIT_DRAIN, ChildProcess, ProcessSpec, running_child
 from mcp_workbench.transport.stdio import Channel
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.exit_reason import exit_reason
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +38,17 @@ PASSED_ON = frozenset(
 )
 PASSED_ON_PREFIXES = ("LC_", "XDG_")
 FIRST_LINE = 256  # bytes that Linux reads of a script's first line
+
+# The end of stderr, in the reason why a server exited
+TAIL_LINES = 5
+TAIL_CHARACTERS = 400
+SAMPLE = 100  # characters of a line that is no message; enough to recognize a banner
+
+# stderr in our log
+LINES = 100  # in a window, from one server
+WINDOW = 10.0  # seconds
+LONGEST = 2000  # characters of a line
+HELD_BYTES = 8192  # of an incomplete line; the rest of it is dropped
 
 
 class Unreachable(Exception):
@@ -69,6 +83,65 @@ class Link(Protocol):
         ...
 
 
+class LaunchContext(Protocol):
+    """What dialling needs of the pool's context."""
+
+    @property
+    def environ(self) -> Mapping[str, str]: ...
+    @property
+    def processes(self) -> Processes: ...
+
+
+@asynccontextmanager
+async def dial(
+    spec: ServerSpec,
+    context: LaunchContext,
+    conversation: Conversation,
+    ended: Callable[[], None],
+) -> AsyncGenerator[Link]:
+    """Open a link to the server for the duration of the block. Raises Unreachable."""
+    environ = context.environ
+    try:
+        target = expand_target(spec, environ)
+    except Unexpandable as error:
+        raise Unreachable(error.message) from None
+    if isinstance(target, HttpEndpoint):
+        async with _dial_http(target, spec, environ, conversation, ended) as link:
+            yield link
+        return
+    try:
+        launch = launch_of(target, environ)
+        started = running_child(launch, conversation.receive, ended)
+        async with _counted(started, spec, context) as child:
+            yield StdioLink(child, spec, environ)
+    except OSError as error:
+        raise Unreachable(start_error(target.command, error)) from None
+
+
+@asynccontextmanager
+async def _dial_http(
+    target: HttpEndpoint,
+    spec: ServerSpec,
+    environ: Mapping[str, str],
+    conversation: Conversation,
+    ended: Callable[[], None],
+) -> AsyncGenerator[Link]:
+    # HTTP, TLS and URLs are loaded with the first server behind a URL, to keep the start fast.
+    from mcp_workbench.transport.http.client_response import ExchangeFailed
+    from mcp_workbench.transport.http.urls import BadUrl
+    from mcp_workbench.upstream.http.link import open_http_link
+    from mcp_workbench.upstream.http.requests import BadHeader
+
+    try:
+        async with open_http_link(target, spec, environ, conversation, ended) as link:
+            yield link
+    except (BadUrl, BadHeader, ExchangeFailed) as error:
+        raise Unreachable(str(error)) from None
+
+
+# Processes
+
+
 class StdioLink:
     """The pipes of a process that we started."""
 
@@ -77,8 +150,6 @@ class StdioLink:
         self._spec = spec
         self._environ = environ
         if log.isEnabledFor(logging.INFO):
-            from mcp_workbench.upstream.stderr_log import StderrLog  # only where it is logged
-
             child.overheard = StderrLog(spec, environ).feed
 
     @property
@@ -110,18 +181,79 @@ class StdioLink:
         return exit_reason(what, child.exit_status(), child.complaints, self._spec, self._environ)
 
 
-def candidates(
-    command: str, folders: Iterable[str], endings: tuple[str, ...], separators: str
-) -> Iterable[str]:
-    """Where a command may be, in the order in which the system searches.
+class Processes:
+    """Counts the processes of servers, from their start until they have exited."""
 
-    On Windows `npx` is `npx.cmd`: the endings of PATHEXT are tried, as the shell does.
-    """
-    has_ending = any(command.lower().endswith(ending) for ending in endings if ending)
-    names = [command] if has_ending or not endings else [command + ending for ending in endings]
-    if any(separator in command for separator in separators):
-        return names  # a path: no search
-    return [f"{folder}{separators[0]}{name}" for folder in folders if folder for name in names]
+    def __init__(self) -> None:
+        self._running: dict[ServerAddress, int] = {}
+
+    def of(self, address: ServerAddress) -> int:
+        return self._running.get(address, 0)
+
+    @property
+    def count(self) -> int:
+        return sum(self._running.values())
+
+    @contextmanager
+    def running(self, address: ServerAddress, pid: int) -> Generator[None]:
+        """Count one more for the duration of the block."""
+        self._running[address] = self.of(address) + 1
+        log.info("%s: process %d started, %s", address, pid, self._describe_count())
+        try:
+            yield
+        finally:
+            left = self._running.pop(address) - 1
+            if left:
+                self._running[address] = left
+            log.info("%s: process %d has ended, %s", address, pid, self._describe_count())
+
+    def _describe_count(self) -> str:
+        return "1 runs now" if self.count == 1 else f"{self.count} run now"
+
+
+@asynccontextmanager
+async def _counted(
+    started: AbstractAsyncContextManager[ChildProcess], spec: ServerSpec, context: LaunchContext
+) -> AsyncGenerator[ChildProcess]:
+    """Count a child until it has exited, which `started` waits for."""
+    with ExitStack() as count:
+        async with started as child:
+            count.enter_context(context.processes.running(spec.address, child.pid))
+            yield child
+
+
+# The program and the environment of a command
+
+
+def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> ProcessSpec:
+    """The exact process to start for an expanded command."""
+    env = child_environment(environ, dict(target.env))
+    cwd = os.path.join(target.folder, target.cwd) if target.cwd else None  # noqa: PTH118 - text in, text out
+    if cwd is not None and (problem := folder_problem(cwd)):
+        raise Unreachable(problem)
+    path = env.get("PATH", os.defpath)
+    program = resolve(
+        target.command,
+        path,
+        is_program=_is_program,
+        path_separator=os.pathsep,
+        separators=os.sep + (os.altsep or ""),
+        endings=env.get("PATHEXT", "") if os.name == "nt" else "",
+    )
+    if program is None:
+        raise Unreachable(command_problem(target, path))
+    return ProcessSpec((program, *target.args), env, cwd)
+
+
+def child_environment(own: Mapping[str, str], entry: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child: the allowed part of ours, and that of its entry."""
+    passed = {
+        name: value
+        for name, value in own.items()
+        if (name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES))
+        and not value.startswith("()")  # an exported shell function
+    }
+    return {**passed, **entry}
 
 
 def resolve(  # noqa: PLR0913 - what differs between systems
@@ -139,14 +271,35 @@ def resolve(  # noqa: PLR0913 - what differs between systems
     return next((candidate for candidate in paths if is_program(candidate)), None)
 
 
+def candidates(
+    command: str, folders: Iterable[str], endings: tuple[str, ...], separators: str
+) -> Iterable[str]:
+    """Where a command may be, in the order in which the system searches.
+
+    On Windows `npx` is `npx.cmd`: the endings of PATHEXT are tried, as the shell does.
+    """
+    has_ending = any(command.lower().endswith(ending) for ending in endings if ending)
+    names = [command] if has_ending or not endings else [command + ending for ending in endings]
+    if any(separator in command for separator in separators):
+        return names  # a path: no search
+    return [f"{folder}{separators[0]}{name}" for folder in folders if folder for name in names]
+
+
+def _is_program(path: str) -> bool:
+    return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112 - text in, text out
+
+
+# Why a process can't be started
+
+
 def folder_problem(cwd: str) -> str:
     """What is wrong with a working folder; empty where it is usable."""
     if not os.path.exists(cwd):  # noqa: PTH110 - text in, text out
         return f"its working folder {cwd} does not exist; correct 'cwd'"
     if not os.path.isdir(cwd):  # noqa: PTH112
-        return f"its working folder {cwd} is no folder; correct 'cwd'"
+        return f"its working folder {cwd} is not a folder; correct 'cwd'"
     if not os.access(cwd, os.X_OK):
-        return f"its working folder {cwd} may not be entered; correct 'cwd', or its rights"
+        return f"its working folder {cwd} can't be entered; correct 'cwd' or its permissions"
     return ""
 
 
@@ -214,138 +367,139 @@ def _interpreter_problem(program: str) -> str:
     if not line.startswith(b"#!") or os.path.exists(interpreter):  # noqa: PTH110
         return ""
     if interpreter.endswith("\r"):  # the system takes it as a part of the name
-        return "its lines end as on Windows (CR LF); correct them to LF alone"
+        return "it has Windows line endings (CR LF); convert them to LF"
     missing = f"its first line names the interpreter {interpreter}, which does not exist"
     return f"{missing}; correct that line, or install {interpreter}"
 
 
-class Processes:
-    """Counts the processes of servers, from their start until they have exited."""
-
-    def __init__(self) -> None:
-        self._running: dict[ServerAddress, int] = {}
-
-    def of(self, address: ServerAddress) -> int:
-        return self._running.get(address, 0)
-
-    @property
-    def count(self) -> int:
-        return sum(self._running.values())
-
-    @contextmanager
-    def running(self, address: ServerAddress, pid: int) -> Generator[None]:
-        """Count one more for the duration of the block."""
-        self._running[address] = self.of(address) + 1
-        log.info("%s: process %d started, %s", address, pid, self._describe_count())
-        try:
-            yield
-        finally:
-            left = self._running.pop(address) - 1
-            if left:
-                self._running[address] = left
-            log.info("%s: process %d has ended, %s", address, pid, self._describe_count())
-
-    def _describe_count(self) -> str:
-        return "1 runs now" if self.count == 1 else f"{self.count} run now"
+# Why a server exited or did not start in time; secrets are masked
 
 
-def child_environment(own: Mapping[str, str], entry: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child: the allowed part of ours, and that of its entry."""
-    passed = {
-        name: value
-        for name, value in own.items()
-        if (name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES))
-        and not value.startswith("()")  # an exported shell function
-    }
-    return {**passed, **entry}
+def exit_reason(
+    what: str, status: int | None, stderr: str, spec: ServerSpec, environ: Mapping[str, str]
+) -> str:
+    """`what` happened, with the exit status and the last lines of stderr, secrets masked."""
+    reason = what if status is None else f"{what} ({_describe(status)})"
+    tail = _tail(stderr, spec, environ)
+    return f"{reason}. stderr: {tail}" if tail else reason
 
 
-def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> ProcessSpec:
-    """The exact process to start for an expanded command."""
-    env = child_environment(environ, dict(target.env))
-    cwd = os.path.join(target.folder, target.cwd) if target.cwd else None  # noqa: PTH118 - text in, text out
-    if cwd is not None and (problem := folder_problem(cwd)):
-        raise Unreachable(problem)
-    path = env.get("PATH", os.defpath)
-    program = resolve(
-        target.command,
-        path,
-        is_program=_is_program,
-        path_separator=os.pathsep,
-        separators=os.sep + (os.altsep or ""),
-        endings=env.get("PATHEXT", "") if os.name == "nt" else "",
+def _describe(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
+
+
+def _tail(stderr: str, spec: ServerSpec, environ: Mapping[str, str]) -> str:
+    """The last lines. Masked before it is split: a secret may span lines."""
+    clean = _without_secrets(stderr, spec, environ, cut=True)  # only the end was kept
+    lines = [printable(line.strip()) for line in clean.splitlines()]
+    text = " | ".join([line for line in lines if line][-TAIL_LINES:])
+    return text if len(text) <= TAIL_CHARACTERS else "…" + text[-TAIL_CHARACTERS:]
+
+
+def startup_timeout(
+    spec: ServerSpec, conversation: Conversation, environ: Mapping[str, str]
+) -> str:
+    """Why a server was not ready in time: it is slow, or writes to stdout what is not a message."""
+    limit = f"within {spec.connect_timeout:g} s (connectTimeout)"
+    if conversation.answered or not conversation.skipped:
+        return f"it did not start {limit}"
+    lines = (
+        "1 line that is no message"
+        if conversation.skipped == 1
+        else f"{conversation.skipped} lines that are no messages"
     )
-    if program is None:
-        raise Unreachable(command_problem(target, path))
-    return ProcessSpec((program, *target.args), env, cwd)
+    line = masked(conversation.last_skipped.strip(), spec, environ, cut=True)
+    short = line if len(line) <= SAMPLE else f"{line[:SAMPLE]}…"
+    return f"it answered nothing {limit}, but wrote {lines}, such as: {short}"
 
 
-def _is_program(path: str) -> bool:
-    return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112 - text in, text out
+def masked(reason: str, spec: ServerSpec, environ: Mapping[str, str], *, cut: bool = False) -> str:
+    """A reason without secrets and control characters, fit for everybody.
+
+    `cut`: it is a part of a longer text, so a secret in it may be incomplete.
+    """
+    return printable(_without_secrets(reason, spec, environ, cut=cut))
 
 
-class LaunchContext(Protocol):
-    """What dialling needs of the pool's context."""
-
-    @property
-    def environ(self) -> Mapping[str, str]: ...
-    @property
-    def processes(self) -> Processes: ...
+def printable(text: str) -> str:
+    """The text with control characters and line ends escaped."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
-@asynccontextmanager
-async def _counted(
-    started: AbstractAsyncContextManager[ChildProcess], spec: ServerSpec, context: LaunchContext
-) -> AsyncGenerator[ChildProcess]:
-    """Count a child until it has exited, which `started` waits for."""
-    with ExitStack() as count:
-        async with started as child:
-            count.enter_context(context.processes.running(spec.address, child.pid))
-            yield child
+def _without_secrets(text: str, spec: ServerSpec, environ: Mapping[str, str], *, cut: bool) -> str:
+    return (redact_cut if cut else redact)(text, secrets_of(spec, environ))
 
 
-@asynccontextmanager
-async def dial(
-    spec: ServerSpec,
-    context: LaunchContext,
-    conversation: Conversation,
-    ended: Callable[[], None],
-) -> AsyncGenerator[Link]:
-    """Open a link to the server for the duration of the block. Raises Unreachable."""
-    environ = context.environ
-    try:
-        target = expand_target(spec, environ)
-    except Unexpandable as error:
-        raise Unreachable(error.message) from None
-    if isinstance(target, HttpEndpoint):
-        async with _dial_http(target, spec, environ, conversation, ended) as link:
-            yield link
-        return
-    try:
-        launch = launch_of(target, environ)
-        started = running_child(launch, conversation.receive, ended)
-        async with _counted(started, spec, context) as child:
-            yield StdioLink(child, spec, environ)
-    except OSError as error:
-        raise Unreachable(start_error(target.command, error)) from None
+class StderrLog:
+    """A server's stderr in our log: split into lines, secrets masked, at a limited rate."""
 
+    def __init__(
+        self,
+        spec: ServerSpec,
+        environ: Mapping[str, str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._address = str(spec.address)
+        self._clock = clock
+        self._masked = LineRedactor(secrets_of(spec, environ))
+        self._held = b""
+        self._since = clock()
+        self._budget = LINES
+        self._dropped = 0
+        self._is_cut = False  # the text before the next line was dropped
 
-@asynccontextmanager
-async def _dial_http(
-    target: HttpEndpoint,
-    spec: ServerSpec,
-    environ: Mapping[str, str],
-    conversation: Conversation,
-    ended: Callable[[], None],
-) -> AsyncGenerator[Link]:
-    # HTTP, TLS and URLs are loaded with the first server behind a URL, to keep the start fast.
-    from mcp_workbench.transport.http.client_response import ExchangeFailed
-    from mcp_workbench.transport.http.urls import BadUrl
-    from mcp_workbench.upstream.http.headers import BadHeader
-    from mcp_workbench.upstream.http.link import open_http_link
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they arrive; empty at the end."""
+        now = self._clock()
+        if now - self._since > WINDOW:
+            self._log_dropped()
+            self._since, self._budget = now, LINES
+        if not self._budget:  # a flood: only lines are counted
+            self._drop(data.count(b"\n"))
+            self._held = b""
+            return
+        if not data:
+            self._write(self._masked.cut(self._text(self._held)))
+            self._held = b""
+            return
+        *lines, rest = (self._held + data).split(b"\n")
+        self._held = rest[:HELD_BYTES]
+        for line in lines[: self._budget]:
+            self._take(line)
+        if len(lines) > self._budget:
+            self._drop(len(lines) - self._budget)
+        self._budget = max(self._budget - len(lines), 0)
 
-    try:
-        async with open_http_link(target, spec, environ, conversation, ended) as link:
-            yield link
-    except (BadUrl, BadHeader, ExchangeFailed) as error:
-        raise Unreachable(str(error)) from None
+    def _drop(self, lines: int) -> None:
+        if not self._is_cut:
+            self._is_cut = True
+            self._write(self._masked.cut())
+        self._dropped += lines
+
+    def _take(self, line: bytes) -> None:
+        """One line; it may be incomplete if it is too long or follows dropped ones."""
+        if self._is_cut or len(line) >= HELD_BYTES:
+            self._is_cut = False
+            self._write(self._masked.cut(self._text(line[:HELD_BYTES])))
+        else:
+            self._write(self._masked.feed(self._text(line) + "\n"))
+
+    def _text(self, line: bytes) -> str:
+        return line.decode("utf-8", "replace")
+
+    def _write(self, text: str) -> None:
+        for line in text.split("\n"):
+            if clean := printable(line.strip()):
+                short = clean if len(clean) <= LONGEST else f"{clean[:LONGEST]}…"
+                log.info("%s", short, extra={"server": self._address})
+
+    def _log_dropped(self) -> None:
+        if self._dropped:
+            line = f"({self._dropped} more lines were left out: more than {LINES} in {WINDOW:g} s)"
+            log.info("%s", line, extra={"server": self._address})
+        self._dropped = 0

@@ -1,15 +1,17 @@
 """Connection pool: one connection per server, shared by all hosts or leased to one.
 
-The pool owns the task scope in which connections run. It starts them on demand, stops idle ones
-(`IdleTimers`), and drains those that a new configuration replaces (`DrainingConnections`).
+The pool owns the task scope in which connections run. It starts them on demand, leases those that
+short-lived hosts use in turn (`Leases`), stops idle ones (`IdleTimers`), and drains those that a new
+configuration replaces (`DrainingConnections`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import count
 from typing import Any
 
 from mcp_workbench.config.expand import ResolvedServer, resolve_server
@@ -17,11 +19,9 @@ from mcp_workbench.core.errors import ServerUnavailable, not_connected
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import Limits, ServerSpec
 from mcp_workbench.transport.tasks import Lifetime, TaskScope, task_scope
-from mcp_workbench.upstream.backoff import PATIENCE
 from mcp_workbench.upstream.cache import CatalogueCache
-from mcp_workbench.upstream.connection import Connecting, Connection
-from mcp_workbench.upstream.context import PoolContext
-from mcp_workbench.upstream.leases import ConnectionKey, Leases
+from mcp_workbench.upstream.connection import Connecting, Connection, PoolContext
+from mcp_workbench.upstream.health import PATIENCE
 from mcp_workbench.upstream.primitives import Primitives
 from mcp_workbench.upstream.server_requests import ConnectionHost
 from mcp_workbench.upstream.subscriptions import ConnectionId, SubscriptionRegistry
@@ -29,144 +29,13 @@ from mcp_workbench.upstream.subscriptions import ConnectionId, SubscriptionRegis
 TICK = 0.1  # seconds between two checks of the deadlines, while requests are pending
 CHECKS = 4  # per idleTimeout: a server is stopped at most a quarter of that late
 
+MOST_CONNECTIONS = 4  # leased connections to one server
+MOST_PER_PRINCIPAL = 4 * MOST_CONNECTIONS  # leased, whatever its hosts declare
+
+ConnectionKey = ServerAddress | tuple[ServerAddress, int]  # shared, or of one host
+
 _CHANGED = "its entry in the configuration has changed"
 _REMOVED = "it was removed from the configuration"
-
-
-class IdleTimers:
-    """Stops servers that nobody used for their idleTimeout; one timer per connection."""
-
-    def __init__(self, is_needed: Callable[[Connection], bool]) -> None:
-        self._is_needed = is_needed
-        self._timers: dict[Connection, asyncio.TimerHandle] = {}
-
-    def watch(self, connection: Connection) -> None:
-        """Check this connection from now on, if it has an idleTimeout."""
-        seconds = connection.spec.idle_timeout / CHECKS
-        if not seconds or connection in self._timers:
-            return
-        loop = asyncio.get_running_loop()
-        self._timers[connection] = loop.call_later(seconds, self._check, connection)
-
-    def end(self) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-
-    def _check(self, connection: Connection) -> None:
-        self._timers.pop(connection, None)
-        if connection.over:
-            return
-        conversation, now = connection.conversation, time.monotonic()
-        unused = connection.health.unused_for(conversation, now)
-        is_used = not connection.usable or self._is_needed(connection)
-        if is_used or unused < connection.spec.idle_timeout:
-            self.watch(connection)
-        else:
-            connection.stopped_idle = True
-            seconds = connection.spec.idle_timeout
-            connection.ending = f"stopped after {seconds:g} s without a call (idleTimeout)"
-            connection.stop()
-
-
-class DrainingConnections:
-    """Connections that are replaced: they take no new calls, and end when theirs have ended.
-
-    Remembers how each connection reaches its server (`ResolvedServer`), and which one it replaces: lists that differ
-    from those of its predecessor are announced.
-    """
-
-    def __init__(self, live: dict[ConnectionKey, Connection]) -> None:
-        self._live = live
-        self._ways: dict[ConnectionKey, ResolvedServer] = {}
-        self._until: dict[Connection, float] = {}
-        self._before: dict[ConnectionKey, Connection | None] = {}  # predecessors
-
-    def begun(self, key: ConnectionKey, connection: Connection, way: ResolvedServer) -> None:
-        """Record a new connection, which takes over the lists of its predecessor."""
-        self._ways[key] = way
-        if key in self._before:
-            before = self._before.pop(key)
-            connection.succeeds = True
-            connection.primitives.succeed(None if before is None else before.primitives)
-            if before is not None:
-                connection.tools.catalogue = before.catalogue
-
-    def expect(self, key: ConnectionKey) -> None:
-        """The next connection with this key has new lists, to be announced."""
-        if key not in self._live:
-            self._before.setdefault(key, None)
-
-    def forget(self, key: ConnectionKey) -> None:
-        """The owner of this key is gone."""
-        self._before.pop(key, None)
-        self._ways.pop(key, None)
-
-    def ways(self) -> dict[ServerAddress, ResolvedServer]:
-        """How the connected servers are reached; one entry per server."""
-        return {address_of(key): self._ways[key] for key in self._live}
-
-    def renew(
-        self,
-        specs: Mapping[ServerAddress, ServerSpec],
-        ways: Mapping[ServerAddress, ResolvedServer],
-        drain: float,
-    ) -> dict[ServerAddress, Connection]:
-        """Keep the connections whose way is the same; retire the others, which are returned.
-
-        Calls in flight have `drain` seconds; one that waits for a person has no limit.
-        """
-        until = time.monotonic() + drain
-        retired: dict[ServerAddress, Connection] = {}
-        for key, connection in tuple(self._live.items()):
-            address = address_of(key)
-            if self._ways[key] == ways.get(address):
-                connection.spec = specs[address]  # filters and times, from the next call on
-            else:
-                retired[address] = connection
-                self._retire(key, connection, until, wanted=address in specs)
-        for key in [key for key in self._before if address_of(key) not in specs]:
-            del self._before[key]
-        return retired
-
-    def _retire(
-        self, key: ConnectionKey, connection: Connection, until: float, *, wanted: bool
-    ) -> None:
-        del self._live[key], self._ways[key]
-        if wanted and not _is_leased(key):
-            # Even one that never became ready: it may have taken over lists itself.
-            self._before[key] = connection
-        connection.retired = connection.over = True
-        connection.usable = connection.succeeds = False
-        connection.ending = _CHANGED if wanted else _REMOVED
-        connection.tools.retire()
-        if isinstance(connection.state, Connecting):
-            connection.stop()  # those who wait for it turn to its successor
-        else:
-            self._until[connection] = until
-            self.tick(time.monotonic())
-
-    def tick(self, now: float) -> bool:
-        """Stop those that are idle or past their limit; are others left?"""
-        for connection, until in tuple(self._until.items()):
-            in_flight = connection.expire(now)
-            if not in_flight or (now >= until and not connection.server_requests.any):
-                del self._until[connection]
-                connection.stop()
-        return bool(self._until)
-
-    def hold(self, *, held: bool) -> None:
-        for connection in self._until:
-            connection.hold(held=held)
-
-
-def address_of(key: ConnectionKey) -> ServerAddress:
-    return key[0] if isinstance(key, tuple) else key
-
-
-def _is_leased(key: ConnectionKey) -> bool:
-    """Is it leased? No host keeps such a connection long enough to hear of changes."""
-    return isinstance(key, tuple) and key[1] < 0
 
 
 class ConnectionPool(Lifetime):
@@ -401,6 +270,215 @@ class ConnectionPool(Lifetime):
             self.watch_deadlines()
 
 
+class Leases:
+    """Connections that hosts use in turn, where each host lasts for one request.
+
+    With one call per connection, a request of the server can only belong to that call. A host holds its key until it leaves, whatever becomes of the connection: one that ends meanwhile
+    is started again under the same key, and is free for others afterwards.
+    """
+
+    def __init__(
+        self, live: dict[ConnectionKey, Connection], drop: Callable[[ConnectionKey], None]
+    ) -> None:
+        self._live = live
+        self._drop = drop  # stops the connection and forgets its key
+        self._leased: set[ConnectionKey] = set()
+        # By server and principal, then by what their hosts declare.
+        self._groups: dict[tuple[ServerAddress, Hashable], dict[Hashable, list[ConnectionKey]]] = {}
+        self._numbers = count(1)
+
+    def key(self, spec: ServerSpec, host: ConnectionHost) -> ConnectionKey:
+        """The key of the connection that this host holds, leased if it holds none."""
+        key = host.leases.get(spec.address)
+        if key is None:
+            key = host.leases[spec.address] = self._free(spec, host)
+            self._leased.add(key)
+            if key in self._live:
+                self._live[key].server_requests.host = host
+        return key
+
+    def end(self, host: ConnectionHost) -> None:
+        """The host leaves. A call that waits for a person keeps its connection busy."""
+        self._leased.difference_update(host.leases.values())
+        host.leases.clear()
+
+    def _free(self, spec: ServerSpec, host: ConnectionHost) -> ConnectionKey:
+        groups = self._groups.setdefault((spec.address, host.owner), {})
+        for declared, keys in tuple(groups.items()):
+            self._forget_ended(keys)
+            if not keys:
+                del groups[declared]
+        group = groups.get(host.key, [])
+        unleased = [key for key in group if key not in self._leased]
+        for key in unleased:
+            connection = self._live[key]
+            if connection.idle or not connection.usable:  # or starting, and for nobody
+                return key
+        if len(group) < MOST_CONNECTIONS and self._has_room(groups.values()):
+            groups.setdefault(host.key, []).append((spec.address, -next(self._numbers)))
+            return groups[host.key][-1]
+        for key in unleased:
+            if _make_idle(self._live[key]):
+                return key
+        reason = (
+            f"the server is busy: {MOST_CONNECTIONS} calls are under way at it (scope: session)"
+        )
+        where = f"[{spec.address}]"
+        raise ServerUnavailable("overloaded", f"{where} Error: {reason}", reason=reason)
+
+    def _forget_ended(self, keys: list[ConnectionKey]) -> None:
+        for key in [key for key in keys if key not in self._leased]:
+            if key not in self._live or self._live[key].over:
+                keys.remove(key)
+                self._drop(key)
+
+    def _has_room(self, groups: Iterable[list[ConnectionKey]]) -> bool:
+        """Is there room for one more? A principal that always declares something new is limited too."""
+        groups = tuple(groups)
+        if sum(map(len, groups)) < MOST_PER_PRINCIPAL:
+            return True
+        for group in groups:
+            for key in group:
+                if key not in self._leased and self._live[key].idle:
+                    group.remove(key)
+                    self._drop(key)
+                    return True
+        return False
+
+
+def _make_idle(connection: Connection) -> bool:
+    """Give up the oldest suspended call, if nobody waits for its outcome."""
+    handler = connection.conversation.pending.oldest(lambda handler: handler.suspended)
+    return handler is not None and handler.give_way()
+
+
+class IdleTimers:
+    """Stops servers that nobody used for their idleTimeout; one timer per connection."""
+
+    def __init__(self, is_needed: Callable[[Connection], bool]) -> None:
+        self._is_needed = is_needed
+        self._timers: dict[Connection, asyncio.TimerHandle] = {}
+
+    def watch(self, connection: Connection) -> None:
+        """Check this connection from now on, if it has an idleTimeout."""
+        seconds = connection.spec.idle_timeout / CHECKS
+        if not seconds or connection in self._timers:
+            return
+        loop = asyncio.get_running_loop()
+        self._timers[connection] = loop.call_later(seconds, self._check, connection)
+
+    def end(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _check(self, connection: Connection) -> None:
+        self._timers.pop(connection, None)
+        if connection.over:
+            return
+        conversation, now = connection.conversation, time.monotonic()
+        unused = connection.health.unused_for(conversation, now)
+        is_used = not connection.usable or self._is_needed(connection)
+        if is_used or unused < connection.spec.idle_timeout:
+            self.watch(connection)
+        else:
+            connection.stopped_idle = True
+            seconds = connection.spec.idle_timeout
+            connection.ending = f"stopped after {seconds:g} s without a call (idleTimeout)"
+            connection.stop()
+
+
+class DrainingConnections:
+    """Connections that are replaced: they take no new calls, and end when theirs have ended.
+
+    Remembers how each connection reaches its server (`ResolvedServer`), and which one it replaces: lists that differ
+    from those of its predecessor are announced.
+    """
+
+    def __init__(self, live: dict[ConnectionKey, Connection]) -> None:
+        self._live = live
+        self._ways: dict[ConnectionKey, ResolvedServer] = {}
+        self._until: dict[Connection, float] = {}
+        self._before: dict[ConnectionKey, Connection | None] = {}  # predecessors
+
+    def begun(self, key: ConnectionKey, connection: Connection, way: ResolvedServer) -> None:
+        """Record a new connection, which takes over the lists of its predecessor."""
+        self._ways[key] = way
+        if key in self._before:
+            before = self._before.pop(key)
+            connection.succeeds = True
+            connection.primitives.succeed(None if before is None else before.primitives)
+            if before is not None:
+                connection.tools.catalogue = before.catalogue
+
+    def expect(self, key: ConnectionKey) -> None:
+        """The next connection with this key has new lists, to be announced."""
+        if key not in self._live:
+            self._before.setdefault(key, None)
+
+    def forget(self, key: ConnectionKey) -> None:
+        """The owner of this key is gone."""
+        self._before.pop(key, None)
+        self._ways.pop(key, None)
+
+    def ways(self) -> dict[ServerAddress, ResolvedServer]:
+        """How the connected servers are reached; one entry per server."""
+        return {address_of(key): self._ways[key] for key in self._live}
+
+    def renew(
+        self,
+        specs: Mapping[ServerAddress, ServerSpec],
+        ways: Mapping[ServerAddress, ResolvedServer],
+        drain: float,
+    ) -> dict[ServerAddress, Connection]:
+        """Keep the connections whose way is the same; retire the others, which are returned.
+
+        Calls in flight have `drain` seconds; one that waits for a person has no limit.
+        """
+        until = time.monotonic() + drain
+        retired: dict[ServerAddress, Connection] = {}
+        for key, connection in tuple(self._live.items()):
+            address = address_of(key)
+            if self._ways[key] == ways.get(address):
+                connection.spec = specs[address]  # filters and times, from the next call on
+            else:
+                retired[address] = connection
+                self._retire(key, connection, until, wanted=address in specs)
+        for key in [key for key in self._before if address_of(key) not in specs]:
+            del self._before[key]
+        return retired
+
+    def _retire(
+        self, key: ConnectionKey, connection: Connection, until: float, *, wanted: bool
+    ) -> None:
+        del self._live[key], self._ways[key]
+        if wanted and not _is_leased(key):
+            # Even one that never became ready: it may have taken over lists itself.
+            self._before[key] = connection
+        connection.retired = connection.over = True
+        connection.usable = connection.succeeds = False
+        connection.ending = _CHANGED if wanted else _REMOVED
+        connection.tools.retire()
+        if isinstance(connection.state, Connecting):
+            connection.stop()  # those who wait for it turn to its successor
+        else:
+            self._until[connection] = until
+            self.tick(time.monotonic())
+
+    def tick(self, now: float) -> bool:
+        """Stop those that are idle or past their limit; are others left?"""
+        for connection, until in tuple(self._until.items()):
+            in_flight = connection.expire(now)
+            if not in_flight or (now >= until and not connection.server_requests.any):
+                del self._until[connection]
+                connection.stop()
+        return bool(self._until)
+
+    def hold(self, *, held: bool) -> None:
+        for connection in self._until:
+            connection.hold(held=held)
+
+
 def _connection_id(key: ConnectionKey, host: ConnectionHost | None) -> ConnectionId:
     return ConnectionId(*key, owner_of(host)) if isinstance(key, tuple) else ConnectionId(key)
 
@@ -408,3 +486,12 @@ def _connection_id(key: ConnectionKey, host: ConnectionHost | None) -> Connectio
 def owner_of(host: ConnectionHost | None) -> Hashable:
     """The owner of connections that this host does not share: itself, or its principal."""
     return host.key if host is not None and host.takes_turns else id(host)
+
+
+def address_of(key: ConnectionKey) -> ServerAddress:
+    return key[0] if isinstance(key, tuple) else key
+
+
+def _is_leased(key: ConnectionKey) -> bool:
+    """Is it leased? No host keeps such a connection long enough to hear of changes."""
+    return isinstance(key, tuple) and key[1] < 0

@@ -21,8 +21,7 @@ from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope
 from mcp_workbench.transport.tasks import TaskScope, task_scope
-from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.responses import RequestFailed, ResponseHandler
+from mcp_workbench.upstream.conversation import Conversation, RequestFailed, ResponseHandler
 from mcp_workbench.upstream.subscriptions import (
     ConnectionId,
     ConnectionSubscriptions,

@@ -18,13 +18,11 @@ from mcp_workbench.core.catalogue import (
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec
 from mcp_workbench.transport.tasks import task_scope
-from mcp_workbench.upstream.backoff import RetryState
 from mcp_workbench.upstream.cache import CatalogueCache
-from mcp_workbench.upstream.connection import Closed, Connecting, Connection, Ready
-from mcp_workbench.upstream.context import PoolContext
+from mcp_workbench.upstream.connection import Closed, Connecting, Connection, PoolContext, Ready
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.dial import StdioLink
-from mcp_workbench.upstream.exit_reason import masked
+from mcp_workbench.upstream.dial import StdioLink, masked
+from mcp_workbench.upstream.health import RetryState
 from mcp_workbench.upstream.pool import ConnectionPool
 from mcp_workbench.upstream.server_requests import ConnectionHost
 from mcp_workbench.upstream.tools import TOOLS_CHANGED, ToolList

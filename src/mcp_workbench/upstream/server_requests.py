@@ -24,8 +24,7 @@ from mcp_workbench.protocol.elicitation import (
 )
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope
-from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.responses import ResponseHandler
+from mcp_workbench.upstream.conversation import Conversation, ResponseHandler
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +164,9 @@ class ServerRequests:
                 log.warning(
                     "%s: a request can't be attributed to one host, and is refused", self._address
                 )
-                error = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "it is unclear who is asked")
+                error = jsonrpc.error_object(
+                    jsonrpc.INTERNAL_ERROR, "the request can't be attributed to one host"
+                )
                 self._reply(conversation, jsonrpc.refusal(id, error))
                 return
             caller = _oldest(conversation)

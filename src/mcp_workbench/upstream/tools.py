@@ -1,9 +1,13 @@
-"""Tools of one server: listed page by page, cached, and shown through a filter."""
+"""Tools of one server: listed page by page, cached, read again, and shown through a filter."""
+
+from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,9 +25,11 @@ from mcp_workbench.protocol.revisions import (
     is_modern,
 )
 from mcp_workbench.transport import jsonrpc
-from mcp_workbench.upstream.context import PoolContext
-from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.responses import RequestFailed
+from mcp_workbench.transport.tasks import TaskScope, task_scope
+from mcp_workbench.upstream.conversation import Conversation, RequestFailed
+
+if TYPE_CHECKING:
+    from mcp_workbench.upstream.connection import PoolContext
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
 LIST_SECONDS = 30.0  # for a whole list, however many pages it has
@@ -271,3 +277,45 @@ class ToolList:
     def _cache(self, spec: ServerSpec, known: KnownCatalogue, *, expected: bool = False) -> None:
         self._cached = (spec, known)
         self._context.cache.note(spec, known, expected=expected)
+
+
+class ToolRefresh:
+    """Reads a server's tools again: one reading at a time, shared by all who ask meanwhile."""
+
+    def __init__(self, tools: ToolList) -> None:
+        self._scope: TaskScope | None = None
+        self._tools = tools
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._reading is not None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Allow readings for the duration of the block."""
+        async with task_scope() as scope:
+            self._scope = scope
+            try:
+                yield
+            finally:
+                self._scope = None
+
+    async def wait(self, read: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
+        """Wait, at most `seconds`, for a list that is as new as the server's last announcement.
+
+        A reading that began before that announcement does not count: the next one does, and all who
+        waited share it.
+        """
+        until = time.monotonic() + seconds
+        if self._reading is not None and self._tools.stale:
+            await asyncio.wait([self._reading], timeout=seconds)
+        if self._reading is None and self._scope is not None:
+            self._tools.begin()  # now, not when the task first runs
+            self._reading = self._scope.start(read(), "list tools")
+            self._reading.add_done_callback(self._ended)
+        if self._reading is not None:  # it goes on for the others where one leaves early
+            await asyncio.wait([self._reading], timeout=max(0.0, until - time.monotonic()))
+
+    def _ended(self, reading: asyncio.Task[None]) -> None:
+        self._reading = None

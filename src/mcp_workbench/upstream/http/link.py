@@ -1,8 +1,13 @@
 """HTTP link: the connection to a server behind a URL.
 
-Takes the frames of a conversation and sends each as an HTTP request in a task of its own; what comes
-back is given to the conversation as lines. Opens sessions, and opens them again when the server loses
-them; falls back to the HTTP+SSE transport of 2024-11-05.
+Takes the frames of a conversation, and runs each as an HTTP request in a task of its own:
+
+    HttpLink.send -> _run -> _perform     one task per request, from the frame to its outcome
+    Requester.post (requests)             headers, session, redirects; returns the head of the response
+    Exchange.read (responses)             reads the response, and gives it to the conversation as lines
+
+Opens sessions, again when the server loses them, and falls back to the HTTP+SSE transport of 2024-11-05
+(event_streams).
 """
 
 from __future__ import annotations
@@ -22,14 +27,15 @@ from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
 from mcp_workbench.transport.jsonrpc import Envelope, Malformed
 from mcp_workbench.transport.tasks import TaskScope, task_scope
-from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.http.errors import failure_of, without_time
-from mcp_workbench.upstream.http.exchange import CANCELLED, CHANGED, Exchange, OutgoingRequest
-from mcp_workbench.upstream.http.headers import modern_headers
-from mcp_workbench.upstream.http.legacy_sse import LegacySse
-from mcp_workbench.upstream.http.requests import Requester
-from mcp_workbench.upstream.http.streams import Pace, follow_stream
-from mcp_workbench.upstream.responses import Failure, RequestFailed
+from mcp_workbench.upstream.conversation import Conversation, Failure, RequestFailed
+from mcp_workbench.upstream.http.event_streams import LegacySse, Pace, follow_stream
+from mcp_workbench.upstream.http.requests import (
+    OutgoingRequest,
+    Requester,
+    modern_headers,
+    without_time,
+)
+from mcp_workbench.upstream.http.responses import CANCELLED, CHANGED, Exchange, failure_of
 
 INITIALIZED = "notifications/initialized"
 OPENINGS = (DISCOVER, INITIALIZE)
@@ -53,16 +59,16 @@ class SessionOpener:
         """Send `server/discover`."""
         more = modern_headers(request.method, request.params, {})
         more += b"MCP-Protocol-Version: %b\r\n" % MODERN.encode()
-        answer = await self._requester.post_opening(request.frame, more)
-        await self._read(request, answer)
+        response = await self._requester.post_opening(request.frame, more)
+        await self._read(request, response)
 
     async def initialize(self, request: OutgoingRequest) -> ClientResponse | None:
         """Send `initialize`; a response that may mean the HTTP+SSE transport is returned unread."""
         self._initialize_params = request.params
-        answer = await self._requester.post_opening(request.frame)
-        if answer.status in NOT_HERE:
-            return answer
-        await self._read(request, answer)
+        response = await self._requester.post_opening(request.frame)
+        if response.status in NOT_HERE:
+            return response
+        await self._read(request, response)
         return None
 
     async def renew(self, lost_session: str) -> bool:
@@ -82,11 +88,11 @@ class SessionOpener:
             await self._requester.notify(jsonrpc.notification(INITIALIZED))
             return True
 
-    async def _read(self, request: OutgoingRequest, answer: ClientResponse) -> None:
+    async def _read(self, request: OutgoingRequest, response: ClientResponse) -> None:
         try:
-            await self._exchange.read(request, answer)
+            await self._exchange.read(request, response)
         finally:
-            answer.close()
+            response.close()
 
 
 class _Cancelled(msgspec.Struct):
@@ -225,17 +231,17 @@ class HttpLink:
             return
         for attempt in (1, 2):
             session = self._requester.session
-            answer = await self._requester.post(
+            response = await self._requester.post(
                 request.frame,
                 self._exchange.headers_for(request),
                 repeatable=request.method != "tools/call",
             )
             try:
-                session_lost = answer.status == 404 and bool(session)
+                session_lost = response.status == 404 and bool(session)
                 if not session_lost:
-                    await self._exchange.read(request, answer)
+                    await self._exchange.read(request, response)
             finally:
-                answer.close()
+                response.close()
             if request.answered or request.is_listen:
                 return
             if not session_lost:
@@ -370,7 +376,7 @@ async def open_http_link(
     conversation: Conversation,
     ended: Callable[[], None],
 ) -> AsyncGenerator[HttpLink]:
-    """Open a link for the duration of the block. Raises Broken where the server can't be reached."""
+    """Open a link for the duration of the block. Raises ExchangeFailed where the server can't be reached."""
     requester = Requester(target, spec, environ, conversation.message_bytes)
     try:
         await requester.client.reach()

@@ -1,27 +1,31 @@
-"""HTTP requests to one server: headers, session, redirects within its origin, Retry-After."""
+"""Requests to a server behind a URL: their headers, session and redirects, and Retry-After.
+
+`link` decides what to send, `Requester` sends it, and `responses` reads what comes back.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
+import re
 import time
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
 
 from mcp_workbench.config.expand import secrets_of
-from mcp_workbench.core.spec import HttpEndpoint, ServerSpec
+from mcp_workbench.core.raw_json import Inside
+from mcp_workbench.core.spec import HttpEndpoint, Pairs, ServerSpec
+from mcp_workbench.protocol.handshake import IMPLEMENTATION
 from mcp_workbench.protocol.revisions import LEGACY, is_modern
 from mcp_workbench.transport.http.client import HttpClient
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
+from mcp_workbench.transport.http.messages import encode_value
 from mcp_workbench.transport.http.urls import BadUrl, Url, parse_url
-from mcp_workbench.upstream.http.errors import (
-    LONGEST_WAIT,
-    ErrorContext,
-    foreign_redirect,
-    not_run,
-    rate_limited,
-    retry_after,
-)
-from mcp_workbench.upstream.http.headers import entry_headers
-from mcp_workbench.upstream.responses import RequestFailed
+from mcp_workbench.upstream.conversation import Failure, RequestFailed
 
 log = logging.getLogger(__name__)
 
@@ -30,25 +34,99 @@ PERMANENT = (301, 308)
 REDIRECTS = (301, 302, 307, 308)
 VERSION_HEADER_SINCE = LEGACY.index("2025-06-18")
 GOODBYE = 1.0  # seconds for the DELETE of our session
+LONGEST_WAIT = 3600  # seconds; a longer Retry-After is cut
 
+EVENTS = "text/event-stream"
 POSTING = b"Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
 LISTENING = b"Accept: text/event-stream\r\nCache-Control: no-store\r\n"
 
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+# Reserved: framing, and what the protocol derives from the body of a request.
+RESERVED = frozenset(
+    [
+        "accept",
+        "content-length",
+        "content-type",
+        "connection",
+        "host",
+        "transfer-encoding",
+        "te",
+        "upgrade",
+        "mcp-protocol-version",
+        "mcp-session-id",
+        "mcp-method",
+        "mcp-name",
+        "last-event-id",
+    ]
+)
+HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+Path = tuple[str, ...]
+ParamHeaders = dict[Path, str]  # the path of an argument, and the header that repeats its value
+
+
+class BadHeader(ValueError):
+    """A header of the entry that can't be sent."""
+
+
+class ErrorContext(msgspec.Struct, frozen=True):
+    """What messages about failures need to know of a server: secrets to mask, login, size limit."""
+
+    secrets: dict[str, str] = {}
+    has_login: bool = False  # the entry has an `Authorization` header
+    limit: int = 0
+
+    def __repr__(self) -> str:
+        return "ErrorContext()"
+
+
+class OutgoingRequest:
+    """A request in flight."""
+
+    __slots__ = (
+        "again",
+        "answered",
+        "cursor",
+        "frame",
+        "is_listen",
+        "method",
+        "number",
+        "params",
+        "quiet",
+        "refused",
+        "session",
+        "task",
+    )
+
+    def __init__(self, number: int, method: str, frame: bytes, params: msgspec.Raw) -> None:
+        self.number = number
+        self.method = method
+        self.frame = frame
+        self.params = params
+        self.answered = False
+        self.refused = False  # by a permanent error
+        self.is_listen = False  # a stream that is reopened when it ends
+        self.again = False  # this is the second attempt
+        self.quiet = False  # its response is for the link, not for the conversation
+        self.session = ""  # that its response opened
+        self.cursor = ""  # of the next page
+        self.task: asyncio.Task[None] | None = None
+
 
 class Requester:
-    """Sends requests to one server, whatever their content."""
+    """Sends requests to one server: the headers of every request, redirects, Retry-After."""
 
     def __init__(
         self, target: HttpEndpoint, spec: ServerSpec, environ: Mapping[str, str], limit: int
     ) -> None:
-        self.here = parse_url(target.url)  # may move within its origin
-        self.client = HttpClient(self.here, environ)
+        self.url = parse_url(target.url)  # a permanent redirect changes it, within its origin
+        self.client = HttpClient(self.url, environ)
         self.sse_only = target.transport == "sse"
         self.timeout = spec.timeout
         names = {name.lower() for name, _ in target.headers}
-        login = "authorization" in names or bool(self.here.user)
+        login = "authorization" in names or bool(self.url.user)
         self.error_context = ErrorContext(secrets_of(spec, environ), login, limit)
-        self._entry = entry_headers(target.headers, self.here.user)
+        self._entry = entry_headers(target.headers, self.url.user)
         self._session = ""
         self._revision = ""
         self._closed_until = 0.0
@@ -84,25 +162,25 @@ class Requester:
         self._leaving = shared
 
     async def post(
-        self, frame: bytes, more: bytes = b"", *, there: Url | None = None, repeatable: bool
+        self, frame: bytes, more: bytes = b"", *, endpoint: Url | None = None, repeatable: bool
     ) -> ClientResponse:
-        """Send a message; returns when the head of the response is there. The caller closes it."""
+        """Send a message, and return the response as soon as its head has arrived. The caller closes it."""
         return await self._send(
-            b"POST", self._posting + more, frame[:-1], there=there, repeatable=repeatable
+            b"POST", self._posting + more, frame[:-1], endpoint=endpoint, repeatable=repeatable
         )
 
     async def post_opening(self, frame: bytes, more: bytes = b"") -> ClientResponse:
         """Send an opening request, without session and revision."""
         return await self._send(b"POST", self._entry + POSTING + more, frame[:-1], repeatable=True)
 
-    async def notify(self, frame: bytes, there: Url | None = None) -> None:
+    async def notify(self, frame: bytes, endpoint: Url | None = None) -> None:
         """Send a message without a response; a failure is logged only."""
         try:
-            answer = await self.post(frame, there=there, repeatable=True)
+            response = await self.post(frame, endpoint=endpoint, repeatable=True)
             try:
-                await answer.whole(self.error_context.limit)
+                await response.whole(self.error_context.limit)
             finally:
-                answer.close()
+                response.close()
         except (ExchangeFailed, RequestFailed) as error:
             log.info("a message was not accepted: %s", error)
 
@@ -118,10 +196,10 @@ class Requester:
         if not self._session:
             return
         try:
-            answer = await self.client.send(
-                b"DELETE " + self.here.target.encode(), self._leaving, patience=GOODBYE
+            response = await self.client.send(
+                b"DELETE " + self.url.target.encode(), self._leaving, patience=GOODBYE
             )
-            answer.close()
+            response.close()
         except ExchangeFailed:
             return
 
@@ -131,45 +209,163 @@ class Requester:
         headers: bytes,
         body: bytes,
         *,
-        there: Url | None = None,
+        endpoint: Url | None = None,
         repeatable: bool,
     ) -> ClientResponse:
         self._require_open()
-        address = there or self.here
+        address = endpoint or self.url
         for _ in range(HOPS + 1):
-            answer = await self.client.send(
+            response = await self.client.send(
                 b"%b %b" % (method, address.target.encode()),
                 headers,
                 body,
                 patience=self.timeout + 1,  # the deadline of the call is earlier
                 repeatable=repeatable,
             )
-            if answer.status not in REDIRECTS:
-                self._note_retry_after(answer)
-                return answer
-            answer.close()
-            address = self._redirected(address, answer)
+            if response.status not in REDIRECTS:
+                self._note_retry_after(response)
+                return response
+            response.close()
+            address = self._redirected(address, response)
         raise not_run("protocol_error", f"the server redirects more than {HOPS} times")
 
-    def _redirected(self, address: Url, answer: ClientResponse) -> Url:
+    def _redirected(self, address: Url, response: ClientResponse) -> Url:
         try:
-            target = address.joined(answer.headers.get("location", ""))
+            target = address.joined(response.headers.get("location", ""))
         except BadUrl:
             raise not_run("protocol_error", "the server redirects to no usable address") from None
-        if not target.same_origin(self.here):
+        if not target.same_origin(self.url):
             raise foreign_redirect(target.origin)
-        if answer.status in PERMANENT and address is self.here:
-            self.here = target
+        if response.status in PERMANENT and address is self.url:
+            self.url = target
         return target
 
     def _require_open(self) -> None:
         left = self._closed_until - time.monotonic()
         if left > 0:
-            raise RequestFailed(rate_limited(left, "it said so before"))
+            raise RequestFailed(rate_limited(left, "Retry-After of an earlier response"))
 
-    def _note_retry_after(self, answer: ClientResponse) -> None:
+    def _note_retry_after(self, response: ClientResponse) -> None:
         """Send nothing before the time that the server names."""
-        if answer.status in (429, 503):
-            wait = retry_after(answer.headers, time.time())
+        if response.status in (429, 503):
+            wait = retry_after(response.headers, time.time())
             if wait is not None:
                 self._closed_until = time.monotonic() + min(wait, LONGEST_WAIT)
+
+
+# Failures of a request that the server did not run
+
+
+def not_run(code: str, reason: str) -> RequestFailed:
+    return RequestFailed(Failure(code, reason, may_have_run=False))
+
+
+def foreign_redirect(origin: str) -> RequestFailed:
+    return not_run(
+        "protocol_error",
+        f"the server redirects to another origin, {origin}, which is not followed: "
+        "write that address in 'url' if it is the right one",
+    )
+
+
+def rate_limited(wait: float | None, why: str) -> Failure:
+    """The server asks us to wait."""
+    reason = f"the server takes no requests now ({why}){_when(wait)}"
+    return Failure("rate_limited", reason, may_have_run=False, retry_after=wait)
+
+
+def without_time(failure: Failure) -> Failure:
+    """The same without the seconds, for a reason that is shown later."""
+    reason = failure.reason
+    if failure.retry_after is not None:
+        reason = reason.removesuffix(_when(failure.retry_after))
+    return msgspec.structs.replace(failure, reason=reason)
+
+
+def _when(wait: float | None) -> str:
+    return "; try again later" if wait is None else f"; try again in {max(math.ceil(wait), 1)} s"
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """The seconds of a Retry-After header, given as a number or as a date."""
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():  # a superscript is a digit too, but no number
+        return float(min(int(text[:9]), LONGEST_WAIT))
+    if not text:
+        return None
+    from email.utils import parsedate_to_datetime  # heavy and rarely needed
+
+    try:
+        until = parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return min(max(until - now, 0.0), LONGEST_WAIT)
+
+
+# Headers
+
+
+def entry_headers(pairs: Pairs, user: str = "") -> bytes:
+    """The headers of a server's entry, sent with every request. Raises BadHeader."""
+    lines: list[bytes] = []
+    names = {name.lower() for name, _ in pairs}
+    for name, value in pairs:
+        if not HEADER_NAME.fullmatch(name):
+            raise BadHeader(f"{name!r} can't be the name of a header: correct 'headers'")
+        if name.lower() not in RESERVED:
+            try:
+                lines.append(f"{name}: {value.strip()}\r\n".encode("latin-1"))
+            except UnicodeEncodeError:
+                raise BadHeader(
+                    f"the header {name!r} has characters that no header can carry"
+                ) from None
+    if user and "authorization" not in names:
+        lines.append(b"Authorization: Basic %b\r\n" % b64encode(user.encode()))
+    if "user-agent" not in names:
+        lines.append(
+            f"User-Agent: {IMPLEMENTATION['name']}/{IMPLEMENTATION['version']}\r\n".encode()
+        )
+    if "accept-encoding" not in names:
+        lines.append(b"Accept-Encoding: gzip, deflate\r\n")
+    return b"".join(lines)
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+    uri: str = ""
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def modern_headers(
+    method: str, params: msgspec.Raw, param_headers: dict[str, ParamHeaders]
+) -> bytes:
+    """`Mcp-Method`, `Mcp-Name` and `Mcp-Param-*` of a request, which repeat parts of its body."""
+    lines = [f"Mcp-Method: {encode_value(method)}\r\n"]
+    key = NAMED_BY.get(method)
+    if key is not None:
+        named = msgspec.json.decode(params, type=_Named)
+        name = named.uri if key == "uri" else named.name
+        lines.append(f"Mcp-Name: {encode_value(name)}\r\n")
+        if method == "tools/call" and name in param_headers:
+            lines += _param_headers(named.arguments, param_headers[name])
+    return "".join(lines).encode("ascii")
+
+
+def _param_headers(arguments: msgspec.Raw, headers: ParamHeaders) -> Iterator[str]:
+    inside = Inside(arguments)
+    for path, header in headers.items():
+        value = _scalar(inside.at(path))
+        if isinstance(value, bool):
+            yield f"Mcp-Param-{header}: {'true' if value else 'false'}\r\n"
+        elif isinstance(value, str | int):
+            yield f"Mcp-Param-{header}: {encode_value(str(value))}\r\n"
+
+
+def _scalar(raw: bytes) -> Any:
+    """A string, number or boolean; None for what no header repeats."""
+    if raw[:1] in (b"", b"{", b"["):
+        return None
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:  # a number too large
+        return None

@@ -1,0 +1,511 @@
+"""Responses of a server behind a URL: a JSON body, an event stream, or a failure.
+
+`Exchange` reads them and gives their messages to the conversation. From lists of tools it learns which
+headers calls have to send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from mcp_workbench.core.errors import shown_name
+from mcp_workbench.core.raw_json import TOO_COMPLEX, read_elements, read_members
+from mcp_workbench.core.redact import redact_cut
+from mcp_workbench.protocol.handshake import INITIALIZE, STAMPS
+from mcp_workbench.protocol.revisions import HEADER_MISMATCH
+from mcp_workbench.transport import json_text, jsonrpc
+from mcp_workbench.transport.http.client_response import (
+    ClientResponse,
+    ExchangeFailed,
+    ResponseTimeout,
+    ResponseTooLarge,
+    Yielder,
+)
+from mcp_workbench.transport.http.sse import EventReader, EventTooLarge
+from mcp_workbench.transport.json_text import one_line
+from mcp_workbench.transport.jsonrpc import Envelope, Malformed
+from mcp_workbench.upstream.conversation import Conversation, Failure, RequestFailed
+from mcp_workbench.upstream.http.requests import (
+    EVENTS,
+    HEADER_NAME,
+    ErrorContext,
+    OutgoingRequest,
+    ParamHeaders,
+    Path,
+    Requester,
+    modern_headers,
+    rate_limited,
+    retry_after,
+)
+from mcp_workbench.upstream.subscriptions import refuses
+from mcp_workbench.upstream.tools import PAGES
+
+if TYPE_CHECKING:
+    from mcp_workbench.upstream.http.event_streams import Pace
+
+log = logging.getLogger(__name__)
+
+CANCELLED = "notifications/cancelled"
+CHANGED = jsonrpc.notification("notifications/tools/list_changed")
+IDLE = 60.0  # seconds between two chunks of a body
+RESUMPTIONS = 100  # of one response; its call has a deadline as well
+LINGER = 1.0  # seconds for a stream to end after its response, so that the connection is reused
+
+SHOWN = 200  # characters of a page that came instead of a message
+LOGIN = (401, 403)
+REMEDY = '"headers": {"Authorization": "Bearer ${TOKEN}"}'
+
+ANNOTATION = "x-mcp-header"
+MOST_READ = 1 << 20  # bytes of annotated tools on one page
+MOST_HEADERS = 100  # of one tool
+_PRIMITIVE = ("string", "integer", "boolean")
+
+
+class Exchange:
+    """Reads the responses of one server, and gives their messages to the conversation as lines."""
+
+    def __init__(
+        self, requester: Requester, conversation: Conversation, flowing: asyncio.Event, pace: Pace
+    ) -> None:
+        self.param_headers: dict[str, ParamHeaders] = {}  # that tools ask for
+        self.complaints: list[str] = []
+        self._requester = requester
+        self._conversation = conversation
+        self._flowing = flowing
+        self._pace = pace
+        self._last_id = ""  # of the server's own stream
+        self._cut = ""  # why the last stream broke off, if it did
+        self._streamed = False  # the server's own stream has worked before
+        self.session_lost = False  # that stream is refused as if our session were unknown
+
+    async def read(self, request: OutgoingRequest, response: ClientResponse) -> None:
+        """Deliver the response to a request. Raises RequestFailed or ExchangeFailed."""
+        request.session = response.headers.get("mcp-session-id", "")
+        if response.status == 200 and response.content_type == EVENTS:
+            await self._read_stream(request, response)
+            return
+        body = await response.whole(self._requester.error_context.limit, IDLE)
+        if not self._flowing.is_set():
+            await self._flowing.wait()
+        self._read_body(request, response, body)
+        if request.answered and self._conversation.pending.find(request.number) is not None:
+            raise RequestFailed(
+                Failure("protocol_error", "the server's response does not belong to this request")
+            )
+
+    # Headers that tools ask for
+
+    def headers_for(self, request: OutgoingRequest) -> bytes:
+        """The headers that repeat the body of this request."""
+        if not self._requester.modern:
+            return b""
+        try:
+            return modern_headers(request.method, request.params, self.param_headers)
+        except msgspec.DecodeError:
+            return b""  # unreadable params: the server will refuse them
+
+    async def learn_headers(self) -> None:
+        """List the tools again, to learn which headers they ask for now."""
+        self._conversation.receive(CHANGED)  # the conversation lists them again, too
+        cursor: dict[str, str] = {}
+        for _ in range(PAGES):
+            params = jsonrpc.encode({**cursor, "_meta": STAMPS.request})
+            frame = jsonrpc.request(0, "tools/list", params)
+            page = OutgoingRequest(0, "tools/list", frame, msgspec.Raw(params))
+            page.quiet = True
+            response = await self._requester.post(frame, self.headers_for(page), repeatable=True)
+            try:
+                await self.read(page, response)
+            finally:
+                response.close()
+            if not page.cursor:
+                return
+            cursor = {"cursor": page.cursor}
+
+    # Bodies
+
+    def _read_body(self, request: OutgoingRequest, response: ClientResponse, body: bytes) -> None:
+        own = b"%d" % request.number
+        body = body.removeprefix(json_text.BOM)
+        if is_refusal(response):
+            raise RequestFailed(failure_for(response, body, self._requester.error_context))
+        if response.status == 200 and jsonrpc.salvaged_id(body) == own:
+            self._settle(request, one_line(body) + b"\n")
+            return
+        line = one_line(body) + b"\n"
+        if jsonrpc.is_batch(line):
+            self._conversation.receive(line)
+            request.answered = True
+            return
+        message = _decode(line)
+        if message is None or not (message.error or message.result):
+            raise RequestFailed(failure_for(response, body, self._requester.error_context))
+        if message.result and bytes(message.id) != own:
+            raise RequestFailed(
+                Failure("protocol_error", "the server answered with another request's id")
+            )
+        self._settle(request, line, message)
+
+    # Streams
+
+    async def _read_stream(self, request: OutgoingRequest, response: ClientResponse) -> None:
+        reader = await self._read_events(request, response, "")
+        for _ in range(RESUMPTIONS):
+            if request.answered or request.is_listen:
+                return
+            if self._requester.modern or not reader.last_id:
+                break
+            reader = await self._resume(request, reader)
+        raise ExchangeFailed(
+            self._cut or "the server ended its response before it was complete", heard=True
+        )
+
+    async def _resume(self, request: OutgoingRequest, reader: EventReader) -> EventReader:
+        """Request the rest of a response, from the last event on."""
+        await asyncio.sleep(self._pace.resumption(reader.retry, time.monotonic()))
+        await self._pace.wait_turn()
+        response = await self._requester.get(reader.last_id)
+        try:
+            if response.status != 200 or response.content_type != EVENTS:
+                raise ExchangeFailed(
+                    "the server ended its response early and does not resume it", heard=True
+                )
+            return await self._read_events(request, response, reader.last_id)
+        finally:
+            response.close()
+
+    async def read_server_stream(self) -> bool:
+        """Read the stream for messages outside of a response; should it be reopened?"""
+        response = await self._requester.get(self._last_id)
+        try:
+            # A server that never had this stream may answer 404 in a valid session.
+            self.session_lost = (
+                response.status == 404 and self._streamed and bool(self._requester.session)
+            )
+            if response.status >= 500 or response.status == 429 or self.session_lost:
+                return True
+            if response.status != 200 or response.content_type != EVENTS:
+                return False
+            self._streamed = True
+            reader = await self._read_events(None, response, self._last_id)
+        finally:
+            response.close()
+        self._last_id, self._pace.retry = reader.last_id, reader.retry
+        return True
+
+    def reset(self) -> None:
+        """A new session: the stream of the old one can't be resumed."""
+        self._last_id = ""
+        self._streamed = self.session_lost = False
+
+    async def _read_events(
+        self, request: OutgoingRequest | None, response: ClientResponse, after: str
+    ) -> EventReader:
+        """Deliver events until the stream ends or breaks off. Raises ResponseTooLarge."""
+        reader = EventReader(self._requester.error_context.limit, after)
+        turns = Yielder()
+        self._cut = ""
+        try:
+            while chunk := await response.read(LINGER if request and request.answered else None):
+                for event in reader.feed(chunk):
+                    await turns.next()
+                    if event.name == "message":
+                        await self._flowing.wait()
+                        self._deliver_event(request, one_line(event.data) + b"\n")
+        except EventTooLarge:
+            raise ResponseTooLarge("an event of it exceeds the limit", heard=True) from None
+        except ResponseTooLarge:
+            raise
+        except ExchangeFailed as error:
+            self._cut = str(error)
+        return reader
+
+    def _deliver_event(self, request: OutgoingRequest | None, line: bytes) -> None:
+        if request is None or request.answered:
+            self._conversation.receive(line)
+            return
+        message = _decode(line)
+        if request.is_listen and message is not None and message.method == CANCELLED:
+            raise ExchangeFailed("the server ended it", heard=True)  # instead of a response
+        own = b"%d" % request.number
+        if message is None or message.method or not (message.result or message.error):
+            self._conversation.receive_on(request.number, line)
+        elif bytes(message.id) == own or message.error:
+            self._settle(request, line, message)
+        else:
+            self._conversation.receive_on(request.number, line)
+
+    # What the link itself takes from a response
+
+    def _settle(
+        self, request: OutgoingRequest, line: bytes, message: Envelope | None = None
+    ) -> None:
+        if request.is_listen or self._is_header_mismatch(request, message):
+            message = message or _decode(line)
+            request.refused = message is not None and bool(message.error) and refuses(message.error)
+            return
+        request.answered = True
+        if request.method in (INITIALIZE, "tools/list") or request.quiet:
+            message = message or _decode(line)
+            if message is not None:
+                line = self._inspect(request, line, message)
+        if request.quiet:
+            return
+        if message is not None and message.error and bytes(message.id) != b"%d" % request.number:
+            line = jsonrpc.refusal(b"%d" % request.number, message.error)
+        self._conversation.receive(line)
+
+    def _is_header_mismatch(self, request: OutgoingRequest, message: Envelope | None) -> bool:
+        """Did the server refuse the call, unrun, for a header that its tool asks for now?"""
+        if message is None or not message.error or request.again or request.method != "tools/call":
+            return False
+        return self._requester.modern and jsonrpc.read_error(message.error).code == HEADER_MISMATCH
+
+    def _inspect(self, request: OutgoingRequest, line: bytes, message: Envelope) -> bytes:
+        request.refused = bool(message.error)
+        if message.error:
+            return line
+        if request.method == INITIALIZE:
+            try:
+                revision = msgspec.json.decode(message.result, type=_Initialized).protocolVersion
+            except msgspec.DecodeError:
+                return line
+            self._requester.speak(revision, request.session)
+        elif self._requester.modern and (self.param_headers or ANNOTATION.encode() in line):
+            return self._screen_tools(request, line, message)
+        return line
+
+    def _screen_tools(self, request: OutgoingRequest, line: bytes, message: Envelope) -> bytes:
+        try:
+            result, param_headers, complaints = screen_tools(bytes(message.result))
+            page = msgspec.json.decode(request.params, type=_Page)
+            request.cursor = msgspec.json.decode(message.result, type=_Listed).nextCursor or ""
+        except msgspec.DecodeError:
+            return line
+        self.param_headers = (
+            {**self.param_headers, **param_headers} if page.cursor else param_headers
+        )
+        for complaint in complaints:
+            if complaint not in self.complaints:
+                self.complaints.append(complaint)
+                log.warning("%s", complaint)
+        return jsonrpc.answer(b"%d" % request.number, result) if complaints else line
+
+
+class _Page(msgspec.Struct):
+    cursor: str = ""
+
+
+class _Listed(msgspec.Struct):
+    nextCursor: str | None = None  # noqa: N815 - the protocol's name
+
+
+class _Initialized(msgspec.Struct):
+    protocolVersion: str = ""  # noqa: N815 - the protocol's name
+
+
+def _decode(line: bytes) -> Envelope | None:
+    try:
+        return jsonrpc.decode(line)
+    except Malformed:
+        return None
+
+
+# Failures
+
+
+def failure_of(error: ExchangeFailed, context: ErrorContext) -> Failure:
+    """The failure for an exchange that broke off."""
+    if isinstance(error, ResponseTooLarge):
+        return Failure(
+            "too_large",
+            f"a message of it is too large: {error}; the limit is {context.limit} bytes "
+            "(limits.messageBytes)",
+        )
+    if isinstance(error, ResponseTimeout):
+        return Failure("timeout", f"the server is silent: {error}")
+    if not error.sent:
+        return Failure("connect_failed", str(error), may_have_run=False)
+    return Failure("server_exited", str(error))
+
+
+def is_refusal(response: ClientResponse) -> bool:
+    """Does this response come from the HTTP server rather than the MCP server, whatever its body?"""
+    return response.status in (*LOGIN, 429) or (
+        response.status == 503 and "retry-after" in response.headers
+    )
+
+
+def failure_for(response: ClientResponse, body: bytes, context: ErrorContext) -> Failure:
+    """The failure for a response without a message."""
+    status = response.status
+    if status in LOGIN:
+        return Failure("needs_login", _wants_login(response, context), may_have_run=False)
+    wait = retry_after(response.headers, time.time())
+    if status == 429 or (status == 503 and wait is not None):
+        return rate_limited(wait, f"HTTP {status}")
+    if status == 202:
+        return Failure(
+            "protocol_error", "the server accepted the request and sends no response (HTTP 202)"
+        )
+    kind = response.content_type or "no content type"
+    shown = _shown(body, context)
+    page = f": {shown}" if shown else ""
+    reason = f"the server answered HTTP {status} with {kind} instead of a message{page}"
+    return Failure("protocol_error", reason, may_have_run=not 400 <= status < 500)
+
+
+def _wants_login(response: ClientResponse, context: ErrorContext) -> str:
+    if context.has_login:
+        return (
+            f"needs login: the server refused the credentials of its entry (HTTP {response.status}); "
+            "renew what 'headers' sends as Authorization"
+        )
+    return (
+        f"needs login: the server answered HTTP {response.status}; "
+        f"send a token from a variable with {REMEDY} in its entry"
+    )
+
+
+def _shown(body: bytes, context: ErrorContext) -> str:
+    text = redact_cut(body[: 8 * SHOWN].decode("utf-8", "replace"), context.secrets)
+    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))[:SHOWN]
+
+
+# Headers that tools ask for
+
+
+class BadAnnotation(ValueError):
+    """A tool asks for headers in a way that the protocol does not allow."""
+
+
+def screen_tools(result: bytes) -> tuple[bytes, dict[str, ParamHeaders], list[str]]:
+    """A page of tools without invalid header annotations; the headers of the others; complaints."""
+    kept: list[msgspec.Raw] = []
+    param_headers: dict[str, ParamHeaders] = {}
+    complaints: list[str] = []
+    tools = read_elements(msgspec.json.decode(result, type=_Tools).tools)
+    budget = MOST_READ
+    for raw in tools:
+        if ANNOTATION.encode() in bytes(raw):
+            budget -= len(raw)
+            try:
+                name, headers = _tool_headers(raw, budget)
+            except BadAnnotation as error:
+                complaints.append(str(error))
+                continue
+            param_headers[name] = headers
+        kept.append(raw)
+    if len(kept) < len(tools):
+        members = read_members(result)
+        members["tools"] = msgspec.Raw(msgspec.json.encode(kept))
+        result = msgspec.json.encode(members)
+    return result, param_headers, complaints
+
+
+class _ToolName(msgspec.Struct):
+    name: str = ""
+
+
+class _Tool(_ToolName):
+    inputSchema: Any = None  # noqa: N815 - the protocol's name
+
+
+class _Tools(msgspec.Struct):
+    tools: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+def _tool_headers(raw: msgspec.Raw, budget: int) -> tuple[str, ParamHeaders]:
+    """The tool's name and the headers that it asks for. Raises BadAnnotation with the complaint."""
+    try:
+        tool = msgspec.json.decode(raw, type=_Tool if budget >= 0 else _ToolName)
+    except msgspec.DecodeError:
+        tool = _Tool()  # malformed in another way, which the listing reports
+    if not isinstance(tool, _Tool):
+        raise BadAnnotation(_left_out(tool, f"its schema is {TOO_COMPLEX}"))
+    try:
+        return tool.name, annotated_headers(tool.inputSchema)
+    except BadAnnotation as error:
+        raise BadAnnotation(_left_out(tool, str(error))) from None
+
+
+def _left_out(tool: _ToolName, reason: str) -> str:
+    return f"the tool {shown_name(tool.name)!r} was left out: {reason}"
+
+
+def annotated_headers(schema: Any) -> ParamHeaders:
+    """Which arguments are repeated in which header. Raises BadAnnotation."""
+    headers: ParamHeaders = {}
+    names: set[str] = set()
+    for path, node in _annotated(schema):
+        header = node[ANNOTATION]
+        where = ".".join(path or ()) or "its schema"
+        if not path:
+            raise BadAnnotation(f"{ANNOTATION} where no argument is named")
+        if not isinstance(header, str) or not HEADER_NAME.fullmatch(header):
+            raise BadAnnotation(f"{ANNOTATION} of {where!r} is not a header name")
+        if node.get("type") not in _PRIMITIVE:
+            raise BadAnnotation(
+                f"{ANNOTATION} of {where!r}, which is not a string, integer or boolean"
+            )
+        if header.lower() in names:
+            raise BadAnnotation(f"{ANNOTATION} {header!r} is used twice")
+        if len(names) == MOST_HEADERS:
+            raise BadAnnotation(f"{ANNOTATION} is used more than {MOST_HEADERS} times")
+        names.add(header.lower())
+        headers[path] = header
+    return headers
+
+
+# Keywords with subschemas. Only `properties` leads to a named argument.
+_SINGLE = frozenset(
+    [
+        "items",
+        "contains",
+        "unevaluatedItems",
+        "additionalProperties",
+        "propertyNames",
+        "unevaluatedProperties",
+        "not",
+        "if",
+        "then",
+        "else",
+        "contentSchema",
+    ]
+)
+_LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+_BY_NAME = frozenset(("patternProperties", "dependentSchemas", "$defs", "definitions"))
+
+
+def _annotated(root: Any) -> Iterator[tuple[Path | None, dict[str, Any]]]:
+    """Every annotated subschema, with its path of properties; None where it has none."""
+    todo: list[tuple[Path | None, Any]] = [((), root)]
+    while todo:
+        path, schema = todo.pop()
+        if not isinstance(schema, dict):
+            continue
+        node = cast("dict[str, Any]", schema)
+        if ANNOTATION in node:
+            yield path, node
+        for key, value in node.items():
+            if key == "properties" and isinstance(value, dict):
+                inner = cast("dict[str, Any]", value)
+                todo += [(None if path is None else (*path, n), s) for n, s in inner.items()]
+            else:
+                todo += [(None, sub) for sub in _subschemas(key, value)]
+
+
+def _subschemas(key: str, value: Any) -> list[Any]:
+    if key in _SINGLE:
+        return [value]
+    if key in _LISTS and isinstance(value, list):
+        return cast("list[Any]", value)
+    if key in _BY_NAME and isinstance(value, dict):
+        return list(cast("dict[str, Any]", value).values())
+    return []
