@@ -212,6 +212,22 @@ class Conversation:
             self._framer.take_overflow()
             self._message_too_large()
 
+    def receive_result(self, number: int, line: bytes) -> bool:
+        """Take the plain result of this request; False, and nothing done, if the line is anything else."""
+        if not line.isascii() and not json_text.is_utf8(line):
+            return False
+        answer = _plain_result(line)
+        if answer is None or answer.id != number:
+            return False
+        entry = self.pending.waiting.pop(number, None)
+        if entry is None:
+            return False
+        try:
+            self._deliver(entry[0], answer)
+        except Exception:  # a bug of ours costs one message, not the connection
+            log.exception("a server's message failed")
+        return True
+
     def receive_on(self, number: int, data: bytes) -> None:
         """Take bytes that came on the response stream of this request: they belong to it."""
         self.response_to = number
@@ -236,19 +252,12 @@ class Conversation:
 
     def _receive_line(self, line: bytes) -> None:
         """Fast path: a plain result for one of our requests is decoded in one step."""
-        if line.isascii():
-            try:
-                answer = jsonrpc.read_response(line)
-            except (msgspec.DecodeError, RecursionError):
-                self._receive_message(line)
-                return
-            plain = answer.result and not answer.error and not answer.method
-            if plain and not too_deep(line):
-                entry = self.pending.waiting.pop(answer.id, None)
-                if entry is not None:
-                    self._deliver(entry[0], answer)
-                    return
-        self._receive_message(line)
+        answer = _plain_result(line) if line.isascii() else None
+        entry = None if answer is None else self.pending.waiting.pop(answer.id, None)
+        if answer is None or entry is None:
+            self._receive_message(line)
+        else:
+            self._deliver(entry[0], answer)
 
     def _receive_message(self, line: bytes) -> None:
         try:
@@ -333,6 +342,16 @@ class Conversation:
 
 class _Cancelled(msgspec.Struct):
     requestId: int = 0  # noqa: N815 - the protocol's name
+
+
+def _plain_result(line: bytes) -> jsonrpc.NumberedResponse | None:
+    """The line as a plain result of one of our requests, decoded in one step; None if it is not one."""
+    try:
+        answer = jsonrpc.read_response(line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    plain = answer.result and not answer.error and not answer.method
+    return answer if plain and not too_deep(line) else None
 
 
 def _valid_text(line: bytes) -> bytes:

@@ -1,8 +1,9 @@
 """HTTP link: the connection to a server behind a URL.
 
-Takes the frames of a conversation, and runs each as an HTTP request in a task of its own:
+Takes the frames of a conversation, and runs each as an HTTP request:
 
-    HttpLink.send -> _run -> _perform     one task per request, from the frame to its outcome
+    HttpLink.send -> _call_now            a call on a free connection, whose response is one JSON body: no task
+    HttpLink.send -> _run -> _perform     everything else: one task per request, from the frame to its outcome
     Requester.post (requests)             headers, session, redirects; returns the head of the response
     Exchange.read (responses)             reads the response, and gives it to the conversation as lines
 
@@ -16,16 +17,19 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 
+from mcp_workbench.core.call import TOOLS_CALL
 from mcp_workbench.core.redact import redact
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec
 from mcp_workbench.protocol.handshake import DISCOVER, INITIALIZE
 from mcp_workbench.protocol.revisions import MODERN
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
-from mcp_workbench.transport.jsonrpc import Envelope, Malformed
+from mcp_workbench.transport.json_text import too_deep
+from mcp_workbench.transport.jsonrpc import NOTHING, Envelope, Malformed
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 from mcp_workbench.upstream.conversation import Conversation, Failure, RequestFailed
 from mcp_workbench.upstream.http.event_streams import LegacySse, Pace, follow_stream
@@ -38,6 +42,8 @@ from mcp_workbench.upstream.http.requests import (
 from mcp_workbench.upstream.http.responses import CANCELLED, CHANGED, Exchange, failure_of
 
 INITIALIZED = "notifications/initialized"
+_ID = len(b'{"jsonrpc":"2.0","id":')
+_CALL = b',"method":"tools/call",'
 OPENINGS = (DISCOVER, INITIALIZE)
 STARTUP = (*OPENINGS, "tools/list")  # their failure is the reason why the server is unavailable
 LISTEN = "subscriptions/listen"
@@ -100,7 +106,7 @@ class _Cancelled(msgspec.Struct):
 
 
 class HttpLink:
-    """One server behind a URL. `send` never waits; each request is a task of its own."""
+    """One server behind a URL. `send` never waits."""
 
     def __init__(
         self,
@@ -163,6 +169,42 @@ class HttpLink:
         return redact(reason, self._requester.error_context.secrets)
 
     def send(self, frame: bytes, about: bytes = b"") -> None:
+        if not self._call_now(frame):
+            self._start(frame)
+
+    def _call_now(self, frame: bytes) -> bool:
+        """Send the most frequent request, a call, without a task; False, and nothing done, if it needs one."""
+        end = frame.find(b",", _ID)
+        if (
+            self._legacy is not None
+            or not frame.startswith(_CALL, end)
+            or (self._opened is not None and not self._opened.done())
+            or too_deep(frame)
+        ):
+            return False
+        headers = self._exchange.call_headers(frame)
+        response = None if headers is None else self._requester.post_now(frame, headers)
+        if response is None:
+            return False
+        number = int(frame[_ID:end])
+        request = self._requests[number] = OutgoingRequest(number, TOOLS_CALL, frame, NOTHING)
+        request.response = response
+        response.when_ready(partial(self._ready, request, response))
+        return True
+
+    def _ready(self, request: OutgoingRequest, response: ClientResponse) -> None:
+        """The response is complete, or has to be read: then a task does that."""
+        if request.number not in self._requests:
+            return
+        if self._exchange.read_now(request, response):
+            del self._requests[request.number]
+            response.close()
+            return
+        request.params = jsonrpc.decode(request.frame).params
+        request.task = self._scope.start(self._run(request), f"{request.method} {request.number}")
+
+    def _start(self, frame: bytes) -> None:
+        """Send a message in a task."""
         try:
             message = jsonrpc.decode(frame)
         except Malformed as error:  # too deeply nested, together with our envelope
@@ -231,10 +273,12 @@ class HttpLink:
             return
         for attempt in (1, 2):
             session = self._requester.session
+            sent, request.response = request.response, None
             response = await self._requester.post(
                 request.frame,
                 self._exchange.headers_for(request),
-                repeatable=request.method != "tools/call",
+                repeatable=request.method != TOOLS_CALL,
+                sent=sent,
             )
             try:
                 session_lost = response.status == 404 and bool(session)
@@ -285,7 +329,7 @@ class HttpLink:
             error = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, failure.reason)
             self._conversation.receive(jsonrpc.refusal(b"%d" % request.number, error))
             return
-        make = Failure.of_call if request.method == "tools/call" else Failure
+        make = Failure.of_call if request.method == TOOLS_CALL else Failure
         reason = redact(failure.reason, self._requester.error_context.secrets)
         failure = make(
             failure.code,
@@ -300,13 +344,23 @@ class HttpLink:
         request = self._requests.get(number)
         if self._legacy is not None or (request is not None and not self._requester.modern):
             self._scope.start(self._post_and_drop(frame, request), "cancel")
-        elif request is not None and request.task is not None:
-            request.task.cancel()
+        elif request is not None:
+            self._drop(request)
 
     async def _post_and_drop(self, frame: bytes, request: OutgoingRequest | None) -> None:
         await self._post_quietly(frame)
-        if request is not None and request.task is not None:
-            request.task.cancel()
+        if request is not None:
+            self._drop(request)
+
+    def _drop(self, request: OutgoingRequest) -> None:
+        if request.task is None:
+            self._requests.pop(request.number, None)
+        request.stop()
+
+    def close(self) -> None:
+        """Nothing is sent or read any more."""
+        for request in tuple(self._requests.values()):
+            self._drop(request)
 
     async def _post_quietly(self, frame: bytes) -> None:
         await self._requester.notify(frame, None if self._legacy is None else self._legacy.endpoint)
@@ -382,7 +436,11 @@ async def open_http_link(
         await requester.client.reach()
         try:
             async with task_scope() as scope:
-                yield HttpLink(requester, conversation, scope, ended)
+                link = HttpLink(requester, conversation, scope, ended)
+                try:
+                    yield link
+                finally:
+                    link.close()
         finally:
             await requester.leave()
     finally:

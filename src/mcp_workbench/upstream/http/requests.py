@@ -94,6 +94,7 @@ class OutgoingRequest:
         "params",
         "quiet",
         "refused",
+        "response",
         "session",
         "task",
     )
@@ -110,7 +111,17 @@ class OutgoingRequest:
         self.quiet = False  # its response is for the link, not for the conversation
         self.session = ""  # that its response opened
         self.cursor = ""  # of the next page
+        self.response: ClientResponse | None = (
+            None  # on its way, of a request that was sent at once
+        )
         self.task: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Nobody waits for its response any more."""
+        if self.task is not None:
+            self.task.cancel()
+        elif self.response is not None:
+            self.response.close()
 
 
 class Requester:
@@ -158,15 +169,39 @@ class Requester:
         if self._session:
             shared += b"Mcp-Session-Id: %b\r\n" % self._session.encode("latin-1", "replace")
         self._posting = shared + POSTING
+        self._post_head = self.client.head(b"POST " + self.url.target.encode(), self._posting)
         self._listening = shared + LISTENING
         self._leaving = shared
 
+    def post_now(self, frame: bytes, more: bytes) -> ClientResponse | None:
+        """Send a message on a connection that is free now; None, and nothing done, if it has to wait.
+
+        The response, which the caller closes, has not arrived yet: `post` waits for it.
+        """
+        if self._closed_until > time.monotonic():
+            return None
+        return self.client.send_now(self._post_head + more, frame[:-1])
+
     async def post(
-        self, frame: bytes, more: bytes = b"", *, endpoint: Url | None = None, repeatable: bool
+        self,
+        frame: bytes,
+        more: bytes = b"",
+        *,
+        endpoint: Url | None = None,
+        repeatable: bool,
+        sent: ClientResponse | None = None,
     ) -> ClientResponse:
-        """Send a message, and return the response as soon as its head has arrived. The caller closes it."""
+        """Send a message, and return the response as soon as its head has arrived. The caller closes it.
+
+        `sent` is the response to come if the message was sent before.
+        """
         return await self._send(
-            b"POST", self._posting + more, frame[:-1], endpoint=endpoint, repeatable=repeatable
+            b"POST",
+            self._posting + more,
+            frame[:-1],
+            endpoint=endpoint,
+            repeatable=repeatable,
+            sent=sent,
         )
 
     async def post_opening(self, frame: bytes, more: bytes = b"") -> ClientResponse:
@@ -211,17 +246,23 @@ class Requester:
         *,
         endpoint: Url | None = None,
         repeatable: bool,
+        sent: ClientResponse | None = None,
     ) -> ClientResponse:
-        self._require_open()
+        if sent is None:
+            self._require_open()
         address = endpoint or self.url
+        patience = self.timeout + 1  # the deadline of the call is earlier
         for _ in range(HOPS + 1):
-            response = await self.client.send(
-                b"%b %b" % (method, address.target.encode()),
-                headers,
-                body,
-                patience=self.timeout + 1,  # the deadline of the call is earlier
-                repeatable=repeatable,
-            )
+            if sent is not None:
+                response, sent = await self.client.answered(sent, patience), None
+            else:
+                response = await self.client.send(
+                    b"%b %b" % (method, address.target.encode()),
+                    headers,
+                    body,
+                    patience=patience,
+                    repeatable=repeatable,
+                )
             if response.status not in REDIRECTS:
                 self._note_retry_after(response)
                 return response
@@ -238,6 +279,7 @@ class Requester:
             raise foreign_redirect(target.origin)
         if response.status in PERMANENT and address is self.url:
             self.url = target
+            self._build_headers()
         return target
 
     def _require_open(self) -> None:

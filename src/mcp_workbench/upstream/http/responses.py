@@ -57,6 +57,10 @@ IDLE = 60.0  # seconds between two chunks of a body
 RESUMPTIONS = 100  # of one response; its call has a deadline as well
 LINGER = 1.0  # seconds for a stream to end after its response, so that the connection is reused
 
+MOST_NAMES = 1000  # tools whose headers are kept
+_NAME = b'"params":{"name":'
+_ARGUMENTS = b',"arguments":'
+
 SHOWN = 200  # characters of a page that came instead of a message
 LOGIN = (401, 403)
 REMEDY = '"headers": {"Authorization": "Bearer ${TOKEN}"}'
@@ -74,6 +78,7 @@ class Exchange:
         self, requester: Requester, conversation: Conversation, flowing: asyncio.Event, pace: Pace
     ) -> None:
         self.param_headers: dict[str, ParamHeaders] = {}  # that tools ask for
+        self._call_headers: dict[bytes, bytes | None] = {}  # by the name of the tool, encoded
         self.complaints: list[str] = []
         self._requester = requester
         self._conversation = conversation
@@ -99,7 +104,36 @@ class Exchange:
                 Failure("protocol_error", "the server's response does not belong to this request")
             )
 
+    def read_now(self, request: OutgoingRequest, response: ClientResponse) -> bool:
+        """Deliver a plain result that is complete; False, and nothing done, if it needs `read`."""
+        body = response.whole_now()
+        if body is None or len(body) > self._requester.error_context.limit:
+            return False
+        if not self._flowing.is_set():
+            return False
+        request.answered = self._conversation.receive_result(request.number, one_line(body))
+        return request.answered
+
     # Headers that tools ask for
+
+    def call_headers(self, frame: bytes) -> bytes | None:
+        """The headers that repeat the body of a call; None if they have to be read from its arguments."""
+        if not self._requester.modern:
+            return b""
+        start = frame.find(_NAME) + len(_NAME)
+        name = frame[start : frame.find(_ARGUMENTS, start)]  # no string contains that
+        if name in self._call_headers:
+            return self._call_headers[name]
+        headers = None
+        try:
+            if msgspec.json.decode(name, type=str) not in self.param_headers:
+                params = msgspec.Raw(b'{"name":%b}' % name)
+                headers = modern_headers("tools/call", params, {})
+        except msgspec.DecodeError:
+            return None
+        if len(self._call_headers) < MOST_NAMES:
+            self._call_headers[name] = headers
+        return headers
 
     def headers_for(self, request: OutgoingRequest) -> bytes:
         """The headers that repeat the body of this request."""
@@ -291,6 +325,7 @@ class Exchange:
         self.param_headers = (
             {**self.param_headers, **param_headers} if page.cursor else param_headers
         )
+        self._call_headers.clear()
         for complaint in complaints:
             if complaint not in self.complaints:
                 self.complaints.append(complaint)
