@@ -29,14 +29,14 @@ from mcp_workbench.protocol.primitives import not_found_code, read_error_for, wi
 from mcp_workbench.protocol.translation import PAIRS, EraPair, asks_for_input
 from mcp_workbench.server import text
 from mcp_workbench.server.calls import HostCall
-from mcp_workbench.server.long_answers import collect
 from mcp_workbench.server.parse import HostEra, RequestError, read_name, read_uri
-from mcp_workbench.server.tool_definitions import flat_definition
+from mcp_workbench.server.session_tools import flat_definition
+from mcp_workbench.server.text import collect
 from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
     from mcp_workbench.server.session import HostSession
-    from mcp_workbench.server.tools import ToolView
+    from mcp_workbench.server.session_tools import ToolView
 
 encode = msgspec.json.encode
 _MEMBERS: dict[PrimitiveKind, bytes] = {

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.primitives import ServerNotification, ViewPrimitives
     from mcp_workbench.server.primitive_requests import PrimitiveRequests
     from mcp_workbench.server.session import HostSession
+    from mcp_workbench.server.session_tools import ToolView
     from mcp_workbench.server.subscriptions import Subscriptions
-    from mcp_workbench.server.tools import ToolView
 
 Handler = Callable[[bytes, Members, Members], None]
 

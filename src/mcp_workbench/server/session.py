@@ -26,7 +26,7 @@ from mcp_workbench.server.calls import HostCall, OpenRequests, OwnCall
 from mcp_workbench.server.elicitation import ROOTS_CHANGED, AskedBy, Elicitation
 from mcp_workbench.server.parse import HostEra, Message, RequestError, UseToolRequest
 from mcp_workbench.server.primitives import SessionPrimitives
-from mcp_workbench.server.tools import NameCollision, SessionTools, ToolView
+from mcp_workbench.server.session_tools import NameCollision, SessionTools, ToolView
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import NOTHING, Envelope
 from mcp_workbench.transport.stdio import Channel
