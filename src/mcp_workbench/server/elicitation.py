@@ -38,7 +38,7 @@ from mcp_workbench.protocol.elicitation import (
     read_needed,
 )
 from mcp_workbench.protocol.revisions import MISSING_CAPABILITY
-from mcp_workbench.server.calls import HostCall
+from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.parse import RequestError
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope

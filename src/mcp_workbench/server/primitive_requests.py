@@ -28,7 +28,7 @@ from mcp_workbench.gateway.primitives import ListedPrimitives, ViewPrimitives
 from mcp_workbench.protocol.primitives import not_found_code, read_error_for, with_cache
 from mcp_workbench.protocol.translation import PAIRS, EraPair, asks_for_input
 from mcp_workbench.server import text
-from mcp_workbench.server.calls import HostCall
+from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.parse import HostEra, RequestError, read_name, read_uri
 from mcp_workbench.server.session_tools import flat_definition
 from mcp_workbench.server.text import collect

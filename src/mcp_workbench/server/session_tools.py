@@ -51,8 +51,7 @@ from mcp_workbench.transport import jsonrpc
 if TYPE_CHECKING:
     from mcp_workbench.core.reload_plan import Reloaded
     from mcp_workbench.gateway.views import View
-    from mcp_workbench.server.primitives import SessionPrimitives
-    from mcp_workbench.server.session import HostSession
+    from mcp_workbench.server.session import HostSession, SessionPrimitives
 
 encode = msgspec.json.encode
 

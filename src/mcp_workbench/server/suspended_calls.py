@@ -29,7 +29,7 @@ from mcp_workbench.protocol.elicitation import (
     unanswered,
 )
 from mcp_workbench.protocol.signed_state import LIFETIME, Kind, Seal, SignedState, digest_of
-from mcp_workbench.server.calls import HostCall
+from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.transport import jsonrpc
 
 log = logging.getLogger(__name__)
