@@ -35,16 +35,13 @@ from mcp_workbench.schema.signature import (
 )
 from mcp_workbench.search.query import MOST_NAMED, FoundTool, Query, SearchResult, Siblings
 from mcp_workbench.server.parse import NonEmpty, read_last, whole_number, wrong_reading
-from mcp_workbench.server.session_tools import MOST_HITS
+from mcp_workbench.server.session_tools import MOST_HITS, USUAL_HITS, Json
 from mcp_workbench.server.text import TimeSlice, name_list, text_result
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.views import View
 
-Json = dict[str, Any]
-
 ServerTools = tuple[ServerAddress, tuple[Definition, ...]]
-USUAL_HITS = 5
 MOST_SIBLINGS = 20  # names of each server
 MOST_STRANGE = 8  # words without a match
 AROUND = 200  # characters before a match in a long result

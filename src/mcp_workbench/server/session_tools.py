@@ -36,7 +36,8 @@ from mcp_workbench.server.parse import (
     USE_TOOL,
     OpenToolbox,
     OwnTool,
-    RequestError,
+    refuse_cursor,
+    string_or_empty,
 )
 from mcp_workbench.server.text import (
     TimeSlice,
@@ -54,14 +55,11 @@ if TYPE_CHECKING:
     from mcp_workbench.server.session import HostSession, SessionPrimitives
 
 encode = msgspec.json.encode
+Json = dict[str, Any]
 
 LIST_CHANGED = "notifications/tools/list_changed"
-
-
-# In `_meta` of a list of tools: the servers whose tools come from the cache.
-STALE_KEY = "mcp-workbench/stale"
-
-
+STALE_KEY = "mcp-workbench/stale"  # in `_meta` of tools: the servers whose tools are cached ones
+USUAL_HITS = 5  # of a search
 MOST_HITS = 20
 # Cached as private only: the tools come from servers, which may treat each of their users differently.
 _LIVE_CACHE = b',"ttlMs":0,"cacheScope":"private"'
@@ -81,13 +79,12 @@ class SessionTools:
         tool_view.refresh()  # hosts without a session share one, which may have missed a change
 
     def list_tools(self, id: bytes, members: Members, meta: Members) -> None:
-        if "cursor" in members and not jsonrpc.is_null(members["cursor"]):
-            raise RequestError(jsonrpc.INVALID_PARAMS, "Unknown cursor: the list has one page")
-        if self._tool_view.is_static:
+        refuse_cursor(members)
+        if self._tool_view.dynamic:
+            self._session.run(id, self._live_list, id)
+        else:
             modern = self._session.era.modern
             self._session.reply_own(id, self._tool_view.static_list(modern=modern))
-        else:
-            self._session.run(id, self._live_list, id)
 
     async def _live_list(self, id: bytes) -> None:
         try:
@@ -213,16 +210,9 @@ class ToolView:
         """Use the view of the one host that this is for: some servers may be its own."""
         self._view = view
 
-    @property
-    def is_static(self) -> bool:
-        """Whether the list needs no server."""
-        return not self.dynamic
-
     def shows(self, toolbox: str) -> bool:
         """Whether tools of this toolbox are in the list of a legacy host."""
-        if not self.dynamic or toolbox not in self._view.snapshot.toolboxes:
-            return False
-        return self.bare or toolbox in self._opened
+        return self.dynamic and toolbox in self.toolboxes(modern=False)
 
     def sees(self, toolbox: str, *, modern: bool) -> bool:
         """Whether the host sees what this toolbox has, or saw it before the toolbox was removed."""
@@ -237,8 +227,7 @@ class ToolView:
 
     def toolboxes(self, *, modern: bool) -> list[str]:
         """The toolboxes that the host sees: the opened ones; all of them if it is modern."""
-        everything = modern or self.bare
-        return list(self._view.snapshot.toolboxes) if everything else self._in_order()
+        return [box for box in self._view.snapshot.toolboxes if self.sees(box, modern=modern)]
 
     async def opened_result(
         self, opened: OpenedToolbox, detail: Detail | None, *, modern: bool
@@ -305,9 +294,8 @@ class ToolView:
         opened = await self._open_all(boxes)
         for server in (server for box in opened for server in box.servers):
             for tool in server.tools:
-                identifier = ToolIdentifier(
-                    server.address.toolbox, server.address.server, tool.name
-                )
+                address = server.address
+                identifier = ToolIdentifier(address.toolbox, address.server, tool.name)
                 if tool.name in routes:
                     raise NameCollision(routes[tool.name], identifier)
                 routes[tool.name] = identifier
@@ -316,9 +304,6 @@ class ToolView:
         if listed_for is self._snapshot:
             self._routes = routes
         return tools
-
-    def _in_order(self) -> list[str]:
-        return [name for name in self._view.snapshot.toolboxes if name in self._opened]
 
     async def _open_all(self, names: list[str]) -> list[OpenedToolbox]:
         """Open these toolboxes at the same time; those that can't be opened are left out."""
@@ -353,9 +338,8 @@ def _stale_meta(stale: Sequence[Any]) -> bytes:
 
 # Definitions of our own tools
 
-
-_NAME: dict[str, Any] = {"type": "string", "minLength": 1}
-_DETAIL: dict[str, Any] = {"enum": list(get_args(Detail))}
+_NAME: Json = {"type": "string", "minLength": 1}
+_DETAIL: Json = {"enum": list(get_args(Detail))}
 # Some hosts hide tools until they are searched for, and cut long results: not those of these tools.
 _HINTS = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
 _OPENING = (
@@ -376,7 +360,7 @@ _NATIVE_USE = (
 )
 
 
-def own_definitions(snapshot: Snapshot) -> list[dict[str, Any]]:
+def own_definitions(snapshot: Snapshot) -> list[Json]:
     """The tool list of proxy mode. It changes with the configuration alone, never with a search."""
     own = [open_toolbox_definition(snapshot), use_tool_definition(), search_tools_definition()]
     return [*own, read_result_definition()] if has_budgets(snapshot) else own
@@ -389,25 +373,17 @@ def has_budgets(snapshot: Snapshot) -> bool:
     )
 
 
-def open_toolbox_definition(snapshot: Snapshot) -> dict[str, Any]:
+def open_toolbox_definition(snapshot: Snapshot) -> Json:
     native = snapshot.tool_mode == "dynamic"  # there, definitions arrive as tools
-    what = _NATIVE_OPENING if native else _OPENING
-    names = name_list(snapshot.toolboxes)
-    return {
-        "name": OPEN_TOOLBOX,
-        "title": "Open a toolbox",
-        "description": f"{what} Toolboxes: {names}",
-        "inputSchema": {
-            "type": "object",
-            "properties": {"toolbox_name": _NAME, **({} if native else {"detail": _DETAIL})},
-            "required": ["toolbox_name"],
-        },
-        "annotations": {"readOnlyHint": True, "openWorldHint": False},
-        "_meta": _HINTS,
-    }
+    return _read_only(
+        OPEN_TOOLBOX,
+        "Open a toolbox",
+        f"{_NATIVE_OPENING if native else _OPENING} Toolboxes: {name_list(snapshot.toolboxes)}",
+        {"toolbox_name": _NAME, **({} if native else {"detail": _DETAIL})},
+    )
 
 
-def use_tool_definition(*, native: bool = False) -> dict[str, Any]:
+def use_tool_definition(*, native: bool = False) -> Json:
     """`native`: for hosts that list tools by flat names, but may not refresh their list."""
     return {
         "name": USE_TOOL,
@@ -431,45 +407,46 @@ def use_tool_definition(*, native: bool = False) -> dict[str, Any]:
     }
 
 
-def search_tools_definition() -> dict[str, Any]:
-    return {
-        "name": SEARCH_TOOLS,
-        "title": "Search tools",
-        "description": "Find tools in all toolboxes by what they do: signatures, best first, to call "
-        'with use_tool at once. To see tools whole, query "toolbox/server/tool" (one or several) with '
-        'detail "full" or "schema".',
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "query": _NAME,
-                "toolbox": _NAME,
-                "server": _NAME,
-                "limit": {"type": "integer", "minimum": 1, "maximum": MOST_HITS, "default": 5},
-                "detail": {**_DETAIL, "default": "signature"},
-            },
-            "required": ["query"],
+def search_tools_definition() -> Json:
+    return _read_only(
+        SEARCH_TOOLS,
+        "Search tools",
+        "Find tools in all toolboxes by what they do: signatures, best first, to call with use_tool "
+        'at once. To see tools whole, query "toolbox/server/tool" (one or several) with detail "full" '
+        'or "schema".',
+        {
+            "query": _NAME,
+            "toolbox": _NAME,
+            "server": _NAME,
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_HITS, "default": USUAL_HITS},
+            "detail": {**_DETAIL, "default": "signature"},
         },
-        "annotations": {"readOnlyHint": True, "openWorldHint": False},
-        "_meta": _HINTS,
-    }
+    )
 
 
-def read_result_definition() -> dict[str, Any]:
-    return {
-        "name": READ_RESULT,
-        "title": "Read a long result",
-        "description": "Read on in a result of which use_tool gave the beginning and a handle: from "
-        "an offset in characters, or around a text to find.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "handle": _NAME,
-                "offset": {"type": "integer", "minimum": 0, "default": 0},
-                "length": {"type": "integer", "minimum": 1},
-                "find": _NAME,
-            },
-            "required": ["handle"],
+def read_result_definition() -> Json:
+    return _read_only(
+        READ_RESULT,
+        "Read a long result",
+        "Read on in a result of which use_tool gave the beginning and a handle: from an offset in "
+        "characters, or around a text to find.",
+        {
+            "handle": _NAME,
+            "offset": {"type": "integer", "minimum": 0, "default": 0},
+            "length": {"type": "integer", "minimum": 1},
+            "find": _NAME,
         },
+    )
+
+
+def _read_only(name: str, title: str, description: str, properties: Json) -> Json:
+    """The definition of a tool that calls no server. The first property is the required one."""
+    required = [next(iter(properties))]
+    return {
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": {"type": "object", "properties": properties, "required": required},
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
         "_meta": _HINTS,
     }
@@ -538,9 +515,10 @@ def flat_parts(opened: OpenedToolbox, *, modern: bool) -> Iterator[bytes]:
 def flat_definition(definition: Definition, owner: ServerAddress) -> bytes:
     """The server's definition under its flat name; description and `_meta` name its origin."""
     members = read_members(definition.raw)
+    description = string_or_empty(members.get("description"))
     replaced = {
         "name": encode(generate_tool_name(owner.toolbox, owner.server, definition.name)),
-        "description": encode(f"[{owner}] {_description(members) or definition.name}"),
+        "description": encode(f"[{owner}] {description or definition.name}"),
         "_meta": changed(_meta(members), _origin(definition, owner)),
     }
     return changed(definition.raw, replaced)
@@ -549,13 +527,6 @@ def flat_definition(definition: Definition, owner: ServerAddress) -> bytes:
 def legacy_tool(tool: Definition, server: OpenedServer) -> Definition:
     """The definition of this server's tool in the form of the legacy era."""
     return msgspec.structs.replace(tool, raw=legacy_definition(tool.raw)) if server.modern else tool
-
-
-def _description(members: Members) -> str:
-    try:
-        return msgspec.json.decode(members.get("description", b'""'), type=str)
-    except msgspec.ValidationError:
-        return ""
 
 
 def _meta(members: Members) -> bytes:

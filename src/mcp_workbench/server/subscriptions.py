@@ -21,6 +21,7 @@ from mcp_workbench.server.primitive_requests import (
     PrimitiveOwners,
     PrimitiveRequests,
 )
+from mcp_workbench.server.session_tools import LIST_CHANGED
 from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
 UPDATED = "notifications/resources/updated"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 MESSAGE = "notifications/message"
-TOOLS_CHANGED = "notifications/tools/list_changed"
 _FLAGS = {
-    TOOLS_CHANGED: "toolsListChanged",
+    LIST_CHANGED: "toolsListChanged",
     "notifications/prompts/list_changed": "promptsListChanged",
     "notifications/resources/list_changed": "resourcesListChanged",
 }
