@@ -236,21 +236,17 @@ class RequestTasks:
         self._tasks: dict[bytes, asyncio.Task[Any]] = {}
 
     def start(self, id: bytes, work: Work, *args: Any) -> None:
-        task = self._scope.start(self._guarded(id, work, *args), f"request {id.decode()}")
+        task = self._scope.start(work(*args), f"request {id.decode()}")  # logs what it raises
         self._tasks[id] = task
-        task.add_done_callback(lambda _: self._forget(id, task))
+        task.add_done_callback(lambda _: self._ended(id, task))
 
     def cancel(self, id: bytes) -> None:
         if (task := self._tasks.pop(id, None)) is not None:
             task.cancel()
 
-    def _forget(self, id: bytes, task: asyncio.Task[Any]) -> None:
-        if self._tasks.get(id) is task:
-            del self._tasks[id]
-
-    async def _guarded(self, id: bytes, work: Work, *args: Any) -> None:
-        try:
-            await work(*args)  # created here: the task may be cancelled before its first step
-        except Exception:
+    def _ended(self, id: bytes, task: asyncio.Task[Any]) -> None:
+        if self._tasks.get(id) is not task:  # cancelled
+            return
+        del self._tasks[id]
+        if not task.cancelled() and task.exception() is not None:
             self._on_bug(id)
-            raise

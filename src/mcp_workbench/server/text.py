@@ -1,4 +1,4 @@
-"""Results that we write ourselves: those that open a conversation, instructions, errors, long results.
+"""Results of our own: those that open a conversation, instructions, errors, results in parts.
 
 `cost` builds the same results without an event loop, so this module does not load asyncio.
 """
