@@ -1,4 +1,4 @@
-"""Results of our own tools as text: `search_tools`, `read_result`, and `open_toolbox` in its short forms.
+"""Results of our own tools as text: `search_tools`, `read_result`, short forms of `open_toolbox`.
 
 A tool is described at the requested level of detail, from untrusted input. Sessions load this module with the first
 such request; `search` and `cost` print the same text.
