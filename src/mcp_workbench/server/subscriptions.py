@@ -101,7 +101,7 @@ class Subscriptions:
         uri = read_uri(request.members)
         owner = await self._owners.require_owner(uri)
         if not await self._upstream.subscribe(owner, self._own):
-            why = f"[{owner.address}] Error: the server does not tell of changes of its resources"
+            why = f"[{owner.address}] Error: the server does not support resource subscriptions"
             raise RequestError(jsonrpc.METHOD_NOT_FOUND, why)
         self._own.resources[owner] = uri
         self._session.reply(request.id, b"{}")
