@@ -15,9 +15,8 @@ from mcp_workbench.core.spec import Limits, Snapshot
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.views import View
 from mcp_workbench.server.parse import cancelled_id
-from mcp_workbench.server.session import HostSession
-from mcp_workbench.server.stdio import StdioFront
-from mcp_workbench.server.tools import ToolView
+from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session_tools import ToolView
 from mcp_workbench.transport.json_text import DEPTH
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 from tests.kit.config import snapshot, spec

@@ -11,8 +11,8 @@ import msgspec
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.protocol.elicitation import ELICIT, Question
-from mcp_workbench.server.calls import HostCall, OpenRequests
 from mcp_workbench.server.elicitation import InputRequests
+from mcp_workbench.server.host_calls import HostCall, OpenRequests
 from mcp_workbench.server.suspended_calls import MOST_PER_PRINCIPAL, MOST_SUSPENDED
 from tests.kit.clock import PATIENCE, until
 

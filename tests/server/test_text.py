@@ -13,13 +13,13 @@ from mcp_workbench.config.load import demo_snapshot
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.names import ServerAddress, parse_tool_name
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec, ToolMode
-from mcp_workbench.server.text import error_texts, instructions
-from mcp_workbench.server.tool_definitions import (
+from mcp_workbench.server.session_tools import (
     flat_definition,
     open_toolbox_definition,
     own_definitions,
     use_tool_definition,
 )
+from mcp_workbench.server.text import error_texts, instructions
 from tests.kit.tokens import o200k_tokens
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9-]{1,200}\Z")

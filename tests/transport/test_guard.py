@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.transport.guard import GUARDS, guard
-from mcp_workbench.transport.process import running_child
+from mcp_workbench.transport.process import GUARDS, guard, running_child
 from tests.kit.clock import PATIENCE, eventually, until, within
 from tests.kit.processes import PROMISE, alive, guards, in_groups, pids_in
 from tests.kit.vitals import open_fds
@@ -32,10 +31,10 @@ def a_guard_of_its_own() -> Generator[None]:
     GUARDS.clear()
 
 
-# A program that starts children as `child.py` does, and then is killed in the middle of something.
+# A program that starts children as `process.py` does, and then is killed in the middle of something.
 PROGRAM = """
 import asyncio, os, signal, subprocess, sys
-from mcp_workbench.transport.guard import guard
+from mcp_workbench.transport.process import guard
 
 def start(watched, *argv, tell=True):
     theirs, ours = os.pipe()
@@ -160,7 +159,7 @@ def mine(others: list[int]) -> list[int]:
 
 
 async def test_a_guard_that_was_killed_is_replaced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_workbench.transport.guard.PAUSE", 0.0)
+    monkeypatch.setattr("mcp_workbench.transport.process.RESTART_PAUSE", 0.0)
     async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print) as child:
         [first] = guards(os.getpid())
         os.kill(first, signal.SIGKILL)
@@ -184,7 +183,7 @@ async def test_a_guard_that_ends_at_once_is_not_started_over_and_over() -> None:
 
 
 async def test_a_guard_that_was_stopped_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_workbench.transport.guard.PAUSE", 0.0)
+    monkeypatch.setattr("mcp_workbench.transport.process.RESTART_PAUSE", 0.0)
     async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print) as child:
         [first] = guards(os.getpid())
         os.kill(first, signal.SIGSTOP)
@@ -199,7 +198,7 @@ async def test_a_guard_that_was_stopped_stops_nothing(monkeypatch: pytest.Monkey
 async def test_without_a_shell_servers_start_all_the_same(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("mcp_workbench.transport.guard.SHELL", "/no/such/shell")
+    monkeypatch.setattr("mcp_workbench.transport.process.SHELL", "/no/such/shell")
     async with asyncio.timeout(LIMIT), running_child(python(CAT), print, print) as child:
         assert alive(child.pid)
         assert guards(os.getpid()) == []

@@ -38,7 +38,7 @@ from mcp_workbench.protocol.elicitation import (
     read_needed,
 )
 from mcp_workbench.protocol.revisions import MISSING_CAPABILITY
-from mcp_workbench.server.calls import HostCall
+from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.parse import RequestError
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope
@@ -120,7 +120,10 @@ class Elicitation:
             self._answer_without_request(question, answered)
         elif not may_put(question, read_members(host_call.request.capabilities)):
             code = _NOT_DECLARED.get(question.method, jsonrpc.METHOD_NOT_FOUND)
-            answered(b"", jsonrpc.error_object(code, "this request of the host can't be asked"))
+            answered(
+                b"",
+                jsonrpc.error_object(code, "the host's request does not declare the capability"),
+            )
         else:
             return self.input_requests.suspended_calls.suspend(host_call, question, answered)
         return lambda: None
@@ -131,7 +134,7 @@ class Elicitation:
         if question.method == ROOTS and roots is not None:
             answered(roots, b"")
             return
-        why = "there is no request of the host that the question could be put to"
+        why = "no request of the host is in flight that could carry the question"
         answered(b"", jsonrpc.error_object(jsonrpc.METHOD_NOT_FOUND, why))
 
     def roots_changed(self, connections: Iterable[Connection]) -> None:
@@ -315,7 +318,7 @@ class InputRequests:
         try:
             questions = read_needed(call.tool.address, error)
         except msgspec.DecodeError as fault:
-            why = f"the server wants addresses to be visited, and names none: {fault}"
+            why = f"the server wants addresses to be visited, but its error is malformed: {fault}"
             host_call.give_up("protocol_error", why)
             return
         declared = read_members(call.capabilities)

@@ -1,13 +1,21 @@
-"""Our own tools that call no server: `search_tools` and `read_result`."""
+"""Results of our own tools as text: `search_tools`, `read_result`, short forms of `open_toolbox`.
+
+A tool is described at the requested level of detail, from untrusted input. Sessions load this module with the first
+such request; `search` and `cost` print the same text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from mcp_workbench.core.catalogue import Definition, OpenedToolbox, read_object, tool_info_json
+from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.raw_json import TOO_COMPLEX
 from mcp_workbench.core.spec import Detail, Snapshot
 from mcp_workbench.gateway.result_budget import (
     KeptResults,
@@ -15,29 +23,42 @@ from mcp_workbench.gateway.result_budget import (
     shortened,
     text_blocks,
 )
-from mcp_workbench.schema.signature import name_text, one_line
+from mcp_workbench.schema.shape import arguments_shape, value_shape
+from mcp_workbench.schema.signature import (
+    MARK,
+    first_sentence,
+    name_text,
+    one_line,
+    short_signature,
+    spelled,
+    whole_signature,
+)
 from mcp_workbench.search.query import MOST_NAMED, FoundTool, Query, SearchResult, Siblings
 from mcp_workbench.server.parse import NonEmpty, read_last, whole_number, wrong_reading
-from mcp_workbench.server.text import name_list, text_result
-from mcp_workbench.server.tool_definitions import MOST_HITS
-from mcp_workbench.server.tool_text import (
-    ServerTools,
-    ToolTexts,
-    describe_tools,
-    how_to_call,
-    omission_note,
-    tool_lines,
-)
+from mcp_workbench.server.session_tools import MOST_HITS, USUAL_HITS, Json
+from mcp_workbench.server.text import TimeSlice, name_list, text_result
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.views import View
 
-USUAL_HITS = 5
+ServerTools = tuple[ServerAddress, tuple[Definition, ...]]
 MOST_SIBLINGS = 20  # names of each server
 MOST_STRANGE = 8  # words without a match
 AROUND = 200  # characters before a match in a long result
-_NAMES = 400  # characters of toolbox or server names
 _REASON = 120  # characters; open_toolbox shows all of them
+MOST_READ = 256 << 10  # bytes of a definition that is described
+PARAMETER_DEPTH = 4
+MOST_PARAMETERS = 200  # lines about the parameters of one tool
+SHORTENED = (
+    '… is shortened: search_tools {"query": "toolbox/server/tool", "detail": "full"} shows it whole'
+)
+HINTS = {
+    "readOnlyHint": "read-only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open world",
+}
+_AS = {"full": "in full", "signature": "as signatures", "names": "by name"}
 
 
 # search_tools
@@ -56,7 +77,7 @@ _read_search = msgspec.json.Decoder(_Search).decode
 
 async def search_tools(view: View, arguments: msgspec.Raw) -> bytes:
     """The result of `search_tools`. Raises InvalidCall, or NotFound for an unknown toolbox or server."""
-    from mcp_workbench.gateway.search import find  # `cost` formats results without an event loop
+    from mcp_workbench.gateway.search import find  # `cost` needs no event loop
 
     search = _read(arguments)
     limit = search.limit or USUAL_HITS
@@ -87,19 +108,18 @@ def search_text(
     The same tools give the same text. `known` are descriptions that were made before.
     """
     if not result.tools:
-        return "\n".join([_nothing(result, snapshot), *_unread(result)])
+        return "\n".join([_nothing(result, snapshot), *_unsearched(result)])
     lines, lossy = tool_lines(_by_server(result.tools), detail, known)
     lines += [_twins(hit) for hit in result.tools if hit.twins]
     lines += [_neighbours(siblings) for siblings in result.siblings]
     lines += _doubts(result) + _left_out(result)
     return "\n".join(
-        [_head(result, detail), *lines, *_unread(result), *omission_note(lossy, detail)]
+        [_head(result, detail), *lines, *_unsearched(result), *omission_note(lossy, detail)]
     )
 
 
 def _head(result: SearchResult, detail: Detail) -> str:
-    tools = "tool" if result.total == 1 else "tools"
-    return f"{len(result.tools)} of {result.total} {tools}, {how_to_call(detail)}"
+    return f"{len(result.tools)} of {_count(result.total)}, {how_to_call(detail)}"
 
 
 def _by_server(tools: Iterable[FoundTool]) -> list[ServerTools]:
@@ -131,20 +151,19 @@ def _doubts(result: SearchResult) -> list[str]:
 def _left_out(result: SearchResult) -> list[str]:
     if not result.left_out:
         return []
-    names = name_list(map(str, result.left_out), _NAMES)
+    names = name_list(map(str, result.left_out))
     return [f"not shown, {MOST_NAMED} at a time: {names}"]
 
 
 def _nothing(result: SearchResult, snapshot: Snapshot) -> str:
     words = f" None has: {_words(result)}." if result.strange else ""
-    boxes = name_list(snapshot.toolboxes, _NAMES)
-    tools = "tool" if result.total == 1 else "tools"
+    boxes = name_list(snapshot.toolboxes)
     if result.wordless:
         return (
             "The query has no word to look for: common words and signs do not count. "
-            f"{result.total} {tools} known. Toolboxes: {boxes}"
+            f"{_count(result.total)} known. Toolboxes: {boxes}"
         )
-    return f"No tool fits, of {result.total} {tools} that are known.{words} Toolboxes: {boxes}"
+    return f"No tool fits, of {_count(result.total)} that are known.{words} Toolboxes: {boxes}"
 
 
 def _words(result: SearchResult) -> str:
@@ -153,7 +172,7 @@ def _words(result: SearchResult) -> str:
     return f"{shown} (+{more})" if more > 0 else shown
 
 
-def _unread(result: SearchResult) -> list[str]:
+def _unsearched(result: SearchResult) -> list[str]:
     """Servers whose tools were not searched: an empty result does not mean that they have none."""
     unknown = result.unknown
     failed = [f"{server.address} ({_reason(server.reason)})" for server in unknown if server.reason]
@@ -164,7 +183,7 @@ def _unread(result: SearchResult) -> list[str]:
         "being read, for the next search": starting,
         "not read yet (open_toolbox reads them)": others,
     }
-    return [f"{state}: {name_list(names, _NAMES)}" for state, names in groups.items() if names]
+    return [f"{state}: {name_list(names)}" for state, names in groups.items() if names]
 
 
 def _reason(text: str) -> str:
@@ -216,3 +235,151 @@ def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> by
         else "the end"
     )
     return text_blocks([kept.text[start:end], f"{place}; {rest}"])
+
+
+# open_toolbox
+
+
+def opened_text(opened: OpenedToolbox, detail: Detail, known: ToolTexts | None = None) -> str:
+    """The result of `open_toolbox` at a level of detail below the contract's."""
+    count = sum(len(server.tools) for server in opened.servers)
+    box = opened.spec
+    title = f"{box.name}: {one_line(box.description)}".removesuffix(": ").rstrip(".")
+    head = f"{title}. {_count(count)} {_AS[detail]}, {how_to_call(detail)}"
+    servers = ((server.address, server.tools) for server in opened.servers)
+    lines, lossy = tool_lines(servers, detail, known)
+    lines += [f"unavailable: {u.server} ({one_line(u.reason)})" for u in opened.unavailable]
+    lines += [f"warning: {one_line(warning)}" for warning in opened.warnings]
+    if box.detail != "schema":
+        lines.append('detail "schema" gives whole definitions')
+    return "\n".join([head, *lines, *omission_note(lossy, detail)])
+
+
+# Tools at a level of detail
+
+
+class ToolText(msgspec.Struct, frozen=True):
+    """A tool as text; `lossy` if its signature is shortened."""
+
+    text: str
+    lossy: bool
+
+
+ToolTexts = dict[Definition, ToolText]
+
+
+async def describe_tools(tools: Iterable[Definition], detail: Detail) -> ToolTexts:
+    """Describe these tools, in time slices: long definitions take a while to read."""
+    texts: ToolTexts = {}
+    time_slice = TimeSlice()
+    for tool in tools if detail in ("full", "signature") else ():
+        texts[tool] = _tool_text(tool, detail)
+        await time_slice.yield_if_over()
+    return texts
+
+
+def tool_lines(
+    servers: Iterable[ServerTools], detail: Detail, known: ToolTexts | None = None
+) -> tuple[list[str], bool]:
+    """The tools by server as lines of text, and whether any of them is shortened.
+
+    `known` are texts that were made before.
+    """
+    lines: list[str] = []
+    lossy = False
+    for address, tools in servers:
+        if detail == "names":
+            lines.append(f"{address}: {', '.join(name_text(tool.name) for tool in tools)}")
+            continue
+        lines.append(f"# {address}")
+        if detail == "schema":
+            lines += [tool_info_json(tool, address).decode() for tool in tools]
+            continue
+        for tool in tools:
+            described = known[tool] if known else _tool_text(tool, detail)
+            lines.append(described.text)
+            lossy |= described.lossy
+    return lines, lossy
+
+
+def how_to_call(detail: Detail) -> str:
+    where = "behind" if detail == "names" else "under #"
+    return f"{where} toolbox/server; call with use_tool"
+
+
+def omission_note(lossy: bool, detail: Detail) -> list[str]:  # noqa: FBT001 - as `tool_lines` returns it
+    """How to get what was left out, if anything was."""
+    if not lossy:
+        return []
+    return [SHORTENED if detail == "signature" else '… has no short form: detail "schema" has it']
+
+
+def _tool_text(tool: Definition, detail: Detail) -> ToolText:
+    return full_text(tool) if detail == "full" else signature_line(tool)
+
+
+@lru_cache(maxsize=4096)
+def signature_line(tool: Definition) -> ToolText:
+    """One line: the signature, the first sentence of the description, and a mark if it is destructive."""
+    if len(tool.raw) > MOST_READ:
+        return _undescribed(tool)
+    whole = read_object(tool.raw)
+    signature = short_signature(tool.name, arguments_shape(whole.get("inputSchema")))
+    summary = first_sentence(_text(whole.get("description")) or _text(whole.get("title")))
+    mark = " [destructive]" if _annotations(whole).get("destructiveHint") is True else ""
+    return ToolText(f"{signature.text}{f' - {summary}' if summary else ''}{mark}", signature.lossy)
+
+
+def full_text(tool: Definition) -> ToolText:
+    """The whole signature and description, a line per documented parameter, and its annotations."""
+    if len(tool.raw) > MOST_READ:
+        return _undescribed(tool)
+    whole = read_object(tool.raw)
+    schema: Any = whole.get("inputSchema")
+    signature = whole_signature(tool.name, arguments_shape(schema))
+    output: Any = whole.get("outputSchema")
+    returns = f" -> {spelled(value_shape(output)).text}" if isinstance(output, dict) else ""
+    lines = [signature.text + returns]
+    description = one_line(_text(whole.get("description")))
+    lines += [f"  {description}"] if description else []
+    for path, description in _parameters(schema, "", PARAMETER_DEPTH):
+        if len(lines) > MOST_PARAMETERS:
+            lines.append("  …")
+            break
+        lines.append(f"  {path}: {description}")
+    hints = [word for hint, word in HINTS.items() if _annotations(whole).get(hint) is True]
+    lines += [f"  [{', '.join(hints)}]"] if hints else []
+    return ToolText("\n".join(lines), signature.lossy)
+
+
+def _parameters(schema: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
+    if not isinstance(schema, dict) or depth == 0:
+        return
+    own = cast("Json", schema)
+    properties: Any = own.get("properties")
+    for name, value in cast("Json", properties).items() if isinstance(properties, dict) else ():
+        if not isinstance(value, dict):
+            continue
+        here = f"{path}{name_text(shown_name(name))}"
+        description = one_line(_text(cast("Json", value).get("description")))
+        if description:
+            yield here, description
+        yield from _parameters(value, f"{here}.", depth - 1)
+        yield from _parameters(cast("Json", value).get("items"), f"{here}[].", depth - 1)
+
+
+def _annotations(whole: Json) -> Json:
+    annotations: Any = whole.get("annotations")
+    return cast("Json", annotations) if isinstance(annotations, dict) else {}
+
+
+def _undescribed(tool: Definition) -> ToolText:
+    return ToolText(f"{name_text(shown_name(tool.name))}({MARK}) - {TOO_COMPLEX}", lossy=True)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(tools: int) -> str:
+    return "1 tool" if tools == 1 else f"{tools} tools"

@@ -137,10 +137,7 @@ def read_stamp(meta: Members) -> str:
 
 
 def offered_revision(members: Members) -> str:
-    try:
-        return msgspec.json.decode(members.get("protocolVersion", b'""'), type=str)
-    except msgspec.ValidationError:
-        return ""
+    return string_or_empty(members.get("protocolVersion"))
 
 
 class _ClientInfo(msgspec.Struct):
@@ -231,6 +228,21 @@ def read_meta(meta: msgspec.Raw | None) -> Members:
         return read_members(meta)
     except msgspec.DecodeError:
         raise RequestError(jsonrpc.INVALID_PARAMS, "params._meta must be an object") from None
+
+
+def string_or_empty(raw: msgspec.Raw | None) -> str:
+    """The string; empty if it is missing, or something else."""
+    try:
+        return _read_text(raw or b'""')
+    except msgspec.DecodeError:
+        return ""
+
+
+def refuse_cursor(members: Members) -> None:
+    """Raise a RequestError if a page of a list is requested: our lists have no pages."""
+    cursor = members.get("cursor")
+    if cursor is not None and not jsonrpc.is_null(cursor):
+        raise RequestError(jsonrpc.INVALID_PARAMS, "Unknown cursor: the list has one page")
 
 
 def read_name(members: Members) -> str:

@@ -28,15 +28,22 @@ from mcp_workbench.gateway.primitives import ListedPrimitives, ViewPrimitives
 from mcp_workbench.protocol.primitives import not_found_code, read_error_for, with_cache
 from mcp_workbench.protocol.translation import PAIRS, EraPair, asks_for_input
 from mcp_workbench.server import text
-from mcp_workbench.server.calls import HostCall
-from mcp_workbench.server.long_answers import collect
-from mcp_workbench.server.parse import HostEra, RequestError, read_name, read_uri
-from mcp_workbench.server.tool_definitions import flat_definition
+from mcp_workbench.server.host_calls import HostCall
+from mcp_workbench.server.parse import (
+    HostEra,
+    RequestError,
+    read_name,
+    read_uri,
+    refuse_cursor,
+    string_or_empty,
+)
+from mcp_workbench.server.session_tools import flat_definition
+from mcp_workbench.server.text import collect
 from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
     from mcp_workbench.server.session import HostSession
-    from mcp_workbench.server.tools import ToolView
+    from mcp_workbench.server.session_tools import ToolView
 
 encode = msgspec.json.encode
 _MEMBERS: dict[PrimitiveKind, bytes] = {
@@ -196,9 +203,7 @@ class PrimitiveRequests:
         await self._reply_list(request.id, kind, shown, listed)
 
     async def _listed(self, request: LocalRequest, kind: PrimitiveKind) -> ListedPrimitives:
-        cursor = request.members.get("cursor")
-        if cursor is not None and not jsonrpc.is_null(cursor):
-            raise RequestError(jsonrpc.INVALID_PARAMS, "Unknown cursor: the list has one page")
+        refuse_cursor(request.members)
         self.requested_lists.add("prompts" if kind == "prompts" else "resources")
         return await self._upstream.listed(self._owners.toolboxes, kind)
 
@@ -249,7 +254,7 @@ class PrimitiveRequests:
 
     async def _complete(self, call: PrimitiveCall) -> None:
         ref = _members(call.request.params.get("ref"))
-        kind = _text(ref.get("type"))
+        kind = string_or_empty(ref.get("type"))
         if kind == "ref/prompt":
             owner = await self._owners.prompt_owner(read_name(ref))
             ref["name"] = _raw(owner.key)
@@ -271,7 +276,7 @@ def _readdressed(result: msgspec.Raw | bytes, address: ServerAddress) -> msgspec
     """The contents of a resource that was requested by its address, with such addresses as URIs."""
 
     def renamed(content: bytes) -> bytes:
-        uri = _text(read_members(content).get("uri"))
+        uri = string_or_empty(read_members(content).get("uri"))
         return _renamed(content, "uri", uri, addressed(PrimitiveRef(address, uri)) if uri else uri)
 
     try:
@@ -285,13 +290,6 @@ def _members(raw: msgspec.Raw | None) -> Members:
         return read_members(raw or b"{}")
     except msgspec.DecodeError:
         return {}
-
-
-def _text(raw: msgspec.Raw | None) -> str:
-    try:
-        return msgspec.json.decode(raw or b'""', type=str)
-    except msgspec.DecodeError:
-        return ""
 
 
 def _raw(value: Any) -> msgspec.Raw:

@@ -21,6 +21,7 @@ from mcp_workbench.server.primitive_requests import (
     PrimitiveOwners,
     PrimitiveRequests,
 )
+from mcp_workbench.server.session_tools import LIST_CHANGED
 from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
 UPDATED = "notifications/resources/updated"
 ELICITATION_COMPLETE = "notifications/elicitation/complete"
 MESSAGE = "notifications/message"
-TOOLS_CHANGED = "notifications/tools/list_changed"
 _FLAGS = {
-    TOOLS_CHANGED: "toolsListChanged",
+    LIST_CHANGED: "toolsListChanged",
     "notifications/prompts/list_changed": "promptsListChanged",
     "notifications/resources/list_changed": "resourcesListChanged",
 }
@@ -101,7 +101,7 @@ class Subscriptions:
         uri = read_uri(request.members)
         owner = await self._owners.require_owner(uri)
         if not await self._upstream.subscribe(owner, self._own):
-            why = f"[{owner.address}] Error: the server does not tell of changes of its resources"
+            why = f"[{owner.address}] Error: the server does not support resource subscriptions"
             raise RequestError(jsonrpc.METHOD_NOT_FOUND, why)
         self._own.resources[owner] = uri
         self._session.reply(request.id, b"{}")

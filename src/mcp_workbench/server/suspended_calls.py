@@ -29,7 +29,7 @@ from mcp_workbench.protocol.elicitation import (
     unanswered,
 )
 from mcp_workbench.protocol.signed_state import LIFETIME, Kind, Seal, SignedState, digest_of
-from mcp_workbench.server.calls import HostCall
+from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.transport import jsonrpc
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ GATHER = 0.02  # seconds in which further questions of the same call join the fi
 MOST_SUSPENDED = 64
 MOST_PER_PRINCIPAL = 8
 LATE = "nobody answered the server's question in time"
-FULL = "too many questions are open, and the oldest has to give way"
+FULL = "too many questions are open; the oldest call was given up"
 
 SuspensionKind = Literal["held", "again"]  # it was sent and waits, or will be sent again
 Expiry = dict[

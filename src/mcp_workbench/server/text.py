@@ -1,14 +1,18 @@
-"""What hosts read: the results that open a conversation, instructions, error results."""
+"""Results of our own: those that open a conversation, instructions, errors, results in parts.
+
+`cost` builds the same results without an event loop, so this module does not load asyncio.
+"""
 
 from __future__ import annotations
 
+import codecs
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from time import perf_counter
 from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.catalogue import Stale
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.names import ToolIdentifier, generate_tool_name
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
@@ -19,37 +23,76 @@ from mcp_workbench.transport import jsonrpc
 
 STATIC_TTL = 60_000  # milliseconds that a modern host may cache what changes with the file alone
 INSTRUCTIONS_LIMIT = 2000  # characters; hosts cut at 2 KB
+COUNT_LIMIT = 120  # characters of the line that counts the toolboxes that do not fit
 DESCRIPTION_LIMIT = 160  # characters of one toolbox's description in the instructions
+NAMES_LIMIT = 400  # characters of names of toolboxes or servers in a list
+SLICE = 0.02  # seconds of work before other tasks run
+PIECE = 64 << 10  # bytes of a text that are quoted at once
 # In `_meta` of an error result, for programs: the error code, and the seconds to wait before a retry,
 # where that is known.
 CODE_KEY = "mcp-workbench/code"
 RETRY_KEY = "mcp-workbench/retry_after_s"
-# In `_meta` of a list of tools: the servers whose tools come from the cache.
-STALE_KEY = "mcp-workbench/stale"
 DRAINING = "draining"
 ENDING = (
     "The workbench is ending and begins nothing new. Nothing was done; try again when it is back."
 )
-
+# Everything that upstream servers may support: which of it they do is known once they connect.
+_CAPABILITIES: dict[str, Any] = {
+    "tools": {"listChanged": True},  # in proxy mode too: open_toolbox names the toolboxes
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "completions": {},
+    "logging": {},
+}
 _PROXY_HOW = (
     "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools. Shorter: "
     "`search_tools` says which tools of all toolboxes do something, and how to call them; then "
     "`use_tool` at once, nothing has to be opened first."
 )
 _DYNAMIC_HOW = "Use `open_toolbox` to connect to a toolbox; its tools then appear as {toolbox}__{server}__{tool}."
-
 _ALL_SHOWN_HOW = (
     "Tools are named {toolbox}__{server}__{tool}; `open_toolbox` lists those of one toolbox."
 )
+
+
+# Opening a conversation
+
+
+def initialize_result(offered: str, snapshot: Snapshot) -> tuple[str, bytes]:
+    """The negotiated revision, and the result of `initialize`."""
+    revision = legacy_answer(offered)
+    result = {
+        "protocolVersion": revision,
+        "capabilities": _CAPABILITIES,
+        "serverInfo": IMPLEMENTATION,
+        "instructions": instructions(snapshot),
+    }
+    return revision, msgspec.json.encode(result)
+
+
+def discover_result(snapshot: Snapshot) -> bytes:
+    """The result of `server/discover`."""
+    result: dict[str, Any] = {
+        "supportedVersions": [MODERN],
+        "capabilities": _CAPABILITIES,
+        "instructions": instructions(snapshot, modern=True),
+        "ttlMs": STATIC_TTL,
+        "cacheScope": cache_scope(snapshot),
+    }
+    return complete(msgspec.json.encode(result), STAMPS)
+
+
+def cache_scope(snapshot: Snapshot) -> str:
+    """`public` if every principal sees the same of us, with or without a token."""
+    http = snapshot.http
+    return "private" if snapshot.private or http.token or http.tokens else "public"
 
 
 def instructions(snapshot: Snapshot, *, modern: bool = False) -> str:
     """The `instructions` of our server, at most 2,000 characters however many toolboxes there are."""
     head = _head(snapshot, modern=modern)
     tail = _example(snapshot)
-    room = (
-        INSTRUCTIONS_LIMIT - len(head) - len(tail) - 120
-    )  # kept for the line that counts the rest
+    room = INSTRUCTIONS_LIMIT - len(head) - len(tail) - COUNT_LIMIT
     lines: list[str] = []
     boxes = list(snapshot.toolboxes.values())
     for box in boxes:
@@ -83,27 +126,22 @@ def _head(snapshot: Snapshot, *, modern: bool) -> str:
 def _line(box: ToolboxSpec) -> str:
     count = len(box.servers)
     servers = "1 server" if count == 1 else f"{count} servers"
-    words = " ".join(box.description.split())
-    if len(words) > DESCRIPTION_LIMIT:
-        words = words[: DESCRIPTION_LIMIT - 1] + "…"
-    return f"- {box.name} ({servers})" + (f": {words}" if words else "")
+    description = " ".join(box.description.split())
+    if len(description) > DESCRIPTION_LIMIT:
+        description = description[: DESCRIPTION_LIMIT - 1] + "…"
+    return f"- {box.name} ({servers})" + (f": {description}" if description else "")
 
 
 def _example(snapshot: Snapshot) -> str:
     tool = _some_tool(snapshot)
     if snapshot.tool_mode == "dynamic":
         name = generate_tool_name(tool.toolbox, tool.server, tool.tool)
-        call: dict[str, Any] = {"name": name, "arguments": _arguments(snapshot)}
-        return f"Example tool invocation:\n{_pretty(call)}"
-    call = {
-        "tool": {"toolbox": tool.toolbox, "server": tool.server, "tool": tool.tool},
-        "arguments": _arguments(snapshot),
-    }
-    return f"Example tool invocation:\n{_pretty(call)}"
-
-
-def _arguments(snapshot: Snapshot) -> dict[str, Any]:
-    return {"path": "/path/to/file"} if snapshot.origin else {"a": 2, "b": 3}
+        call: dict[str, Any] = {"name": name}
+    else:
+        call = {"tool": {"toolbox": tool.toolbox, "server": tool.server, "tool": tool.tool}}
+    call["arguments"] = {"path": "/path/to/file"} if snapshot.origin else {"a": 2, "b": 3}
+    shown = msgspec.json.format(msgspec.json.encode(call), indent=2).decode()
+    return f"Example tool invocation:\n{shown}"
 
 
 def _some_tool(snapshot: Snapshot) -> ToolIdentifier:
@@ -115,8 +153,67 @@ def _some_tool(snapshot: Snapshot) -> ToolIdentifier:
     return ToolIdentifier("dev", "filesystem", "read_file")
 
 
-def _pretty(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+def name_list(names: Iterable[str]) -> str:
+    """Names joined by commas, as many as fit."""
+    joined = ""
+    for name in names:
+        if len(joined) + len(name) + 2 > NAMES_LIMIT:
+            return f"{joined}, …" if joined else "…"
+        joined = f"{joined}, {name}" if joined else name
+    return joined
+
+
+# Short results and errors
+
+
+def text_result(text: str) -> bytes:
+    return msgspec.json.encode({"content": [{"type": "text", "text": text}]})
+
+
+def error_result(error: WorkbenchError, *warnings: str) -> bytes:
+    """An error as a tool result: the contract's text first, hints in blocks of their own."""
+    return _error_result(_error_meta(error), error.message, error.hint, *warnings)
+
+
+def error_texts(code: str, *texts: str) -> bytes:
+    return _error_result({CODE_KEY: code}, *texts)
+
+
+def failed_call(error: WorkbenchError, text: str) -> bytes:
+    """An error as the result of a call; `text` is the wording for the call's mode."""
+    return _error_result(_error_meta(error), text, error.hint)
+
+
+def flat_text(error: WorkbenchError, tool: ToolIdentifier) -> str:
+    """The wording for a call by flat name: prefixed with the tool once its server is known."""
+    if isinstance(error, CallFailed):  # has the prefix already
+        return error.message
+    if error.code in ("unknown_toolbox", "unknown_server"):
+        return f"Error: {error.message}"
+    return f"[{tool}] Error: {error.message}"
+
+
+def _error_result(meta: dict[str, Any], *texts: str) -> bytes:
+    return msgspec.json.encode(
+        {
+            "content": [{"type": "text", "text": text} for text in texts if text],
+            "isError": True,
+            "_meta": meta,
+        }
+    )
+
+
+def refused_request(error: WorkbenchError, text: str) -> bytes:
+    """A JSON-RPC error for a request other than a call; its data says when to retry, if that is known."""
+    data = None if error.retry_after is None else _error_meta(error)
+    return jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, text, data)
+
+
+def _error_meta(error: WorkbenchError) -> dict[str, Any]:
+    meta: dict[str, Any] = {CODE_KEY: error.code}
+    if error.retry_after is not None:
+        meta[RETRY_KEY] = max(math.ceil(error.retry_after), 1)
+    return meta
 
 
 class Draining(WorkbenchError):
@@ -134,110 +231,59 @@ def draining_error() -> tuple[int, str, dict[str, str]]:
     return jsonrpc.SERVER_ERROR, ENDING, {CODE_KEY: DRAINING}
 
 
-def text_result(text: str) -> bytes:
-    return msgspec.json.encode({"content": [{"type": "text", "text": text}]})
+# Long results, built in parts: the event loop runs other tasks in between
 
 
-def stale_meta(stale: tuple[Stale, ...]) -> bytes:
-    """An object whose `_meta` names the servers with cached tools, if there are any."""
-    return msgspec.json.encode({"_meta": {STALE_KEY: stale}} if stale else {})
+async def whole_result(rest: bytes, members: Iterable[bytes], *, modern: bool) -> bytes:
+    """Return a result of ours. `rest` is an object with its other members, which are never long."""
+    head = complete(rest, STAMPS) if modern else rest
+    comma = b"" if head == b"{}" else b","
+    time_slice = TimeSlice()
+    result = b"".join((head[:-1], comma, *members, b"}"))
+    await time_slice.yield_if_over()  # sending it takes about as long
+    return result
 
 
-def error_result(error: WorkbenchError, *warnings: str) -> bytes:
-    """An error as a tool result: the contract's text first, hints in blocks of their own."""
-    return _error_result(_error_meta(error), error.message, error.hint, *warnings)
+async def collect(parts: Iterable[bytes]) -> list[bytes]:
+    """Return all parts, which are built one by one, in time slices."""
+    time_slice = TimeSlice()
+    collected: list[bytes] = []
+    for part in parts:
+        collected.append(part)
+        await time_slice.yield_if_over()
+    return collected
 
 
-def error_texts(code: str, *texts: str) -> bytes:
-    return _error_result({CODE_KEY: code}, *texts)
+class TimeSlice:
+    """Splits work that has many parts: call `yield_if_over` after each part."""
+
+    def __init__(self) -> None:
+        self._since = perf_counter()
+
+    async def yield_if_over(self) -> None:
+        """Let other tasks run if this one has worked for `SLICE` seconds."""
+        if perf_counter() - self._since > SLICE:
+            from asyncio import sleep  # `cost` needs no event loop
+
+            await sleep(0)
+            self._since = perf_counter()
 
 
-def failed_call(error: WorkbenchError, text: str) -> bytes:
-    """An error as the result of a call; `text` is the wording for the call's mode."""
-    return _error_result(_error_meta(error), text, error.hint)
+def quoted(texts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the inside of the JSON string that is made of these texts."""
+    for text in texts:
+        start = 0
+        while start < len(text):
+            is_last = start + PIECE >= len(text)
+            piece, read = codecs.utf_8_decode(text[start : start + PIECE], "strict", is_last)
+            yield msgspec.json.encode(piece)[1:-1]
+            start += read
 
 
-def refused_request(error: WorkbenchError, text: str) -> bytes:
-    """A JSON-RPC error for a request other than a call; its data says when to retry, if that is known."""
-    data = None if error.retry_after is None else _error_meta(error)
-    return jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, text, data)
-
-
-def _error_meta(error: WorkbenchError) -> dict[str, Any]:
-    meta: dict[str, Any] = {CODE_KEY: error.code}
-    if error.retry_after is not None:
-        meta[RETRY_KEY] = max(math.ceil(error.retry_after), 1)
-    return meta
-
-
-def _error_result(meta: dict[str, Any], *texts: str) -> bytes:
-    return msgspec.json.encode(
-        {
-            "content": [{"type": "text", "text": text} for text in texts if text],
-            "isError": True,
-            "_meta": meta,
-        }
-    )
-
-
-def flat_text(error: WorkbenchError, tool: ToolIdentifier) -> str:
-    """The wording for a call by flat name: prefixed with the tool once its server is known."""
-    if isinstance(error, CallFailed):  # has the prefix already
-        return error.message
-    if error.code in ("unknown_toolbox", "unknown_server"):
-        return f"Error: {error.message}"
-    return f"[{tool}] Error: {error.message}"
-
-
-def name_list(names: Iterable[str], limit: int) -> str:
-    """Names joined by commas, as many as fit."""
-    joined = ""
-    for name in names:
-        if len(joined) + len(name) + 2 > limit:
-            return f"{joined}, …" if joined else "…"
-        joined = f"{joined}, {name}" if joined else name
-    return joined
-
-
-# How a host opens a conversation
-
-
-def _capabilities(snapshot: Snapshot) -> dict[str, Any]:
-    """Everything that upstream servers may support: which of it they do is known once they connect."""
-    return {
-        "tools": {"listChanged": True},  # in proxy mode too: open_toolbox names the toolboxes
-        "prompts": {"listChanged": True},
-        "resources": {"listChanged": True, "subscribe": True},
-        "completions": {},
-        "logging": {},
-    }
-
-
-def cache_scope(snapshot: Snapshot) -> str:
-    """Whether every principal sees the same of us, with or without a token."""
-    http = snapshot.http
-    return "private" if snapshot.private or http.token or http.tokens else "public"
-
-
-def initialize_result(offered: str, snapshot: Snapshot) -> tuple[str, bytes]:
-    """The negotiated revision, and the result of `initialize`."""
-    revision = legacy_answer(offered)
-    result = {
-        "protocolVersion": revision,
-        "capabilities": _capabilities(snapshot),
-        "serverInfo": IMPLEMENTATION,
-        "instructions": instructions(snapshot),
-    }
-    return revision, msgspec.json.encode(result)
-
-
-def discover_result(snapshot: Snapshot) -> bytes:
-    """The result of `server/discover`."""
-    result: dict[str, Any] = {
-        "supportedVersions": [MODERN],
-        "capabilities": _capabilities(snapshot),
-        "instructions": instructions(snapshot, modern=True),
-        "ttlMs": STATIC_TTL,
-        "cacheScope": cache_scope(snapshot),
-    }
-    return complete(msgspec.json.encode(result), STAMPS)
+def comma_separated(parts: Iterable[bytes]) -> Iterator[bytes]:
+    comma = False
+    for part in parts:
+        if comma:
+            yield b","
+        yield part
+        comma = True

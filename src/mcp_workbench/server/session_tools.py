@@ -1,0 +1,542 @@
+"""A session's tools: what `tools/list` shows in its mode and era, and how our own tools are answered.
+
+`SessionTools` handles the requests of one session, `ToolView` builds what its host is shown. The definitions follow:
+our own, and those of servers, under flat names or in the result of `open_toolbox`. `cost` uses these without an event
+loop, so this module does not load asyncio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+
+from mcp_workbench.core.catalogue import (
+    Definition,
+    OpenedServer,
+    OpenedToolbox,
+    tool_info_json,
+)
+from mcp_workbench.core.errors import WorkbenchError
+from mcp_workbench.core.names import (
+    ServerAddress,
+    ToolIdentifier,
+    generate_tool_name,
+    parse_tool_name,
+)
+from mcp_workbench.core.raw_json import Members, changed, read_members
+from mcp_workbench.core.spec import Detail, Snapshot
+from mcp_workbench.protocol.downgrade import legacy_definition
+from mcp_workbench.server import text
+from mcp_workbench.server.parse import (
+    OPEN_TOOLBOX,
+    READ_RESULT,
+    SEARCH_TOOLS,
+    USE_TOOL,
+    OpenToolbox,
+    OwnTool,
+    refuse_cursor,
+    string_or_empty,
+)
+from mcp_workbench.server.text import (
+    TimeSlice,
+    collect,
+    comma_separated,
+    name_list,
+    quoted,
+    whole_result,
+)
+from mcp_workbench.transport import jsonrpc
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.reload_plan import Reloaded
+    from mcp_workbench.gateway.views import View
+    from mcp_workbench.server.session import HostSession, SessionPrimitives
+
+encode = msgspec.json.encode
+Json = dict[str, Any]
+
+LIST_CHANGED = "notifications/tools/list_changed"
+STALE_KEY = "mcp-workbench/stale"  # in `_meta` of tools: the servers whose tools are cached ones
+USUAL_HITS = 5  # of a search
+MOST_HITS = 20
+# Cached as private only: the tools come from servers, which may treat each of their users differently.
+_LIVE_CACHE = b',"ttlMs":0,"cacheScope":"private"'
+_STATIC_CACHE = b',"ttlMs":%d,"cacheScope":"%b"}'
+
+
+class SessionTools:
+    """The tools of one session: lists them, opens toolboxes, announces changes."""
+
+    def __init__(
+        self, session: HostSession, tool_view: ToolView, primitives: SessionPrimitives
+    ) -> None:
+        self._session = session
+        self._view = session.view
+        self._tool_view = tool_view
+        self._primitives = primitives
+        tool_view.refresh()  # hosts without a session share one, which may have missed a change
+
+    def list_tools(self, id: bytes, members: Members, meta: Members) -> None:
+        refuse_cursor(members)
+        if self._tool_view.dynamic:
+            self._session.run(id, self._live_list, id)
+        else:
+            modern = self._session.era.modern
+            self._session.reply_own(id, self._tool_view.static_list(modern=modern))
+
+    async def _live_list(self, id: bytes) -> None:
+        try:
+            result = await self._tool_view.live_list(modern=self._session.era.modern)
+        except NameCollision as error:
+            self._session.refuse(id, jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, str(error)))
+        else:
+            self._session.reply(id, result)
+
+    async def _open(self, id: bytes, request: OpenToolbox) -> None:
+        """Open a toolbox, and announce which of the host's lists that changes."""
+        name = request.toolbox
+        try:
+            opened = await self._view.open(name)
+        except WorkbenchError as error:
+            result = text.error_result(error, *self._view.gateway.warnings)
+            self._session.reply_own(id, result)
+            return
+        if self._tool_view.opened(name) and not self._session.era.modern:
+            self._session.notify(LIST_CHANGED)
+        modern = self._session.era.modern
+        result = await self._tool_view.opened_result(opened, request.detail, modern=modern)
+        self._session.reply(id, result)
+        await self._primitives.opened(name)
+
+    async def answer(self, id: bytes, request: OpenToolbox | OwnTool) -> None:
+        """Answer a call of one of our own tools."""
+        if isinstance(request, OpenToolbox):
+            await self._open(id, request)
+            return
+        from mcp_workbench.server import own_tools  # loads the search
+
+        try:
+            if request.name == SEARCH_TOOLS:
+                result = await own_tools.search_tools(self._view, request.arguments)
+            else:
+                results = self._view.gateway.kept_results
+                result = own_tools.read_result(results, self._tool_view.owner, request.arguments)
+        except WorkbenchError as error:
+            result = text.error_result(error)
+        self._session.reply_own(id, result)
+
+    def tools_changed(self, server: ServerAddress) -> None:
+        """The tools of a connected server have changed."""
+        if server.toolbox not in self._view.snapshot.toolboxes:
+            return
+        if self._session.era.modern:
+            self._primitives.list_changed(LIST_CHANGED)
+        elif self._session.era.legacy and self._tool_view.shows(server.toolbox):
+            self._session.notify(LIST_CHANGED)
+
+    def reloaded(self, change: Reloaded) -> None:
+        """The configuration was replaced: announce which lists differ, start servers that may add to them."""
+        era, tool_view, view = self._session.era, self._tool_view, self._view
+        tool_view.refresh()
+        if not (era.modern or era.legacy):
+            return
+        before, after = view.scope.of(change.before), view.scope.of(change.after)
+        either = {**before.toolboxes, **after.toolboxes}
+        boxes = {box for box in either if tool_view.sees(box, modern=era.modern)}
+        differ = {kind for box, kind in change.lists if box in boxes}
+        watched = self._primitives.watched_lists
+        if not tool_view.dynamic:
+            differ.discard("tools")
+            watched = watched - {"tools"}
+        elif era.legacy:
+            watched = watched | {"tools"}
+        ours = open_toolbox_definition if tool_view.dynamic else own_definitions
+        if not tool_view.bare and ours(before) != ours(after):
+            differ.add("tools")
+        for kind in sorted(differ):
+            self._list_changed(kind)
+        plan, subscribed = change.plan, self._primitives.subscribed_servers
+        view.revive(a for a in (*plan.changed, *plan.added) if watched and a.toolbox in boxes)
+        view.revive(a for a in plan.changed if a in subscribed)
+
+    def _list_changed(self, kind: str) -> None:
+        method = f"notifications/{kind}/list_changed"
+        if method == LIST_CHANGED and self._session.era.legacy:
+            self._session.notify(LIST_CHANGED)
+        else:
+            self._primitives.list_changed(method)
+
+
+class NameCollision(Exception):
+    """Two tools have the same bare name."""
+
+    def __init__(self, first: ToolIdentifier, second: ToolIdentifier) -> None:
+        super().__init__(
+            f"'naming' is 'bare', but {first} and {second} have the same name: "
+            "hide one with toolFilters, or leave 'naming' out"
+        )
+
+
+class ToolView:
+    """The tools that one host is shown. In dynamic mode, those of the toolboxes that it opened."""
+
+    def __init__(self, view: View, opened: tuple[str, ...]) -> None:
+        self._view = view
+        self._opened: list[str] = list(opened)
+        snapshot = view.snapshot
+        self.dynamic = snapshot.tool_mode == "dynamic"
+        self.bare = self.dynamic and snapshot.naming == "bare"
+        self._routes: dict[str, ToolIdentifier]  # by bare name, once listed
+        self._cache = _STATIC_CACHE % (text.STATIC_TTL, text.cache_scope(snapshot).encode())
+        self._use_tool = encode(use_tool_definition(native=True))
+        self.owner = object()  # of the long results that `read_result` reads
+        self._load(snapshot)
+
+    def refresh(self) -> None:
+        """Follow the configuration, which may have changed since the last time."""
+        snapshot = self._view.snapshot
+        if snapshot is not self._snapshot:
+            self._load(snapshot)
+
+    def _load(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot  # from which the rest is made
+        self._routes = {}
+        self._open_toolbox = encode(open_toolbox_definition(snapshot))
+        self._own = b",".join(map(encode, own_definitions(snapshot)))
+
+    def use_view(self, view: View) -> None:
+        """Use the view of the one host that this is for: some servers may be its own."""
+        self._view = view
+
+    def shows(self, toolbox: str) -> bool:
+        """Whether tools of this toolbox are in the list of a legacy host."""
+        return self.dynamic and toolbox in self.toolboxes(modern=False)
+
+    def sees(self, toolbox: str, *, modern: bool) -> bool:
+        """Whether the host sees what this toolbox has, or saw it before the toolbox was removed."""
+        return modern or self.bare or toolbox in self._opened
+
+    def opened(self, toolbox: str) -> bool:
+        """Note that a toolbox was opened. Returns whether that changes the host's list."""
+        if toolbox in self._opened:
+            return False
+        self._opened.append(toolbox)
+        return self.dynamic
+
+    def toolboxes(self, *, modern: bool) -> list[str]:
+        """The toolboxes that the host sees: the opened ones; all of them if it is modern."""
+        return [box for box in self._view.snapshot.toolboxes if self.sees(box, modern=modern)]
+
+    async def opened_result(
+        self, opened: OpenedToolbox, detail: Detail | None, *, modern: bool
+    ) -> bytes:
+        """The result of `open_toolbox`."""
+        parts = await collect(quoted(await self._opened_parts(opened, detail)))
+        content = (b'"content":[{"type":"text","text":"', *parts, b'"}]')
+        return await whole_result(_stale_meta(opened.stale), content, modern=modern)
+
+    async def _opened_parts(self, opened: OpenedToolbox, detail: Detail | None) -> Iterable[bytes]:
+        if self.dynamic:
+            return opened_flat_parts(opened)
+        detail = detail or opened.spec.detail
+        if detail == "schema":
+            return opened_parts(opened)
+        # Most hosts use the contract's level.
+        from mcp_workbench.server.own_tools import describe_tools, opened_text
+
+        tools = (tool for server in opened.servers for tool in server.tools)
+        return [opened_text(opened, detail, await describe_tools(tools, detail)).encode()]
+
+    def static_list(self, *, modern: bool) -> bytes:
+        """The list of proxy mode."""
+        self.refresh()
+        body = b'{"tools":[%b]' % self._own
+        return body + (self._cache if modern else b"}")
+
+    async def live_list(self, *, modern: bool) -> bytes:
+        """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""
+        self.refresh()
+        boxes = self.toolboxes(modern=modern)
+        stale = b"{}"  # with bare names, we add nothing of our own
+        if self.bare:
+            tools = await self._bare_definitions(boxes, modern=modern)
+        else:
+            # Some hosts ignore the notification that their list has changed.
+            tools = [self._open_toolbox] if modern else [self._open_toolbox, self._use_tool]
+            opened = await self._open_all(boxes)
+            for toolbox in opened:
+                tools += await collect(flat_parts(toolbox, modern=modern))
+            stale = _stale_meta(_stale_servers(opened))
+        members = (b'"tools":[', *comma_separated(tools), b"]", _LIVE_CACHE if modern else b"")
+        return await whole_result(stale, members, modern=modern)
+
+    def known(self, name: str) -> ToolIdentifier | None:
+        """The tool with this name in dynamic mode, if that is known without asking a server."""
+        if not self.dynamic:
+            return None
+        self.refresh()
+        return self._routes.get(name) if self.bare else parse_tool_name(name)
+
+    async def route(self, name: str) -> ToolIdentifier | None:
+        """The tool with this bare name; asks the servers if it is not known. Raises NameCollision."""
+        self.refresh()
+        if name not in self._routes:
+            await self._bare_definitions(self.toolboxes(modern=True), modern=True)
+        return self._routes.get(name)
+
+    async def _bare_definitions(self, boxes: list[str], *, modern: bool) -> list[bytes]:
+        """Definitions as their servers sent them. Raises NameCollision."""
+        routes: dict[str, ToolIdentifier] = {}
+        tools: list[bytes] = []
+        listed_for, time_slice = self._snapshot, TimeSlice()
+        opened = await self._open_all(boxes)
+        for server in (server for box in opened for server in box.servers):
+            for tool in server.tools:
+                address = server.address
+                identifier = ToolIdentifier(address.toolbox, address.server, tool.name)
+                if tool.name in routes:
+                    raise NameCollision(routes[tool.name], identifier)
+                routes[tool.name] = identifier
+                tools.append(tool.raw if modern else legacy_tool(tool, server).raw)
+                await time_slice.yield_if_over()
+        if listed_for is self._snapshot:
+            self._routes = routes
+        return tools
+
+    async def _open_all(self, names: list[str]) -> list[OpenedToolbox]:
+        """Open these toolboxes at the same time; those that can't be opened are left out."""
+        opened: dict[str, OpenedToolbox] = {}
+
+        async def open_one(name: str) -> None:
+            try:
+                opened[name] = await self._view.open(name, remembered=True)
+            except WorkbenchError:  # no server is available, or it was removed meanwhile
+                return
+
+        from mcp_workbench.transport.tasks import task_scope  # loads asyncio
+
+        async with task_scope() as opening:
+            for task in [opening.start(open_one(name), f"open {name}") for name in names]:
+                await task
+        return [opened[name] for name in names if name in opened]
+
+
+def _stale_servers(opened: Iterable[OpenedToolbox]) -> list[dict[str, Any]]:
+    return [
+        {"toolbox": toolbox.spec.name, **msgspec.structs.asdict(server)}
+        for toolbox in opened
+        for server in toolbox.stale
+    ]
+
+
+def _stale_meta(stale: Sequence[Any]) -> bytes:
+    """An object whose `_meta` names the servers with cached tools, if there are any."""
+    return b'{"_meta":%b}' % encode({STALE_KEY: stale}) if stale else b"{}"
+
+
+# Definitions of our own tools
+
+_NAME: Json = {"type": "string", "minLength": 1}
+_DETAIL: Json = {"enum": list(get_args(Detail))}
+# Some hosts hide tools until they are searched for, and cut long results: not those of these tools.
+_HINTS = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
+_OPENING = (
+    "List the tools of a toolbox, with their schemas, or shorter: "
+    'detail "signature" is a line per tool.'
+)
+_NATIVE_OPENING = (
+    "Open a toolbox: from then on its tools are listed, and called by the names that are given here, "
+    "{toolbox}__{server}__{tool}."
+)
+_USE = (
+    "Call a tool of a toolbox. open_toolbox gives toolbox_name, source_server and name "
+    "(here: toolbox, server, tool) and the schema of its arguments."
+)
+_NATIVE_USE = (
+    "Call a tool of an opened toolbox that is not listed by its own name. The parts of that name, "
+    "{toolbox}__{server}__{tool}, are given one by one."
+)
+
+
+def own_definitions(snapshot: Snapshot) -> list[Json]:
+    """The tool list of proxy mode. It changes with the configuration alone, never with a search."""
+    own = [open_toolbox_definition(snapshot), use_tool_definition(), search_tools_definition()]
+    return [*own, read_result_definition()] if has_budgets(snapshot) else own
+
+
+def has_budgets(snapshot: Snapshot) -> bool:
+    """Whether results of any server may be cut."""
+    return snapshot.tool_mode == "proxy" and any(
+        box.budget(server) for box in snapshot.toolboxes.values() for server in box.servers.values()
+    )
+
+
+def open_toolbox_definition(snapshot: Snapshot) -> Json:
+    native = snapshot.tool_mode == "dynamic"  # there, definitions arrive as tools
+    return _read_only(
+        OPEN_TOOLBOX,
+        "Open a toolbox",
+        f"{_NATIVE_OPENING if native else _OPENING} Toolboxes: {name_list(snapshot.toolboxes)}",
+        {"toolbox_name": _NAME, **({} if native else {"detail": _DETAIL})},
+    )
+
+
+def use_tool_definition(*, native: bool = False) -> Json:
+    """`native`: for hosts that list tools by flat names, but may not refresh their list."""
+    return {
+        "name": USE_TOOL,
+        "title": "Use a tool",
+        "description": _NATIVE_USE if native else _USE,
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "tool": {
+                    "type": "object",
+                    "properties": {"toolbox": _NAME, "server": _NAME, "tool": _NAME},
+                    "required": ["toolbox", "server", "tool"],
+                    "additionalProperties": False,
+                },
+                "arguments": {"type": "object"},
+            },
+            "required": ["tool"],
+            "additionalProperties": False,
+        },
+        "_meta": _HINTS,
+    }
+
+
+def search_tools_definition() -> Json:
+    return _read_only(
+        SEARCH_TOOLS,
+        "Search tools",
+        "Find tools in all toolboxes by what they do: signatures, best first, to call with use_tool "
+        'at once. To see tools whole, query "toolbox/server/tool" (one or several) with detail "full" '
+        'or "schema".',
+        {
+            "query": _NAME,
+            "toolbox": _NAME,
+            "server": _NAME,
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_HITS, "default": USUAL_HITS},
+            "detail": {**_DETAIL, "default": "signature"},
+        },
+    )
+
+
+def read_result_definition() -> Json:
+    return _read_only(
+        READ_RESULT,
+        "Read a long result",
+        "Read on in a result of which use_tool gave the beginning and a handle: from an offset in "
+        "characters, or around a text to find.",
+        {
+            "handle": _NAME,
+            "offset": {"type": "integer", "minimum": 0, "default": 0},
+            "length": {"type": "integer", "minimum": 1},
+            "find": _NAME,
+        },
+    )
+
+
+def _read_only(name: str, title: str, description: str, properties: Json) -> Json:
+    """The definition of a tool that calls no server. The first property is the required one."""
+    required = [next(iter(properties))]
+    return {
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": {"type": "object", "properties": properties, "required": required},
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        "_meta": _HINTS,
+    }
+
+
+# The result of `open_toolbox`
+
+
+def opened_json(opened: OpenedToolbox) -> str:
+    """The result of `open_toolbox` in proxy mode: every definition as received, plus its server."""
+    return b"".join(opened_parts(opened)).decode()
+
+
+def opened_parts(opened: OpenedToolbox) -> Iterator[bytes]:
+    """The same in parts, each built when it is consumed."""
+    tools = (tool_info_json(tool, s.address) for s in opened.servers for tool in s.tools)
+    return toolbox_parts(opened, tools)
+
+
+def opened_flat_parts(opened: OpenedToolbox) -> Iterator[bytes]:
+    """The result of `open_toolbox` in dynamic mode: names only; definitions come with `tools/list`."""
+    tools = (_short(tool, s.address) for s in opened.servers for tool in s.tools)
+    return toolbox_parts(opened, tools)
+
+
+def _short(definition: Definition, owner: ServerAddress) -> bytes:
+    return encode(
+        {
+            "name": generate_tool_name(owner.toolbox, owner.server, definition.name),
+            "toolbox_name": owner.toolbox,
+            "source_server": owner.server,
+        }
+    )
+
+
+def toolbox_parts(opened: OpenedToolbox, tools: Iterable[bytes]) -> Iterator[bytes]:
+    """The result of `open_toolbox` with these tools."""
+    yield b'{"toolbox":%b,"description":%b,"servers_connected":%d,"tools":[' % (
+        encode(opened.spec.name),
+        encode(opened.spec.description),
+        opened.connected,
+    )
+    yield from comma_separated(tools)
+    yield b"]"
+    if opened.unavailable:
+        yield b',"unavailable":%b' % encode(opened.unavailable)
+    if opened.warnings:
+        yield b',"warnings":%b' % encode(opened.warnings)
+    yield b"}"
+
+
+# Tools of servers in the list of dynamic mode
+
+
+def flat_definitions(opened: OpenedToolbox) -> list[bytes]:
+    return list(flat_parts(opened, modern=True))
+
+
+def flat_parts(opened: OpenedToolbox, *, modern: bool) -> Iterator[bytes]:
+    """Flat definitions for a host of this era, each built when it is consumed."""
+    for server in opened.servers:
+        for tool in server.tools:
+            yield flat_definition(tool if modern else legacy_tool(tool, server), server.address)
+
+
+def flat_definition(definition: Definition, owner: ServerAddress) -> bytes:
+    """The server's definition under its flat name; description and `_meta` name its origin."""
+    members = read_members(definition.raw)
+    description = string_or_empty(members.get("description"))
+    replaced = {
+        "name": encode(generate_tool_name(owner.toolbox, owner.server, definition.name)),
+        "description": encode(f"[{owner}] {description or definition.name}"),
+        "_meta": changed(_meta(members), _origin(definition, owner)),
+    }
+    return changed(definition.raw, replaced)
+
+
+def legacy_tool(tool: Definition, server: OpenedServer) -> Definition:
+    """The definition of this server's tool in the form of the legacy era."""
+    return msgspec.structs.replace(tool, raw=legacy_definition(tool.raw)) if server.modern else tool
+
+
+def _meta(members: Members) -> bytes:
+    meta = bytes(members.get("_meta", b"{}"))
+    return meta if meta.startswith(b"{") else b"{}"
+
+
+def _origin(definition: Definition, owner: ServerAddress) -> dict[str, bytes]:
+    return {
+        "source_server": encode(owner.server),
+        "toolbox_name": encode(owner.toolbox),
+        "original_name": encode(definition.name),
+    }
