@@ -29,7 +29,7 @@ from mcp_workbench.daemon.outbox import (
     undelivered,
 )
 from mcp_workbench.transport import jsonrpc
-from mcp_workbench.transport.stdio import join_writes
+from mcp_workbench.transport.stdio import JoinedWrites
 
 LARGE = 1 << 30
 
@@ -113,7 +113,9 @@ def test_wherever_it_ends_each_answer_is_there_once_or_under_way(
             if what == "answer":
                 way.journal.started(id, b"{}", CALL)
                 if joining:
-                    join_writes(asyncio.get_running_loop())  # they leave at the next turn
+                    JoinedWrites.of(loop := asyncio.get_running_loop()).join(
+                        loop
+                    )  # they leave at the next turn
                 writer.send(jsonrpc.answer(id, b'"' + b"x" * size + b'"'), id)
             elif what == "hear":
                 way.hear(size)

@@ -43,36 +43,34 @@ class Channel(Protocol):
     def send(self, frame: bytes, about: bytes = b"") -> None: ...
 
 
-class _Turn:
+class JoinedWrites:
     """Joins the frames that are sent while a large chunk is processed into one write at its end.
 
     A small chunk holds one message, whose frame is written at once, so that its reader can work while
-    we do our bookkeeping. All pipes of a loop share its turn.
+    we do our bookkeeping. All pipes of a loop share one.
     """
 
-    _of: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turn]] = WeakKeyDictionary()
+    _of: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, JoinedWrites]] = WeakKeyDictionary()
 
     def __init__(self) -> None:
         self.joining = False
         self.writers: list[PipeWriter] = []
 
     @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> _Turn:
+    def of(cls, loop: asyncio.AbstractEventLoop) -> JoinedWrites:
         return cls._of.setdefault(loop, cls())
+
+    def join(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Join the frames that are sent until the loop's next step: much arrives at once."""
+        if not self.joining:
+            self.joining = True
+            loop.call_soon(self.end)
 
     def end(self) -> None:
         self.joining = False
         writers, self.writers = self.writers, []
         for writer in writers:
             writer.flush()
-
-
-def join_writes(loop: asyncio.AbstractEventLoop) -> None:
-    """Write frames that are sent until the loop's next step together: many requests arrive at once."""
-    turn = _Turn.of(loop)
-    if not turn.joining:
-        turn.joining = True
-        loop.call_soon(turn.end)
 
 
 class PipeReader:
@@ -90,7 +88,7 @@ class PipeReader:
         grow_pipe(fd)
         self._fd = fd
         self._loop = asyncio.get_running_loop()
-        self._turn = _Turn.of(self._loop)
+        self._turn = JoinedWrites.of(self._loop)
         self._received = received
         self._ended = ended
         self._most = READ_BYTES
@@ -170,7 +168,7 @@ class PipeWriter:
         self._fd = fd
         self._lost = lost
         self._loop = asyncio.get_running_loop()
-        self._turn = _Turn.of(self._loop)
+        self._turn = JoinedWrites.of(self._loop)
         self._waiting: deque[bytes | memoryview] = deque()
         self._blocked = False  # the pipe is full
         self._closing = False

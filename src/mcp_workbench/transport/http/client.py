@@ -17,6 +17,7 @@ import httptools
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
 from mcp_workbench.transport.http.messages import RepeatedHead
 from mcp_workbench.transport.http.urls import Url, proxy_for
+from mcp_workbench.transport.stdio import JoinedWrites
 
 CONNECT = 15.0  # seconds to connect, TLS handshake included
 KEPT = 4.0  # seconds that a connection may idle: uvicorn and Node close after five, and a request
@@ -28,6 +29,7 @@ HEAD_LINES = 256
 INTERIM = 16  # 1xx responses before the final one
 PIECE = 1 << 13  # bytes of heads that are parsed between two checks of the limits
 FRAMING = 8  # bytes of chunk sizes and extensions allowed for each byte of content
+FEW = 4  # exchanges in flight
 MARGIN = 1.0  # seconds by which we close a connection before its server does
 JOINED = 1 << 16  # bytes; a shorter body is copied to be written together with the head
 _TIMEOUT = re.compile(r"timeout=(\d{1,6})")
@@ -50,6 +52,7 @@ class HttpClient:
         self._queue: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self._loop = asyncio.get_running_loop()
+        self._writes = JoinedWrites.of(self._loop)
         self._timer: asyncio.TimerHandle | None = None  # closes connections that idle
         self._shared = f"Host: {address.authority}\r\n".encode()
         if self._proxy is not None and address.scheme == "http":
@@ -184,6 +187,11 @@ class HttpClient:
                 waiter.set_result(None)
                 return
 
+    def received(self) -> None:
+        """A response arrives. With many in flight, it pays to join what is written because of them."""
+        if len(self._connections) - len(self._spare) > FEW:
+            self._writes.join(self._loop)
+
     def freed(self, connection: ClientConnection) -> None:
         seconds = KEPT if connection.kept is None else connection.kept
         if self._closed or len(self._spare) >= SPARE or seconds <= 0:
@@ -297,6 +305,7 @@ def _unreachable(error: OSError, peer: Url) -> str:
 class ConnectionOwner(Protocol):
     """What a connection reports to its pool."""
 
+    def received(self) -> None: ...
     def freed(self, connection: ClientConnection) -> None: ...
     def lost(self, connection: ClientConnection) -> None: ...
     def weighed(self, bytes: int) -> None: ...
@@ -424,6 +433,7 @@ class ClientConnection(asyncio.Protocol):
         if response is None:  # unsolicited bytes: it can't be trusted any more
             self.close()
             return
+        self._pool.received()
         is_first = self._raw == 0
         if is_first and self._repeated is not None:
             body = self._repeated.body(data)

@@ -28,7 +28,7 @@ from mcp_workbench.transport.http.reading import (
     ReaderLimits,
     RequestReader,
 )
-from mcp_workbench.transport.stdio import join_writes
+from mcp_workbench.transport.stdio import JoinedWrites
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class Port(ReaderLimits, Protocol):
     """What all connections of a port share."""
 
     loop: asyncio.AbstractEventLoop
+    writes: JoinedWrites
     under_way: int  # requests in progress
     date: bytes
 
@@ -130,7 +131,7 @@ class HttpConnection(RequestReader):
             self._hold(request, 0)
         self.server.under_way += 1
         if self.server.under_way > FEW:
-            join_writes(self.server.loop)
+            self.server.writes.join(self.server.loop)
         response = self._response = ResponseWriter(self, request)
         if request.refused is not None:
             response.plain(request.refused)
@@ -202,6 +203,7 @@ class HttpServer:
         self.held = 0
         self.most_held = BODIES * body_bytes
         self.loop = asyncio.get_running_loop()
+        self.writes = JoinedWrites.of(self.loop)
         self.under_way = 0
         self.port = 0
         self.listener: asyncio.Server | None = None

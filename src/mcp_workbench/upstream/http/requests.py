@@ -238,7 +238,7 @@ class Requester:
         except ExchangeFailed:
             return
 
-    async def _send(
+    async def _send(  # noqa: PLR0913 - what one request is made of
         self,
         method: bytes,
         headers: bytes,
