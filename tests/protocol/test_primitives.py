@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.protocol.handshake import ServerCapabilities, read_capabilities
 from mcp_workbench.protocol.primitives import (
     LEVELS,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.raw_json import Members
+from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.protocol.translation import (
     EraPair,
     Unanswerable,

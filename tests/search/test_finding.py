@@ -10,8 +10,7 @@ import pytest
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue
 from mcp_workbench.core.errors import InvalidCall, NotFound
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolFilter
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, ToolFilter
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.search import AT_ONCE, MOST_CHARACTERS, find, known_tools
 from mcp_workbench.gateway.views import View

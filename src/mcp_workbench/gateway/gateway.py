@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from mcp_workbench.core.call import TOOLS_CALL, CallRequest
 from mcp_workbench.core.catalogue import ServerHealth
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot
 from mcp_workbench.gateway.arguments import ArgumentCheck, ArgumentHints
 from mcp_workbench.gateway.interceptors import Interceptor
 from mcp_workbench.gateway.views import Scopes, View
@@ -21,7 +20,7 @@ from mcp_workbench.upstream.connection import Connection
 from mcp_workbench.upstream.pool import ConnectionPool
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.reload_plan import Reloaded
+    from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
     from mcp_workbench.gateway.search import Finder
 

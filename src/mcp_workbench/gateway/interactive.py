@@ -11,8 +11,8 @@ import msgspec
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.calls import Call, PythonCall
 from mcp_workbench.gateway.input_rounds import InputRounds, read_questions
 from mcp_workbench.protocol.elicitation import (

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from mcp_workbench.core.call import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
-from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.core.spec import ServerSpec
+from mcp_workbench.core.spec import ServerSpec, ToolIdentifier
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import (
     Interceptor,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcp_workbench.core.errors import InvalidCall, no_server_anywhere
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.gateway.views import View
 from mcp_workbench.search.index import Index, Shows
 from mcp_workbench.search.query import (

@@ -11,8 +11,7 @@ from weakref import WeakSet
 from mcp_workbench.core.call import TOOLS_CALL, CallRequest
 from mcp_workbench.core.catalogue import KnownCatalogue, OpenedToolbox, ServerReport
 from mcp_workbench.core.errors import ServerUnavailable, WorkbenchError, no_tool, not_connected
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import Interceptor, with_after
 from mcp_workbench.gateway.routes import Route, Routes

@@ -16,15 +16,14 @@ from mcp_workbench.core.catalogue import (
     toolbox_result,
 )
 from mcp_workbench.core.errors import empty_component
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import ServerAddress, Snapshot, ToolIdentifier
 from mcp_workbench.gateway.calls import PythonCall
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.interceptors import Interceptor
 from mcp_workbench.transport.tasks import Lifetime
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.reload_plan import Reloaded
+    from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.search.query import SearchResult
 
 

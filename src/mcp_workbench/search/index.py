@@ -8,7 +8,7 @@ from math import log
 import msgspec
 
 from mcp_workbench.core.catalogue import Definition
-from mcp_workbench.core.names import (
+from mcp_workbench.core.spec import (
     ServerAddress,
     ToolIdentifier,
     generate_tool_name,

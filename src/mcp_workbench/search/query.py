@@ -8,8 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue, Definition
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import ServerSpec, ToolboxSpec
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolboxSpec, ToolIdentifier
 from mcp_workbench.search.index import Hit, Index, Shows
 from mcp_workbench.search.words import ServerDescription, Words
 
