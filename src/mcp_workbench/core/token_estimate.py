@@ -1,2 +1,3 @@
 # shim: mcp_workbench.core.token_estimate -> mcp_workbench.core.catalogue
+# ruff: noqa
 from mcp_workbench.core.catalogue import estimate_tokens as estimate_tokens

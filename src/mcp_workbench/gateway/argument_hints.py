@@ -16,9 +16,8 @@ from mcp_workbench.core.raw_json import (
     checked,
     read_members,
 )
-from mcp_workbench.schema.check import explain
-from mcp_workbench.schema.shape import arguments_shape
-from mcp_workbench.schema.signature import AMPLE, signature_within
+from mcp_workbench.schema.mismatches import explain
+from mcp_workbench.schema.signature import AMPLE, arguments_shape, signature_within
 
 MOST_READ = 512 << 10  # bytes of a definition, and of arguments, that are compared
 UNEXPLAINED = f"Whether the arguments fit the tool's schema is {TOO_COMPLEX}"
