@@ -14,7 +14,7 @@ from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, ToolFil
 from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.search import AT_ONCE, MOST_CHARACTERS, find, known_tools
 from mcp_workbench.gateway.views import View
-from mcp_workbench.search.query import Query, SearchResult
+from mcp_workbench.search.queries import Query, SearchResult
 from tests.kit.config import snapshot, spec
 from tests.search.test_index import tool
 

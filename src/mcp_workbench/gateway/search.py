@@ -13,21 +13,20 @@ import msgspec
 from mcp_workbench.core.errors import InvalidCall, no_server_anywhere
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.gateway.views import View
-from mcp_workbench.search.index import Index, Shows
-from mcp_workbench.search.query import (
+from mcp_workbench.search.index import Index, Search, Shows
+from mcp_workbench.search.queries import (
     Query,
-    Search,
     SearchableServer,
     SearchResult,
     SearchScope,
     Unread,
+    Words,
 )
-from mcp_workbench.search.words import Words
 from mcp_workbench.timing import deadline
 
 if TYPE_CHECKING:
     from mcp_workbench.core.catalogue import Catalogue
-    from mcp_workbench.search.words import FieldCounts
+    from mcp_workbench.search.queries import FieldCounts
     from mcp_workbench.upstream.connection import Connection
 
 Description = tuple["Catalogue", str, str]

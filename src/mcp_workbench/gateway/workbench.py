@@ -24,7 +24,7 @@ from mcp_workbench.transport.tasks import Lifetime
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.reload import Reloaded
-    from mcp_workbench.search.query import SearchResult
+    from mcp_workbench.search.queries import SearchResult
 
 
 class Workbench(Lifetime):
@@ -80,7 +80,7 @@ class Workbench(Lifetime):
     ) -> SearchResult:
         """Tools that do what these words say, best first, of those that are known."""
         from mcp_workbench.gateway.search import find  # an index: not before somebody searches
-        from mcp_workbench.search.query import Query
+        from mcp_workbench.search.queries import Query
 
         return await find(self._gateway.view, Query(words, toolbox, server, limit))
 
