@@ -22,7 +22,7 @@ from mcp_workbench.protocol.elicitation import (
     read_needed,
     unanswered,
 )
-from mcp_workbench.protocol.revisions import URL_ELICITATION_NEEDED
+from mcp_workbench.protocol.handshake import URL_ELICITATION_NEEDED
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 
