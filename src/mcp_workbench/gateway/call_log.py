@@ -17,7 +17,7 @@ import msgspec
 
 from mcp_workbench.core.call import TOOLS_CALL
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.gateway.arguments import may_be_error
+from mcp_workbench.gateway.arguments import has_failed, may_be_error
 from mcp_workbench.gateway.interceptors import (
     CallOutcome,
     Completed,
@@ -139,8 +139,6 @@ def _ending(outcome: CallOutcome) -> tuple[str, int]:
 
 def _completed(result: msgspec.Raw | bytes) -> str:
     if may_be_error(result):
-        from mcp_workbench.gateway.argument_hints import has_failed
-
         return "tool_error" if has_failed(result) else "ok"
     is_question = b'"input_required"' in bytes(memoryview(result)[:_HEAD])
     return "input_required" if is_question and asks_for_input(msgspec.Raw(result)) else "ok"

@@ -22,7 +22,7 @@ from mcp_workbench.upstream.pool import owner_of
 from mcp_workbench.upstream.responses import Failure
 
 if TYPE_CHECKING:
-    from mcp_workbench.gateway.gateway import Gateway
+    from mcp_workbench.gateway.workbench import Gateway
     from mcp_workbench.upstream.server_requests import ConnectionHost
     from mcp_workbench.upstream.subscriptions import ServerNotification
 
