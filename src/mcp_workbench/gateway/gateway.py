@@ -1,3 +1,7 @@
 # shim: mcp_workbench.gateway.gateway -> mcp_workbench.gateway.workbench
 # ruff: noqa
-from mcp_workbench.gateway.workbench import Gateway as Gateway, Listener as Listener, OnReload as OnReload
+from mcp_workbench.gateway.workbench import (
+    Gateway as Gateway,
+    Listener as Listener,
+    OnReload as OnReload,
+)

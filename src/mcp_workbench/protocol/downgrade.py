@@ -1,3 +1,6 @@
 # shim: mcp_workbench.protocol.downgrade -> mcp_workbench.protocol.translation
 # ruff: noqa
-from mcp_workbench.protocol.translation import legacy_definition as legacy_definition, legacy_result as legacy_result
+from mcp_workbench.protocol.translation import (
+    legacy_definition as legacy_definition,
+    legacy_result as legacy_result,
+)
