@@ -1,7 +1,4 @@
 # shim: mcp_workbench.gateway.gateway -> mcp_workbench.gateway.workbench
 # ruff: noqa
-from mcp_workbench.gateway.workbench import (
-    Gateway as Gateway,
-    Listener as Listener,
-    OnReload as OnReload,
-)
+# fmt: off
+from mcp_workbench.gateway.workbench import Gateway as Gateway, Listener as Listener, OnReload as OnReload

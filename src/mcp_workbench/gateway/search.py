@@ -1,7 +1,4 @@
 # shim: mcp_workbench.gateway.search -> mcp_workbench.gateway.tool_search
 # ruff: noqa
-from mcp_workbench.gateway.tool_search import (
-    Finder as Finder,
-    find as find,
-    known_tools as known_tools,
-)
+# fmt: off
+from mcp_workbench.gateway.tool_search import Finder as Finder, find as find, known_tools as known_tools

@@ -1,6 +1,4 @@
 # shim: mcp_workbench.protocol.downgrade -> mcp_workbench.protocol.translation
 # ruff: noqa
-from mcp_workbench.protocol.translation import (
-    legacy_definition as legacy_definition,
-    legacy_result as legacy_result,
-)
+# fmt: off
+from mcp_workbench.protocol.translation import legacy_definition as legacy_definition, legacy_result as legacy_result
