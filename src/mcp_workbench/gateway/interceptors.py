@@ -93,6 +93,17 @@ def decide(interceptor: Interceptor, call: Call) -> Refusal | Wait | None:
         return Refusal(_failed(call, may_have_run=False))
 
 
+async def decide_later(interceptor: Interceptor, call: Call, wait: Wait) -> Refusal | None:
+    """What its work decides, once that is done."""
+    try:
+        return await wait.work()
+    except WorkbenchError as error:
+        return Refusal(error)
+    except Exception:
+        log.exception("%r failed before a call", interceptor)
+        return Refusal(_failed(call, may_have_run=False))
+
+
 def change(interceptor: Interceptor, call: Call, outcome: CallOutcome) -> CallOutcome:
     """The outcome as it returns it."""
     try:

@@ -19,6 +19,7 @@ from mcp_workbench.gateway.interceptors import (
     Refusal,
     Wait,
     decide,
+    decide_later,
     with_after,
     with_before,
 )
@@ -172,7 +173,7 @@ async def _wait(call: Call, interceptor: Interceptor, wait: Wait) -> None:
     """Send the call when the interceptor's work is done, if that still allows it."""
     call.connection = None  # it may be another by then
     try:
-        refusal = await wait.work()
+        refusal = await decide_later(interceptor, call, wait)
         if refusal is not None:
             raise refusal.error
         call.passed += (interceptor,)
