@@ -1,4 +1,4 @@
-"""Finding tools in all toolboxes that a host may see, without starting a server that is known."""
+"""Searches the tools of all toolboxes that a host may see, without starting servers that are known."""
 
 from __future__ import annotations
 
@@ -34,17 +34,16 @@ Description = tuple["Catalogue", str, str]
 AT_ONCE = 150  # tools whose words are counted between two messages; more of them in a thread
 BYTES_AT_ONCE = 32 << 10  # of their definitions, where every word may be a new one
 INDEXES = 16  # indexes that are kept: hosts may see different toolboxes
-MOST_CHARACTERS = 20_000  # of a query; a text that long is to be looked into, not for
-AGAIN = 60.0  # seconds until a search may start a server again that did not answer one
-EAGER_WAIT = deadline(
-    5.0
-)  # seconds for servers that a search starts; slower ones are known to the next
+MOST_CHARACTERS = 20_000  # of a query; nobody searches for a longer text
+AGAIN = 60.0  # seconds until a search may start a server again that did not answer
+# Seconds for servers that a search starts; the tools of slower ones are found by a later search.
+EAGER_WAIT = deadline(5.0)
 
 
 def known_tools(
     view: View, before: Mapping[ServerAddress, SearchableServer] | None = None
 ) -> SearchScope:
-    """What is known of every server's tools, without starting any.
+    """Return what is known of every server's tools, without starting any.
 
     If nothing has changed since `before`, the same objects are returned.
     """
@@ -68,7 +67,7 @@ def known_tools(
 
 
 def _description(view: View, spec: ServerSpec, live: Connection | None) -> Description | None:
-    """A server's tools, title and instructions: now, or when it was last connected."""
+    """Return a server's tools, title and instructions: now, or when it was last connected."""
     if live is not None:
         agreed = getattr(live.state, "agreed", None)
         return live.catalogue, getattr(agreed, "name", ""), getattr(agreed, "instructions", "")
@@ -87,7 +86,7 @@ def _is_current(old: SearchableServer, box: ToolboxSpec, description: Descriptio
 
 
 async def find(view: View, query: Query) -> SearchResult:
-    """The tools that this view shows and the query asks for. Raises as `Finder.find` does."""
+    """Return the tools of this view that match the query. Raises as `Finder.find` does."""
     gateway = view.gateway
     if gateway.finder is None:
         gateway.finder = Finder()
@@ -95,7 +94,7 @@ async def find(view: View, query: Query) -> SearchResult:
 
 
 class Indexed:
-    """The tools of some toolboxes: what is known of them, and an index of that."""
+    """What is known of the tools of some toolboxes, and an index of it."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
@@ -103,7 +102,7 @@ class Indexed:
 
 
 class Finder:
-    """The indexes of one gateway, one for each set of toolboxes that somebody sees."""
+    """The indexes of one gateway, one for each set of toolboxes that a host sees."""
 
     def __init__(self) -> None:
         self._words = Words()
@@ -123,7 +122,7 @@ class Finder:
         return _with_states(result, view) if result.unknown else result
 
     async def _discover(self, view: View, query: Query) -> None:
-        """Start unknown servers where their toolbox allows it; who is slow goes on by itself."""
+        """Start unknown servers if their toolbox allows it; slow ones go on in the background."""
         boxes, now = view.snapshot.toolboxes, time.monotonic()
         if all(box.discover == "lazy" for box in boxes.values()):
             return
@@ -143,8 +142,8 @@ class Finder:
                 return
 
     async def _current(self, view: View) -> Indexed:
-        """The index of what is known now; a large one is made off the loop, and swapped whole."""
-        tries = 3  # while a large one is made, servers may change
+        """Return the index of what is known now; a large one is built in a thread, and swapped whole."""
+        tries = 3  # servers may change while a large one is built
         while True:
             indexed = self._index_of(view)
             knowledge = known_tools(view, indexed.knowledge.known)
@@ -155,7 +154,7 @@ class Finder:
             if few and sum(len(tool.raw) for tool in fresh) <= BYTES_AT_ONCE:
                 _bring_up_to_date(indexed, knowledge, news)
                 return indexed
-            if tries == 0:  # what changes all the time is searched as it was a moment ago
+            if tries == 0:  # it changes all the time: search what was known a moment ago
                 return indexed
             tries -= 1
             if few:
@@ -186,7 +185,7 @@ class Finder:
 
 
 def _news(indexed: Indexed, knowledge: SearchScope) -> list[SearchableServer]:
-    """Servers whose tools the index does not have, or not as they are now."""
+    """Return the servers whose tools the index does not have, or has in an older version."""
     before = indexed.knowledge.known
     others = [one for at, one in knowledge.known.items() if before.get(at) is not one]
     return [
@@ -206,7 +205,7 @@ def _bring_up_to_date(
 
 
 def _with_states(result: SearchResult, view: View) -> SearchResult:
-    """The same with the states of the servers that were not searched."""
+    """Return the result with the states of the servers that were not searched."""
     states = {health.address: health for health in view.gateway.health()}
     unknown: list[Unread] = []
     for server in result.unknown:

@@ -70,7 +70,7 @@ class Workbench(Lifetime):
         return self._gateway.snapshot
 
     async def open_toolbox(self, name: str) -> OpenToolboxResult:
-        """Connect to every server of a toolbox and say what it offers."""
+        """Connect to every server of a toolbox. Returns what they offer."""
         return toolbox_result(await self._gateway.view.open(name))
 
     async def use_tool(
@@ -80,7 +80,7 @@ class Workbench(Lifetime):
         *,
         on_progress: Callable[[dict[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
-        """The server's own result. Raises a WorkbenchError where there is none."""
+        """Return the server's own result. Raises a WorkbenchError if there is none."""
         for field in ("toolbox", "server", "tool"):
             if not getattr(tool, field):
                 raise ValueError(empty_component(field))
@@ -92,14 +92,14 @@ class Workbench(Lifetime):
     async def search(
         self, words: str, *, toolbox: str = "", server: str = "", limit: int = 5
     ) -> SearchResult:
-        """Tools that do what these words say, best first, of those that are known."""
-        from mcp_workbench.gateway.tool_search import find  # an index: not before somebody searches
+        """Return the known tools that match these words, best first."""
+        from mcp_workbench.gateway.tool_search import find  # not needed before the first search
         from mcp_workbench.search.queries import Query
 
         return await find(self._gateway.view, Query(words, toolbox, server, limit))
 
     async def survey(self, address: ServerAddress) -> ServerReport:
-        """Look at one server closely; trouble with it is part of the report."""
+        """Report on one server in detail. If it can't be reached, the report says why."""
         return await self._gateway.view.survey(address)
 
     def health(self) -> list[ServerHealth]:
@@ -160,12 +160,12 @@ class Gateway(Lifetime):
     def policy(
         self, request: CallRequest, spec: ServerSpec, snapshot: Snapshot
     ) -> tuple[Interceptor, ...]:
-        """The interceptors that the configuration asks for."""
+        """Return the interceptors that the configuration asks for."""
         if request.method != TOOLS_CALL:
             return ()
         chosen: list[Interceptor] = [_CHECK] if spec.validate else []
         budget = snapshot.toolbox(spec.address.toolbox).budget(spec)
-        if budget and snapshot.tool_mode == "proxy":  # there is `read_result` to read on with
+        if budget and snapshot.tool_mode == "proxy":  # only proxy mode has `read_result`
             from mcp_workbench.gateway.result_budget import ResultBudget
 
             chosen.append(ResultBudget(budget, self.kept_results))
@@ -174,7 +174,7 @@ class Gateway(Lifetime):
     @cached_property
     def kept_results(self) -> KeptResults:
         """Long results of all hosts, which share one limit."""
-        from mcp_workbench.gateway.result_budget import KeptResults  # not before there is a budget
+        from mcp_workbench.gateway.result_budget import KeptResults  # only with a budget
 
         return KeptResults()
 
@@ -206,7 +206,7 @@ class Gateway(Lifetime):
         Calls in flight finish on their connection; a server whose entry leads to another process or
         URL is reconnected when it is next needed, the others stay connected.
         """
-        from mcp_workbench.gateway.reload import reload  # not before there is something to reload
+        from mcp_workbench.gateway.reload import reload  # not needed at start-up
 
         change = reload(snapshot, self.scopes, self.pool)
         if change.anything:
