@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from mcp_workbench.core.call import OpenToolboxInput, UseToolInput
     from mcp_workbench.core.catalogue import OpenToolboxResult, ToolInfo
     from mcp_workbench.core.errors import ConfigError, WorkbenchError
-    from mcp_workbench.core.names import ToolIdentifier, generate_tool_name, parse_tool_name
+    from mcp_workbench.core.spec import ToolIdentifier, generate_tool_name, parse_tool_name
     from mcp_workbench.gateway.workbench import Workbench
 
 __version__ = "0.11.0"
@@ -32,14 +32,14 @@ _HOME = {
     "ConfigError": "core.errors",
     "OpenToolboxInput": "core.call",
     "OpenToolboxResult": "core.catalogue",
-    "ToolIdentifier": "core.names",
+    "ToolIdentifier": "core.spec",
     "ToolInfo": "core.catalogue",
     "UseToolInput": "core.call",
     "Workbench": "gateway.workbench",
     "WorkbenchError": "core.errors",
-    "generate_tool_name": "core.names",
+    "generate_tool_name": "core.spec",
     "load_config": "config.load",
-    "parse_tool_name": "core.names",
+    "parse_tool_name": "core.spec",
 }
 
 

@@ -14,7 +14,7 @@ from mcp_workbench.core.catalogue import (
     tool_info,
     tool_info_json,
 )
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 from tests.kit.results import raw
 
 HERE = ServerAddress("dev", "odd")

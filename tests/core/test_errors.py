@@ -15,7 +15,7 @@ from mcp_workbench.core.errors import (
     no_toolbox,
     not_connected,
 )
-from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.core.spec import ToolIdentifier
 
 
 @pytest.mark.parametrize(

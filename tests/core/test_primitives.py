@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.core.names import ServerAddress, generate_tool_name
 from mcp_workbench.core.primitives import (
     SCHEME,
     Primitive,
@@ -23,6 +22,7 @@ from mcp_workbench.core.primitives import (
     read_primitives,
     shown_uris,
 )
+from mcp_workbench.core.spec import ServerAddress, generate_tool_name
 
 names = st.from_regex(r"[A-Za-z0-9_-]{1,8}", fullmatch=True)
 addresses = st.builds(ServerAddress, names, names)

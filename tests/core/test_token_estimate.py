@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from statistics import median
 
-from mcp_workbench.core.token_estimate import estimate_tokens
+from mcp_workbench.core.catalogue import estimate_tokens
 from mcp_workbench.demo.tools import SERVERS
 from tests.kit.tokens import o200k_tokens
 

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import os
+import re
 import stat
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+import mcp_workbench
 from mcp_workbench import ToolIdentifier, Workbench, WorkbenchError, load_config
-from mcp_workbench.gateway.call_log import CallLog, LogUnusable
+from mcp_workbench.gateway.call_log import LONGEST_NAME, CallLog, LogUnusable, OutcomeWord
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import run_command, serving
 from tests.kit.config import config_file, entry, offers_entry
 from tests.kit.pipe_host import PipeHost
+from tests.kit.processes import unmeasured
 from tests.kit.results import use_tool
 from tests.kit.shared import shared
 
 FIELDS = ["time", "principal", "host", "toolbox", "server", "tool", "outcome", "ms", "bytes"]
 SECRET = "not for the log"
+PAGE = Path(__file__).parents[2] / "docs" / "call-log.md"
+SOURCE = Path(mcp_workbench.__file__).parent
 
 
 @pytest.fixture
@@ -243,3 +252,132 @@ def test_a_disk_that_is_full_costs_no_call(
 
     warned = [record for record in caplog.records if "can't be logged" in record.getMessage()]
     assert len(warned) == 1
+
+
+def test_a_name_of_a_megabyte_is_a_short_line(tmp_path: Path, calls: Path) -> None:
+    name = "t" * (1 << 20)
+    file = config_file(tmp_path, {"a": entry()})
+    with PipeHost(file, "--log-calls", str(calls)) as host:
+        host.initialize()
+        host.use("a", name)
+        host.use(name, "echo")
+        host.use("a", "echo", toolbox=name)
+        host.request("tools/call", {"name": name})
+        host.use("a", "echo")
+
+    text = calls.read_text()
+    assert [line["outcome"] for line in lines(calls)] == [
+        "unknown_tool", "unknown_server", "unknown_toolbox", "invalid_request", "ok",
+    ]  # fmt: skip
+    assert max(map(len, text.splitlines())) < 1000
+    assert lines(calls)[0]["tool"] == name[:LONGEST_NAME] + "…"
+
+
+TORN = """
+import asyncio, os, resource, sys
+from mcp_workbench import ToolIdentifier, Workbench, load_config
+from mcp_workbench.gateway.call_log import CallLog
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+async def main():
+    config, calls = sys.argv[1:]
+    async with Workbench(load_config(config), interceptors=[CallLog(calls)]) as workbench:
+        async def use():
+            await workbench.use_tool(ToolIdentifier("dev", "a", "echo"))
+            await asyncio.sleep(0)  # the line is written in the next round of the loop
+            return os.path.getsize(calls)
+        whole = await use()
+        limit(whole + 30)  # room for the start of a line
+        torn = await use()
+        nothing = await use()
+        limit(resource.RLIM_INFINITY)
+        print(torn - whole, nothing - torn)
+        await use()
+
+asyncio.run(main())
+"""
+
+
+def test_after_a_torn_line_the_next_one_is_whole(tmp_path: Path, calls: Path) -> None:
+    file = config_file(tmp_path, {"a": entry()})
+    done = subprocess.run(
+        [sys.executable, "-c", TORN, str(file), str(calls)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=unmeasured(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["30", "0"]
+
+    whole, torn, last = calls.read_bytes().split(b"\n")[:-1]
+
+    assert [json.loads(line)["outcome"] for line in (whole, last)] == ["ok", "ok"]
+    assert len(torn) == 30
+    assert done.stderr.count("calls can't be logged") == 1, "until it works again"
+
+
+# The page
+
+
+def test_the_page_lists_the_fields_of_a_line() -> None:
+    fields = list(FIELDS)
+    fields.insert(fields.index("tool") + 1, "method")
+    assert _listed("Fields") == fields
+
+    example = re.search(r"```json\n(.*)\n```", PAGE.read_text("utf-8"))
+    assert example is not None
+    assert list(json.loads(example[1])) == FIELDS
+
+
+def test_the_page_lists_every_outcome() -> None:
+    # Errors that are not about a call: of the configuration, of starting, of our own tools.
+    others = {
+        "invalid_config", "log_unusable", "port_refused", "tour_failed", "daemon_failed",
+        "unknown_result",
+    }  # fmt: skip
+    codes = set(_error_codes())
+    assert others < codes
+    assert set(_listed("Outcomes")) == {*get_args(OutcomeWord), *(codes - others)}
+
+
+def _listed(section: str) -> list[str]:
+    """The first column of the tables in this section of the page."""
+    text = PAGE.read_text("utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+
+
+# Which argument is an error's code.
+_CODE_AT = {
+    "CallFailed": 0, "Failure": 0, "NotFound": 0, "ServerUnavailable": 0, "give_up": 0, "not_run": 0,
+}  # fmt: skip
+
+
+def _error_codes() -> Iterator[str]:
+    """Every code that the source gives to an error."""
+    for file in SOURCE.rglob("*.py"):
+        tree = ast.parse(file.read_text("utf-8"))
+        constants = {
+            node.targets[0].id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
+        for node in ast.walk(tree):
+            for given in _code_values(node):
+                value = constants.get(given.id) if isinstance(given, ast.Name) else given
+                if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value:
+                    yield value.value
+
+
+def _code_values(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        at = _CODE_AT.get(name, len(node.args))
+        yield from node.args[at : at + 1]
+    elif isinstance(node, ast.ClassDef) and node.bases:
+        for item in node.body:
+            if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "code":
+                yield item.value

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.gateway.calls import Call
-from mcp_workbench.gateway.input_rounds import InputRounds, read_questions
+from mcp_workbench.gateway.interactive import InputRounds, read_questions
 from mcp_workbench.gateway.interceptors import CallOutcome, Failed, Rejected
 from mcp_workbench.protocol.elicitation import ELICIT, ROUNDS, SAMPLE, AnswerCallback, Question
 

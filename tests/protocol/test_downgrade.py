@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.protocol.downgrade import legacy_definition, legacy_result
+from mcp_workbench.protocol.translation import legacy_definition, legacy_result
 from tests.kit.results import raw
 
 TEXT = {"type": "text", "text": "words"}

@@ -8,6 +8,8 @@ import pytest
 from mcp_workbench.core.spec import Era
 from mcp_workbench.protocol import handshake
 from mcp_workbench.protocol.handshake import (
+    LEGACY,
+    MODERN,
     Agreed,
     Answered,
     Ask,
@@ -20,9 +22,9 @@ from mcp_workbench.protocol.handshake import (
     Silence,
     Startover,
     first_step,
+    legacy_answer,
     step,
 )
-from mcp_workbench.protocol.revisions import LEGACY, MODERN, legacy_answer
 
 DISCOVER, INITIALIZE = "server/discover", "initialize"
 INFO = {"name": "s", "version": "2"}

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.protocol.handshake import ServerCapabilities, read_capabilities
+from mcp_workbench.core.spec import ToolIdentifier
+from mcp_workbench.protocol.handshake import ServerCapabilities, read_capabilities, stamps
 from mcp_workbench.protocol.primitives import (
     LEVELS,
     level_in,
@@ -24,7 +24,7 @@ from mcp_workbench.protocol.primitives import (
     untagged,
     with_cache,
 )
-from mcp_workbench.protocol.translation import PAIRS, stamps
+from mcp_workbench.protocol.translation import PAIRS
 from tests.kit.results import raw
 
 OWN = stamps({"name": "w", "version": "1"})

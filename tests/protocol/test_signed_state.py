@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.signed_state import LIFETIME, Seal, SignedState, digest_of
 
 KEY = b"k" * 32

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.raw_json import Members
+from mcp_workbench.core.spec import ToolIdentifier
+from mcp_workbench.protocol.handshake import stamps
 from mcp_workbench.protocol.translation import (
     EraPair,
     Unanswerable,
     complete,
     params_for,
     result_for,
-    stamps,
     token_of,
     with_token,
 )

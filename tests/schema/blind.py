@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from mcp_workbench.schema.shape import (
+from mcp_workbench.schema.signature import (
     Array,
     Base,
     Fields,

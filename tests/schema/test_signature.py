@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.catalogue import Definition
-from mcp_workbench.schema.shape import arguments_shape
 from mcp_workbench.schema.signature import (
+    arguments_shape,
     first_sentence,
     one_line,
     short_signature,

@@ -10,12 +10,11 @@ import pytest
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue
 from mcp_workbench.core.errors import InvalidCall, NotFound
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolFilter
-from mcp_workbench.gateway.gateway import Gateway
-from mcp_workbench.gateway.search import AT_ONCE, MOST_CHARACTERS, find, known_tools
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, ToolFilter
+from mcp_workbench.gateway.tool_search import AT_ONCE, MOST_CHARACTERS, find, known_tools
 from mcp_workbench.gateway.views import View
-from mcp_workbench.search.query import Query, SearchResult
+from mcp_workbench.gateway.workbench import Gateway
+from mcp_workbench.search.queries import Query, SearchResult
 from tests.kit.config import snapshot, spec
 from tests.search.test_index import tool
 

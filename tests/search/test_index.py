@@ -12,11 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.catalogue import Catalogue, Definition
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import ServerSpec, StdioCommand, ToolboxSpec, ToolFilter
-from mcp_workbench.search.index import Index, Term, best_scores, scores_of
-from mcp_workbench.search.query import Query, Search, SearchableServer, SearchResult, SearchScope
-from mcp_workbench.search.words import ServerDescription, Words, parts
+from mcp_workbench.core.spec import (
+    ServerAddress,
+    ServerSpec,
+    StdioCommand,
+    ToolboxSpec,
+    ToolFilter,
+    ToolIdentifier,
+)
+from mcp_workbench.search.index import Index, Search, Term, best_scores, scores_of
+from mcp_workbench.search.queries import (
+    Query,
+    SearchableServer,
+    SearchResult,
+    SearchScope,
+    ServerDescription,
+    Words,
+    parts,
+)
 
 WORDS = ("file", "search", "read", "write", "commit", "weather", "city", "user", "list", "image")
 

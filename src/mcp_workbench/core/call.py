@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.core.spec import ToolIdentifier
 
 TOOLS_CALL = "tools/call"
 # Members of `params` that belong to a server's question, not to the request itself.

@@ -1,13 +1,16 @@
 """Errors, each with the sentence of the contract."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from heapq import nlargest
 from itertools import islice
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from mcp_workbench.core.names import ToolIdentifier
+if TYPE_CHECKING:
+    from mcp_workbench.core.spec import ToolIdentifier
 
 MIGRATION = "mcp-workbench explain migration"
 LONGEST_NAME = 64  # characters of a name that gets suggestions; nobody mistypes a longer one

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from mcp_workbench.core.names import SEPARATOR, ServerAddress
 from mcp_workbench.core.raw_json import Steps, TooComplex, has_few_members, read_members
+from mcp_workbench.core.spec import SEPARATOR, ServerAddress
 
 PrimitiveKind = Literal["prompts", "resources", "templates"]
 # The member of a primitive that identifies it.

@@ -1,4 +1,7 @@
-"""One accepted configuration as frozen values; variables are not expanded yet."""
+"""One accepted configuration as frozen values, and the names of its servers and tools.
+
+Variables are not expanded yet.
+"""
 
 import re
 from fnmatch import translate
@@ -8,7 +11,6 @@ from typing import Literal
 import msgspec
 
 from mcp_workbench.core.errors import Problem, no_server, no_toolbox
-from mcp_workbench.core.names import ServerAddress
 
 Era = Literal["auto", "legacy", "modern"]
 Scope = Literal["shared", "session"]  # one connection for all hosts, or one for each
@@ -20,6 +22,8 @@ Detail = Literal[
 Discover = Literal["lazy", "eager"]  # may a search start servers that were never listed?
 Pairs = tuple[tuple[str, str], ...]
 
+SEPARATOR = "__"  # between the parts of a flat name
+
 CONNECT_TIMEOUT = 120.0  # seconds; a first `npx` or `uvx` downloads before it starts
 CALL_TIMEOUT = 600.0  # seconds; agents run builds and crawls through tools
 MESSAGE_BYTES = 32 << 20  # one message, either direction (docs/decisions/0011)
@@ -30,6 +34,50 @@ IDLE_TIMEOUT = 0.0  # seconds without a call after which a server is stopped; 0:
 QUEUE_BYTES = 32 << 20  # accepted for a server that does not read
 OPEN_WAIT = 30.0  # seconds that `open_toolbox` waits for a slow starter
 DRAIN = 30.0  # seconds for calls in flight when we, or their server, stop
+
+
+# Names of servers and tools
+
+
+class ServerAddress(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    """A server's place in the configuration."""
+
+    toolbox: str
+    server: str
+
+    def __str__(self) -> str:
+        return f"{self.toolbox}/{self.server}"
+
+
+class ToolIdentifier(msgspec.Struct, frozen=True, order=True):
+    """Identifies a tool: its toolbox, its server, and the name that the server gives it."""
+
+    toolbox: str
+    server: str
+    tool: str
+
+    @property
+    def address(self) -> ServerAddress:
+        return ServerAddress(self.toolbox, self.server)
+
+    def __str__(self) -> str:
+        return f"{self.toolbox}/{self.server}/{self.tool}"
+
+
+def generate_tool_name(toolbox: str, server: str, tool: str) -> str:
+    """Returns the flat name that dynamic mode shows for a tool."""
+    return f"{toolbox}{SEPARATOR}{server}{SEPARATOR}{tool}"
+
+
+def parse_tool_name(name: str) -> ToolIdentifier | None:
+    """Splits a flat name at its first two separators; the rest is the tool's own name."""
+    parts = name.split(SEPARATOR, 2)
+    if len(parts) < 3 or not all(parts):
+        return None
+    return ToolIdentifier(*parts)
+
+
+# Servers
 
 
 class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
@@ -104,6 +152,9 @@ class ServerSpec(msgspec.Struct, frozen=True):
     idle_timeout: float = IDLE_TIMEOUT
     result_budget: int | None = None  # characters of a result's text; None: as its toolbox says
     validate: bool = False  # check arguments before they are sent
+
+
+# Toolboxes, limits, and the whole configuration
 
 
 class ToolboxSpec(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
-"""One JSON line for every call, and for every call that was refused (`--log-calls`).
+"""The call log (`--log-calls`): one JSON line per call, refused calls included.
 
-Who called what, how it ended, how long it took and how large the answer was. No arguments, no results.
+A line says who called what, how it ended, how long it took and how large the answer was. It has no
+arguments and no results. docs/call-log.md describes the fields and the outcomes.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import os
 import stat
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from mcp_workbench.core.call import TOOLS_CALL
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.gateway.arguments import may_be_error
+from mcp_workbench.gateway.arguments import has_failed, may_be_error
 from mcp_workbench.gateway.interceptors import (
     CallOutcome,
+    Cancelled,
     Completed,
     Failed,
     Interceptor,
@@ -33,21 +35,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_Ended = tuple[float, float, "Call", CallOutcome]  # time of day, and of the clock
+# The outcome in a line: one of these, or the code of the error for which there is no answer.
+OutcomeWord = Literal[
+    "ok", "tool_error", "server_error", "invalid_request", "input_required", "cancelled"
+]
 LONGEST_NAME = 256  # characters
-LOCAL = "local"  # the principal where nobody had to show a token
+LOCAL = "local"  # the principal of a host that needs no token
+_HEAD = 64  # bytes of a result; `input_required` results of ours say so at the very start
+
+_Ended = tuple[float, float, "Call", CallOutcome]  # the time of day, and of the monotonic clock
 
 
 class LogUnusable(WorkbenchError):
-    """The file that calls are to be logged in can't be written."""
+    """The call log can't be opened."""
 
     code = "log_unusable"
 
 
 class CallLog(Interceptor):
-    """Appends to a file, with one write for whole lines, so that several processes may share it.
+    """Appends to a file, whole lines with one write, so that several processes may share it.
 
-    A line is written as soon as the call's answer has been sent: the log delays no answer.
+    A line is written after the answer has been sent: the log delays no answer.
     """
 
     observes_only = True
@@ -56,8 +64,8 @@ class CallLog(Interceptor):
         self._path = path
         self._fd = _open(path)
         self._is_failing = False
-        self._is_torn = False  # the last line is not whole: the next one starts after a newline
-        self._ended: list[_Ended] = []  # calls whose lines have yet to be written
+        self._is_torn = False  # the last line is incomplete: the next one needs a newline before it
+        self._ended: list[_Ended] = []  # calls without a line so far
 
     def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
         if not self._ended:
@@ -66,7 +74,7 @@ class CallLog(Interceptor):
         return outcome
 
     def close(self) -> None:
-        """Write what is waiting. The log belongs to one workbench, and ends with it."""
+        """Write the remaining lines. The log belongs to one workbench, and closes with it."""
         self._write()
         os.close(self._fd)
 
@@ -81,7 +89,7 @@ class CallLog(Interceptor):
             reason = "no space left for a whole line" if self._is_torn else ""
         except OSError as error:
             reason = error.strerror or str(error)
-        if reason and not self._is_failing:  # said once, until it works again
+        if reason and not self._is_failing:  # warn once, until it works again
             log.warning("calls can't be logged in %s: %s", self._path, reason)
         self._is_failing = bool(reason)
 
@@ -100,7 +108,7 @@ def _open(path: str) -> int:
 
 def _line(now: float, end: float, call: Call, outcome: CallOutcome) -> bytes:
     request = call.request
-    code, size = _ending(outcome)
+    word, size = _summary(outcome)
     what = "tool" if request.method == TOOLS_CALL else "method"
     line = {
         "time": f"{_second(int(now))}.{int(now % 1 * 1000):03d}Z",
@@ -109,15 +117,15 @@ def _line(now: float, end: float, call: Call, outcome: CallOutcome) -> bytes:
         "toolbox": _cut(request.tool.toolbox),
         "server": _cut(request.tool.server),
         what: _cut(request.tool.tool if what == "tool" else request.method),
-        "outcome": code,
+        "outcome": word,
         "ms": round((end - call.started) * 1000, 3),
         "bytes": size,
     }
-    return json_text(line).encode() + b"\n"  # without signs that a terminal would obey
+    return json_text(line).encode() + b"\n"  # `json_text` escapes control characters
 
 
 def _cut(name: str) -> str:
-    """A name that may be of nobody's making: a refused call can name anything."""
+    """Return the name, cut to LONGEST_NAME: a refused call can name anything."""
     return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
@@ -126,24 +134,23 @@ def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def _ending(outcome: CallOutcome) -> tuple[str, int]:
-    """A word for how a call has ended, and how many bytes its answer has."""
-    if isinstance(outcome, Completed):
-        return _completed(outcome.result), len(outcome.result)
-    if isinstance(outcome, Rejected):
-        return "invalid_request" if outcome.is_ours else "server_error", len(outcome.error)
+def _summary(outcome: CallOutcome) -> tuple[str, int]:
+    """Return how a call ended, and how many bytes its answer has."""
     if isinstance(outcome, Failed):
         return outcome.error.code, 0
-    return "cancelled", 0
+    if isinstance(outcome, Completed):
+        return _completed(outcome.result), len(outcome.result)
+    return _unanswered(outcome), len(outcome.error) if isinstance(outcome, Rejected) else 0
 
 
-def _completed(result: msgspec.Raw | bytes) -> str:
+def _completed(result: msgspec.Raw | bytes) -> OutcomeWord:
     if may_be_error(result):
-        from mcp_workbench.gateway.argument_hints import has_failed
-
         return "tool_error" if has_failed(result) else "ok"
     is_question = b'"input_required"' in bytes(memoryview(result)[:_HEAD])
     return "input_required" if is_question and asks_for_input(msgspec.Raw(result)) else "ok"
 
 
-_HEAD = 64  # bytes: a question of ours says so at its very start
+def _unanswered(outcome: Rejected | Cancelled) -> OutcomeWord:
+    if isinstance(outcome, Cancelled):
+        return "cancelled"
+    return "invalid_request" if outcome.is_ours else "server_error"

@@ -55,7 +55,7 @@ class Call(ResponseHandler):
 
     @property
     def host_name(self) -> str:
-        """The program that sent it, by its own name."""
+        """The name of the program that sent it."""
         return ""
 
     @property
@@ -189,7 +189,7 @@ class PythonCall(Call):
         self._future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     async def result(self) -> dict[str, Any]:
-        """Send it and await its result. Raises a WorkbenchError where there is none."""
+        """Send it and await its result. Raises a WorkbenchError if there is none."""
         try:
             await self.view.dispatch(self)
         except WorkbenchError as error:

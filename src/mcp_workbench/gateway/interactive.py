@@ -1,28 +1,37 @@
-"""Interactive calls: servers may ask the person who makes them to fill in a form or visit a URL."""
+"""Interactive calls: a server may require input while a call runs, from a host or from a person.
+
+A modern server returns `input_required` in place of a result, with questions and perhaps a state. One such
+result and the answers to it are a round. `InputRounds` counts the rounds, gathers the answers, and repeats
+the call once all are there; a server that asks nothing wants to be called again later. Its owner puts the
+questions: a session of `server`, or the `InteractiveSession` of a person who fills in forms and visits URLs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.calls import Call, PythonCall
-from mcp_workbench.gateway.input_rounds import InputRounds, read_questions
 from mcp_workbench.protocol.elicitation import (
+    ROUNDS,
     AnswerCallback,
+    InputRequired,
     Question,
     may_put,
+    read_input_required,
     read_needed,
     unanswered,
 )
-from mcp_workbench.protocol.revisions import URL_ELICITATION_NEEDED
+from mcp_workbench.protocol.handshake import URL_ELICITATION_NEEDED
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 
@@ -31,8 +40,90 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 OnProgress = Callable[[Json], None]
+Withdraw = Callable[[], None]
+Put = Callable[[Question, AnswerCallback], Withdraw]  # puts a question; returns what withdraws it
 
+PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds before a server is called again that asked nothing
 NOBODY = "the server asks for input, and nobody can be asked"
+
+
+# Rounds of questions and answers
+
+
+def read_questions(call: Call, result: msgspec.Raw) -> InputRequired | None:
+    """Return the questions of an `input_required` result. Fails the call, and returns None, if they can't be read."""
+    try:
+        return read_input_required(call.request.tool.address, result)
+    except msgspec.DecodeError as error:
+        call.give_up("protocol_error", f"the server's question can't be read: {error}")
+        return None
+
+
+class InputRounds:
+    """All rounds of one call. `put` asks a question, `repeat` sends the call again."""
+
+    def __init__(self, call: Call, put: Put, repeat: Callable[[], None]) -> None:
+        self.count = 0
+        self._call = call
+        self._put = put
+        self._repeat = repeat
+        self._withdrawals: dict[str, Withdraw] = {}
+
+    def next(self, required: InputRequired) -> None:
+        """Put the questions of another round. Fails the call if there were too many rounds."""
+        self.count += 1
+        if self.count > ROUNDS:
+            self._call.give_up("protocol_error", "the server never stops asking")
+            return
+        answers: Members = {}
+        for key, question in required.questions.items():
+            answered = partial(self._answered, required, answers, key)
+            self._withdrawals[key] = self._put(question, answered)
+        if not required.questions and self.count > 1:
+            pause = min(PAUSE * 2 ** (self.count - 2), LONGEST_PAUSE)
+            repeat = partial(self._repeat_if_complete, required, answers)
+            timer = asyncio.get_running_loop().call_later(pause, repeat)
+            self._withdrawals[""] = timer.cancel
+        else:
+            self._repeat_if_complete(required, answers)
+
+    def withdraw(self) -> None:
+        """Withdraw the questions that are open."""
+        withdrawals, self._withdrawals = self._withdrawals, {}
+        for withdraw in withdrawals.values():
+            withdraw()
+
+    def _answered(
+        self,
+        required: InputRequired,
+        answers: Members,
+        key: str,
+        result: msgspec.Raw | bytes,
+        error: msgspec.Raw | bytes,
+    ) -> None:
+        self._withdrawals.pop(key, None)
+        question = required.questions[key]
+        answer = result or unanswered(question.method)
+        if answer is None:
+            self.withdraw()
+            self._call.unanswered(question, msgspec.Raw(bytes(error)))
+            return
+        answers[key] = msgspec.Raw(bytes(answer))
+        self._repeat_if_complete(required, answers)
+
+    def _repeat_if_complete(self, required: InputRequired, answers: Members) -> None:
+        if len(answers) < len(required.questions):
+            return
+        self._withdrawals.clear()
+        request = self._call.request.without_answers()
+        params = {**request.params, "inputResponses": msgspec.Raw(msgspec.json.encode(answers))}
+        if required.state is not None:
+            params["requestState"] = required.state
+        self._call.request = msgspec.structs.replace(request, params=params)
+        self._repeat()
+
+
+# Calls of one person
 
 
 class Person(Protocol):

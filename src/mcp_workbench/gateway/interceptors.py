@@ -1,4 +1,4 @@
-"""The seam around every call: an interceptor sees it before it is sent and when it has ended."""
+"""Interceptors: objects that see every call before it is sent and after it has ended."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How a call can end. Exactly one of these.
+# Outcomes: each call has exactly one
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The server's result, in the era of the host. It may be that of a failed tool (`isError`)."""
+    """The server's result in the era of the host, perhaps of a failed tool (`isError`)."""
 
     result: msgspec.Raw | bytes
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """The server's own JSON-RPC error, and a hint that goes with it; or ours, for a wrong request."""
+    """A JSON-RPC error: the server's own, perhaps with a hint, or ours for an invalid request."""
 
     error: msgspec.Raw
     hint: str = ""
@@ -34,13 +34,13 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """There is no answer of the server: it was not sent, or got lost."""
+    """There is no answer from the server: the call was not sent, or was lost."""
 
     error: WorkbenchError
 
 
 class Cancelled(msgspec.Struct, frozen=True):
-    """Its sender does not want it any more; nobody is answered."""
+    """Its sender has cancelled it, and gets no answer."""
 
     reason: str
 
@@ -48,17 +48,17 @@ class Cancelled(msgspec.Struct, frozen=True):
 CallOutcome = Completed | Rejected | Failed | Cancelled
 
 
-# What an interceptor can decide before a call is sent.
+# Decisions before a call is sent
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Do not send it; its sender gets this error."""
+    """Do not send the call; its sender gets this error."""
 
     error: WorkbenchError
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Do not send it before this is done; what it returns decides."""
+    """Send the call when this work is done, unless it returns a refusal."""
 
     work: Callable[[], Awaitable[Refusal | None]]
 
@@ -66,26 +66,26 @@ class Wait(msgspec.Struct, frozen=True):
 class Interceptor:
     """Looks at calls. A subclass overrides one of the two methods, or both."""
 
-    failures_only = False  # `after` does nothing with a result whose tool has not failed
-    observes_only = False  # `after` changes no outcome: it is called when the answer has been sent
+    failures_only = False  # `after` ignores results of tools that have not failed
+    observes_only = False  # `after` changes no outcome: it is called after the answer was sent
 
     def before(self, call: Call) -> Refusal | Wait | None:
         """Called when the call is about to be sent on `call.route`; None lets it pass."""
         return None
 
     def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
-        """Called once, when the call has ended; returns the outcome that its sender gets."""
+        """Called once, after the call has ended; returns the outcome that its sender gets."""
         return outcome
 
     def close(self) -> None:
-        """Called when the gateway closes: no call will come any more."""
+        """Called when the gateway closes: no more calls follow."""
 
 
-# An interceptor may be anybody's code: a bug in it fails one call, and answers nobody twice.
+# Running interceptors: a bug in one fails one call, and no call is answered twice
 
 
 def decide(interceptor: Interceptor, call: Call) -> Refusal | Wait | None:
-    """What it decides before the call is sent."""
+    """Return what the interceptor decides before the call is sent."""
     try:
         return interceptor.before(call)
     except Exception:
@@ -93,8 +93,19 @@ def decide(interceptor: Interceptor, call: Call) -> Refusal | Wait | None:
         return Refusal(_failed(call, may_have_run=False))
 
 
+async def decide_later(interceptor: Interceptor, call: Call, wait: Wait) -> Refusal | None:
+    """Await the interceptor's work, and return what it decides."""
+    try:
+        return await wait.work()
+    except WorkbenchError as error:
+        return Refusal(error)
+    except Exception:
+        log.exception("%r failed before a call", interceptor)
+        return Refusal(_failed(call, may_have_run=False))
+
+
 def change(interceptor: Interceptor, call: Call, outcome: CallOutcome) -> CallOutcome:
-    """The outcome as it returns it."""
+    """Return the outcome as the interceptor changes it."""
     try:
         return interceptor.after(call, outcome)
     except Exception:
@@ -103,7 +114,7 @@ def change(interceptor: Interceptor, call: Call, outcome: CallOutcome) -> CallOu
 
 
 def observe(observers: tuple[Interceptor, ...], call: Call, outcome: CallOutcome) -> None:
-    """Show them the outcome, which has been delivered."""
+    """Show the observers the outcome, which has been delivered."""
     for observer in observers:
         try:
             observer.after(call, outcome)
@@ -117,14 +128,14 @@ def _failed(call: Call, *, may_have_run: bool) -> CallFailed:
 
 
 def with_before(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
-    """Those that look at a call before it is sent."""
+    """Return those that look at a call before it is sent."""
     return tuple(i for i in interceptors if type(i).before is not Interceptor.before)
 
 
 def with_after(
     interceptors: Iterable[Interceptor],
 ) -> tuple[tuple[Interceptor, ...], tuple[Interceptor, ...]]:
-    """Those that look at a call when it has ended: who may change its outcome, who only observes."""
+    """Return those that look at a call after it has ended: who may change its outcome, who observes."""
     looking = [i for i in interceptors if type(i).after is not Interceptor.after]
     changing = tuple(i for i in looking if not i.observes_only)
     return changing, tuple(i for i in looking if i.observes_only)

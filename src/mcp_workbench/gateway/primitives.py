@@ -9,14 +9,13 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.errors import ServerUnavailable
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.primitives import (
     PrimitiveKind,
     PrimitiveRef,
     ServerPrimitives,
     read_primitives,
 )
-from mcp_workbench.core.spec import ServerSpec, ToolFilter
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolFilter
 from mcp_workbench.gateway.views import View
 from mcp_workbench.timing import pause
 from mcp_workbench.transport.tasks import task_scope

@@ -1,25 +1,23 @@
-"""Another configuration takes the place of the one that holds: planned, then done in one step."""
+"""Replaces the configuration: what changes is decided by pure functions, then done in one step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reload_plan import (
-    Reloaded,
-    ReloadPlan,
-    applied_now,
-    plan_reload,
-    servers_of,
-)
-from mcp_workbench.core.spec import ServerSpec, Snapshot
+import msgspec
+
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot
 from mcp_workbench.gateway.views import Scopes
 from mcp_workbench.upstream.connection import Connection
 from mcp_workbench.upstream.pool import ConnectionPool
 
+Addresses = tuple[ServerAddress, ...]
+# How each server is reached, with the values of variables: `config.expand.resolve_server`.
+ResolvedServers = Mapping[ServerAddress, Hashable]
+
 
 def reload(wanted: Snapshot, scopes: Scopes, pool: ConnectionPool) -> Reloaded:
-    """Exchange the configuration. Nothing in here waits, so nobody sees half of it."""
+    """Replace the configuration. Nothing in here awaits, so no host sees half of it."""
     before = scopes.whole.snapshot
     after, later = applied_now(before, wanted)
     specs = servers_of(after)
@@ -32,13 +30,90 @@ def reload(wanted: Snapshot, scopes: Scopes, pool: ConnectionPool) -> Reloaded:
     return Reloaded(before, after, plan, later, lists)
 
 
+# Decisions
+
+
+class ReloadPlan(msgspec.Struct, frozen=True):
+    """What happens to each server. A server that moves to another toolbox is another server."""
+
+    kept: Addresses = ()  # they keep their connection
+    changed: Addresses = ()  # they need a new connection
+    added: Addresses = ()
+    removed: Addresses = ()
+    refiltered: Addresses = ()  # kept or changed, with another tool filter
+
+
+class Reloaded(msgspec.Struct, frozen=True):
+    """The outcome of a reload."""
+
+    before: Snapshot
+    after: Snapshot
+    plan: ReloadPlan
+    later: tuple[str, ...] = ()  # keys of the file that take effect at the next start
+    lists: frozenset[tuple[str, str]] = frozenset()  # toolbox, and which of its lists has changed
+
+    @property
+    def anything(self) -> bool:
+        return self.before != self.after or bool(self.plan.changed)
+
+    def __str__(self) -> str:
+        plan = self.plan
+        named = {"added": plan.added, "removed": plan.removed, "reconnected": plan.changed}
+        changes = [f"{word} {', '.join(map(str, where))}" for word, where in named.items() if where]
+        return "; ".join(changes or ["no server was added, removed or changed"])
+
+
+def plan_reload(
+    before: Snapshot, after: Snapshot, was: ResolvedServers, now: ResolvedServers
+) -> ReloadPlan:
+    """Compare two configurations, and how their servers were and are reached."""
+    old, new = servers_of(before), servers_of(after)
+    both = [address for address in new if address in old]
+    return ReloadPlan(
+        kept=tuple(a for a in both if was[a] == now[a]),
+        changed=tuple(a for a in both if was[a] != now[a]),
+        added=tuple(a for a in new if a not in old),
+        removed=tuple(a for a in old if a not in new),
+        refiltered=tuple(a for a in both if old[a].tools != new[a].tools),
+    )
+
+
+def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[str, ...]]:
+    """Return the part of the configuration that applies now, and the keys that need a restart.
+
+    Hosts received mode and names when they connected; the HTTP port is already open.
+    """
+    limits = msgspec.structs.replace(wanted.limits, message_bytes=running.limits.message_bytes)
+    possible = msgspec.structs.replace(
+        wanted,
+        tool_mode=running.tool_mode,
+        naming=running.naming,
+        http=running.http,
+        limits=limits,
+    )
+    differs = {
+        "toolMode": wanted.tool_mode != running.tool_mode,
+        "naming": wanted.naming != running.naming,
+        "http": wanted.http != running.http,
+        "limits.messageBytes": wanted.limits != limits,
+    }
+    return possible, tuple(key for key, other in differs.items() if other)
+
+
+def servers_of(snapshot: Snapshot) -> dict[ServerAddress, ServerSpec]:
+    return {s.address: s for box in snapshot.toolboxes.values() for s in box.servers.values()}
+
+
+# Lists that hosts see
+
+
 def _other_lists(
     before: Snapshot,
     after: Snapshot,
     plan: ReloadPlan,
     known: Mapping[ServerAddress, Connection],
 ) -> Iterator[tuple[str, str]]:
-    """The lists that differ already; those of new and changed servers are known when they are met."""
+    """Yield the lists that have changed. Those of new and changed servers follow once they connect."""
     old, new = servers_of(before), servers_of(after)
     for address in plan.removed:
         if address in known:
@@ -51,7 +126,7 @@ def _other_lists(
 
 
 def _kinds(connection: Connection, spec: ServerSpec) -> Iterator[str]:
-    """The lists that a server was in, as far as we ever met it."""
+    """Yield the lists that a server was in while it was connected."""
     if any(map(spec.tools.shows, connection.catalogue.tools)):
         yield "tools"
     if connection.primitives.declared.prompts:

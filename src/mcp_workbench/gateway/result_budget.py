@@ -1,4 +1,4 @@
-"""Results that are longer than their budget: kept for a while, shown in parts, never run again."""
+"""Result budgets: a longer result is kept for a while and read in parts, without another call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_COMPARED = 512 << 10  # characters of a text and of data that are compared 
 MOST_BLOCKS = 10_000  # of a result that is cut
 DEEPEST = 8  # lists in lists, of which the first is described
 KEYS = 12  # of an object that are named
-LONGEST_TOLD = 100  # characters of what a host sent
+LONGEST_SHOWN = 100  # characters of a host's text in a message
 _JSON_STARTS = ("{", "[")
 
 
@@ -37,7 +37,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class KeptResults:
-    """By unguessable handles; each is its owner's alone."""
+    """Kept results, by unguessable handles; only its owner can read a result."""
 
     def __init__(self, most: int = MOST_BYTES, lifetime: float = LIFETIME) -> None:
         self._kept: OrderedDict[str, Kept] = OrderedDict()
@@ -46,7 +46,7 @@ class KeptResults:
         self._lifetime = lifetime
 
     def keep(self, owner: object, text: str, budget: int) -> str:
-        """A handle for this text; empty where it is larger than all that may be kept."""
+        """Return a handle for this text; empty if it is larger than the limit for all."""
         now, size = time.monotonic(), len(text.encode())
         if size > self._most:
             return ""
@@ -59,7 +59,7 @@ class KeptResults:
         return handle
 
     def kept(self, owner: object, handle: str) -> Kept:
-        """Raises NotFound, the same for unknown and expired handles and those of others."""
+        """Return a kept result. Raises the same NotFound for unknown, expired and others' handles."""
         self._expire(time.monotonic())
         result = self._kept.get(handle)
         if result is None or result.owner is not owner:
@@ -69,7 +69,7 @@ class KeptResults:
         return result
 
     def _expire(self, now: float) -> None:
-        """The oldest stand first, and all live equally long."""
+        """Drop expired results. The oldest come first, and all have the same lifetime."""
         while self._kept and next(iter(self._kept.values())).until <= now:
             self._drop(next(iter(self._kept)))
 
@@ -78,7 +78,7 @@ class KeptResults:
 
 
 class ResultBudget(Interceptor):
-    """Cuts results of a server whose entry gives them a budget, for those who can read on."""
+    """Cuts results of a server that has a budget, for hosts that can read the rest."""
 
     def __init__(self, budget: int, store: KeptResults) -> None:
         self._budget = budget
@@ -94,7 +94,7 @@ class ResultBudget(Interceptor):
 def within_budget(
     result: msgspec.Raw | bytes, budget: int, store: KeptResults, owner: object
 ) -> msgspec.Raw | bytes:
-    """The result, or its beginning and how to read on. Only text is cut; an error never is."""
+    """Return the result, or its beginning and how to read the rest. Only text is cut, errors never."""
     if len(memoryview(result)) <= budget:  # a character has at least one byte
         return result
     try:
@@ -103,7 +103,7 @@ def within_budget(
         if bytes(members.get("isError", b"")) == b"true":
             return result
         return _Cut(blocks, members.get("structuredContent")).made(result, budget, store, owner)
-    except msgspec.DecodeError:  # of another shape: the host is the judge
+    except msgspec.DecodeError:  # malformed: the host decides
         return result
 
 
@@ -113,7 +113,7 @@ class _Text(msgspec.Struct):
 
 
 class _Cut:
-    """One result taken apart: its texts, and the data that says the same or more."""
+    """One result in parts: its texts, and the structured data that says the same or more."""
 
     def __init__(self, blocks: list[msgspec.Raw], data: msgspec.Raw | None) -> None:
         self._blocks = blocks
@@ -137,7 +137,7 @@ class _Cut:
         return changed(result, {"content": b"[%b]" % content, "structuredContent": None})
 
     def _shown(self, texts: list[str | None], budget: int) -> tuple[list[bytes], int]:
-        """The blocks with as much text as there is room for, and where in the whole that ends."""
+        """Return the blocks with as much text as there is room for, and where in the whole that ends."""
         shown: list[bytes] = []
         end, full = -1, False  # where the last text ended; a line break follows it in the whole
         for block, text in zip(self._blocks, texts, strict=True):
@@ -169,7 +169,7 @@ def _text(block: msgspec.Raw) -> str | None:
 
 
 def _head(text: str, room: int) -> str:
-    """The beginning, cut after a line where that costs less than half of it."""
+    """Return the beginning of a text, cut after a line unless that loses more than half of it."""
     line = text.rfind("\n", 0, room) + 1
     return text[:line] if line > room // 2 else text[:room]
 
@@ -180,7 +180,7 @@ def how_to_read_on(count: int, handle: str, offset: int) -> str:
 
 
 def _shape(text: str) -> str:
-    """What the whole is, in a few words."""
+    """Describe the whole in a few words."""
     if text.startswith(_JSON_STARTS):
         try:
             return f"A part of {_json_shape(text.encode())}"
@@ -205,7 +205,7 @@ def _json_shape(json: msgspec.Raw | bytes, depth: int = DEEPEST) -> str:
 
 
 def _same(text: str, data: str) -> bool:
-    """Does the text say what the data says? Servers write both for older hosts."""
+    """Whether the text is the same JSON as the data: servers write both for older hosts."""
     try:
         if len(text) + len(data) > MOST_COMPARED:  # in the order of their members
             return _compact(text) == _compact(data)
@@ -219,8 +219,8 @@ def _compact(text: str) -> bytes:
 
 
 def shortened(text: str) -> str:
-    """What a host sent, as far as it is needed to know it again."""
-    return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}…"
+    """Return a host's text, cut to a length that fits a message."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _block(text: str) -> bytes:

@@ -1,9 +1,9 @@
-"""Where the requests for one target go: compiled once, valid until something it was made of changes.
+"""Routes: how calls reach one target, compiled once and valid until one of its parts changes.
 
-A route is the only sender of what is asked on somebody's behalf. The commonest call goes from a legacy host
-to a legacy server that is ready, and no interceptor looks at it: then `send` is a few comparisons and one
-write. Between two calls everybody sleeps, and a processor that wakes up has to fetch again whatever it
-runs, so what counts is how little that is."""
+A route is the only sender of calls. The most common call goes from a legacy host to a legacy server that is
+ready, without an interceptor: then `send` is a few comparisons and one write. Calls are rare for a processor,
+so its caches are cold each time: latency depends on how little code runs.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from mcp_workbench.core.call import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
-from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.core.spec import ServerSpec
+from mcp_workbench.core.spec import ServerSpec, ToolIdentifier
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import (
     Interceptor,
     Refusal,
     Wait,
     decide,
+    decide_later,
     with_after,
     with_before,
 )
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from mcp_workbench.gateway.views import View
 
-LITTLE = 1 << 16  # bytes on their way: where there are more, the server is slow
-MOST_ROUTES = 256  # of a view: one tool can be written in many ways, and
-LONGEST_KEY = 1024  # bytes; in very long ones
+LITTLE = 1 << 16  # bytes queued for the server; with more, it is slow
+MOST_ROUTES = 256  # of a view: a host can write the name of one tool in many ways
+LONGEST_KEY = 1024  # bytes of such a name
 
 
 class Route:
@@ -92,7 +92,7 @@ class Route:
         self._snapshot = view.scope.snapshot
         self._tools = connection.tools
         self._catalogue = connection.catalogue
-        self._harmless: bool | None = None  # not looked at yet
+        self._harmless: bool | None = None  # not known yet
         self._name = self._head = b""
         if request.method == TOOLS_CALL:
             self._name = connection.visible(spec.tools)[request.tool.tool]
@@ -102,12 +102,12 @@ class Route:
 
     @property
     def is_gone(self) -> bool:
-        """Can it never be valid again? Then whoever keeps it keeps a closed connection."""
+        """Whether it can never be valid again, and only keeps a closed connection in memory."""
         return self.connection.over or self._scope.snapshot is not self._snapshot
 
     @property
     def is_harmless(self) -> bool:
-        """Would a second run change nothing, as far as the tool says? Other requests only read."""
+        """Whether a second run changes nothing, as the tool declares. Requests other than calls only read."""
         if self._harmless is None:
             from mcp_workbench.core.call import is_harmless
 
@@ -117,7 +117,7 @@ class Route:
         return self._harmless
 
     def send(self, call: Call) -> bool:
-        """Send the call, or refuse it; False, and nothing done, where the route is not valid any more."""
+        """Send the call, or refuse it. Returns False, and does nothing, if the route is no longer valid."""
         connection, pending = self.connection, self._pending
         if (
             not connection.usable
@@ -155,7 +155,7 @@ class Route:
         return jsonrpc.request(number, self.method, body)
 
     def _passes(self, call: Call) -> bool:
-        """May the call be sent now? Otherwise it was refused, or waits and will be sent later."""
+        """Whether the call may be sent now; otherwise it was refused, or is sent after a wait."""
         for interceptor in self.before:
             if interceptor in call.passed:
                 continue
@@ -170,10 +170,10 @@ class Route:
 
 
 async def _wait(call: Call, interceptor: Interceptor, wait: Wait) -> None:
-    """Send the call when the interceptor's work is done, if that still allows it."""
+    """Send the call when the interceptor's work is done, unless that refuses it."""
     call.connection = None  # it may be another by then
     try:
-        refusal = await wait.work()
+        refusal = await decide_later(interceptor, call, wait)
         if refusal is not None:
             raise refusal.error
         call.passed += (interceptor,)
@@ -183,7 +183,7 @@ async def _wait(call: Call, interceptor: Interceptor, wait: Wait) -> None:
 
 
 class Routes:
-    """The routes of one view, by how their target is written; those that are gone are dropped."""
+    """The routes of one view, by the host's spelling of their target; dead ones are dropped."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Route] = {}

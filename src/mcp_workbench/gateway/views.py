@@ -11,8 +11,7 @@ from weakref import WeakSet
 from mcp_workbench.core.call import TOOLS_CALL, CallRequest
 from mcp_workbench.core.catalogue import KnownCatalogue, OpenedToolbox, ServerReport
 from mcp_workbench.core.errors import ServerUnavailable, WorkbenchError, no_tool, not_connected
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import Interceptor, with_after
 from mcp_workbench.gateway.routes import Route, Routes
@@ -23,15 +22,15 @@ from mcp_workbench.upstream.pool import owner_of
 from mcp_workbench.upstream.responses import Failure
 
 if TYPE_CHECKING:
-    from mcp_workbench.gateway.gateway import Gateway
+    from mcp_workbench.gateway.workbench import Gateway
     from mcp_workbench.upstream.server_requests import ConnectionHost
     from mcp_workbench.upstream.subscriptions import ServerNotification
 
-Shows = Callable[[str], bool]  # is a toolbox of this name visible?
+Shows = Callable[[str], bool]  # whether a toolbox of this name is visible
 
-FRESH = pause(1.0)  # seconds; an unknown tool is looked for again in an older list
-ATTEMPTS = 3  # to find a connection that does not end under our hands
-RESTART = 0.25  # seconds before a server behind a URL that nobody answers for is tried once more
+FRESH = pause(1.0)  # seconds; for an unknown tool, an older list is requested again
+ATTEMPTS = 3  # to get a connection that stays open until the call is sent
+RESTART = 0.25  # seconds before a call that could not connect to its URL is tried once more
 
 
 class Scope:
@@ -126,7 +125,7 @@ class View:
         """Send the call now if its server is ready and knows the tool; otherwise do nothing.
 
         `key` is how its target is written, if not as the request has it. Raises a WorkbenchError where
-        there is no such server, or none can be started now.
+        there is no such server, or it can't be started now.
         """
         request = call.request
         key = key or (request.method, request.tool)
@@ -160,7 +159,7 @@ class View:
             if self.start(call):
                 return
         tool = call.request.tool
-        raise not_connected(tool.server, tool.toolbox, "it keeps ending")
+        raise not_connected(tool.server, tool.toolbox, "it keeps exiting")
 
     async def _prepare(self, request: CallRequest) -> None:
         """Wait until the request's server is ready and its tool known, or raise what is wrong."""
@@ -183,26 +182,26 @@ class View:
             await self.dispatch(call)
         except WorkbenchError as error:
             if loss.may_have_run:
-                call.report(loss)  # that it may have run matters more than why not again
+                call.report(loss)  # that it may have run matters more than why it can't be repeated
             else:
                 call.fail(error)
 
     # Toolboxes and servers
 
     def spec(self, address: ServerAddress) -> ServerSpec:
-        """Raises NotFound where there is no such server."""
+        """Return the server's entry. Raises NotFound if there is none."""
         return self.scope.snapshot.toolbox(address.toolbox).server(address.server)
 
     async def open(self, name: str, *, remembered: bool = False) -> OpenedToolbox:
         """Connect to every server of a toolbox, whose definitions are as received.
 
-        Raises only where no server could be reached. `remembered`: a server that is not there, but was,
-        has the tools that it had; none is started for them, and none that is starting is waited for.
+        Raises only if no server could be reached. `remembered`: a server that is not connected, but was,
+        is shown with its cached tools; it is neither started nor waited for.
         """
         until = time.monotonic() + self.snapshot.limits.open_wait
         while True:
             toolbox = self.snapshot.toolbox(name)
-            # All are begun before the first wait, so that they start at once.
+            # All are started before the first wait, so that they start in parallel.
             servers = [
                 (remembered and reports.cached_server(spec, self._pool, self._host))
                 or self._pool.begun(spec, self._host)
@@ -211,27 +210,27 @@ class View:
             begun = [server for server in servers if isinstance(server, Connection)]
             await reports.wait_until_decided(begun, self.snapshot.limits.open_wait)
             if time.monotonic() > until or not any(connection.retired for connection in begun):
-                break  # otherwise the toolbox was replaced meanwhile
+                break  # otherwise the toolbox was reloaded meanwhile
         return reports.opened_toolbox(toolbox, servers, self._pool.cache, self.gateway.warnings)
 
     def remembered(self, spec: ServerSpec) -> KnownCatalogue | None:
-        """What this server offered when it was last connected, by us or others; none is started."""
+        """Return what this server offered when it was last connected, by any workbench; starts none."""
         return self._pool.cache.recall(spec)
 
     async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
-        """Those of these servers that can be reached in time; all are begun at once."""
+        """Return those of these servers that can be reached in time; all are started in parallel."""
         servers = [self._pool.begun(spec, self._host) for spec in specs]
         begun = [server for server in servers if isinstance(server, Connection)]
         await reports.wait_until_decided(begun, self.snapshot.limits.open_wait)
         return [connection for connection in begun if connection.usable]
 
     def live(self, specs: Iterable[ServerSpec]) -> list[Connection]:
-        """Those of these servers that are connected already."""
+        """Return those of these servers that are connected already."""
         connections = (self._pool.met(spec, self._host) for spec in specs)
         return [connection for connection in connections if connection is not None]
 
     async def connected(self, spec: ServerSpec) -> Connection:
-        """The server, ready for calls; where its entry changes meanwhile, its successor."""
+        """Return the server's connection, ready for calls; its successor, if the entry changes meanwhile."""
         address, until = spec.address, time.monotonic() + spec.connect_timeout
         while True:
             connection = self._pool.connection(spec, self._host)
@@ -245,7 +244,7 @@ class View:
         return connection
 
     async def survey(self, address: ServerAddress) -> ServerReport:
-        """Look at one server closely; trouble with it is part of the report."""
+        """Report on one server in detail. If it can't be reached, the report says why."""
         spec = self.spec(address)
         since = time.monotonic()
         try:
@@ -267,7 +266,7 @@ class View:
 
 
 def narrowed_to(snapshot: Snapshot, names: tuple[str, ...]) -> Snapshot:
-    """Like `Snapshot.narrowed`, for names that may have gone: what is not there is left out."""
+    """Like `Snapshot.narrowed`, for names that may not exist any more: those are left out."""
     if not names:
         return snapshot
     return snapshot.only(tuple(name for name in names if name in snapshot.toolboxes))

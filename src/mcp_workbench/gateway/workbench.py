@@ -1,14 +1,16 @@
-"""The Python API of MCP Workbench."""
+"""The workbench: the Python API, and the gateway behind it that all hosts share."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call import TOOLS_CALL, CallRequest
 from mcp_workbench.core.catalogue import (
     OpenToolboxResult,
     ServerHealth,
@@ -16,16 +18,27 @@ from mcp_workbench.core.catalogue import (
     toolbox_result,
 )
 from mcp_workbench.core.errors import empty_component
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, ToolIdentifier
+from mcp_workbench.gateway.arguments import ArgumentCheck, ArgumentHints
 from mcp_workbench.gateway.calls import PythonCall
-from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.interceptors import Interceptor
+from mcp_workbench.gateway.views import Scopes, View
 from mcp_workbench.transport.tasks import Lifetime
+from mcp_workbench.upstream import reports
+from mcp_workbench.upstream.connection import Connection
+from mcp_workbench.upstream.pool import ConnectionPool
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.reload_plan import Reloaded
-    from mcp_workbench.search.query import SearchResult
+    from mcp_workbench.gateway.reload import Reloaded
+    from mcp_workbench.gateway.result_budget import KeptResults
+    from mcp_workbench.gateway.tool_search import Finder
+    from mcp_workbench.search.queries import SearchResult
+
+Listener = Callable[[ServerAddress], None]
+OnReload = Callable[["Reloaded"], None]
+
+_HINTS = ArgumentHints()
+_CHECK = ArgumentCheck()
 
 
 class Workbench(Lifetime):
@@ -57,7 +70,7 @@ class Workbench(Lifetime):
         return self._gateway.snapshot
 
     async def open_toolbox(self, name: str) -> OpenToolboxResult:
-        """Connect to every server of a toolbox and say what it offers."""
+        """Connect to every server of a toolbox. Returns what they offer."""
         return toolbox_result(await self._gateway.view.open(name))
 
     async def use_tool(
@@ -67,7 +80,7 @@ class Workbench(Lifetime):
         *,
         on_progress: Callable[[dict[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
-        """The server's own result. Raises a WorkbenchError where there is none."""
+        """Return the server's own result. Raises a WorkbenchError if there is none."""
         for field in ("toolbox", "server", "tool"):
             if not getattr(tool, field):
                 raise ValueError(empty_component(field))
@@ -79,14 +92,14 @@ class Workbench(Lifetime):
     async def search(
         self, words: str, *, toolbox: str = "", server: str = "", limit: int = 5
     ) -> SearchResult:
-        """Tools that do what these words say, best first, of those that are known."""
-        from mcp_workbench.gateway.search import find  # an index: not before somebody searches
-        from mcp_workbench.search.query import Query
+        """Return the known tools that match these words, best first."""
+        from mcp_workbench.gateway.tool_search import find  # not needed before the first search
+        from mcp_workbench.search.queries import Query
 
         return await find(self._gateway.view, Query(words, toolbox, server, limit))
 
     async def survey(self, address: ServerAddress) -> ServerReport:
-        """Look at one server closely; trouble with it is part of the report."""
+        """Report on one server in detail. If it can't be reached, the report says why."""
         return await self._gateway.view.survey(address)
 
     def health(self) -> list[ServerHealth]:
@@ -100,3 +113,123 @@ class Workbench(Lifetime):
     def on_change(self, listener: Callable[[ServerAddress], None]) -> Callable[[], None]:
         """Call `listener` when a connected server's tools have changed. Returns what ends that."""
         return self._gateway.on_change(listener)
+
+
+class Gateway(Lifetime):
+    """The servers of one configuration. Use it with `async with`; requests go through a view."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        environ: Mapping[str, str] | None = None,
+        interceptors: Iterable[Interceptor] = (),
+        log_calls: str = "",
+    ) -> None:
+        self.interceptors = tuple(interceptors)  # of every call
+        if log_calls:
+            from mcp_workbench.gateway.call_log import CallLog  # only where a file is named
+
+            self.interceptors += (CallLog(log_calls),)
+        self.scopes = Scopes(snapshot)
+        self.pool = ConnectionPool(
+            snapshot.limits, os.environ if environ is None else environ, self._catalogue_changed
+        )
+        self.suspended: dict[str, Callable[[str], None]] = {}  # by handle: gives up one call
+        self.finder: Finder | None = None  # made with the first search
+        self._listeners: list[tuple[Listener, OnReload | None]] = []
+        self.view = View(self, self.scopes.whole)  # of everything
+
+    def _life(self) -> AbstractAsyncContextManager[None]:
+        return self._open()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncGenerator[None]:
+        try:
+            async with self.pool:
+                yield
+        finally:
+            for interceptor in self.interceptors:
+                interceptor.close()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The current configuration."""
+        return self.scopes.whole.snapshot
+
+    def policy(
+        self, request: CallRequest, spec: ServerSpec, snapshot: Snapshot
+    ) -> tuple[Interceptor, ...]:
+        """Return the interceptors that the configuration asks for."""
+        if request.method != TOOLS_CALL:
+            return ()
+        chosen: list[Interceptor] = [_CHECK] if spec.validate else []
+        budget = snapshot.toolbox(spec.address.toolbox).budget(spec)
+        if budget and snapshot.tool_mode == "proxy":  # only proxy mode has `read_result`
+            from mcp_workbench.gateway.result_budget import ResultBudget
+
+            chosen.append(ResultBudget(budget, self.kept_results))
+        return (*chosen, _HINTS)
+
+    @cached_property
+    def kept_results(self) -> KeptResults:
+        """Long results of all hosts, which share one limit."""
+        from mcp_workbench.gateway.result_budget import KeptResults  # only with a budget
+
+        return KeptResults()
+
+    @property
+    def connected(self) -> list[Connection]:
+        """Every connection that takes calls."""
+        return self.pool.all_met()
+
+    def hold(self, held: bool) -> None:  # noqa: FBT001 - a callback's one argument
+        """Pause reading from the servers while a host reads too slowly."""
+        self.pool.hold(held=held)
+
+    def health(self) -> list[ServerHealth]:
+        """The health of every server of the configuration, without starting any."""
+        specs = [spec for box in self.snapshot.toolboxes.values() for spec in box.servers.values()]
+        count = self.pool.context.processes.of
+        return [reports.health(s, self.pool.last(s.address), count(s.address)) for s in specs]
+
+    @property
+    def processes(self) -> int:
+        """How many server processes are running, including those that are shutting down."""
+        return self.pool.context.processes.count
+
+    # Changes
+
+    def reload(self, snapshot: Snapshot) -> Reloaded:
+        """Replace the configuration in one step. Returns what that changed.
+
+        Calls in flight finish on their connection; a server whose entry leads to another process or
+        URL is reconnected when it is next needed, the others stay connected.
+        """
+        from mcp_workbench.gateway.reload import reload  # not needed at start-up
+
+        change = reload(snapshot, self.scopes, self.pool)
+        if change.anything:
+            for _, reloaded in tuple(self._listeners):
+                if reloaded is not None:
+                    reloaded(change)
+        return change
+
+    def warn(self, *warnings: str) -> None:
+        """Show these warnings in every opened toolbox until the configuration is replaced."""
+        self.scopes.warnings = warnings
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.scopes.warnings
+
+    def on_change(self, listener: Listener, reloaded: OnReload | None = None) -> Callable[[], None]:
+        """Call `listener` when a connected server's tools have changed, and `reloaded` when the
+        configuration was replaced. Returns what ends that."""
+        both = (listener, reloaded)
+        self._listeners.append(both)
+        return lambda: self._listeners.remove(both)
+
+    def _catalogue_changed(self, address: ServerAddress) -> None:
+        for listener, _ in tuple(self._listeners):
+            listener(address)

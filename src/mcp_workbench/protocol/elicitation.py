@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import Members, read_elements, read_members
+from mcp_workbench.core.spec import ServerAddress
 
 ELICIT = "elicitation/create"
 SAMPLE = "sampling/createMessage"

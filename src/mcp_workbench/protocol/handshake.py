@@ -1,9 +1,9 @@
-"""Handshake with a server over stdio: which era does it speak, and what does it offer?
+"""The revisions of the protocol, and the handshake that agrees on one with a server.
 
-A pure state machine: `first_step` and `step` return the next state and the requests to send; the
-caller sends them, and reports responses, silence and exits as events. Unless the configuration names
-an era, we probe with `server/discover`, and fall back to `initialize` if the server refuses it, stays
-silent or exits.
+The handshake over stdio is a pure state machine: `first_step` and `step` return the next state and
+the requests to send; the caller sends them, and reports responses, silence and exits as events. Unless
+the configuration names an era, we probe with `server/discover`, and fall back to `initialize` if the
+server refuses it, stays silent or exits.
 """
 
 from collections.abc import Mapping
@@ -14,24 +14,71 @@ import msgspec
 from mcp_workbench import __version__
 from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.core.spec import Era
-from mcp_workbench.protocol.revisions import (
-    CAPABILITIES_KEY,
-    CLIENT_INFO_KEY,
-    LEGACY,
-    MODERN,
-    NEWEST_LEGACY,
-    SERVER_INFO_KEY,
-    UNSUPPORTED_VERSION,
-    VERSION_KEY,
-)
-from mcp_workbench.protocol.translation import stamps
 from mcp_workbench.timing import deadline
 
-DISCOVER = "server/discover"
-INITIALIZE = "initialize"
-PROBE_PATIENCE = deadline(3.0)  # seconds of silence after which we send `initialize` too
+encode = msgspec.json.encode
+
+# Revisions, which era each belongs to, and the names they define
+
+LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+NEWEST_LEGACY = LEGACY[-1]
+MODERN = "2026-07-28"
+BATCHES = "2025-03-26"  # the one revision in which a message may be an array
+
+META = "io.modelcontextprotocol/"
+VERSION_KEY = f"{META}protocolVersion"
+CLIENT_INFO_KEY = f"{META}clientInfo"
+CAPABILITIES_KEY = f"{META}clientCapabilities"
+LOG_LEVEL_KEY = f"{META}logLevel"
+SERVER_INFO_KEY = f"{META}serverInfo"
+SUBSCRIPTION_KEY = f"{META}subscriptionId"
+
+UNSUPPORTED_VERSION = -32022
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+URL_ELICITATION_NEEDED = -32042
+
+# Errors that the host itself handles, not the model: they stay errors everywhere.
+FOR_THE_HOST = frozenset({MISSING_CAPABILITY, URL_ELICITATION_NEEDED})
+# Errors about our own request to a server: a host would think they are about its own.
+OF_OUR_HOP = frozenset({HEADER_MISMATCH, UNSUPPORTED_VERSION})
+
+
+def is_modern(revision: str) -> bool:
+    return revision == MODERN
+
+
+def legacy_answer(offered: str) -> str:
+    """Return the revision for the response to an `initialize` that offers this one."""
+    return offered if offered in LEGACY else NEWEST_LEGACY
+
+
+# How we introduce ourselves
 
 IMPLEMENTATION = {"name": "mcp-workbench", "version": __version__}  # as told to servers and hosts
+
+
+class Stamps(msgspec.Struct, frozen=True):
+    """What we add to messages of the modern era, encoded once."""
+
+    request: Members  # `_meta` of our requests to modern servers
+    result: bytes  # members of a complete result to modern hosts
+    server_info: msgspec.Raw
+
+
+def stamps(implementation: dict[str, str]) -> Stamps:
+    info = msgspec.Raw(encode(implementation))
+    return Stamps(
+        request={
+            VERSION_KEY: msgspec.Raw(encode(MODERN)),
+            CLIENT_INFO_KEY: info,
+            CAPABILITIES_KEY: msgspec.Raw(b"{}"),
+        },
+        result=b'"resultType":"complete","_meta":' + encode({SERVER_INFO_KEY: info}),
+        server_info=info,
+    )
+
+
 STAMPS = stamps(IMPLEMENTATION)
 
 
@@ -84,6 +131,13 @@ def _capability(members: Members, name: str) -> _Capability:
         return msgspec.json.decode(members.get(name, b"{}"), type=_Capability)
     except msgspec.DecodeError:
         return _Capability()
+
+
+# The handshake
+
+DISCOVER = "server/discover"
+INITIALIZE = "initialize"
+PROBE_PATIENCE = deadline(3.0)  # seconds of silence after which we send `initialize` too
 
 
 # Events: what the caller reports
@@ -275,7 +329,7 @@ def params_of(
 ) -> bytes:
     """Return the parameters of our two requests. A legacy server learns our host's capabilities here."""
     if method == INITIALIZE:
-        return msgspec.json.encode(
+        return encode(
             {
                 "protocolVersion": NEWEST_LEGACY,
                 "capabilities": dict(capabilities),
@@ -284,4 +338,4 @@ def params_of(
         )
     nothing: dict[str, Any] = {}
     meta = {VERSION_KEY: MODERN, CLIENT_INFO_KEY: implementation, CAPABILITIES_KEY: nothing}
-    return msgspec.json.encode({"_meta": meta})
+    return encode({"_meta": meta})

@@ -4,12 +4,16 @@ import msgspec
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.raw_json import Members, TooManyParts, changed, read_members
-from mcp_workbench.protocol.revisions import CAPABILITIES_KEY, LOG_LEVEL_KEY, SUBSCRIPTION_KEY
-from mcp_workbench.protocol.translation import (
-    BRACE,
-    EraPair,
+from mcp_workbench.protocol.handshake import (
+    CAPABILITIES_KEY,
+    LOG_LEVEL_KEY,
+    SUBSCRIPTION_KEY,
     Stamps,
+)
+from mcp_workbench.protocol.translation import (
+    EraPair,
     encode,
+    is_object,
     meta_for,
 )
 
@@ -77,7 +81,7 @@ def read_error_for(pair: EraPair, error: bytes, asked: str, shown: str) -> bytes
     is_changed = is_not_found and (code != peek.code or (named == asked and asked != shown))
     if not is_changed:
         return error
-    data = bytes(peek.data) if _is_object(peek.data) else b"{}"
+    data = bytes(peek.data) if is_object(peek.data) else b"{}"
     try:
         data = changed(data, {"uri": encode(shown)})
         return changed(error, {"code": encode(code), "data": data})
@@ -90,10 +94,6 @@ def _members_of(data: msgspec.Raw) -> Members:
         return read_members(data)
     except msgspec.DecodeError:
         return {}
-
-
-def _is_object(data: msgspec.Raw) -> bool:
-    return memoryview(data)[0] == BRACE
 
 
 def _uri_of(data: msgspec.Raw) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 
 MOST_SORTED = 128 << 10  # bytes of arguments whose keys are sorted
 LIFETIME = 600.0  # seconds that a question may stay open

@@ -1,25 +1,34 @@
-"""Calls and their results, translated between a host and a server of any two eras."""
+"""Calls, results and definitions, translated between a host and a server of any two eras.
+
+A legacy host gets nothing of a modern server that it can't read.
+"""
 
 from typing import Any
 
 import msgspec
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.raw_json import Members, TooManyParts, changed, read_members
-from mcp_workbench.protocol.downgrade import legacy_result
-from mcp_workbench.protocol.revisions import (
+from mcp_workbench.core.raw_json import (
+    Members,
+    TooManyParts,
+    changed,
+    read_elements,
+    read_members,
+)
+from mcp_workbench.protocol.handshake import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
     META,
-    MODERN,
     SERVER_INFO_KEY,
     VERSION_KEY,
+    Stamps,
 )
 
 encode = msgspec.json.encode
 
-BRACE = ord("{")
+_BRACE = ord("{")
+MOST_BLOCKS = 10_000  # of content, in which a text is sought
 _COMPLETE = b'"complete"'
 # Metadata about one hop; the next hop has its own.
 _HOP_KEYS = (VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY)
@@ -37,25 +46,7 @@ PAIRS = {
 }
 
 
-class Stamps(msgspec.Struct, frozen=True):
-    """What we add to messages of the modern era, encoded once."""
-
-    request: Members  # `_meta` of our requests to modern servers
-    result: bytes  # members of a complete result to modern hosts
-    server_info: msgspec.Raw
-
-
-def stamps(implementation: dict[str, str]) -> Stamps:
-    info = msgspec.Raw(encode(implementation))
-    return Stamps(
-        request={
-            VERSION_KEY: msgspec.Raw(encode(MODERN)),
-            CLIENT_INFO_KEY: info,
-            CAPABILITIES_KEY: msgspec.Raw(b"{}"),
-        },
-        result=b'"resultType":"complete","_meta":' + encode({SERVER_INFO_KEY: info}),
-        server_info=info,
-    )
+# Calls to a server
 
 
 def params_for(pair: EraPair, name: bytes, call: CallRequest, number: int, own: Stamps) -> bytes:
@@ -92,6 +83,9 @@ def _travels(key: str, pair: EraPair) -> bool:
     if not pair.modern_host:  # its level comes from our session, for modern servers only
         return pair.modern_server or key != LOG_LEVEL_KEY
     return key not in _HOP_KEYS if pair.modern_server else not key.startswith(META)
+
+
+# Results for a host
 
 
 class _ResultPeek(msgspec.Struct):
@@ -162,9 +156,82 @@ def complete(result: msgspec.Raw | bytes, own: Stamps) -> bytes:
         return b"".join((b"{", own.result, comma, body))
     wanted: dict[str, bytes | None] = {"resultType": _COMPLETE}
     meta = peek.meta or msgspec.Raw(b"{}")
-    if memoryview(meta)[0] == BRACE and SERVER_INFO_KEY not in read_members(meta):
+    if is_object(meta) and SERVER_INFO_KEY not in read_members(meta):
         wanted["_meta"] = changed(meta, {SERVER_INFO_KEY: bytes(own.server_info)})
     return changed(result, wanted)
+
+
+# Results and definitions of a modern server for a legacy host
+
+# The member of every modern result, as most servers write it.
+_MEMBER, _LAST = b'"resultType":"complete",', b',"resultType":"complete"}'
+
+
+class _Modern(msgspec.Struct):
+    """Members that legacy hosts do not know, or read differently."""
+
+    resultType: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815 - as in the protocol
+    ttlMs: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    cacheScope: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    structuredContent: msgspec.Raw = msgspec.Raw(b"{}")  # noqa: N815
+    content: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+_read_modern = msgspec.json.Decoder(_Modern).decode
+
+
+def legacy_result(result: msgspec.Raw) -> msgspec.Raw | bytes:
+    """Convert a result. For a legacy host, structured content must be an object; else it becomes text."""
+    modern = _read_modern(result)
+    if not modern.ttlMs and not modern.cacheScope and is_object(modern.structuredContent):
+        if not modern.resultType:
+            return result
+        whole = bytes(result)
+        last = whole.endswith(_LAST)
+        legacy = whole[: -len(_LAST)] + b"}" if last else whole.replace(_MEMBER, b"", 1)
+        if not _read_modern(legacy).resultType:  # it was that one, and the only one
+            return legacy
+    wanted: dict[str, bytes | None] = dict.fromkeys(("resultType", "ttlMs", "cacheScope"))
+    if not is_object(modern.structuredContent):
+        wanted["structuredContent"] = None
+        wanted |= _content_with_text(modern)
+    return changed(result, wanted)
+
+
+def _content_with_text(modern: _Modern) -> dict[str, bytes]:
+    """Return the content with the structured content as text, unless it has a text already."""
+    try:
+        blocks = read_elements(modern.content, MOST_BLOCKS)
+        has_text = any(msgspec.json.decode(block, type=_Block).type == "text" for block in blocks)
+    except msgspec.DecodeError:
+        return {}
+    if has_text:
+        return {}
+    text = encode({"type": "text", "text": bytes(modern.structuredContent).decode()})
+    inside = bytes(modern.content)[:-1]
+    return {"content": inside + (b"," if blocks else b"") + text + b"]"}
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+
+
+def legacy_definition(raw: bytes) -> bytes:
+    """Convert a tool definition. A legacy host rejects an output schema of anything but an object."""
+    schema = read_members(raw).get("outputSchema")
+    if schema is None or _describes_object(schema):
+        return raw
+    return changed(raw, {"outputSchema": None})
+
+
+def _describes_object(schema: msgspec.Raw) -> bool:
+    try:
+        return msgspec.json.decode(schema, type=_Block).type == "object"
+    except msgspec.DecodeError:
+        return False
+
+
+# Progress
 
 
 def with_token(params: msgspec.Raw, token: msgspec.Raw) -> bytes:
@@ -181,3 +248,8 @@ def token_of(params: msgspec.Raw) -> Any:
 
 class _Progress(msgspec.Struct):
     progressToken: int | str  # noqa: N815 - as in the protocol
+
+
+def is_object(json: msgspec.Raw) -> bool:
+    """Whether this JSON is an object."""
+    return memoryview(json)[0] == _BRACE

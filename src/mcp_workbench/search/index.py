@@ -1,30 +1,45 @@
-"""BM25F index of tools: the weight of each word in each tool, kept up to date server by server."""
+"""BM25F index of tools, kept up to date server by server, and the search in it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import log
 
 import msgspec
 
 from mcp_workbench.core.catalogue import Definition
-from mcp_workbench.core.names import (
+from mcp_workbench.core.spec import (
     ServerAddress,
     ToolIdentifier,
     generate_tool_name,
     parse_tool_name,
 )
-from mcp_workbench.search.words import (
+from mcp_workbench.search.queries import (
+    MOST_NAMED,
     WEIGHTS,
     Counts,
     FieldCounts,
+    FoundTool,
     Places,
+    Query,
     QueryWords,
+    SearchResult,
+    SearchScope,
     ServerDescription,
+    Siblings,
+    Unread,
     Words,
     server_counts,
     tool_counts,
 )
+
+DEEP = 100  # hits from which the best servers are determined
+BEST_SERVERS = 3
+BEST_TOOLS = 3  # of a server, whose scores are summed for the server's own
+SHORT = 8  # words; of a longer query, a low score says nothing
+WEAK = 0.15  # of the best possible score
+NAMED = 1.0  # the score of a tool that the query names
 
 K1 = 1.2
 B = 0.6
@@ -50,6 +65,90 @@ class Hit(msgspec.Struct, frozen=True):
 
     tool: ToolIdentifier
     score: float
+
+
+class Search:
+    """Runs queries over an index and its scope."""
+
+    def __init__(self, index: Index, scope: SearchScope, words: Words, shows: Shows | None) -> None:
+        self._index = index
+        self._known = scope.known
+        self._unknown = scope.unknown
+        self._words = words
+        self._shows = shows
+
+    def find(self, query: Query) -> SearchResult:
+        total = self._index.count(self._shows)
+        unknown = tuple(Unread(s.address) for s in self._unknown if query.covers(s.address))
+        if names := self._listed(query.words):
+            tools = tuple(self._tool(Hit(tool, NAMED)) for tool in names[:MOST_NAMED])
+            left_out = tuple(names[MOST_NAMED:])
+            return SearchResult(tools, total, unknown=unknown, named=True, left_out=left_out)
+        index, asked = self._index, self._words.asked(query.words)
+        hits = index.ranked(asked, self._shows, DEEP)
+        strange = tuple(word for stem, word in asked.spelled.items() if not index.holds(stem))
+        best = hits[0].score if hits else NAMED  # a named tool ranks first
+        exact = [Hit(tool, best) for tool in index.named(query.words, self._shows)]
+        first = {hit.tool for hit in exact}
+        ranked = [*exact, *(hit for hit in hits if hit.tool not in first)]
+        shown = self._distinct(ranked, query.limit)
+        weak = bool(hits) and not exact and len(asked.times) <= SHORT
+        weak = weak and hits[0].score < WEAK * index.most_possible(asked)
+        siblings = self._siblings(hits or exact, {match.tool for match in shown})
+        wordless = not asked.times
+        return SearchResult(
+            tuple(shown), total, siblings, strange, unknown, weak, wordless=wordless
+        )
+
+    def _listed(self, words: str) -> list[ToolIdentifier]:
+        """Return the tools of a query that consists of their full names only."""
+        parts = [part for part in re.split(r"[,\s]+", words) if part]
+        whole = self._index.named(words, self._shows) if "/" in words else []
+        if whole or not parts or not all("/" in part for part in parts):
+            return whole
+        named = [self._index.named(part, self._shows) for part in parts]
+        return list(dict.fromkeys(tool for tools in named for tool in tools)) if all(named) else []
+
+    def _tool(self, hit: Hit) -> FoundTool:
+        tools = self._known[hit.tool.address].catalogue.tools
+        return FoundTool(hit.tool, tools[hit.tool.tool], hit.score)
+
+    def _distinct(self, hits: Iterable[Hit], most: int) -> list[FoundTool]:
+        """Merge the hits of a server that is in several toolboxes into one that names them all."""
+        matches: dict[tuple[str, Definition], FoundTool] = {}
+        names: set[tuple[str, str]] = set()  # beyond the most, only twins of these matter
+        for hit in hits:
+            name = (hit.tool.server, hit.tool.tool)
+            if len(matches) >= most and name not in names:
+                continue
+            match = self._tool(hit)
+            key = (hit.tool.server, match.definition)
+            if key in matches:
+                twins = (*matches[key].twins, hit.tool.address)
+                matches[key] = msgspec.structs.replace(matches[key], twins=twins)
+            elif len(matches) < most:
+                matches[key] = match
+                names.add(name)
+        return list(matches.values())
+
+    def _siblings(self, hits: list[Hit], shown: set[ToolIdentifier]) -> tuple[Siblings, ...]:
+        """Return the other tools of the best servers, ranked by the sum of their best tools' scores."""
+        scores: dict[ServerAddress, list[float]] = {}
+        for hit in hits:  # the best come first
+            scores.setdefault(hit.tool.address, []).append(hit.score)
+        best = sorted(scores, key=lambda a: (-sum(scores[a][:BEST_TOOLS]), a))
+        siblings: dict[tuple[str, ...], Siblings] = {}
+        for address in best:
+            names = self._index.names(address)
+            hidden = {tool.tool for tool in shown if tool.server == address.server}
+            rest = tuple(name for name in names if name not in hidden)
+            siblings.setdefault((address.server, *names), Siblings(address, rest))
+            if len(siblings) == BEST_SERVERS:
+                break
+        return tuple(entry for entry in siblings.values() if entry.names)
+
+
+# The index
 
 
 class _Document(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.schema.form import FormField, fits_format, form_fields
+from mcp_workbench.schema.form_fields import FormField, fits_format, form_fields
 
 SCHEMA: dict[str, Any] = {
     "properties": {

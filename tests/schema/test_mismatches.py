@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition
-from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.gateway.argument_hints import error_with_hint, hint_for, result_with_hint
-from mcp_workbench.schema.check import MOST, explain, mismatches
+from mcp_workbench.core.spec import ToolIdentifier
+from mcp_workbench.gateway.arguments import error_with_hint, hint_for, result_with_hint
+from mcp_workbench.schema.mismatches import MOST, explain, mismatches
 from tests.kit.results import raw
 from tests.schema.strategies import NAMES, SCALARS, SCHEMAS
 

@@ -5,23 +5,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.config.expand import resolve_server
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reload_plan import (
-    Reloaded,
-    ReloadPlan,
-    applied_now,
-    plan_reload,
-    servers_of,
-)
 from mcp_workbench.core.spec import (
     HttpEndpoint,
     HttpSettings,
     Limits,
+    ServerAddress,
     ServerSpec,
     Snapshot,
     StdioCommand,
     ToolboxSpec,
     tool_filter,
+)
+from mcp_workbench.gateway.reload import (
+    Reloaded,
+    ReloadPlan,
+    applied_now,
+    plan_reload,
+    servers_of,
 )
 from mcp_workbench.gateway.views import Scopes, narrowed_to
 from tests.kit.config import snapshot, spec
