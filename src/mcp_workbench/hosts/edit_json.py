@@ -1,6 +1,8 @@
 """Edits JSON: one member is added, replaced or removed, and every other byte stays, comments included."""
 
 import re
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any, cast
 
 import msgspec
@@ -51,7 +53,34 @@ def put(text: str, keys: Keys, value: Any) -> str:
         raise CannotEdit(f"{where} is no object", *jsonc.place(text, child.start))
     for key in reversed(keys[depth + 1 :]):
         value = {key: value}
-    return style.inserted(child.node, keys[depth], value)
+    return style.inserted(child.node, {keys[depth]: value})
+
+
+def put_all(text: str, members: Iterable[tuple[Keys, Any]]) -> str:
+    """Returns the text with all these values at their paths, as if each was put after the other.
+
+    New members of one object are inserted together: parsing the text for each would take a time that
+    grows with the square of their number.
+    """
+    for holder, group in groupby(members, key=lambda member: member[0][:-1]):
+        (first, value), *others = group
+        text = put(text, first, value)  # makes the object if needed; the others follow its layout
+        if others:
+            text = _put_beside(text, holder, {keys[-1]: value for keys, value in others})
+    return text
+
+
+def _put_beside(text: str, holder: Keys, values: dict[str, Any]) -> str:
+    """Puts values into an object that has members already."""
+    root = jsonc.read(text)
+    node = jsonc.find(root, holder).node
+    new = {key: value for key, value in values.items() if key not in node.members}
+    if new:
+        text = _Style(text, root).inserted(node, new)
+    for key, value in values.items():
+        if key not in new:
+            text = put(text, (*holder, key), value)
+    return text
 
 
 def remove(text: str, keys: Keys) -> str:
@@ -137,8 +166,8 @@ class _Style:
             return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
         return _pretty(value, self.unit).replace("\n", self.newline + indent)
 
-    def inserted(self, node: Node, key: str, value: Any) -> str:
-        """Returns the text with one more member at the end of this object."""
+    def inserted(self, node: Node, members: dict[str, Any]) -> str:
+        """Returns the text with more members at the end of this object; many only if it has one."""
         text, closing = self.text, node.end - 1
         at = len(text[:closing].rstrip(_SPACE))  # behind the last member, comma or comment
         last = node.children[-1] if node.children else None
@@ -146,15 +175,15 @@ class _Style:
         open_end = "\n" in text[at:closing]  # the closing brace has a line of its own
         inline = self.flat or self.on_one_line(node) or bool(last and not open_end)
         indent = self._member_indent(node, last)
-        member = f"{_name(key)}: {self.written(value, indent, inline=inline)}"
+        gap = f"{self.newline}{indent}" if open_end or not inline else " " if last else ""
+        new = ",".join(
+            f"{gap}{_name(key)}: {self.written(value, indent, inline=inline)}"
+            for key, value in members.items()
+        )
         if last and comma is None:
-            member += ","  # like the member before
-        if open_end:
-            new = f"{self.newline}{indent}{member}"
-        elif inline:
-            new = f" {member}" if last else member
-        else:
-            new = f"{self.newline}{indent}{member}{self.newline}{self.indent_at(node.start)}"
+            new += ","  # like the member before
+        if not open_end and not inline:
+            new += f"{self.newline}{self.indent_at(node.start)}"
         if comma is not None:
             return f"{text[:comma]},{text[comma:at]}{new}{text[at:]}"
         return f"{text[:at]}{new}{text[at:]}"

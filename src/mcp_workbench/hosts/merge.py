@@ -1,6 +1,9 @@
 """Merges the servers of many files: each server once, each name once, none that we serve already."""
 
+from __future__ import annotations
+
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -53,29 +56,31 @@ def merge(
     """Chooses names and entries; `existing` are the entries of the toolbox."""
     vault = Vault(reserved)
     chosen: list[ImportChoice] = []
-    kept: list[ImportChoice] = []
+    kept: defaultdict[Identity, list[ImportChoice]] = defaultdict(list)
+    ours = EntriesByIdentity(existing)
     names = set(existing)
     for server in servers:
         if server.skipped:
             chosen.append(ImportChoice(server))
             continue
-        twin = next((c for c in kept if _same(c.server.entry, server.entry)), None)
+        alike = kept[identity(server.entry)]
+        twin = next((c for c in alike if _same_account(c.server.entry, server.entry)), None)
         if twin:
             chosen.append(ImportChoice(server, twin.name, twin.entry, same_as=twin.name))
             continue
-        choice = _placed(server, existing, names, vault)
+        choice = _placed(server, ours, names, vault)
         names.add(choice.name)
         chosen.append(choice)
-        kept.append(choice)
+        alike.append(choice)
     written = {choice.name for choice in chosen if choice.new}
     return Merged(tuple(chosen), tuple(t for t in vault.taken if t.server in written))
 
 
 def _placed(
-    server: HostServer, existing: dict[str, Any], names: set[str], vault: Vault
+    server: HostServer, existing: EntriesByIdentity, names: set[str], vault: Vault
 ) -> ImportChoice:
     plain = plain_name(server.name)
-    if name := served(server, existing, vault.twin()):
+    if name := existing.serving(server, vault.twin()):
         return ImportChoice(server, name, there=True)
     name = plain if plain not in names else plain_name(f"{plain}-{server.host}")
     number = 2
@@ -85,15 +90,21 @@ def _placed(
     return ImportChoice(server, name, vault.cleaned(server, name), notes=(*renamed, *server.notes))
 
 
-def served(server: HostServer, existing: dict[str, Any], vault: Vault) -> str:
-    """Returns the name of the entry that reaches this server, or an empty string."""
-    cleaned = vault.cleaned(server, plain_name(server.name))
-    same = (
-        name
-        for name, entry in existing.items()
-        if isinstance(entry, dict) and _same(cast("Entry", entry), cleaned)
-    )
-    return next(same, "")
+class EntriesByIdentity:
+    """Entries of our configuration, to be searched for many servers."""
+
+    def __init__(self, entries: dict[str, Any]) -> None:
+        self._named: defaultdict[Identity, list[tuple[str, Entry]]] = defaultdict(list)
+        for name, value in entries.items():
+            if isinstance(value, dict):
+                entry = cast("Entry", value)
+                self._named[identity(entry)].append((name, entry))
+
+    def serving(self, server: HostServer, vault: Vault) -> str:
+        """Returns the name of the entry that reaches this server, or an empty string."""
+        cleaned = vault.cleaned(server, plain_name(server.name))
+        alike = self._named.get(identity(cleaned), ())
+        return next((name for name, entry in alike if _same_account(entry, cleaned)), "")
 
 
 def plain_name(name: str) -> str:
@@ -124,10 +135,8 @@ def normal_url(url: str) -> str:
     return f"{parts.scheme}://{user}{host}{parts.path.rstrip('/')}{query}"
 
 
-def _same(left: Entry, right: Entry) -> bool:
-    """Same target and no differing credentials: two accounts of one service are two servers."""
-    if identity(left) != identity(right):
-        return False
+def _same_account(left: Entry, right: Entry) -> bool:
+    """Have two entries of one identity no differing value? Two accounts of one service are two servers."""
     for key in ("env", "headers"):
         ours, theirs = left.get(key), right.get(key)
         if not isinstance(ours, dict) or not isinstance(theirs, dict):
@@ -156,8 +165,9 @@ def direct(file: HostFile, ours: dict[str, Any], machine: Machine) -> list[Keys]
     if text is None:
         return []
     vault = Vault()
+    entries = EntriesByIdentity(ours)
     servers = [server for server in servers_in(file, text, machine) if not server.skipped]
-    return [server.keys for server in servers if served(server, ours, vault)]
+    return [server.keys for server in servers if entries.serving(server, vault)]
 
 
 def variables_in(entries: dict[str, Any], *, needed: bool = False) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Plans a change of one host file, and previews it, before anything is touched."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import unified_diff
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +11,7 @@ import msgspec
 from mcp_workbench.config import jsonc
 from mcp_workbench.hosts import edit_json
 from mcp_workbench.hosts.files import CannotEdit, HostFile, not_editable
-from mcp_workbench.hosts.read import decoded, keys_in, value_of
+from mcp_workbench.hosts.read import decoded, keys_in, value_at, value_of
 from mcp_workbench.hosts.secrets import masked
 from mcp_workbench.hosts.table import ENTRY, Format, Host
 from mcp_workbench.hosts.translate import is_ourselves
@@ -60,14 +60,17 @@ def editor(format: str) -> ModuleType:
     return edit_toml
 
 
-def edited(text: str, format: str, put: Iterable[Member] = (), remove: Iterable[Keys] = ()) -> str:
+def edited(text: str, format: str, put: Sequence[Member] = (), remove: Iterable[Keys] = ()) -> str:
     """Returns the text with these members added and those removed."""
     tool = editor(format)
     for keys in remove:
         text = tool.remove(text, keys)
+    if not put:
+        return text
+    text = tool.put_all(text, ((member.keys, member.value) for member in put))
+    value = tool.lookup(text, ())
     for member in put:
-        text = tool.put(text, member.keys, member.value)
-        if tool.lookup(text, member.keys) != member.value:
+        if value_at(value, member.keys) != member.value:
             raise CannotEdit(f"{'.'.join(member.keys)} can't be put there")
     return text
 
