@@ -10,8 +10,8 @@ import pytest
 
 from mcp_workbench.hosts.merge import merge
 from mcp_workbench.hosts.plan import Member, edited
+from mcp_workbench.hosts.read import HostServer
 from mcp_workbench.hosts.secrets import masked
-from mcp_workbench.hosts.translate import HostServer
 
 FEW, MANY = 50, 200
 

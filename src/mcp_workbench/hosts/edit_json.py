@@ -9,10 +9,8 @@ import msgspec
 
 from mcp_workbench.config import jsonc
 from mcp_workbench.config.jsonc import Child, Node
-from mcp_workbench.hosts.files import CannotEdit
-from mcp_workbench.transport.json_text import read_json
-
-Keys = tuple[str, ...]
+from mcp_workbench.hosts.files import CannotEdit, Keys
+from mcp_workbench.hosts.read import parse_json, value_at
 
 _SPACE = " \t\r\n"
 _TO_LINE_END = re.compile(r"[ \t]*(?=\r?\n)")
@@ -24,17 +22,7 @@ UNIT = "  "  # one level, if the file has no indentation
 
 def lookup(text: str, keys: Keys) -> Any:
     """Returns the value at this path, or None."""
-    if not text.lstrip(jsonc.BOM).strip():
-        return None
-    try:
-        value = read_json(text)  # most files are strict; this is a hundred times faster
-    except (ValueError, RecursionError):
-        value = jsonc.parse(text)
-    for key in keys:
-        if not isinstance(value, dict) or key not in value:
-            return None
-        value = cast("dict[str, Any]", value)[key]
-    return value
+    return value_at(parse_json(text), keys)
 
 
 def put(text: str, keys: Keys, value: Any) -> str:

@@ -16,8 +16,8 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AbstractTable, AoT, Item, Key, Table
 
 from mcp_workbench.config.jsonc import BOM
-from mcp_workbench.hosts.files import CannotEdit
-from mcp_workbench.hosts.read import Keys, NotToml, parse_toml, value_at
+from mcp_workbench.hosts.files import CannotEdit, Keys
+from mcp_workbench.hosts.read import NotToml, parse_toml, value_at
 
 Body = list[tuple[Key | None, Item]]
 

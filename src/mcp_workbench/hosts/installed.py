@@ -16,9 +16,8 @@ from mcp_workbench.config import jsonc
 from mcp_workbench.hosts.files import HostFile, Machine
 from mcp_workbench.hosts.launch import launch
 from mcp_workbench.hosts.plan import Keys, Words, texts, words_of
-from mcp_workbench.hosts.read import servers_in, value_at, value_of
+from mcp_workbench.hosts.read import URLS, servers_in, value_at, value_of
 from mcp_workbench.hosts.table import ENTRY
-from mcp_workbench.hosts.translate import URLS
 
 VARIABLE = "WORKBENCH_CONFIG"
 _ENVIRONMENT = ("env", "environment", "envs")

@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mcp_workbench.hosts.files import HostFile, Machine
-from mcp_workbench.hosts.read import servers_in, text_of, value_of
+from mcp_workbench.hosts.read import Entry, HostServer, servers_in, text_of, value_of
 from mcp_workbench.hosts.secrets import ExtractedSecret, Vault
-from mcp_workbench.hosts.translate import Entry, HostServer
 
 Identity = tuple[str, ...]
 

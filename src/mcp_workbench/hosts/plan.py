@@ -11,10 +11,9 @@ import msgspec
 from mcp_workbench.config import jsonc
 from mcp_workbench.hosts import edit_json
 from mcp_workbench.hosts.files import CannotEdit, HostFile, not_editable
-from mcp_workbench.hosts.read import decoded, keys_in, value_at, value_of
+from mcp_workbench.hosts.read import decoded, is_ourselves, keys_in, value_at, value_of
 from mcp_workbench.hosts.secrets import masked
 from mcp_workbench.hosts.table import ENTRY, Format, Host
-from mcp_workbench.hosts.translate import is_ourselves
 
 Keys = tuple[str, ...]
 Words = tuple[str, ...]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.config import jsonc
-from mcp_workbench.hosts.translate import Entry, HostServer
+from mcp_workbench.hosts.read import Entry, HostServer
 
 _WORDS = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|KEY|AUTH|COOKIE|CREDENTIAL|DSN|(?:^|[_-])(?:PAT|PASS|PWD)(?:$|[_-])",
