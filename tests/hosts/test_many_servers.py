@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.hosts.merge import merge
-from mcp_workbench.hosts.plan import Member, edited
+from mcp_workbench.hosts.plan import Member, edited, merge
 from mcp_workbench.hosts.read import HostServer
 from mcp_workbench.hosts.secrets import masked
 
