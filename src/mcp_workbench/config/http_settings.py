@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.config.expand import Path, expand, remedy
-from mcp_workbench.config.findings import Finding, Findings, Object
 from mcp_workbench.config.schema import HTTP, NAME, TOKEN
+from mcp_workbench.config.validate import Finding, Findings, Object
 from mcp_workbench.core.errors import ConfigError, Problem, did_you_mean
 from mcp_workbench.core.spec import HttpSettings, NamedToken, Snapshot
 
@@ -79,7 +79,7 @@ class HttpReader:
         other = self.texts.setdefault(text, name)
         if other != name:
             message = f"the same token as that of '{other}'"
-            fix = "give each its own: they could not be message apart"
+            fix = "give each its own: they can't be told apart"
             self.findings.error(path, "WB-CONF-042", message, fix)
         for variable in expand(text, self.environ).missing:
             message = f"variable {variable} is not set and has no default; `serve --http` needs it"
@@ -155,7 +155,7 @@ class _TokenValues:
             self._refuse(place, message, "use 32 or more random letters and digits")
         elif other != place:
             message = f"the same token as that of {other}"
-            fix = "give each its own: they could not be message apart"
+            fix = "give each its own: they can't be told apart"
             self.problems.append(Problem(place, message, fix, "WB-CONF-042"))
         else:
             return token
