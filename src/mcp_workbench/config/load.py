@@ -1,6 +1,6 @@
-"""Loads the configuration: from a file to a snapshot, or to all of its problems; again when it changes.
+"""Loads the configuration file: the result is a snapshot, or all of its problems.
 
-Without a file, the configuration is the built-in demo. `FileWatch` follows a file while it is served.
+Without a file, the configuration is the built-in demo. `FileWatch` loads a file again when it changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Validates the value of a configuration file in one pass: the snapshot it describes, and all findings.
+"""Validates the value of a configuration file: the snapshot it describes, and all findings.
 
 A finding is an error or a warning with the path of the value at fault. Validation never stops at an
 error, so that a user sees all of them at once. `load` adds lines and columns.

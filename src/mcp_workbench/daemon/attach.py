@@ -1,4 +1,4 @@
-"""Attach: decides whether `serve` hands its host to a running daemon, and waits while the daemon serves it.
+"""Attach: decides whether `serve` hands its host to a running daemon, and waits for its end.
 
 Every `serve` over stdio loads this first, and most find no daemon: then looking for its socket is all that
 happens. A process that attaches hands its host's pipes to the daemon, waits, and forwards signals; it

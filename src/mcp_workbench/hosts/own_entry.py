@@ -1,4 +1,4 @@
-"""Our own entry in a host's file: the command that starts us, the entry for it, and what may be wrong with one.
+"""Our own entry in a host's file: the command that starts us, the entry, and its problems.
 
 The command must work after a restart and from any folder. An entry that is already there may have been
 written by an older version, by the host's own command, or by hand.
