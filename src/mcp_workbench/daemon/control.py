@@ -1,7 +1,7 @@
 """Control socket of the daemon: its protocol, the client, and the server.
 
-Both ends belong to one user. A frame is a length (four bytes, big-endian) and NUL-separated fields, so an attached process needs no
-JSON decoder. A client's first frame starts with the format version.
+Both ends belong to one user. A frame is a length (four bytes, big-endian) and NUL-separated fields, so an
+attached process needs no JSON decoder. A client's first frame starts with the format version.
 
 Every attached process loads this module, so it imports neither asyncio nor `typing`.
 """
