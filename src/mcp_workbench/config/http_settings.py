@@ -35,7 +35,7 @@ class HttpReader:
         valid = self.findings.members(value, HTTP, ("http",))
         token: str = valid.get("token", "")
         if token:
-            self.doubt(token, ("http", "token"), "http.token")
+            self.check_token(token, ("http", "token"), "http.token")
         named = [
             entry
             for name, item in valid.get("tokens", {}).items()
@@ -59,7 +59,7 @@ class HttpReader:
             self.findings.error(path, "WB-CONF-040", "there is no 'token' in it", fix)
         if "token" not in valid or ("toolboxes" in value and "toolboxes" not in valid):
             return None  # an unreadable list must not become no list, which opens every toolbox
-        self.doubt(valid["token"], (*path, "token"), name)
+        self.check_token(valid["token"], (*path, "token"), name)
         if "toolboxes" not in valid:
             return NamedToken(name, valid["token"])
         self.check_boxes(valid["toolboxes"], (*path, "toolboxes"))
@@ -75,7 +75,7 @@ class HttpReader:
             fix = "name one; without the key it opens all of them"
             self.findings.warning(path, "WB-CONF-017", "this token opens no toolbox", fix)
 
-    def doubt(self, text: str, path: Path, name: str) -> None:
+    def check_token(self, text: str, path: Path, name: str) -> None:
         other = self.texts.setdefault(text, name)
         if other != name:
             message = f"the same token as that of '{other}'"

@@ -315,9 +315,9 @@ class JoinedHost:
     async def _run_session(
         self, view: View, channel: OutboxWriter, own_in: int, requests: TaskScope
     ) -> None:
-        menu = JoinedMenu(view, self.toolboxes, self._notify)
+        tools = JoinedToolView(view, self.toolboxes, self._notify)
         asked = "by its own servers"
-        session = HostSession(view, channel, requests, menu, asked=asked)
+        session = HostSession(view, channel, requests, tools, asked=asked)
         self.session = session
         limit = view.snapshot.limits.message_bytes
         front = JoinedFront(session, channel, limit, self._journal, self._notify)
@@ -471,7 +471,7 @@ class JournalReader(PipeReader):
         return self.journal.read(os.readv(fd, buffers))
 
 
-class JoinedMenu(ToolView):
+class JoinedToolView(ToolView):
     """A joined host's tools; its attached process is notified which toolboxes are open."""
 
     def __init__(self, view: View, opened: tuple[str, ...], notify: Notify) -> None:
