@@ -179,6 +179,51 @@ def test_what_is_refused_is_refused_with_the_right_code() -> None:
     assert answers[2]["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2030-01-01"}
 
 
+@pytest.mark.parametrize("levels", [900, 980, 990, 1000, 1010, 100_000])
+def test_a_message_that_is_nested_too_deeply_is_answered_with_an_error(levels: int) -> None:
+    deep = "[" * levels + "]" * levels
+    places = {
+        "arguments": f'"name": "echo", "arguments": {{"text": {deep}}}',
+        "name": f'"name": {deep}',
+        "progress": f'"name": "fail", "_meta": {{"progressToken": {deep}}}',
+        "id": '"name": "echo", "arguments": {"id": [7]}',
+    }
+    answers = talk(
+        "basics",
+        ask(0, "initialize", protocolVersion="2025-11-25"),
+        *(
+            f'{{"method": "tools/call", "params": {{{params}}}, "jsonrpc": "2.0", "id": "{place}"}}'
+            for place, params in places.items()
+        ),
+        f'{{"jsonrpc": "2.0", "method": "notifications/x", "params": {{"a": {deep}}}}}',
+        ask(9, "ping"),
+    )
+    assert [answer["id"] for answer in answers] == [0, *places, 9]
+    assert all("error" in a or a["result"]["isError"] for a in answers[1:-1])
+
+
+@pytest.mark.parametrize(
+    "line", ["[" * 5000, "[" * 5000 + "]" * 5000, '{"id": 1, "a": ' + "[" * 5000]
+)
+def test_what_is_deep_and_no_request_has_no_id_to_answer(line: str) -> None:
+    (refused,) = talk("basics", line)
+    assert (refused["id"], refused["error"]["code"]) == (None, -32700)
+
+
+async def test_a_slow_call_with_a_deep_progress_token_is_answered() -> None:
+    token = "[" * 975 + "]" * 975
+    params = f'"name": "slow", "arguments": {{"seconds": 0, "steps": 1}}, "_meta": {{"progressToken": {token}}}'
+    async with asyncio.timeout(20), pipe("workshop") as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(json.dumps(ask(0, "initialize")).encode() + b"\n")
+        await process.stdout.readline()
+        process.stdin.write(
+            f'{{"id": 1, "method": "tools/call", "params": {{{params}}}}}\n'.encode()
+        )
+        assert json.loads(await process.stdout.readline())["id"] == 1
+
+
 def test_the_one_revision_with_batches_takes_them() -> None:
     answers = talk(
         "basics",

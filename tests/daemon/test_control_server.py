@@ -7,8 +7,8 @@ import os
 import socket
 from typing import Any
 
-from mcp_workbench.daemon import control_protocol as protocol
-from mcp_workbench.daemon.control_server import MOST_UNSENT, ControlConnection
+from mcp_workbench.daemon import control
+from mcp_workbench.daemon.control import MOST_UNSENT, ControlConnection
 from tests.kit.clock import PATIENCE
 
 LONG = b"x" * (1 << 20)
@@ -30,15 +30,15 @@ def connected() -> tuple[ControlConnection, socket.socket]:
 
 async def test_a_long_report_arrives_whole_at_a_client_that_reads_slowly() -> None:
     connection, theirs = connected()
-    reader, received = protocol.FrameReader(), list[list[bytes]]()
-    connection.send(protocol.REPORT, LONG)
-    connection.send(protocol.PONG)
+    reader, received = control.FrameReader(), list[list[bytes]]()
+    connection.send(control.REPORT, LONG)
+    connection.send(control.PONG)
 
     async with asyncio.timeout(PATIENCE):
         while len(received) < 2:
             received += reader.feed(await asyncio.get_running_loop().sock_recv(theirs, 1 << 14))
 
-    assert received == [[protocol.REPORT, LONG], [protocol.PONG]]
+    assert received == [[control.REPORT, LONG], [control.PONG]]
     connection.close()
     theirs.close()
 
@@ -46,7 +46,7 @@ async def test_a_long_report_arrives_whole_at_a_client_that_reads_slowly() -> No
 async def test_a_client_that_never_reads_is_dropped() -> None:
     connection, theirs = connected()
     for _ in range(2 * MOST_UNSENT // len(LONG)):
-        connection.send(protocol.REPORT, LONG)
+        connection.send(control.REPORT, LONG)
 
     assert connection.is_closed
     theirs.close()

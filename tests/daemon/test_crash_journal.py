@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.daemon.control_protocol import MOST, BadFrame, FrameReader, pack
+from mcp_workbench.daemon.control import MOST, BadFrame, FrameReader, pack
 from mcp_workbench.daemon.crash_journal import (
     CALL,
     CARRIED_BYTES,

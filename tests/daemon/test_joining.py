@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.daemon.attached import ANSWER
+from mcp_workbench.daemon.attach import ANSWER
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import COMMAND
 from tests.kit.config import config_file, entry, program_entry, write_config
@@ -218,9 +218,7 @@ def test_an_attached_process_loads_next_to_nothing(tmp_path: Path) -> None:
         "mcp_workbench.config.state_home",
         "mcp_workbench.daemon",
         "mcp_workbench.daemon.attach",
-        "mcp_workbench.daemon.attached",
-        "mcp_workbench.daemon.control_client",
-        "mcp_workbench.daemon.control_protocol",
+        "mcp_workbench.daemon.control",
         "mcp_workbench.daemon.paths",
         "mcp_workbench.timing",
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.daemon.log import MOST_BYTES, BoundedLog
+from mcp_workbench.daemon.lifecycle import MOST_BYTES, BoundedLog
 from mcp_workbench.upstream import stderr_log
 from mcp_workbench.upstream.stderr_log import LINES, StderrLog
 from tests.kit.clock import eventually

@@ -19,7 +19,7 @@ import pytest
 from mcp_workbench import __version__
 from mcp_workbench.config import load
 from mcp_workbench.daemon import paths
-from mcp_workbench.daemon.control_protocol import FORMAT, STATUS, pack
+from mcp_workbench.daemon.control import FORMAT, STATUS, pack
 from mcp_workbench.daemon.lifecycle import IDLE, with_idle_timeouts
 from mcp_workbench.daemon.status import ServerStatus, Status, with_memory
 from tests.kit.blocking_http_host import HttpHost

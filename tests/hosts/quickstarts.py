@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from mcp_workbench.hosts.plan import Member, add_command, edited, own_entry
+from mcp_workbench.hosts.own_entry import own_entry
+from mcp_workbench.hosts.plan import Member, add_command, edited
 from mcp_workbench.hosts.table import ENTRY, HOSTS, Host
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "hosts.md"

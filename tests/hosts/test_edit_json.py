@@ -14,7 +14,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from mcp_workbench.config import jsonc
-from mcp_workbench.hosts.edit_json import lookup, put, remove
+from mcp_workbench.hosts.edit_json import lookup, put, put_all, remove
 from mcp_workbench.hosts.files import CannotEdit
 from tests.hosts.writers import jsonc_texts, names, values
 
@@ -65,6 +65,18 @@ def test_a_new_member_leaves_every_other_byte_alone(text: str) -> None:
     assert grown_by_one_piece(text, after)
     if document["mcpServers"]:
         assert remove(after, KEYS) == text
+
+
+@given(texts | bare, st.dictionaries(names, values, min_size=1, max_size=4))
+@settings(deadline=None)
+def test_many_members_are_put_as_if_one_by_one(text: str, section) -> None:
+    assume(isinstance(jsonc.parse(text).get("mcpServers", {}), dict))
+    members = [(("mcpServers", name), value) for name, value in section.items()]
+    one_by_one = text
+    for keys, value in members:
+        one_by_one = put(one_by_one, keys, value)
+
+    assert put_all(text, members) == one_by_one
 
 
 @given(bare)

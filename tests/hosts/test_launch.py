@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench import __version__
-from mcp_workbench.hosts.launch import Launch, choose_launch, temporary_runner
+from mcp_workbench.hosts.own_entry import Launch, choose_launch, temporary_runner
 
 
 @pytest.fixture

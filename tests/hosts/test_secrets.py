@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mcp_workbench.hosts.edit_toml import put
 from mcp_workbench.hosts.plan import Change, diff
+from mcp_workbench.hosts.read import HostServer
 from mcp_workbench.hosts.secrets import Vault, is_secret, masked
-from mcp_workbench.hosts.translate import HostServer
 
 SECRET = st.text(st.sampled_from('abcXYZ019-_./+=$%{}"\\ü '), min_size=3).map(
     lambda text: f"7q{text}7q"

@@ -9,10 +9,9 @@ import pytest
 
 from mcp_workbench.config.validate import validate
 from mcp_workbench.hosts.files import Machine, file_to_change
-from mcp_workbench.hosts.merge import normal_url, plain_name
-from mcp_workbench.hosts.read import ANY_FILE
+from mcp_workbench.hosts.plan import normal_url, plain_name
+from mcp_workbench.hosts.read import ANY_FILE, is_ourselves, read_entry
 from mcp_workbench.hosts.table import HOSTS, Host
-from mcp_workbench.hosts.translate import is_ourselves, read_entry
 
 AROUND = Machine(Path("/home/ada"), Path("/home/ada/work"), {})
 

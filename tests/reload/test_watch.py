@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.config import watch
-from mcp_workbench.config.watch import FileWatch, LoadResult
+from mcp_workbench.config import load as watch
+from mcp_workbench.config.load import FileWatch, LoadResult
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
 from tests.kit.clock import PATIENCE

@@ -128,7 +128,7 @@ def ownership_warnings(
         message = f"this file belongs to another user ({file.uid}), who decides what is started"
         warnings.append(OwnershipWarning(FOREIGN_FILE, message))
     elif file.group:
-        message = f"the group {file.group} can change this file, who decides what is started"
+        message = f"the group {file.group} can change this file, and so decide what is started"
         warnings.append(OwnershipWarning(FOREIGN_FILE, message))
     for folder in folders:
         if folder.uid not in (_ROOT, me):
@@ -139,7 +139,7 @@ def ownership_warnings(
             why = f"is open to the group {folder.group}"
         else:
             continue
-        message = f"its folder {folder.path} {why}, who could put another file there"
+        message = f"its folder {folder.path} {why}: another file could be put there"
         warnings.append(OwnershipWarning(FOREIGN_FOLDER, message))
     return warnings
 

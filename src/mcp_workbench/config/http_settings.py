@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.config.expand import Path, expand, remedy
-from mcp_workbench.config.findings import Finding, Findings, Object
 from mcp_workbench.config.schema import HTTP, NAME, TOKEN
+from mcp_workbench.config.validate import Finding, Findings, Object
 from mcp_workbench.core.errors import ConfigError, Problem, did_you_mean
 from mcp_workbench.core.spec import HttpSettings, NamedToken, Snapshot
 
@@ -35,7 +35,7 @@ class HttpReader:
         valid = self.findings.members(value, HTTP, ("http",))
         token: str = valid.get("token", "")
         if token:
-            self.doubt(token, ("http", "token"), "http.token")
+            self.check_token(token, ("http", "token"), "http.token")
         named = [
             entry
             for name, item in valid.get("tokens", {}).items()
@@ -59,7 +59,7 @@ class HttpReader:
             self.findings.error(path, "WB-CONF-040", "there is no 'token' in it", fix)
         if "token" not in valid or ("toolboxes" in value and "toolboxes" not in valid):
             return None  # an unreadable list must not become no list, which opens every toolbox
-        self.doubt(valid["token"], (*path, "token"), name)
+        self.check_token(valid["token"], (*path, "token"), name)
         if "toolboxes" not in valid:
             return NamedToken(name, valid["token"])
         self.check_boxes(valid["toolboxes"], (*path, "toolboxes"))
@@ -75,11 +75,11 @@ class HttpReader:
             fix = "name one; without the key it opens all of them"
             self.findings.warning(path, "WB-CONF-017", "this token opens no toolbox", fix)
 
-    def doubt(self, text: str, path: Path, name: str) -> None:
+    def check_token(self, text: str, path: Path, name: str) -> None:
         other = self.texts.setdefault(text, name)
         if other != name:
             message = f"the same token as that of '{other}'"
-            fix = "give each its own: they could not be message apart"
+            fix = "give each its own: they can't be told apart"
             self.findings.error(path, "WB-CONF-042", message, fix)
         for variable in expand(text, self.environ).missing:
             message = f"variable {variable} is not set and has no default; `serve --http` needs it"
@@ -155,7 +155,7 @@ class _TokenValues:
             self._refuse(place, message, "use 32 or more random letters and digits")
         elif other != place:
             message = f"the same token as that of {other}"
-            fix = "give each its own: they could not be message apart"
+            fix = "give each its own: they can't be told apart"
             self.problems.append(Problem(place, message, fix, "WB-CONF-042"))
         else:
             return token

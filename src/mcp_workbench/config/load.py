@@ -1,15 +1,21 @@
-"""From a file to a snapshot, or to all of its problems; without a file, to the built-in demo."""
+"""Loads the configuration file: the result is a snapshot, or all of its problems.
+
+Without a file, the configuration is the built-in demo. `FileWatch` loads a file again when it changes.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mcp_workbench.config.expand import dotted
 from mcp_workbench.config.file_access import (
     OWNERSHIP_CODES,
     PIPE_WAIT,
@@ -21,19 +27,26 @@ from mcp_workbench.config.file_access import (
     ownership_notice,
     read_open,
 )
-from mcp_workbench.config.findings import Finding, problems_of
-from mcp_workbench.config.validate import validate
+from mcp_workbench.config.validate import MOST, Finding, validate
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec
+from mcp_workbench.timing import pause
 from mcp_workbench.transport.json_text import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path  # loading it takes four milliseconds
 
+    from mcp_workbench.config import jsonc
+
 FILE_NAME = "workbench-config.json"
 VARIABLE = "WORKBENCH_CONFIG"
 MOST_BYTES = 8 << 20  # of a file; a larger one was named by mistake
+MOST_READ = 1 << 20  # characters of a file in which findings are placed on lines
+POLL = pause(1.0)  # seconds between two polls; one costs some microseconds
+SETTLE = pause(0.15)  # seconds without a change until a written file counts as complete
+DOUBT = pause(0.5)  # more seconds for a file with errors: a slow writer may not be done
+ROUNDS = 20  # polls of a file that never settles before it is read anyway
 
 _WRITE = "write the file there, or name the right one with --config"
 _DEMO = "demo"
@@ -52,21 +65,6 @@ def chosen_snapshot(option: str | None, *, careful: bool = False) -> Snapshot:
     return demo_snapshot()
 
 
-def owner_notice(snapshot: Snapshot) -> str:
-    """Returns one line for a user who has named a file that another user could have written."""
-    warnings = [
-        OwnershipWarning(w.code, w.message) for w in snapshot.warnings if w.code in OWNERSHIP_CODES
-    ]
-    return ownership_notice(snapshot.origin, warnings)
-
-
-def _here() -> str:
-    try:
-        return os.getcwd()  # noqa: PTH109 - four milliseconds
-    except FileNotFoundError:
-        return ""  # the folder was removed: nothing is in it, but absolute paths still work
-
-
 def find_config(option: str | None, environ: Mapping[str, str], cwd: str | Path) -> str | None:
     """Returns the file to use: the option, else the variable, else the usual name. None: the demo."""
     given = option if option is not None else environ.get(VARIABLE) or None
@@ -82,6 +80,26 @@ def find_config(option: str | None, environ: Mapping[str, str], cwd: str | Path)
 def is_named(option: str | None, environ: Mapping[str, str]) -> bool:
     """Has the user named the file? Otherwise it was just found in the current folder."""
     return option is not None or bool(environ.get(VARIABLE))
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - four milliseconds
+    except FileNotFoundError:
+        return ""  # the folder was removed: nothing is in it, but absolute paths still work
+
+
+def _exists(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass  # it exists somehow; loading it reports the reason
+    return True
+
+
+# One file
 
 
 def load_config(
@@ -112,20 +130,6 @@ def load_config(
     return msgspec.structs.replace(snapshot, origin=file, warnings=warnings)
 
 
-def _refused(file: str, code: str, message: str, fix: str) -> ConfigError:
-    return ConfigError(file, (Problem("", message, fix, code),))
-
-
-def _exists(path: str) -> bool:
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        pass  # it exists somehow; loading it reports the reason
-    return True
-
-
 def _read(file: str, *, named: bool) -> tuple[bytes, list[Finding]]:
     try:
         with open(file, "rb", buffering=0, opener=at_once) as stream:
@@ -146,7 +150,7 @@ def _read(file: str, *, named: bool) -> tuple[bytes, list[Finding]]:
         raise _refused(file, "WB-CONF-005", message, "name the configuration file itself") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        fix = "see that this user may read it"
+        fix = "make it readable for this user"
         raise _refused(file, "WB-CONF-002", f"can't be read: {reason}", fix) from None
     if not raw.strip():
         fix = 'begin with {"mcpServers": {}}'
@@ -155,16 +159,17 @@ def _read(file: str, *, named: bool) -> tuple[bytes, list[Finding]]:
 
 
 def _owner_findings(file: str, status: os.stat_result, *, named: bool) -> list[Finding]:
-    """Whoever can write this file can start programs as this user."""
+    """Returns warnings about the owner, or refuses the file: who writes it starts programs as this user."""
     if os.name == "posix" and stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IWOTH:
         fix = f"chmod o-w {file}"
         raise _refused(file, "WB-CONF-006", "everybody on this machine can change this file", fix)
     ownership = check_ownership(file, status)
     if ownership and not named:
         fix = f"use a file of your own; if you trust this one, name it: --config {file}"
-        raise ConfigError(file, tuple(Problem("", why, fix, code) for code, why in ownership))
+        problems = (Problem("", warning.message, fix, warning.code) for warning in ownership)
+        raise ConfigError(file, tuple(problems))
     fix = "change the owner or the rights, or use a copy of your own"
-    return [Finding((), code, why, fix, "warning") for code, why in ownership]
+    return [Finding((), w.code, w.message, fix, "warning") for w in ownership]
 
 
 def _decoded(file: str, raw: bytes) -> tuple[Any, bool]:
@@ -173,7 +178,7 @@ def _decoded(file: str, raw: bytes) -> tuple[Any, bool]:
         return read_json(raw), True
     except (ValueError, RecursionError):
         pass
-    from mcp_workbench.config import jsonc  # only for files that need it: starting is quicker
+    from mcp_workbench.config import jsonc  # not loaded for plain JSON, for a quick start
 
     try:
         return jsonc.parse(raw.decode()), False
@@ -185,6 +190,185 @@ def _decoded(file: str, raw: bytes) -> tuple[Any, bool]:
         fix = "correct the text there; comments and trailing commas are allowed"
         problem = Problem("", error.message, fix, "WB-CONF-007", error.line, error.column)
     raise ConfigError(file, (problem,))
+
+
+def _refused(file: str, code: str, message: str, fix: str) -> ConfigError:
+    return ConfigError(file, (Problem("", message, fix, code),))
+
+
+def owner_notice(snapshot: Snapshot) -> str:
+    """Returns one line for a user who has named a file that another user could have written."""
+    warnings = [
+        OwnershipWarning(w.code, w.message) for w in snapshot.warnings if w.code in OWNERSHIP_CODES
+    ]
+    return ownership_notice(snapshot.origin, warnings)
+
+
+# Lines and columns of findings
+
+
+def problems_of(findings: list[Finding], text: str) -> list[Problem]:
+    """Returns the findings and the duplicate keys with line and column, in the order of the file.
+
+    Findings that only count others come last, without a place.
+    """
+    from mcp_workbench.config import jsonc  # not loaded without findings, for a quick start
+
+    try:
+        root = jsonc.read(text) if len(text) <= MOST_READ else None
+    except jsonc.SyntaxProblem:
+        root = None
+    if root is None:  # too deep or too long for the parser: findings keep their paths only
+        return [_problem(finding) for finding in findings]
+    lines = jsonc.Lines(text)
+    placed = [
+        (_offset(text, root, finding), finding) for finding in findings if not finding.unlisted
+    ]
+    placed += islice(_duplicates(lines, root), MOST)
+    placed.sort(key=lambda pair: pair[0])
+    listed = [_problem(finding, *lines.place(offset)) for offset, finding in placed]
+    return listed + [_problem(finding) for finding in findings if finding.unlisted]
+
+
+def _offset(text: str, root: jsonc.Node, finding: Finding) -> int:
+    from mcp_workbench.config import jsonc
+
+    child = jsonc.find(root, finding.path)
+    inside = text.find(finding.inside, child.node.start, child.node.end) if finding.inside else -1
+    return child.start if inside < 0 else inside
+
+
+def _duplicates(lines: jsonc.Lines, root: jsonc.Node) -> Iterator[tuple[int, Finding]]:
+    from mcp_workbench.config import jsonc
+
+    for twice in jsonc.duplicates(root):
+        line, column = lines.place(twice.first)
+        message = f"duplicate key; this one counts, the one at {line}:{column} does not"
+        yield (
+            twice.second,
+            Finding(twice.path, "WB-CONF-024", message, "remove one of them", "warning"),
+        )
+
+
+def _problem(finding: Finding, line: int = 0, column: int = 0) -> Problem:
+    return Problem(
+        dotted(finding.path),
+        finding.message,
+        finding.fix,
+        finding.code,
+        line,
+        column,
+        finding.severity,
+        finding.unlisted or 1,
+    )
+
+
+# A file that changes
+
+
+LoadResult = Snapshot | ConfigError
+Stamp = tuple[int, ...]
+
+UNKNOWN: Stamp = (-1,)
+ABSENT: Stamp = ()
+
+
+class FileWatch:
+    """Polls, waits and reads in a thread of its own: a drive that hangs blocks nothing else.
+
+    `report` is called in that thread with each configuration or error, first with the file as it is
+    now. A file that never existed (`optional`) is not reported as missing. One that another user could
+    have written is refused, unless the user was warned when it was first read (`accepted`).
+    """
+
+    def __init__(
+        self,
+        path: str,
+        report: Callable[[LoadResult], None],
+        *,
+        optional: bool,
+        accepted: bool = False,
+    ) -> None:
+        self._path = path
+        self._report = report
+        self._optional = optional
+        self._accepted = accepted
+        self._wake = threading.Event()
+        self._over = False
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="configuration", daemon=True).start()
+
+    def look(self) -> None:
+        """Reads the file now, even if it has not changed."""
+        self._wake.set()
+
+    def end(self) -> None:
+        self._over = True
+        self._wake.set()
+
+    def _run(self) -> None:
+        seen = UNKNOWN
+        while True:
+            asked = self._wake.wait(POLL)
+            self._wake.clear()
+            if self._over:
+                return
+            if asked or stamp_of(self._path) != seen:
+                seen = self._read(asked=asked)
+
+    def _read(self, *, asked: bool) -> Stamp:
+        """Reads the file when it has settled; returns its stamp."""
+        stamp = stamp_of(self._path) if asked else self._settled(SETTLE)
+        if stamp == ABSENT and self._optional:
+            return stamp
+        result = self._loaded()
+        for _ in range(ROUNDS):
+            if isinstance(result, Snapshot):
+                self._optional = False
+            elif (now := self._settled(DOUBT)) != stamp:
+                stamp, result = now, self._loaded()
+                continue
+            break
+        if not self._over:
+            self._report(result)
+        return stamp
+
+    def _settled(self, seconds: float) -> Stamp:
+        """Returns the stamp once it has stayed the same for so long."""
+        stamp = stamp_of(self._path)
+        for _ in range(ROUNDS):
+            if self._pause(seconds) or (now := stamp_of(self._path)) == stamp:
+                break
+            stamp = now
+        return stamp
+
+    def _pause(self, seconds: float) -> bool:
+        """Waits; returns whether the watch has ended."""
+        self._wake.wait(seconds)
+        return self._over
+
+    def _loaded(self) -> LoadResult:
+        try:
+            return load_config(self._path, named=self._accepted)
+        except ConfigError as error:
+            return error
+
+
+def stamp_of(path: str) -> Stamp:
+    """Returns a stamp that changes with the file, however it is written: in place, by rename, by link."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - follows symbolic links
+    except (OSError, ValueError):
+        return ABSENT
+    # ctime changes where mtime is kept: cp -p, chmod, a rename of an old file.
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
 
 
 # The built-in demo

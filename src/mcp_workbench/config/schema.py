@@ -239,12 +239,12 @@ TOP = {
     ),
     "limits": Key(
         object_of({"$ref": "#/$defs/limits"}),
-        "Where to say no instead of growing.",
+        "Limits on messages, calls and tools.",
         example={"openWait": OPEN_WAIT},
     ),
     "http": Key(
         object_of({"$ref": "#/$defs/http"}),
-        "Who may come in by `serve --http`.",
+        "Who may connect to `serve --http`.",
         example={"token": "${MCP_WORKBENCH_HTTP_TOKEN}"},
     ),
 }
@@ -253,7 +253,7 @@ TOOLBOX = {
     "mcpServers": Key(SERVERS, "The servers of the toolbox by name.", example=_A_SERVER),
     "detail": Key(
         one_of("schema", "full", "signature", "names"),
-        "How much `open_toolbox` tells of each tool where it is not asked for another detail.",
+        "How much `open_toolbox` shows of each tool, unless the call asks for another detail.",
         "schema",
     ),
     "resultBudget": Key(
@@ -300,7 +300,7 @@ SERVER = {
     ),
     "era": Key(
         one_of("auto", "legacy", "modern", variables=True),
-        "Which generation of the protocol it speaks; normally found out.",
+        "Which generation of the protocol it speaks; normally detected.",
         "auto",
     ),
     "scope": Key(
@@ -322,25 +322,23 @@ SERVER = {
     "resultBudget": Key(whole(0), "The same as in a toolbox, for this server.", example=10_000),
     "validate": Key(
         FLAG,
-        "Look at the arguments of a call before it is sent, and refuse what the tool's schema forbids.",
+        "Check the arguments of a call against the tool's schema before it is sent.",
         default=False,
         example=True,
     ),
 }
 LIMITS = {
     "messageBytes": Key(whole(LEAST_BYTES), "The largest single message.", MESSAGE_BYTES),
-    "callsPerServer": Key(whole(1), "Calls under way at one server.", CALLS_PER_SERVER),
+    "callsPerServer": Key(whole(1), "Calls in flight at one server.", CALLS_PER_SERVER),
     "queueBytes": Key(
         whole(LEAST_BYTES), "Bytes kept for a server that does not read.", QUEUE_BYTES
     ),
-    "calls": Key(
-        whole(1), "Calls under way in all; a server with few of them is not held to it.", CALLS
-    ),
+    "calls": Key(whole(1), "Calls in flight in all; a server with few of them is exempt.", CALLS),
     "toolsPerServer": Key(whole(1), "Tools of one server that are shown.", TOOLS_PER_SERVER),
     "openWait": Key(SECONDS, "Seconds that `open_toolbox` waits for a slow server.", OPEN_WAIT),
     "drain": Key(
         SECONDS,
-        "Seconds for calls under way when a port is told to end, or their server's entry changes.",
+        "Seconds for calls in flight when a port stops, or their server's entry changes.",
         DRAIN,
     ),
 }

@@ -1,10 +1,16 @@
-"""One pass over the file's value: the configuration it describes, and every error and warning."""
+"""Validates the value of a configuration file: the snapshot it describes, and all findings.
+
+A finding is an error or a warning with the path of the value at fault. Validation never stops at an
+error, so that a user sees all of them at once. `load` adds lines and columns.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
+
+import msgspec
 
 from mcp_workbench.config.expand import (
     Path,
@@ -16,17 +22,20 @@ from mcp_workbench.config.expand import (
     strings_of,
     unset,
 )
-from mcp_workbench.config.findings import Finding, Findings, Object, advice, foreign_keys
 from mcp_workbench.config.schema import (
     AMBIGUOUS,
     LIMITS,
     NAME,
+    SECONDS,
     SERVER,
     TOOLBOX,
     TOP,
     TRANSPORTS,
+    Key,
+    is_number,
     kind_of,
 )
+from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import (
     CALL_TIMEOUT,
@@ -51,15 +60,19 @@ from mcp_workbench.core.spec import (
     tool_filter,
 )
 
+Object = dict[str, Any]
+Severity = Literal["error", "warning"]
+
+MOST = 20_000  # errors that are listed, and as many warnings; the others are counted
+LONGEST_SECONDS = 3600  # a longer time was probably meant in milliseconds
 NAME_RULE = (
     "Toolbox and server names should contain only alphanumeric characters, hyphens, and underscores"
 )
-EARLY = ("type", "transport", "era", "toolFilters")  # they decide what is shown: expanded on load
-HOW_TO_REACH = "add 'command' for a program of this machine, or 'url' for a remote server"
-ONE_SIDED = {
-    "command": ("headers",),
-    "url": ("args", "env", "cwd"),
-}  # without effect beside this key
+# Keys of a server entry whose variables are expanded on load, because the catalogue depends on them.
+EXPANDED_ON_LOAD = ("type", "transport", "era", "toolFilters")
+NO_TARGET = "add 'command' for a program of this machine, or 'url' for a remote server"
+# Keys without effect in an entry that has this key.
+INEFFECTIVE = {"command": ("headers",), "url": ("args", "env", "cwd")}
 
 
 def validate(
@@ -72,6 +85,8 @@ def validate(
 
 
 class _FileReader:
+    """Reads the value of one file, from the top."""
+
     def __init__(self, findings: Findings, entries: _EntryReader) -> None:
         self.findings = findings
         self.entries = entries
@@ -93,7 +108,9 @@ class _FileReader:
         )
 
     def http(self, value: Object, boxes: list[str]) -> HttpSettings:
-        from mcp_workbench.config.http_settings import HttpReader  # few files have an `http` key
+        from mcp_workbench.config.http_settings import (
+            HttpReader,  # loaded only for files with this key
+        )
 
         return HttpReader(self.findings, self.entries.environ, boxes).http(value)
 
@@ -105,7 +122,7 @@ class _FileReader:
             self.findings.error(("naming",), "WB-CONF-028", message, fix)
         return "bare" if bare else "full"
 
-    def name(self, name: str, path: Path, what: str) -> None:
+    def check_name(self, name: str, path: Path, what: str) -> None:
         if not re.fullmatch(NAME, name):
             better = re.sub("[^A-Za-z0-9_-]+", "-", name).strip("-") or "main"
             self.findings.error(
@@ -121,14 +138,14 @@ class _FileReader:
             report(path, "WB-CONF-014", message, f"rename it, for example '{better}'")
 
     def toolboxes(self, value: Object, top: Object) -> dict[str, ToolboxSpec]:
-        shapes = [key for key in ("toolboxes", "mcpServers") if key in value]
-        if not shapes:
+        forms = [key for key in ("toolboxes", "mcpServers") if key in value]
+        if not forms:
             foreign = foreign_keys(value, "mcpServers")
             fix = advice(foreign[0], list(TOP)) if foreign else 'write "mcpServers": {…}'
             self.findings.error((), "WB-CONF-016", "neither 'toolboxes' nor 'mcpServers'", fix)
-        if len(shapes) == 2:
+        if len(forms) == 2:
             fix = "move these servers into one of the toolboxes"
-            message = "'mcpServers' and 'toolboxes' can't stand side by side"
+            message = "'mcpServers' and 'toolboxes' can't be used together"
             self.findings.error(("mcpServers",), "WB-CONF-015", message, fix)
         boxes: Object = top.get("toolboxes", {})
         specs = {name: self.toolbox(name, boxes[name], ("toolboxes", name)) for name in boxes}
@@ -140,7 +157,7 @@ class _FileReader:
         return specs
 
     def toolbox(self, name: str, value: Any, path: Path) -> ToolboxSpec:
-        self.name(name, path, "toolbox")
+        self.check_name(name, path, "toolbox")
         if not self.findings.is_object(
             value, path, 'write {"description": "…", "mcpServers": {…}}'
         ):
@@ -168,7 +185,7 @@ class _FileReader:
         specs: dict[str, ServerSpec] = {}
         for name, entry in (value or {}).items():
             here = (*path, name)
-            self.name(name, here, "server")
+            self.check_name(name, here, "server")
             if not self.findings.is_object(entry, here, 'write {"command": "…"} or {"url": "…"}'):
                 continue
             spec = self.entries.spec(ServerAddress(toolbox, name), entry, here)
@@ -201,86 +218,91 @@ class _EntryReader:
         self.folder = folder
 
     def spec(self, address: ServerAddress, entry: Object, path: Path) -> ServerSpec | None:
-        entry, unset_here = self.expanded_early(entry, path)
+        entry, missing = self.expanded_on_load(entry, path)
         valid = self.findings.members(entry, SERVER, path)
         if valid.get("disabled"):
             return None
-        self.findings.add(*unset_here)
+        self.findings.add(*missing)
         target = self.target(entry, valid, path)
         if target is None:
             return None
-        self.doubt_variables(target, path)
+        self.check_variables(target, path)
         return ServerSpec(
             address,
             target,
-            tool_filter(() if unset_here else tuple(valid.get("toolFilters", ("*",)))),
+            tool_filter(() if missing else tuple(valid.get("toolFilters", ("*",)))),
             valid.get("era", "auto"),
             float(valid.get("connectTimeout", CONNECT_TIMEOUT)),
             float(valid.get("timeout", CALL_TIMEOUT)),
             dotted(path),
-            "; ".join(unset(lack.inside[2:], dotted(lack.path)) for lack in unset_here),
+            "; ".join(unset(finding.inside[2:], dotted(finding.path)) for finding in missing),
             valid.get("scope", "shared"),
             float(valid.get("idleTimeout", IDLE_TIMEOUT)),
             None if "resultBudget" not in valid else int(valid["resultBudget"]),
             valid.get("validate", False),
         )
 
-    def expanded_early(self, entry: Object, path: Path) -> tuple[Object, list[Finding]]:
-        """Returns the entry with `EARLY` expanded, and the unset variables; their keys are left out."""
-        entry, lacking = dict(entry), list[Finding]()
-        for key in EARLY:
+    def expanded_on_load(self, entry: Object, path: Path) -> tuple[Object, list[Finding]]:
+        """Returns the entry with the keys of `EXPANDED_ON_LOAD` expanded, and its unset variables.
+
+        A key that refers to an unset variable is left out.
+        """
+        entry, missing = dict(entry), list[Finding]()
+        for key in EXPANDED_ON_LOAD:
             here, value = (*path, key), entry.get(key)
             if isinstance(value, str):
-                entry[key] = self.value(value, here, lacking)
+                entry[key] = self.expanded(value, here, missing)
             elif isinstance(value, list):
                 items = enumerate(cast("list[Any]", value))
-                entry[key] = [self.value(item, (*here, index), lacking) for index, item in items]
-        for finding in lacking:
+                entry[key] = [self.expanded(item, (*here, index), missing) for index, item in items]
+        for finding in missing:
             entry.pop(str(finding.path[len(path)]), None)
-        return entry, lacking
+        return entry, missing
 
-    def value(self, text: Any, path: Path, lacking: list[Finding]) -> Any:
-        if not isinstance(text, str):
-            return text
-        expanded = expand(text, self.environ)
-        lacking += [_unset(name, path) for name in expanded.missing]
+    def expanded(self, value: Any, path: Path, missing: list[Finding]) -> Any:
+        """Returns the value with its variables expanded, and adds the unset ones to `missing`."""
+        if not isinstance(value, str):
+            return value
+        expanded = expand(value, self.environ)
+        missing += [_unset(name, path) for name in expanded.missing]
         return expanded.text
 
     def target(self, entry: Object, valid: Object, path: Path) -> Target | None:
-        ways = [key for key in ("command", "url") if key in entry]
-        if not ways:
+        """Returns how the server is reached; None if the entry has no usable target."""
+        kinds = [key for key in ("command", "url") if key in entry]
+        if not kinds:
             foreign = foreign_keys(entry, "command", "url")
-            fix = advice(foreign[0], list(SERVER)) if foreign else HOW_TO_REACH
+            fix = advice(foreign[0], list(SERVER)) if foreign else NO_TARGET
             self.findings.error(path, "WB-CONF-018", "neither 'command' nor 'url'", fix)
             return None
-        if len(ways) == 2:
+        if len(kinds) == 2:
             fix = "keep 'command' for a program of this machine, 'url' for a remote server"
             self.findings.error(path, "WB-CONF-019", "both 'command' and 'url'", fix)
             return None
-        [way] = ways
-        for key in ONE_SIDED[way]:
+        [kind] = kinds
+        for key in INEFFECTIVE[kind]:
             if key in valid:
-                message = f"has no effect beside '{way}'"
+                message = f"has no effect beside '{kind}'"
                 self.findings.warning((*path, key), "WB-CONF-026", message, "remove it")
-        transport = self.transport(way, valid, path)
-        if way not in valid:
+        transport = self.transport(kind, valid, path)
+        if kind not in valid:
             return None
-        if way == "url":
+        if kind == "url":
             headers = self.pairs(valid.get("headers", {}), (*path, "headers"))
             return HttpEndpoint(valid["url"], headers, "sse" if transport == "sse" else "http")
         env = self.pairs(valid.get("env", {}), (*path, "env"))
         args = tuple(valid.get("args", ()))
         return StdioCommand(valid["command"], args, env, valid.get("cwd", ""), self.folder)
 
-    def transport(self, way: str, valid: Object, path: Path) -> str:
+    def transport(self, kind: str, valid: Object, path: Path) -> str:
         given = {key: TRANSPORTS[valid[key]] for key in ("type", "transport") if key in valid}
         if len(set(given.values())) == 2:
             message = "'type' and 'transport' contradict each other"
             self.findings.error((*path, "transport"), "WB-CONF-020", message, "keep one of them")
-        for key, kind in given.items():
-            if (kind == "stdio") != (way == "command"):
-                message = f"\"{valid[key]}\" does not go with '{way}'"
-                fix = f"remove '{key}': it follows from '{way}'"
+        for key, transport in given.items():
+            if (transport == "stdio") != (kind == "command"):
+                message = f"\"{valid[key]}\" does not go with '{kind}'"
+                fix = f"remove '{key}': it follows from '{kind}'"
                 self.findings.error((*path, key), "WB-CONF-020", message, fix)
         return next(iter(given.values()), "")
 
@@ -296,7 +318,8 @@ class _EntryReader:
             pairs.append((name, text))
         return tuple(pairs)
 
-    def doubt_variables(self, target: Target, path: Path) -> None:
+    def check_variables(self, target: Target, path: Path) -> None:
+        """Warns of unset variables, and of a `${` that begins none."""
         for inner, text in strings_of(target):
             here = (*path, *inner)
             missing = expand(text, self.environ).missing
@@ -310,3 +333,165 @@ class _EntryReader:
 def _unset(variable: str, path: Path) -> Finding:
     message = f"variable {variable} is not set and has no default; the server is unavailable"
     return Finding(path, "WB-CONF-021", message, remedy(variable), "warning", f"${{{variable}")
+
+
+# Findings
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """An error or a warning, before its line is known."""
+
+    path: Path
+    code: str
+    message: str
+    fix: str
+    severity: Severity = "error"
+    inside: str = ""  # the part of the value that is at fault
+    unlisted: int = 0  # how many further findings it stands for; it has no place itself
+
+
+class Findings:
+    """Collects the findings of one file in order; of very many, only the first ones."""
+
+    def __init__(self) -> None:
+        self._kept: list[Finding] = []
+        self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
+
+    @property
+    def all(self) -> list[Finding]:
+        """Returns the kept findings, and one that counts the rest of each severity."""
+        return [
+            *self._kept,
+            *map(self._summary, [s for s in self._counts if self._counts[s] > MOST]),
+        ]
+
+    def _summary(self, severity: Severity) -> Finding:
+        last = next(kept for kept in reversed(self._kept) if kept.severity == severity)
+        more = self._counts[severity] - MOST
+        kinds = f"{severity}, which is" if more == 1 else f"{severity}s, which are"
+        message = f"{more} more {kinds} not listed"
+        return Finding((), last.code, message, "correct the others first", severity, unlisted=more)
+
+    def add(self, *findings: Finding) -> None:
+        for finding in findings:
+            if self._has_room(finding.severity):
+                self._kept.append(finding)
+
+    def _has_room(self, severity: Severity) -> bool:
+        """Counts one more finding; returns whether it is kept."""
+        self._counts[severity] += 1
+        return self._counts[severity] <= MOST
+
+    def error(self, path: Path, code: str, message: str, fix: str) -> None:
+        self.add(Finding(path, code, message, fix))
+
+    def warning(self, path: Path, code: str, message: str, fix: str) -> None:
+        self.add(Finding(path, code, message, fix, "warning"))
+
+    def is_object(self, value: Any, path: Path, fix: str) -> bool:
+        if isinstance(value, dict):
+            return True
+        self.error(path, "WB-CONF-010", f"must be an object, not {kind_of(value)}", fix)
+        return False
+
+    def members(self, value: Object, table: dict[str, Key], path: Path) -> Object:
+        """Returns the members that fit the table, and reports the others."""
+        valid: Object = {}
+        for name, item in value.items():
+            key = table.get(name)
+            if key is None:
+                self._unknown((*path, name), name, table)
+                continue
+            wrong = False
+            for inner, message in key.kind.wrong(item):
+                wrong = True
+                if self._has_room("error"):
+                    fix = _fix(name, key, item[inner[0]] if inner else item, inner)
+                    here = (*path, name, *inner)
+                    self._kept.append(Finding(here, "WB-CONF-010", message, fix))
+            if not wrong:
+                valid[name] = item
+                self.check_seconds(key, item, (*path, name))
+        return valid
+
+    def _unknown(self, path: Path, name: str, table: dict[str, Key]) -> None:
+        if self._has_room("warning"):
+            fix = advice(name, list(table))
+            message = "unknown key, it has no effect"
+            self._kept.append(Finding(path, "WB-CONF-012", message, fix, "warning"))
+
+    def check_seconds(self, key: Key, value: Any, path: Path) -> None:
+        if key.kind is SECONDS and value > LONGEST_SECONDS:
+            message = (
+                f"{value:g} seconds are {value / 3600:.3g} hours; probably meant as milliseconds"
+            )
+            fix = f"write {value / 1000:g}: the unit here is a second"
+            self.warning(path, "WB-CONF-022", message, fix)
+
+
+def _fix(name: str, key: Key, value: Any, inner: Path) -> str:
+    if name == "command" and isinstance(value, list):
+        return "write its first word as 'command' and the others as 'args'"
+    if inner and (is_number(value) or isinstance(value, bool)):  # an item of strings
+        return "put it in double quotes"
+    if key.kind.choices and isinstance(value, str):
+        ours = FOREIGN_TRANSPORTS.get(value)
+        near = f'write "{ours}"' if ours else did_you_mean(value, list(key.kind.choices))
+        return near or "write one of them"
+    example = key.default if key.example is None else key.example
+    return f"for example {msgspec.json.encode({name: example}).decode()[1:-1]}"
+
+
+# Keys of other programs, which users paste here
+
+
+SPELLINGS = {
+    "cmd": ("command", "Goose's"),
+    "envs": ("env", "Goose's"),
+    "uri": ("url", "Goose's"),
+    "available_tools": ("toolFilters", "Goose's"),
+    "serverUrl": ("url", "Windsurf's"),
+    "httpUrl": ("url", "Gemini CLI's"),
+    "includeTools": ("toolFilters", "Gemini CLI's"),
+    "environment": ("env", "opencode's"),
+    "http_headers": ("headers", "Codex's"),
+    "enabled_tools": ("toolFilters", "Codex's"),
+    "startup_timeout_sec": ("connectTimeout", "Codex's"),
+    "tool_timeout_sec": ("timeout", "Codex's"),
+    "servers": ("mcpServers", "VS Code's"),
+    "mcp_servers": ("mcpServers", "Codex's"),
+    "context_servers": ("mcpServers", "Zed's"),
+}
+
+_APPROVAL = "remove it; the host decides what needs approval"
+_EXCLUDE = "put each name into 'toolFilters' with a '!' before it"
+ADVICE = {
+    "enabled": "'enabled: false' is 'disabled: true' here",
+    "autoApprove": _APPROVAL,
+    "alwaysAllow": _APPROVAL,
+    "trust": _APPROVAL,
+    "excludeTools": _EXCLUDE,
+    "disabledTools": _EXCLUDE,
+    "disabled_tools": _EXCLUDE,
+    "envFile": 'name the variables under \'env\', such as "TOKEN": "${TOKEN}"',
+}
+
+FOREIGN_TRANSPORTS = {
+    "streamableHttp": "streamable-http",
+    "streamable_http": "streamable-http",
+    "local": "stdio",
+    "remote": "http",
+}
+
+
+def advice(key: str, known: list[str]) -> str:
+    """Returns what to do about an unknown key."""
+    ours, whose = SPELLINGS.get(key, ("", ""))
+    if ours in known:
+        return f"'{key}' ({whose} spelling) is '{ours}' here"
+    return ADVICE.get(key) or did_you_mean(key, known) or "remove it"
+
+
+def foreign_keys(entry: dict[str, Any], *ours: str) -> list[str]:
+    """Returns the keys of an entry that other programs use for one of these keys."""
+    return [key for key in entry if SPELLINGS.get(key, ("", ""))[0] in ours]

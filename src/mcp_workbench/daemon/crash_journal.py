@@ -11,20 +11,40 @@ a response is in the outbox, or has left, or was never given.
 
 Layout: numbers, two areas for the start of an unfinished line, the chunk that is read into, and two
 halves for the list of requests. Of each pair one is valid and the next version is written to the other.
+
+An attached process whose daemon has ended continues by itself (`Resumed`). Requests in flight get their
+response, or are performed again if that is safe; the requests that set up the session are repeated to a
+new session, and their responses dropped.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
+from mcp_workbench.daemon.outbox import drain_outbox, undelivered
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import Interceptor
+from mcp_workbench.protocol.handshake import STAMPS
+from mcp_workbench.protocol.revisions import MODERN
+from mcp_workbench.protocol.translation import complete
+from mcp_workbench.server import parse, text
 from mcp_workbench.server.calls import HostCall
+from mcp_workbench.server.parse import Message
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import Malformed
 
 if TYPE_CHECKING:
     from mmap import mmap
+
+    from mcp_workbench.app import AnyWriter
+    from mcp_workbench.daemon.attach import Takeover
+    from mcp_workbench.server.session import HostSession
+    from mcp_workbench.server.stdio import StdioFront
+    from mcp_workbench.server.tools import ToolView
+    from mcp_workbench.transport.stdio import Channel
 
 CHUNK_BYTES = 1 << 18  # as much as is read at once
 CARRIED_BYTES = 1 << 16  # kept of a line that has not ended
@@ -47,22 +67,6 @@ CALL, OTHER = b"c", b"o"
 _END, _PART, _NO_PART = b"-", b"m", b"n"
 
 
-class PendingRequest(NamedTuple):
-    """A request without a response."""
-
-    is_call: bool
-    line: bytes = b""  # if it may be performed again
-
-
-class JournalContents(NamedTuple):
-    """What was in flight when the daemon ended."""
-
-    under_way: dict[bytes, PendingRequest]
-    lines: list[bytes]  # read but not handled
-    rest: bytes  # the start of a line that had not ended
-    part: bytes | None  # the request whose response may have left in part; empty: another frame
-
-
 def create_journal(folder: str) -> int:
     """A descriptor of anonymous memory; on systems without it, of an unlinked file in `folder`."""
     if hasattr(os, "memfd_create"):
@@ -74,6 +78,16 @@ def create_journal(folder: str) -> int:
         os.unlink(path)  # noqa: PTH108
     os.ftruncate(fd, SIZE)
     return fd
+
+
+# Writing, in the daemon
+
+
+def open_journal(fd: int) -> CrashJournal:
+    """Write to this memory from now on."""
+    from mmap import mmap  # the daemon's side only; `read_journal` reads the descriptor
+
+    return CrashJournal(mmap(fd, SIZE))
 
 
 class CrashJournal:
@@ -208,11 +222,39 @@ def _part_record(about: bytes | None) -> bytes:
     return b"n\n" if about is None else b"m%b\n" % about
 
 
-def open_journal(fd: int) -> CrashJournal:
-    """Write to this memory from now on."""
-    from mmap import mmap  # the daemon's side only; `read_journal` reads the descriptor
+class JournalInterceptor(Interceptor):
+    """Records before a call is sent whether it may be sent again if the daemon is killed.
 
-    return CrashJournal(mmap(fd, SIZE))
+    Another process may send what has not yet reached a server, and calls of tools that declare
+    themselves read-only or idempotent. In doubt a call is recorded as not repeatable, in advance.
+    """
+
+    def __init__(self, journal: CrashJournal) -> None:
+        self._journal = journal
+
+    def before(self, call: Call) -> None:
+        if isinstance(call, HostCall) and call.route is not None:
+            again = call.route.is_harmless and call.is_repeatable()
+            self._journal.set_repeatable(call.id, again=again)
+
+
+# Reading, in the attached process
+
+
+class PendingRequest(NamedTuple):
+    """A request without a response."""
+
+    is_call: bool
+    line: bytes = b""  # if it may be performed again
+
+
+class JournalContents(NamedTuple):
+    """What was in flight when the daemon ended."""
+
+    under_way: dict[bytes, PendingRequest]
+    lines: list[bytes]  # read but not handled
+    rest: bytes  # the start of a line that had not ended
+    part: bytes | None  # the request whose response may have left in part; empty: another frame
 
 
 def read_journal(fd: int) -> JournalContents:
@@ -250,17 +292,130 @@ def _read_records(records: bytes) -> tuple[dict[bytes, PendingRequest], bytes | 
     return under_way, part
 
 
-class JournalInterceptor(Interceptor):
-    """Records before a call is sent whether it may be sent again if the daemon is killed.
+# Continuing, in the attached process
 
-    Another process may send what has not yet reached a server, and calls of tools that declare
-    themselves read-only or idempotent. In doubt a call is recorded as not repeatable, in advance.
-    """
 
-    def __init__(self, journal: CrashJournal) -> None:
-        self._journal = journal
+CODE = "server_exited"
+WHY = "Error: the shared workbench has ended while this was under way; it may have run"
+QUESTIONS_FROM = 1_000_000  # first id of our questions: responses to the daemon's match none
+LISTEN = "subscriptions/listen"
 
-    def before(self, call: Call) -> None:
-        if isinstance(call, HostCall) and call.route is not None:
-            again = call.route.is_harmless and call.is_repeatable()
-            self._journal.set_repeatable(call.id, again=again)
+_CALL = text.error_texts(CODE, WHY)
+_OTHER = jsonrpc.error_object(jsonrpc.SERVER_ERROR, WHY, {text.CODE_KEY: CODE})
+
+
+def resumption(takeover: Takeover | None) -> Resumed | None:
+    """How to continue a host's session; None if it is a new one."""
+    return None if takeover is None else Resumed(takeover)
+
+
+class Resumed:
+    """Brings a new session to the state of the old one."""
+
+    def __init__(self, takeover: Takeover) -> None:
+        self._takeover = takeover
+        self._contents = read_journal(takeover.journal)
+        os.close(takeover.journal)
+        self._started = frozenset(self._contents.under_way)  # one may still be among the lines
+        self._undelivered = self._drain(takeover.outlet)
+        self._filter: DuplicateFilter | None = None
+
+    def _drain(self, outlet: int) -> bytes:
+        """The bytes that the host has not received; the requests answered by them are finished."""
+        data = b""
+        if outlet >= 0:
+            data = drain_outbox(outlet)
+            os.close(outlet)
+        passed_on, completed = undelivered(data, self._contents)
+        under_way = self._contents.under_way
+        under_way.pop(completed or b"", None)
+        for line in passed_on.split(b"\n"):
+            under_way.pop(_answered_by(line), None)
+        return passed_on
+
+    def channel(self, channel: AnyWriter) -> Channel:
+        if self._undelivered:
+            channel.send(self._undelivered)
+        self._filter = DuplicateFilter(channel)
+        return self._filter
+
+    def resume(self, session: HostSession, front: StdioFront, menu: ToolView) -> None:
+        answered = self._filter.answered if self._filter is not None else set[bytes]()
+        session.elicitation.input_requests.numbers = count(QUESTIONS_FROM)
+        for line in self._takeover.kept:
+            self._repeat(line, session, answered)
+        for toolbox in self._takeover.opened:
+            menu.opened(toolbox)
+        if self._takeover.is_modern:
+            session.era.revision = MODERN
+        self._perform_pending(session)
+        for line in self._contents.lines:
+            if not _is_one_of(self._started, line):
+                front.receive(line + b"\n")
+        front.receive(self._contents.rest)
+
+    def _perform_pending(self, session: HostSession) -> None:
+        """Perform requests in flight again if that is safe; fail the others, which may have run."""
+        for id, request in self._contents.under_way.items():
+            message = _read(request.line)
+            if message is not None:
+                session.receive(message)
+            else:
+                _fail(session, id, is_call=request.is_call)
+
+    def _repeat(self, line: bytes, session: HostSession, answered: set[bytes]) -> None:
+        """Repeat a request that set up the session. A response that the host has is dropped."""
+        message = parse.read(line)  # it was valid before
+        id = bytes(message.id)
+        under_way = self._contents.under_way
+        if id in under_way:
+            del under_way[id]  # this is its first response
+        elif message.method == LISTEN:
+            return  # it has ended
+        else:
+            answered.add(id)
+        session.receive(message)
+
+
+class DuplicateFilter:
+    """A channel to the host that drops responses the host already has."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.answered: set[bytes] = set()
+
+    @property
+    def backlog(self) -> int:
+        return self._channel.backlog
+
+    def send(self, frame: bytes, about: bytes = b"") -> None:
+        if about in self.answered and jsonrpc.answers(frame, about):
+            self.answered.discard(about)
+        else:
+            self._channel.send(frame, about)
+
+
+def _is_one_of(ids: frozenset[bytes], line: bytes) -> bool:
+    message = _read(line)
+    return message is not None and bool(message.method) and bytes(message.id) in ids
+
+
+def _answered_by(line: bytes) -> bytes:
+    """The id of the request whose response this is; empty if it is none."""
+    message = _read(line)
+    return b"" if message is None or message.method else bytes(message.id)
+
+
+def _fail(session: HostSession, id: bytes, *, is_call: bool) -> None:
+    if is_call:
+        result = complete(_CALL, STAMPS) if session.era.modern else _CALL
+        session.put(jsonrpc.answer(id, result), id)
+    else:
+        session.put(jsonrpc.refusal(id, _OTHER), id)
+
+
+def _read(line: bytes) -> Message | None:
+    try:
+        return parse.read(line)
+    except Malformed:
+        return None

@@ -12,11 +12,13 @@ import os
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from mcp_workbench.daemon.crash_journal import CrashJournal, JournalContents
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.stdio import AT_ONCE, PipeWriter, grow_pipe
+
+if TYPE_CHECKING:
+    from mcp_workbench.daemon.crash_journal import CrashJournal, JournalContents
 
 log = logging.getLogger(__name__)
 

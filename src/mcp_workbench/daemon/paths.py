@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 CONFIG_FILE = "workbench-config.json"
 CONFIG_VARIABLE = "WORKBENCH_CONFIG"
 FOLDER = "daemon"  # in the state folder
+ROTATED = ".1"  # suffix of the older of two log files
+OWN_SOURCE = "workbench"  # the source of log lines that are no server's
 LONGEST_SOCKET = 100  # bytes of a socket's path; systems accept at least 104
 
 

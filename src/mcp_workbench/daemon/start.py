@@ -10,8 +10,8 @@ from select import select
 from typing import NamedTuple
 
 from mcp_workbench import __version__
-from mcp_workbench.daemon import control_protocol as protocol
-from mcp_workbench.daemon.control_client import NoAnswer, connect, request
+from mcp_workbench.daemon import control
+from mcp_workbench.daemon.control import NoAnswer, connect, request
 from mcp_workbench.daemon.paths import DaemonPaths
 
 OTHER_HOME = "set MCP_WORKBENCH_HOME to a folder of your own"
@@ -108,10 +108,10 @@ def running(paths: DaemonPaths) -> Started | None:
         if connection is None:
             return None
         with connection:
-            response = request(connection, PATIENCE, protocol.STATUS)
+            response = request(connection, PATIENCE, control.STATUS)
     except NoAnswer as error:
         raise NotStarted(f"there is one, and {error}") from None
-    if not response or response[0] != protocol.REPORT:
+    if not response or response[0] != control.REPORT:
         return None
     import msgspec  # an attached process mostly does without
 

@@ -20,7 +20,7 @@ from mcp_workbench import __version__
 if TYPE_CHECKING:  # loaded in the daemon, and not by the command
     from mcp_workbench.core.catalogue import ServerHealth
     from mcp_workbench.core.names import ServerAddress
-    from mcp_workbench.daemon.host import JoinedHost
+    from mcp_workbench.daemon.joined_hosts import JoinedHost
     from mcp_workbench.gateway.gateway import Gateway
     from mcp_workbench.upstream.connection import Connection
 

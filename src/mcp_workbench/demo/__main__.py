@@ -1,4 +1,4 @@
-"""One demo server on stdin and stdout, until its input ends."""
+"""Runs one demo server over stdio until its input ends."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import os
 import sys
 import threading
 
-from mcp_workbench.demo.server import Json, Server
-from mcp_workbench.demo.tools import SERVERS
+from mcp_workbench.demo.servers import SERVERS, Json, Server
 
 _writing = threading.Lock()
 
@@ -20,7 +19,7 @@ def _send(message: Json) -> None:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
     except OSError:
-        os._exit(0)  # nobody reads us any more; there is nothing left to flush
+        os._exit(0)  # the host has closed the pipe; there is nothing to flush
 
 
 def main(argv: list[str]) -> int:

@@ -1,16 +1,16 @@
 """Edits JSON: one member is added, replaced or removed, and every other byte stays, comments included."""
 
 import re
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any, cast
 
 import msgspec
 
 from mcp_workbench.config import jsonc
 from mcp_workbench.config.jsonc import Child, Node
-from mcp_workbench.hosts.files import CannotEdit
-from mcp_workbench.transport.json_text import read_json
-
-Keys = tuple[str, ...]
+from mcp_workbench.hosts.files import CannotEdit, Keys
+from mcp_workbench.hosts.read import parse_json, value_at
 
 _SPACE = " \t\r\n"
 _TO_LINE_END = re.compile(r"[ \t]*(?=\r?\n)")
@@ -22,17 +22,7 @@ UNIT = "  "  # one level, if the file has no indentation
 
 def lookup(text: str, keys: Keys) -> Any:
     """Returns the value at this path, or None."""
-    if not text.lstrip(jsonc.BOM).strip():
-        return None
-    try:
-        value = read_json(text)  # most files are strict; this is a hundred times faster
-    except (ValueError, RecursionError):
-        value = jsonc.parse(text)
-    for key in keys:
-        if not isinstance(value, dict) or key not in value:
-            return None
-        value = cast("dict[str, Any]", value)[key]
-    return value
+    return value_at(parse_json(text), keys)
 
 
 def put(text: str, keys: Keys, value: Any) -> str:
@@ -51,7 +41,34 @@ def put(text: str, keys: Keys, value: Any) -> str:
         raise CannotEdit(f"{where} is no object", *jsonc.place(text, child.start))
     for key in reversed(keys[depth + 1 :]):
         value = {key: value}
-    return style.inserted(child.node, keys[depth], value)
+    return style.inserted(child.node, {keys[depth]: value})
+
+
+def put_all(text: str, members: Iterable[tuple[Keys, Any]]) -> str:
+    """Returns the text with all these values at their paths, as if each was put after the other.
+
+    New members of one object are inserted together: parsing the text for each would take a time that
+    grows with the square of their number.
+    """
+    for holder, group in groupby(members, key=lambda member: member[0][:-1]):
+        (first, value), *others = group
+        text = put(text, first, value)  # makes the object if needed; the others follow its layout
+        if others:
+            text = _put_beside(text, holder, {keys[-1]: value for keys, value in others})
+    return text
+
+
+def _put_beside(text: str, holder: Keys, values: dict[str, Any]) -> str:
+    """Puts values into an object that has members already."""
+    root = jsonc.read(text)
+    node = jsonc.find(root, holder).node
+    new = {key: value for key, value in values.items() if key not in node.members}
+    if new:
+        text = _Style(text, root).inserted(node, new)
+    for key, value in values.items():
+        if key not in new:
+            text = put(text, (*holder, key), value)
+    return text
 
 
 def remove(text: str, keys: Keys) -> str:
@@ -137,8 +154,8 @@ class _Style:
             return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
         return _pretty(value, self.unit).replace("\n", self.newline + indent)
 
-    def inserted(self, node: Node, key: str, value: Any) -> str:
-        """Returns the text with one more member at the end of this object."""
+    def inserted(self, node: Node, members: dict[str, Any]) -> str:
+        """Returns the text with more members at the end of this object; many only if it has one."""
         text, closing = self.text, node.end - 1
         at = len(text[:closing].rstrip(_SPACE))  # behind the last member, comma or comment
         last = node.children[-1] if node.children else None
@@ -146,15 +163,15 @@ class _Style:
         open_end = "\n" in text[at:closing]  # the closing brace has a line of its own
         inline = self.flat or self.on_one_line(node) or bool(last and not open_end)
         indent = self._member_indent(node, last)
-        member = f"{_name(key)}: {self.written(value, indent, inline=inline)}"
+        gap = f"{self.newline}{indent}" if open_end or not inline else " " if last else ""
+        new = ",".join(
+            f"{gap}{_name(key)}: {self.written(value, indent, inline=inline)}"
+            for key, value in members.items()
+        )
         if last and comma is None:
-            member += ","  # like the member before
-        if open_end:
-            new = f"{self.newline}{indent}{member}"
-        elif inline:
-            new = f" {member}" if last else member
-        else:
-            new = f"{self.newline}{indent}{member}{self.newline}{self.indent_at(node.start)}"
+            new += ","  # like the member before
+        if not open_end and not inline:
+            new += f"{self.newline}{self.indent_at(node.start)}"
         if comma is not None:
             return f"{text[:comma]},{text[comma:at]}{new}{text[at:]}"
         return f"{text[:at]}{new}{text[at:]}"

@@ -6,7 +6,7 @@ stand apart in the text, and give a comment in front of a table to the table bef
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, cast
 
@@ -16,8 +16,8 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AbstractTable, AoT, Item, Key, Table
 
 from mcp_workbench.config.jsonc import BOM
-from mcp_workbench.hosts.files import CannotEdit
-from mcp_workbench.hosts.read import Keys, NotToml, parse_toml, value_at
+from mcp_workbench.hosts.files import CannotEdit, Keys
+from mcp_workbench.hosts.read import NotToml, parse_toml, value_at
 
 Body = list[tuple[Key | None, Item]]
 
@@ -43,6 +43,13 @@ def put(text: str, keys: Keys, value: dict[str, Any]) -> str:
         raise CannotEdit(message, line_of(text, keys), 1)
     _document(whole)  # fails here, and not in a later preview
     return whole
+
+
+def put_all(text: str, members: Iterable[tuple[Keys, Any]]) -> str:
+    """Returns the text with all these tables at its end."""
+    for keys, value in members:
+        text = put(text, keys, value)
+    return text
 
 
 def remove(text: str, keys: Keys) -> str:

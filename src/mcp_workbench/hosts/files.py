@@ -16,6 +16,7 @@ from mcp_workbench.core.errors import ConfigError, InvalidCall, Problem, Workben
 from mcp_workbench.hosts.table import HOSTS, Host
 
 Scope = Literal["user", "project"]
+Keys = tuple[str, ...]  # the path of a value in a file
 
 _VARIABLE = re.compile(r"\{(\w+):([^}]*)\}")
 MOST_BYTES = 64 << 20  # Claude Code keeps its history beside its servers

@@ -16,6 +16,7 @@ from mcp_workbench.hosts.files import (
     MOST_BYTES,
     CannotEdit,
     HostFault,
+    Keys,
     changed_since,
     created_folders,
     not_editable,
@@ -24,7 +25,7 @@ from mcp_workbench.hosts.files import (
     replace_file,
     write_private,
 )
-from mcp_workbench.hosts.plan import Change, Keys, Member, editor
+from mcp_workbench.hosts.plan import Change, Member, editor
 from mcp_workbench.hosts.read import decoded, value_of
 
 COMMAND_TIMEOUT = 60.0  # seconds; some hosts look for updates first

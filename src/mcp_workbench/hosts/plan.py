@@ -1,25 +1,50 @@
-"""Plans a change of one host file, and previews it, before anything is touched."""
+"""Plans changes of configuration files, and previews them; nothing is touched.
 
-from collections.abc import Iterable
+`merge` decides what an import adds to our configuration: each server once, each name once, none that is
+there already. `plan_install` and `plan_uninstall` decide what changes in a host's file. `diff` shows a
+planned change with its secrets hidden.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from difflib import unified_diff
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
 from mcp_workbench.config import jsonc
 from mcp_workbench.hosts import edit_json
-from mcp_workbench.hosts.files import CannotEdit, HostFile, not_editable
-from mcp_workbench.hosts.read import decoded, keys_in, value_of
-from mcp_workbench.hosts.secrets import masked
+from mcp_workbench.hosts.files import CannotEdit, HostFile, Keys, Machine, not_editable
+from mcp_workbench.hosts.own_entry import Words, own_entry, passed_on, renewed
+from mcp_workbench.hosts.read import (
+    Entry,
+    HostServer,
+    decoded,
+    keys_in,
+    servers_in,
+    text_of,
+    value_at,
+    value_of,
+)
+from mcp_workbench.hosts.secrets import ExtractedSecret, Vault, masked
 from mcp_workbench.hosts.table import ENTRY, Format, Host
-from mcp_workbench.hosts.translate import is_ourselves
 
-Keys = tuple[str, ...]
-Words = tuple[str, ...]
-_OFF = {"disabled": True, "enabled": False}  # installing us enables us
+Identity = tuple[str, ...]
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_ASKED = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-)?")
+# Variables that every process inherits.
+_USUAL = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR"}
 CONTEXT = 3  # lines around a change
+
+
+# Changes of one file
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -52,24 +77,27 @@ class Change(msgspec.Struct, frozen=True):
         return self.after != (self.before or b"")
 
 
+def edited(text: str, format: str, put: Sequence[Member] = (), remove: Iterable[Keys] = ()) -> str:
+    """Returns the text with these members added and those removed."""
+    tool = editor(format)
+    for keys in remove:
+        text = tool.remove(text, keys)
+    if not put:
+        return text
+    text = tool.put_all(text, ((member.keys, member.value) for member in put))
+    value = tool.lookup(text, ())
+    for member in put:
+        if value_at(value, member.keys) != member.value:
+            raise CannotEdit(f"{'.'.join(member.keys)} can't be put there")
+    return text
+
+
 def editor(format: str) -> ModuleType:
     if format != "toml":
         return edit_json
     from mcp_workbench.hosts import edit_toml  # only where there is such a file
 
     return edit_toml
-
-
-def edited(text: str, format: str, put: Iterable[Member] = (), remove: Iterable[Keys] = ()) -> str:
-    """Returns the text with these members added and those removed."""
-    tool = editor(format)
-    for keys in remove:
-        text = tool.remove(text, keys)
-    for member in put:
-        text = tool.put(text, member.keys, member.value)
-        if tool.lookup(text, member.keys) != member.value:
-            raise CannotEdit(f"{'.'.join(member.keys)} can't be put there")
-    return text
 
 
 def plan_edit(
@@ -86,16 +114,7 @@ def plan_edit(
     return Change(file.host.id, file.path, file.host.format, before, after.encode(), put, remove)
 
 
-def entry_keys(file: HostFile, before: bytes | None) -> Keys:
-    """Returns the path of our entry in this file."""
-    value = value_of(decoded(before or b"", str(file.path)), file.host.format, str(file.path))
-    return (*keys_in(file.host, value), ENTRY)
-
-
-def present(file: HostFile, before: bytes | None) -> Any:
-    """Returns the entry under our name, or None."""
-    text = decoded(before or b"", str(file.path))
-    return editor(file.host.format).lookup(text, entry_keys(file, before))
+# Installing this program in a host
 
 
 class Installation(msgspec.Struct, frozen=True):
@@ -112,14 +131,14 @@ def plan_install(
     """Plans to add our entry and to remove what we serve. The host's own command adds a command
     line, no more: to replace an entry, pass variables on or remove other entries, we edit the file.
     """
-    there = present(file, before)
+    old = present(file, before)
     entry = own_entry(file.host, installation.words, installation.variables)
-    member = Member(entry_keys(file, before), renewed(there, entry))
-    if there == member.value:
+    member = Member(entry_keys(file, before), renewed(old, entry))
+    if old == member.value:
         return plan_edit(file, before, (), served)
     change = plan_edit(file, before, (member,), served)
     if (
-        there is not None
+        old is not None
         or served
         or not installation.own
         or passed_on(file.host, installation.variables)
@@ -139,68 +158,16 @@ def plan_uninstall(file: HostFile, before: bytes | None, *, own: bool) -> Change
     return msgspec.structs.replace(change, own=command)
 
 
-def own_entry(host: Host, words: Words, variables: Words = ()) -> dict[str, Any]:
-    """Returns our entry for this host, with the variables that it must pass on: names, no values."""
-    return _shaped(host, words) | passed_on(host, variables)
+def entry_keys(file: HostFile, before: bytes | None) -> Keys:
+    """Returns the path of our entry in this file."""
+    value = value_of(decoded(before or b"", str(file.path)), file.host.format, str(file.path))
+    return (*keys_in(file.host, value), ENTRY)
 
 
-def renewed(there: Any, entry: dict[str, Any]) -> dict[str, Any]:
-    """Returns our entry merged into an older one of ours: what the user added is kept."""
-    if not isinstance(there, dict):
-        return entry
-    old = cast("dict[str, Any]", there)
-    words = words_of(old)
-    if not words or not is_ourselves({"command": words[0], "args": words[1:]}):
-        return entry
-    kept = {key: value for key, value in old.items() if _OFF.get(key) is not value}
-    for key in ("env", "env_vars"):
-        entry = entry | _both(key, kept.get(key), entry.get(key))
-    return kept | entry
-
-
-def _both(key: str, old: Any, new: Any) -> dict[str, Any]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        return {key: cast("dict[str, Any]", new) | cast("dict[str, Any]", old)}
-    if isinstance(old, list) and isinstance(new, list):
-        return {key: list(dict.fromkeys([*cast("list[Any]", old), *cast("list[Any]", new)]))}
-    return {}
-
-
-def words_of(entry: dict[str, Any]) -> Words:
-    """Returns the command line of an entry, in any host's format."""
-    return (*texts(entry.get("command")), *texts(entry.get("args")))
-
-
-def texts(value: Any) -> Words:
-    """Returns a string, or a list of them, as a tuple."""
-    if isinstance(value, str):
-        return (value,)
-    return tuple(map(str, cast("list[Any]", value))) if isinstance(value, list) else ()
-
-
-def passed_on(host: Host, variables: Words) -> dict[str, Any]:
-    """Returns the part of an entry that passes variables on; empty if the host passes all, or can't."""
-    if not variables or host.passes in ("all", "none"):
-        return {}
-    if host.passes == "names":
-        return {"env_vars": list(variables)}
-    how = "${env:%s}" if host.passes == "env" else "${%s}"
-    return {"env": {name: how % name for name in variables}}
-
-
-def _shaped(host: Host, words: Words) -> dict[str, Any]:
-    plain = {"command": words[0], "args": list(words[1:])}
-    match host.shape:
-        case "claude":  # its tool search would hide our two tools behind a search of its own
-            return {"type": "stdio", **plain, "alwaysLoad": True}
-        case "typed":
-            return {"type": "stdio", **plain}
-        case "opencode":
-            return {"type": "local", "command": list(words)}
-        case "copilot":
-            return {"type": "local", **plain, "tools": ["*"]}
-        case "plain":
-            return plain
+def present(file: HostFile, before: bytes | None) -> Any:
+    """Returns the entry under our name, or None."""
+    text = decoded(before or b"", str(file.path))
+    return editor(file.host.format).lookup(text, entry_keys(file, before))
 
 
 def add_command(host: Host, scope: str, words: Words) -> Words:
@@ -228,6 +195,171 @@ def _filled(template: Words, scope: str, entry: str, words: Words) -> Words:
     return tuple(filled)
 
 
+# Importing servers from hosts
+
+
+class ImportChoice(msgspec.Struct, frozen=True):
+    """What the import does with one server."""
+
+    server: HostServer
+    name: str = ""  # in our configuration
+    entry: Entry = {}
+    same_as: str = ""  # the name of the identical server before it
+    there: bool = False  # already in our configuration
+    notes: tuple[str, ...] = ()
+
+    @property
+    def new(self) -> bool:
+        return bool(self.name) and not self.same_as and not self.there
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """All choices, in the order of the files."""
+
+    chosen: tuple[ImportChoice, ...]
+    taken: tuple[ExtractedSecret, ...]
+
+    @property
+    def new(self) -> dict[str, Entry]:
+        return {choice.name: choice.entry for choice in self.chosen if choice.new}
+
+
+def merge(
+    servers: list[HostServer], existing: dict[str, Any], reserved: frozenset[str] = frozenset()
+) -> Merged:
+    """Chooses names and entries; `existing` are the entries of the toolbox."""
+    vault = Vault(reserved)
+    chosen: list[ImportChoice] = []
+    kept: defaultdict[Identity, list[ImportChoice]] = defaultdict(list)
+    ours = EntriesByIdentity(existing)
+    names = set(existing)
+    for server in servers:
+        if server.skipped:
+            chosen.append(ImportChoice(server))
+            continue
+        alike = kept[identity(server.entry)]
+        twin = next((c for c in alike if _same_account(c.server.entry, server.entry)), None)
+        if twin:
+            chosen.append(ImportChoice(server, twin.name, twin.entry, same_as=twin.name))
+            continue
+        choice = _choice(server, ours, names, vault)
+        names.add(choice.name)
+        chosen.append(choice)
+        alike.append(choice)
+    written = {choice.name for choice in chosen if choice.new}
+    return Merged(tuple(chosen), tuple(t for t in vault.taken if t.server in written))
+
+
+def _choice(
+    server: HostServer, existing: EntriesByIdentity, names: set[str], vault: Vault
+) -> ImportChoice:
+    plain = plain_name(server.name)
+    if name := existing.serving(server, vault.twin()):
+        return ImportChoice(server, name, there=True)
+    name = plain if plain not in names else plain_name(f"{plain}-{server.host}")
+    number = 2
+    while name in names:
+        name, number = f"{plain}-{number}", number + 1
+    renamed = (f"'{server.name}' is called '{name}' here",) if name != server.name else ()
+    return ImportChoice(server, name, vault.cleaned(server, name), notes=(*renamed, *server.notes))
+
+
+class EntriesByIdentity:
+    """Entries of our configuration, to be searched for many servers."""
+
+    def __init__(self, entries: dict[str, Any]) -> None:
+        self._named: defaultdict[Identity, list[tuple[str, Entry]]] = defaultdict(list)
+        for name, value in entries.items():
+            if isinstance(value, dict):
+                entry = cast("Entry", value)
+                self._named[identity(entry)].append((name, entry))
+
+    def serving(self, server: HostServer, vault: Vault) -> str:
+        """Returns the name of the entry that reaches this server, or an empty string."""
+        cleaned = vault.cleaned(server, plain_name(server.name))
+        alike = self._named.get(identity(cleaned), ())
+        return next((name for name, entry in alike if _same_account(entry, cleaned)), "")
+
+
+def plain_name(name: str) -> str:
+    """Returns a name that is valid in both modes: letters, digits, `-`, `_`, no `__`, no `_` at the end."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")
+    return re.sub(r"__+", "-", plain.rstrip("_-")) or "server"
+
+
+def identity(entry: Entry) -> Identity:
+    """Entries with the same identity reach the same server."""
+    if isinstance(entry.get("url"), str):
+        return ("url", normal_url(entry["url"]))
+    args = entry.get("args")
+    words = cast("list[Any]", args) if isinstance(args, list) else []
+    return ("command", str(entry.get("command", "")), *map(str, words))
+
+
+def normal_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return url
+    usual = port in (None, _DEFAULT_PORTS.get(parts.scheme))
+    host = f"{parts.hostname or ''}{'' if usual else f':{port}'}"
+    query = f"?{parts.query}" if parts.query else ""
+    user = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
+    return f"{parts.scheme}://{user}{host}{parts.path.rstrip('/')}{query}"
+
+
+def _same_account(left: Entry, right: Entry) -> bool:
+    """Have two entries of one identity no differing value? Two accounts of one service are two servers."""
+    for key in ("env", "headers"):
+        ours, theirs = left.get(key), right.get(key)
+        if not isinstance(ours, dict) or not isinstance(theirs, dict):
+            continue
+        ours, theirs = cast("Entry", ours), cast("Entry", theirs)
+        if any(ours[name] != theirs[name] for name in ours if name in theirs):
+            return False
+    return True
+
+
+# Our own entries
+
+
+def own_entries(config: str, toolboxes: list[str]) -> dict[str, Any]:
+    """Returns the enabled server entries of these toolboxes from our configuration file."""
+    value = value_of(text_of(Path(config)) or "", "json", config)
+    boxes = value.get("toolboxes", {"default": value})
+    return {
+        f"{box}/{name}": entry
+        for box in toolboxes
+        for name, entry in cast("dict[str, Any]", boxes[box].get("mcpServers", {})).items()
+        if not entry.get("disabled")
+    }
+
+
+def direct(file: HostFile, ours: dict[str, Any], machine: Machine) -> list[Keys]:
+    """Returns the entries of a host's file that we serve as well."""
+    text = text_of(file.path)
+    if text is None:
+        return []
+    vault = Vault()
+    entries = EntriesByIdentity(ours)
+    servers = [server for server in servers_in(file, text, machine) if not server.skipped]
+    return [server.keys for server in servers if entries.serving(server, vault)]
+
+
+def variables_in(entries: dict[str, Any], *, needed: bool = False) -> tuple[str, ...]:
+    """Returns the variables that these entries of ours use, in order, except those that every process has.
+
+    `needed`: only those without which a server does not start, because they have no default.
+    """
+    asked = _ASKED.findall(msgspec.json.encode(entries).decode())
+    names = (name for name, default in asked if name and not (needed and default))
+    return tuple(dict.fromkeys(name for name in names if name not in _USUAL))
+
+
+# Preview
+
+
 def diff(change: Change) -> list[str]:
     """Returns the lines of a unified diff, with secrets hidden on both sides."""
     old = masked(_text(change.before), change.format).splitlines()
@@ -239,7 +371,7 @@ def diff(change: Change) -> list[str]:
     keep = max(last - CONTEXT, 0)
     before, after = old[skip : len(old) - keep], new[skip : len(new) - keep]
     lines = list(unified_diff(before, after, lineterm="", n=CONTEXT))[2:]
-    return [_placed(line, skip) if line.startswith("@@") else line for line in lines]
+    return [_line_header(line, skip) if line.startswith("@@") else line for line in lines]
 
 
 def _text(data: bytes | None) -> str:
@@ -251,7 +383,7 @@ def _common(one: list[str], other: list[str]) -> int:
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
-def _placed(header: str, skipped: int) -> str:
+def _line_header(header: str, skipped: int) -> str:
     """`@@ line 12 @@`: the line number in the new file."""
     start = header.split("+")[1].split(" ")[0].split(",")[0]
     return f"@@ line {int(start) + skipped} @@"

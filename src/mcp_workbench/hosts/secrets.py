@@ -1,13 +1,15 @@
 """Literal secrets: replaced by variables on import, and hidden in previews."""
 
 import re
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Iterator, MutableMapping
+from itertools import chain
 from typing import Any, cast
 
 import msgspec
 
 from mcp_workbench.config import jsonc
-from mcp_workbench.hosts.translate import Entry, HostServer
+from mcp_workbench.hosts.read import Entry, HostServer
 
 _WORDS = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|KEY|AUTH|COOKIE|CREDENTIAL|DSN|(?:^|[_-])(?:PAT|PASS|PWD)(?:$|[_-])",
@@ -45,19 +47,19 @@ class Vault:
     """Assigns a variable to each secret value; two values never share one."""
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
-        self._values: dict[str, str] = {}
+        self._values: MutableMapping[str, str] = {}
         self._reserved = reserved  # names that are already in use
         self.taken: list[ExtractedSecret] = []
 
     def twin(self) -> "Vault":
         """Returns a copy for a trial run; it reserves no names."""
         twin = Vault()
-        twin._values = dict(self._values)
+        twin._values = ChainMap({}, self._values)
         return twin
 
     def variable(self, wanted: str, server: str, value: str) -> str:
         base, own = _variable(wanted), _variable(f"{server}_{wanted}")
-        names = (base, own, *(f"{own}_{n}" for n in range(2, 1000)))
+        names = chain((base, own), (f"{own}_{n}" for n in range(2, 1000)))
         for name in names:
             if name in self._reserved:
                 continue
@@ -176,9 +178,12 @@ def masked(text: str, format: str) -> str:
         return with_values(
             text, lambda path, literal: HIDDEN if _is_secret_toml(path, literal) else None
         )
-    for start, end in sorted(set(_json(text)), reverse=True):
-        text = f'{text[:start]}"{HIDDEN}"{text[end:]}'
-    return text
+    pieces: list[str] = []
+    at = 0
+    for start, end in sorted(set(_json(text))):
+        pieces += text[at:start], f'"{HIDDEN}"'
+        at = end
+    return "".join([*pieces, text[at:]])
 
 
 def _json(text: str) -> Iterator[Span]:

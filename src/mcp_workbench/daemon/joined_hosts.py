@@ -1,0 +1,484 @@
+"""Joined hosts in the daemon: who may join, and a host's session on its own pipes.
+
+`HostRegistry` answers the requests of the control socket. A `JoinedHost` is served like a host of `serve`,
+except that each request is recorded in its crash journal before it is handled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mcp_workbench import __version__
+from mcp_workbench.app import DRAIN, FLUSH, HURRIED_DRAIN, INTERRUPTED
+from mcp_workbench.config.expand import references, strings_of
+from mcp_workbench.config.load import load_config
+from mcp_workbench.core.call import TOOLS_CALL
+from mcp_workbench.core.errors import ConfigError, NotFound
+from mcp_workbench.core.reload_plan import applied_now, servers_of
+from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.daemon import control
+from mcp_workbench.daemon.control import ControlConnection
+from mcp_workbench.daemon.crash_journal import (
+    CALL,
+    OTHER,
+    CrashJournal,
+    JournalInterceptor,
+    create_journal,
+    open_journal,
+)
+from mcp_workbench.daemon.outbox import Outbox, OutboxWriter, create_outbox
+from mcp_workbench.daemon.status import DaemonInfo, current_status
+from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.views import View
+from mcp_workbench.server.parse import Message, UseToolRequest, cancelled_id
+from mcp_workbench.server.session import HostSession
+from mcp_workbench.server.stdio import StdioFront
+from mcp_workbench.server.tools import ToolView
+from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import Malformed
+from mcp_workbench.transport.stdio import READ_BYTES, PipeReader
+from mcp_workbench.transport.tasks import TaskScope, task_scope
+
+if TYPE_CHECKING:
+    from mcp_workbench.daemon.lifecycle import BoundedLog
+
+log = logging.getLogger(__name__)
+
+Notify = Callable[..., None]  # sends one frame, given by its fields, to the attached process
+
+RENEW = "mcp-workbench down, then up, renews it"
+# Requests that set up a session. An attached process that continues on its own repeats them.
+KEPT = frozenset(
+    {
+        "initialize",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "subscriptions/listen",
+    }
+)
+KEPT_BYTES = 1 << 16  # of one such request
+
+
+class HostRegistry:
+    """All joined hosts, and the handler of control requests."""
+
+    def __init__(
+        self, info: DaemonInfo, gateway: Gateway, scope: TaskScope, log_file: BoundedLog
+    ) -> None:
+        self._info = info
+        self._gateway = gateway
+        self._scope = scope
+        self._log_file = log_file
+        self._expected: dict[ControlConnection, JoinedHost] = {}  # welcomed, pipes not yet received
+        self.hosts: set[JoinedHost] = set()
+        self.is_stopping = False
+        self.down: Callable[[], None] = lambda: None
+        self.reload: Callable[[], None] = lambda: None
+        self.on_empty: Callable[[], None] = lambda: None  # called when the last host has left
+
+    def handle(self, connection: ControlConnection, request: bytes, fields: list[bytes]) -> None:
+        if request == control.JOIN and len(fields) >= 3:
+            self._scope.start(self._join(connection, fields), f"join {connection.pid}")
+        elif request == control.STATUS:
+            status = current_status(
+                self._info,
+                self._gateway,
+                self.hosts,
+                self._log_file.trouble,
+                stopping=self.is_stopping,
+            )
+            connection.send(control.REPORT, msgspec.json.encode(status))
+        elif request == control.DOWN:
+            connection.send(control.GOING, b"%d" % os.getpid())
+            self.down()
+        else:
+            reason = b"it does not know this request: " + request[:20]
+            connection.send(control.REFUSED, control.LOUDLY, reason)
+
+    # Joining
+
+    async def _join(self, connection: ControlConnection, fields: list[bytes]) -> None:
+        # In a thread: a file may be long, or a pipe that nobody writes to.
+        outdated = await asyncio.to_thread(self._outdated_reason, self._gateway.snapshot)
+        if connection.is_closed:
+            return
+        version, config, names, *variables = fields
+        toolboxes = tuple(filter(None, names.decode("utf-8", "replace").split(",")))
+        try:
+            reason = self._refusal(version, config, toolboxes, variables) or outdated
+        except NotFound as error:
+            connection.send(control.REFUSED, control.QUIETLY, error.message.encode())
+            return
+        if reason:
+            log.info("host refused (pid %d): %s", connection.pid, reason)
+            connection.send(control.REFUSED, control.LOUDLY, reason.encode())
+            return
+        try:
+            self._welcome(connection, toolboxes)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            connection.send(control.REFUSED, control.LOUDLY, reason.encode())
+
+    def _welcome(self, connection: ControlConnection, toolboxes: tuple[str, ...]) -> None:
+        """Send the attached process the descriptors that it needs to continue on its own."""
+        fd = create_journal(os.path.dirname(self._info.log))  # noqa: PTH120
+        try:
+            outbox = create_outbox()
+            self._discard_closed()
+            self._expected[connection] = JoinedHost(
+                connection.pid, toolboxes, open_journal(fd), outbox, connection.send
+            )
+            fds = [fd] if outbox is None else [fd, outbox.outlet]
+            connection.send(control.WELCOME, fds=fds)
+        finally:
+            os.close(fd)
+
+    def _discard_closed(self) -> None:
+        """Discard hosts that were welcomed and disconnected before they sent their pipes."""
+        for connection in [client for client in self._expected if client.is_closed]:
+            self._expected.pop(connection).discard()
+
+    def _refusal(
+        self, version: bytes, config: bytes, toolboxes: tuple[str, ...], variables: list[bytes]
+    ) -> str:
+        """Why a host may not join; empty if it may."""
+        if version != __version__.encode():
+            other = version.decode("utf-8", "replace")
+            return f"it is version {__version__}, this is {other}: {RENEW}"
+        if config != os.fsencode(self._info.config):
+            return f"it serves {self._info.config}"
+        if self.is_stopping:
+            return "it is ending"
+        snapshot = self._gateway.snapshot.narrowed(toolboxes)
+        return _different_variables(snapshot, _environment(variables))
+
+    def _outdated_reason(self, snapshot: Snapshot) -> str:
+        """Which changes of the file only the next start applies; a host served alone has them already."""
+        try:
+            wanted = load_config(self._info.config)
+        except ConfigError:  # the previous configuration stays in force, and hosts get a warning
+            return ""
+        _, later = applied_now(snapshot, wanted)
+        keys = [key for key in later if key != "http"]
+        return (
+            f"{', '.join(keys)} has changed in the file since it was started: {RENEW}"
+            if keys
+            else ""
+        )
+
+    def receive_pipes(self, connection: ControlConnection, fds: list[int]) -> None:
+        """The pipes of a host that was welcomed."""
+        host = self._expected.pop(connection, None)
+        if host is None or len(fds) != 2 or self.is_stopping:
+            for fd in fds:
+                os.close(fd)
+            if host is not None:
+                host.discard()
+            connection.close()  # the attached process continues on its own
+            return
+        connection.host = host
+        self.hosts.add(host)
+        log.info("host joined (pid %d; %d connected)", host.pid, len(self.hosts))
+        self._scope.start(self._serve(host, connection, *fds), f"host {host.pid}")
+
+    async def _serve(
+        self, host: JoinedHost, connection: ControlConnection, own_in: int, own_out: int
+    ) -> None:
+        try:
+            await host.serve(self._gateway.view, own_in, own_out)
+        finally:
+            connection.close()
+            self.hosts.discard(host)
+            log.info("host left (pid %d; %d connected)", host.pid, len(self.hosts))
+            if not self.hosts:
+                self.on_empty()
+
+    async def release_all(self, seconds: float, at_once: asyncio.Event) -> None:
+        """Stop serving: the attached process of every host continues on its own."""
+        self.is_stopping = True
+        hosts = tuple(self.hosts)
+        for host in hosts:
+            host.release(seconds)
+        while self.hosts:
+            try:
+                async with asyncio.timeout(0.05):
+                    await at_once.wait()
+            except TimeoutError:
+                continue
+            for host in self.hosts:
+                host.gone()
+            await asyncio.sleep(0.01)
+
+
+def _environment(variables: list[bytes]) -> dict[str, str]:
+    pairs = (os.fsdecode(variable).partition("=") for variable in variables)
+    return {name: value for name, _, value in pairs}
+
+
+def _different_variables(snapshot: Snapshot, environment: Mapping[str, str]) -> str:
+    """Which variables of the servers' entries have another value where the host runs.
+
+    A variable that is not set there is no reason: programs not started from a shell have few.
+    """
+    texts = (text for spec in servers_of(snapshot).values() for _, text in strings_of(spec.target))
+    names = dict.fromkeys(name for text in texts for name in references(text))
+    different = [
+        name for name in names if environment.get(name, "") not in ("", os.environ.get(name))
+    ]
+    return f"variables have another value here: {', '.join(different)}" if different else ""
+
+
+# One host
+
+
+class JoinedHost:
+    """A host that shares the daemon's servers, from its arrival to its end."""
+
+    def __init__(
+        self,
+        pid: int,
+        toolboxes: tuple[str, ...],
+        journal: CrashJournal,
+        outbox: Outbox | None,
+        notify: Notify,
+    ) -> None:
+        self.pid = pid  # of its attached process
+        self.toolboxes = toolboxes
+        self.since = time.monotonic()
+        self._journal = journal
+        self._outbox = outbox
+        self._notify = notify
+        self._over = asyncio.Event()
+        self._at_once = asyncio.Event()
+        self._patience = DRAIN
+        self._status = 0
+        self._is_released = False
+        self.session: HostSession | None = None
+
+    def discard(self) -> None:
+        """Free what was prepared for it: its pipes have not arrived, and will not be served."""
+        if self._outbox is not None:
+            self._outbox.close()
+
+    # Reasons to end
+
+    def left(self) -> None:
+        """The host has closed its output, or its attached process received SIGTERM."""
+        self._over.set()
+
+    def interrupted(self) -> None:
+        """Its attached process received SIGINT."""
+        self._status, self._patience = INTERRUPTED, HURRIED_DRAIN
+        self._over.set()
+
+    def gone(self) -> None:
+        """The host or its attached process has disappeared: nothing is awaited."""
+        self._at_once.set()
+        self._over.set()
+
+    def release(self, seconds: float) -> None:
+        """The daemon stops: the attached process continues once the calls in flight have finished."""
+        self._is_released, self._patience = True, seconds
+        self._over.set()
+
+    @property
+    def under_way(self) -> int:
+        return 0 if self.session is None else len(self.session.under_way)
+
+    # Its session
+
+    async def serve(self, view: View, own_in: int, own_out: int) -> None:
+        """Serve the host until it ends, then close its pipes."""
+        if self.toolboxes:
+            view = view.narrowed(frozenset(self.toolboxes).__contains__)
+        view = view.intercepted(JournalInterceptor(self._journal))
+        largest = view.snapshot.limits.message_bytes
+        channel = OutboxWriter(own_out, self.gone, self._journal, largest, self._outbox)
+        try:
+            async with task_scope() as requests:
+                await self._run_session(view, channel, own_in, requests)
+            await channel.flushed(FLUSH)
+        finally:
+            channel.abort()
+        if not self._is_released:
+            self._notify(control.ENDED, b"%d" % self._status)
+
+    async def _run_session(
+        self, view: View, channel: OutboxWriter, own_in: int, requests: TaskScope
+    ) -> None:
+        tools = JoinedToolView(view, self.toolboxes, self._notify)
+        asked = "by its own servers"
+        session = HostSession(view, channel, requests, tools, asked=asked)
+        self.session = session
+        limit = view.snapshot.limits.message_bytes
+        front = JoinedFront(session, channel, limit, self._journal, self._notify)
+        reader = front.listen(own_in, self.left)
+        # Only this host is held back while it does not read: its servers have other hosts.
+        channel.on_pressure(lambda held: front.hold(held=held))
+        try:
+            await self._over.wait()
+            if self._is_released:
+                front.is_closing = True
+            else:
+                session.drain()
+            await self._drain(session)
+        finally:
+            reader.close()
+            session.close()
+
+    async def _drain(self, session: HostSession) -> None:
+        session.when_idle(self._at_once.set)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience):
+                await self._at_once.wait()
+
+
+class JoinedFront(StdioFront):
+    """Reads a joined host's lines and records each request before it is handled."""
+
+    def __init__(
+        self,
+        session: HostSession,
+        channel: OutboxWriter,
+        limit: int,
+        journal: CrashJournal,
+        notify: Notify,
+    ) -> None:
+        super().__init__(session, channel, limit)
+        self._line = b""  # the line that is being handled
+        self._count = 0  # lines of the chunk handled so far, with this one
+        self._reader: PipeReader | None = None
+        self._journal = journal
+        self._notify = notify
+        self._take = self._take_recorded
+        self._is_modern = False
+        self.is_closing = False
+        self.is_stopped = False  # a request was left in the journal: nothing more may be read
+        self._received = 0  # bytes of the chunk, in the parts received so far
+
+    def listen(self, fd: int, ended: Callable[[], None]) -> PipeReader:
+        """Read from the host."""
+        reader = self._reader = JournalReader(fd, self.receive, ended)
+        reader.into(self._journal)
+        return reader
+
+    def hold(self, *, held: bool) -> None:
+        """Stop or resume reading: a host that does not read its responses is not read from, either."""
+        if self._reader is not None:
+            self._reader.hold(held=held or self.is_stopped)
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the host. While closing, a new request and all after it stay in the journal.
+
+        `data` is a whole chunk, or a part of one: then other callbacks run before the next part, and
+        requests of this part may be answered by then.
+        """
+        journal = self._journal
+        if self.is_stopped:
+            return
+        if not self._received:
+            self._count = 0
+        self._received += len(data)
+        for line in self._framer.feed(data):
+            if self.is_closing and _is_request(line):
+                self.is_stopped = True
+                self.hold(held=True)
+                return
+            self._count += 1
+            self._receive_line(line)
+            journal.lines_handled(self._count)
+        chunk = journal.chunk_read or data
+        if self._received < len(chunk):
+            journal.lines_handled(self._count)
+        else:
+            self._received = 0
+            journal.chunk_handled(chunk)
+        if self._framer.overflow is not None:
+            self._refuse_large()
+
+    def _receive_line(self, line: bytes) -> None:
+        self._line = line  # of a batch, too
+        super()._receive_line(line)
+
+    def _receive_batch(self, line: bytes) -> None:
+        """Record all requests of a batch before the first is answered."""
+        with suppress(Malformed):
+            for member in jsonrpc.read_batch(line):
+                with suppress(Malformed):
+                    self._line = member
+                    self._record(jsonrpc.decode_text(member))
+        self._journal.lines_handled(self._count)
+        super()._receive_batch(line)
+
+    def _record(self, message: Message) -> bool:
+        """Record a request before it is handled: until it is sent, it may be performed again.
+
+        A request whose id is in use is not recorded, since it is refused.
+        """
+        id = bytes(message.id) if message.method else b""
+        if not id or id in self._session.under_way:
+            return False
+        kind = CALL if message.method == TOOLS_CALL else OTHER
+        continues = b'"requestState"' in self._line  # a call whose state only this process has
+        self._journal.started(id, self._line, kind, again=not continues)
+        return True
+
+    def _take_recorded(self, message: Message) -> None:
+        method = message.method
+        if self._record(message):
+            line = self._line
+            if method in KEPT and len(line) < KEPT_BYTES:
+                self._notify(control.KEEP, line)
+            self._journal.lines_handled(self._count)
+        self._session.receive(message)
+        if not isinstance(message, UseToolRequest) and method == "notifications/cancelled":
+            self._journal.lines_handled(self._count)
+            self._journal.finished(cancelled_id(message.params))
+        if self._session.era.modern and not self._is_modern:
+            self._is_modern = True
+            self._notify(control.MODERN)
+
+
+def _is_request(line: bytes) -> bool:
+    try:
+        message = jsonrpc.decode_text(line)
+    except Malformed:
+        return False
+    return bool(message.method and message.id)
+
+
+class JournalReader(PipeReader):
+    """Reads from a joined host straight into the journal."""
+
+    journal: CrashJournal
+    small: tuple[memoryview]
+
+    def into(self, journal: CrashJournal) -> None:
+        self.journal = journal
+        self.small = (journal.chunk[:READ_BYTES],)
+
+    def read(self, fd: int, most: int) -> bytes:
+        buffers = self.small if most == READ_BYTES else (self.journal.chunk[:most],)
+        return self.journal.read(os.readv(fd, buffers))
+
+
+class JoinedToolView(ToolView):
+    """A joined host's tools; its attached process is notified which toolboxes are open."""
+
+    def __init__(self, view: View, opened: tuple[str, ...], notify: Notify) -> None:
+        super().__init__(view, opened)
+        self._notify = notify
+
+    def opened(self, toolbox: str) -> bool:
+        if toolbox not in self._opened:
+            self._notify(control.OPENED, toolbox.encode())
+        return super().opened(toolbox)

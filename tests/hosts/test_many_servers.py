@@ -1,0 +1,58 @@
+"""Importing many servers takes a time that grows with their number, not with its square."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcp_workbench.hosts.plan import Member, edited, merge
+from mcp_workbench.hosts.read import HostServer
+from mcp_workbench.hosts.secrets import masked
+
+FEW, MANY = 50, 200
+
+
+def entry(number: int, package: str = "") -> dict[str, Any]:
+    secret = f"sk-{number:020}"
+    args = ["-y", package or f"package-{number}", "--token", secret]
+    return {"command": "npx", "args": args, "env": {"API_KEY": secret, "MODE": "x"}}
+
+
+def calls(action: Callable[[], object]) -> int:
+    """How many functions it calls: the same on a busy machine, unlike its time."""
+    count = 0
+
+    def profile(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def imported(count: int) -> None:
+    servers = [HostServer(f"s{n}", "cursor", "mcp.json", entry(n)) for n in range(count)]
+    existing = {f"old{n}": entry(n, f"other-{n}") for n in range(count)}
+    new = merge(servers, existing).new
+    assert len(new) == count
+    members = [Member(("mcpServers", name), value) for name, value in new.items()]
+    after = edited("", "json", members)
+    again = [Member(("mcpServers", f"{m.keys[-1]}-2"), m.value) for m in members]
+    edited(after, "json", again)
+
+
+def hidden(count: int) -> None:
+    text = edited("", "json", [Member(("servers", f"s{n}"), entry(n)) for n in range(count)])
+    assert masked(text, "json").count("[hidden]") == 2 * count + count
+
+
+@pytest.mark.parametrize("action", [imported, hidden])
+def test_four_times_the_servers_take_four_times_the_work(action: Callable[[int], None]) -> None:
+    assert calls(lambda: action(MANY)) < 1.5 * (MANY / FEW) * calls(lambda: action(FEW))
