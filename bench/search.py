@@ -28,18 +28,14 @@ from tests.schema.blind import blind_arguments
 from tests.schema.reader import read_signature
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec
-from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, StdioCommand, ToolboxSpec
 from mcp_workbench.gateway.views import View
-from mcp_workbench.schema.shape import arguments_shape
-from mcp_workbench.schema.signature import short_signature
-from mcp_workbench.search.index import Index
-from mcp_workbench.search.query import Query, Search, SearchableServer, SearchScope
-from mcp_workbench.search.words import Words
-from mcp_workbench.server.own_tools import MOST_SIBLINGS, search_text, search_tools
-from mcp_workbench.server.tool_definitions import own_definitions
-from mcp_workbench.server.tool_text import tool_lines
+from mcp_workbench.gateway.workbench import Gateway
+from mcp_workbench.schema.signature import arguments_shape, short_signature
+from mcp_workbench.search.index import Index, Search
+from mcp_workbench.search.queries import Query, SearchableServer, SearchScope, Words
+from mcp_workbench.server.own_tools import MOST_SIBLINGS, search_text, search_tools, tool_lines
+from mcp_workbench.server.session_tools import own_definitions
 
 Json = dict[str, Any]
 

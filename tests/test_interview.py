@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from mcp_workbench.core.errors import CallFailed, ServerError
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand
-from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, StdioCommand
 from mcp_workbench.gateway.interactive import interactive_session
+from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.protocol.elicitation import Question
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot, tool

@@ -24,7 +24,7 @@ from mcp_workbench import (
 )
 from mcp_workbench.core.errors import CallFailed, NotFound, ServerError, ServerUnavailable
 from mcp_workbench.core.spec import Limits, tool_filter
-from mcp_workbench.upstream.refresh import REFRESH_PAUSE
+from mcp_workbench.upstream.connection import REFRESH_PAUSE
 from tests.kit.clock import until
 from tests.kit.config import config_file, entry, snapshot, spec, tool
 from tests.kit.processes import gone, pids_in, unmeasured

@@ -19,15 +19,13 @@ from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 from mcp_workbench.config.file_access import OWNERSHIP_CODES
-from mcp_workbench.config.load import FILE_NAME
-from mcp_workbench.config.watch import FileWatch, LoadResult
+from mcp_workbench.config.load import FILE_NAME, FileWatch, LoadResult
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
-from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.views import narrowed_to
-from mcp_workbench.server.session import HostSession
-from mcp_workbench.server.stdio import StdioFront
-from mcp_workbench.server.tools import ToolView
+from mcp_workbench.gateway.workbench import Gateway
+from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session_tools import ToolView
 from mcp_workbench.timing import deadline
 from mcp_workbench.transport import stdio
 from mcp_workbench.transport.stdio import Channel, PipeReader, PipeWriter
@@ -165,7 +163,7 @@ async def _interruptible(main: Coroutine[Any, Any, T]) -> T:
         nonlocal signals
         signals += 1
         if signals > 1:
-            from mcp_workbench.transport.guard import guard
+            from mcp_workbench.transport.process import guard
 
             guard().end_all()
         if signals <= 2 and task is not None:
@@ -227,7 +225,7 @@ class Ending:
     def interrupted(self) -> None:
         """End with less patience; the second time kill the servers as well."""
         if self.status == INTERRUPTED:
-            from mcp_workbench.transport.guard import guard
+            from mcp_workbench.transport.process import guard
 
             guard().end_all()
             self.at_once.set()

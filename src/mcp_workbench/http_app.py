@@ -16,7 +16,7 @@ from mcp_workbench.app import FLUSH, Ending, following, open_log, run
 from mcp_workbench.config.http_settings import resolve_http
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import HttpSettings, NamedToken, Snapshot
-from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.http.access import Access, Principals, is_loopback, names_of
 from mcp_workbench.server.http.front import HttpFront
 from mcp_workbench.transport.http.server import HttpServer, NotListening, listening

@@ -16,8 +16,7 @@ from tests.kit.config import demo_server, toolbox, write_config
 from mcp_workbench import __version__
 from mcp_workbench.cli.doctor import check_programs, missing, outside_path, program_version
 from mcp_workbench.config.load import MOST_BYTES
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, StdioCommand
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,9 +16,8 @@ from mcp_workbench.config.expand import (
     references,
     secrets_of,
 )
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.redact import redact
-from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
+from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
 
 ENVIRON = {"A": "apple", "B": "${A}", "EMPTY": "", "_x9": "under"}
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)

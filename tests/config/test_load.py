@@ -8,8 +8,14 @@ import pytest
 
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.errors import Problem
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import HttpEndpoint, Limits, ServerSpec, StdioCommand, ToolFilter
+from mcp_workbench.core.spec import (
+    HttpEndpoint,
+    Limits,
+    ServerAddress,
+    ServerSpec,
+    StdioCommand,
+    ToolFilter,
+)
 from tests.config.scenes import CONTRACT, load, one_server, problems, warnings
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 from tests.config.scenes import load, problems
 
 NAME_RULE = (

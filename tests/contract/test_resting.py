@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.upstream.backoff import PATIENCE, pause_after
+from mcp_workbench.upstream.health import PATIENCE, pause_after
 from tests.kit.clock import eventually
 from tests.kit.config import config_file, entry
 from tests.kit.pipe_host import PipeHost

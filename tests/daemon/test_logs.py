@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mcp_workbench.daemon.lifecycle import MOST_BYTES, BoundedLog
-from mcp_workbench.upstream import stderr_log
-from mcp_workbench.upstream.stderr_log import LINES, StderrLog
+from mcp_workbench.upstream import dial
+from mcp_workbench.upstream.dial import LINES, StderrLog
 from tests.kit.clock import eventually
 from tests.kit.command import COMMAND
 from tests.kit.config import config_file, entry, spec
@@ -139,7 +139,7 @@ def test_a_flood_is_counted_and_not_written(caplog: pytest.LogCaptureFixture) ->
         heard.feed(b"flood\n" * 100)
     written = [record.getMessage() for record in caplog.records]
     assert written == ["flood"] * LINES
-    now = stderr_log.WINDOW + 1
+    now = dial.WINDOW + 1
 
     heard.feed(b"calm\n")
 
@@ -156,4 +156,4 @@ def test_a_secret_is_masked_however_its_line_arrives(caplog: pytest.LogCaptureFi
 
     first, second = (record.getMessage() for record in caplog.records)
     assert first == "it is [secret:V]!"
-    assert second == "x" * stderr_log.LONGEST + "…"
+    assert second == "x" * dial.LONGEST + "…"

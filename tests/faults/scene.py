@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from mcp_workbench.upstream.backoff import pause_after
+from mcp_workbench.upstream.health import pause_after
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.config import config_file, entry
 from tests.kit.pipe_host import PipeHost, parsed

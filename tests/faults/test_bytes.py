@@ -11,7 +11,7 @@ import pytest
 from mcp_workbench.core.errors import CallFailed
 from mcp_workbench.core.spec import Limits
 from mcp_workbench.gateway.workbench import Workbench
-from mcp_workbench.upstream.refresh import REFRESH_PAUSE
+from mcp_workbench.upstream.connection import REFRESH_PAUSE
 from tests.faults.scene import AT_ONCE, LAG, MEGABYTE, answers, failure, faulty, line_of
 from tests.kit.clock import PATIENCE, takes_at_most
 from tests.kit.command import run_command

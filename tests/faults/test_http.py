@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.upstream.backoff import pause_after
-from mcp_workbench.upstream.http.streams import CONNECTS, SOONEST
+from mcp_workbench.upstream.health import pause_after
+from mcp_workbench.upstream.http.event_streams import CONNECTS, SOONEST
 from tests.faults.scene import AT_ONCE, LAG, Watched, failure, faulty
 from tests.http_servers.test_faults_over_http import BROKEN
 from tests.kit.clock import eventually, takes_at_most

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot
+from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, Snapshot
 from tests.faults.scene import AT_ONCE, failure, tried_in_time
 from tests.faults.web import box_call, served
 from tests.kit.clock import takes_at_most, until

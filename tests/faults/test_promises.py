@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.upstream.refresh import GATHER, REFRESH_PAUSE
+from mcp_workbench.upstream.connection import GATHER, REFRESH_PAUSE
 from tests.faults.scene import OTHER, faulty
 from tests.faults.web import box_call, served
 from tests.kit.clock import eventually, takes_at_most

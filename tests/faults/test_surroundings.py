@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 import mcp_workbench
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, StdioCommand
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.timing import pause
-from mcp_workbench.upstream import backoff
-from mcp_workbench.upstream.backoff import Backoff
+from mcp_workbench.upstream import health
+from mcp_workbench.upstream.health import Backoff
 from tests.faults.scene import failure, faulty
 from tests.kit.clock import eventually, takes_at_most
 from tests.kit.config import entry, program_entry
@@ -85,7 +84,7 @@ def test_a_clock_that_jumps_an_hour_to_and_fro_moves_no_deadline(tmp_path: Path)
             told = failure(host.use("loop", "echo"), "connect_failed")
         failures = int(told.partition("it failed ")[2].split()[0])
         seconds = int(told.rpartition("next try in ")[2].removesuffix(" s"))
-        assert 1 <= seconds <= math.ceil(backoff.pause_after(failures, 0.0)) <= 60
+        assert 1 <= seconds <= math.ceil(health.pause_after(failures, 0.0)) <= 60
 
 
 @pytest.mark.fault("F44")
@@ -127,8 +126,8 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
                     asked.add(file.relative_to(SOURCE).as_posix())
 
     kept_on_disk = {
-        "cli/server_reports.py",
-        "cli/doctor_state.py",
+        "cli/servers.py",
+        "cli/doctor_checks.py",
         "upstream/cache.py",
         "gateway/call_log.py",
         "hosts/journal.py",
@@ -150,7 +149,7 @@ def test_ten_minutes_of_outage_cost_twenty_tries_and_a_minute_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On a made clock, with somebody who asks all the time."""
-    monkeypatch.setattr(backoff, "FIRST_PAUSE", backoff.FIRST_PAUSE / pause(1.0))  # not shortened
+    monkeypatch.setattr(health, "FIRST_PAUSE", health.FIRST_PAUSE / pause(1.0))  # not shortened
     spec = ServerSpec(ServerAddress("dev", "a"), StdioCommand("x"))
     for drawn in (0.0, 0.3, 1.0):
         clock = Clock()

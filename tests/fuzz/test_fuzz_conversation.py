@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.transport import json_text
 from mcp_workbench.transport.jsonrpc import NEVER, Envelope, NumberedResponse, Outcome
-from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.responses import Failure, ResponseHandler
+from mcp_workbench.upstream.conversation import Conversation, Failure, ResponseHandler
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, ids, in_chunks, mutated, objects, strict_json, values, writers
 

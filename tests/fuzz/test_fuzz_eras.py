@@ -12,11 +12,10 @@ import msgspec
 from hypothesis import strategies as st
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
+from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.protocol import handshake
 from mcp_workbench.protocol.elicitation import asked_by, asking, read_input_required
-from mcp_workbench.protocol.handshake import STAMPS, read_capabilities
-from mcp_workbench.protocol.revisions import META, SERVER_INFO_KEY
+from mcp_workbench.protocol.handshake import META, SERVER_INFO_KEY, STAMPS, read_capabilities
 from mcp_workbench.protocol.signed_state import LIFETIME, Seal, SignedState, digest_of
 from mcp_workbench.protocol.translation import (
     PAIRS,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.transport.http.client import ClientConnection
 from mcp_workbench.transport.http.client_response import HIGH, ExchangeFailed, ResponseTooLarge
-from mcp_workbench.upstream.http.errors import LONGEST_WAIT, retry_after
+from mcp_workbench.upstream.http.requests import LONGEST_WAIT, retry_after
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, in_chunks, mutated
 from tests.kit.clock import PATIENCE
@@ -54,6 +54,9 @@ class Transport(asyncio.Transport):
 class Keeper:
     def __init__(self) -> None:
         self.free: list[ClientConnection] = []
+
+    def received(self) -> None:
+        pass
 
     def freed(self, connection: ClientConnection) -> None:
         self.free.append(connection)

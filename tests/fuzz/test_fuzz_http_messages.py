@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
 from mcp_workbench.transport.jsonrpc import NEVER
-from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.http.errors import ErrorContext
-from mcp_workbench.upstream.http.exchange import Exchange, OutgoingRequest
-from mcp_workbench.upstream.http.streams import Pace
-from mcp_workbench.upstream.responses import Failure, RequestFailed
+from mcp_workbench.upstream.conversation import Conversation, Failure, RequestFailed
+from mcp_workbench.upstream.http.event_streams import Pace
+from mcp_workbench.upstream.http.requests import ErrorContext, OutgoingRequest
+from mcp_workbench.upstream.http.responses import Exchange
 from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import cuts, ids, in_chunks, mutated, objects, strict_json, values, writers
 from tests.fuzz.test_fuzz_conversation import Told, Waiting, no_fault_of_ours

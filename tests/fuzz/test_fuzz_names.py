@@ -11,12 +11,6 @@ from fnmatch import fnmatchcase
 from hypothesis import strategies as st
 
 from mcp_workbench.config.schema import AMBIGUOUS, NAME
-from mcp_workbench.core.names import (
-    ServerAddress,
-    ToolIdentifier,
-    generate_tool_name,
-    parse_tool_name,
-)
 from mcp_workbench.core.primitives import (
     Primitive,
     PrimitiveRef,
@@ -26,7 +20,13 @@ from mcp_workbench.core.primitives import (
     read_addressed,
     shown_uris,
 )
-from mcp_workbench.core.spec import tool_filter
+from mcp_workbench.core.spec import (
+    ServerAddress,
+    ToolIdentifier,
+    generate_tool_name,
+    parse_tool_name,
+    tool_filter,
+)
 from mcp_workbench.transport.http.messages import decode_value, encode_value
 from mcp_workbench.transport.http.urls import BadUrl, parse_url, proxy_for
 from tests.fuzz.effort import fuzzed, size

@@ -12,16 +12,22 @@ import msgspec
 from hypothesis import strategies as st
 
 from mcp_workbench.core.catalogue import Definition, read_definitions, tool_info_json
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import changed, checked, each
-from mcp_workbench.gateway.argument_hints import error_with_hint, result_with_hint
+from mcp_workbench.core.spec import ServerAddress
+from mcp_workbench.gateway.arguments import error_with_hint, result_with_hint
 from mcp_workbench.gateway.result_budget import KeptResults, within_budget
-from mcp_workbench.protocol.downgrade import legacy_definition, legacy_result
 from mcp_workbench.protocol.handshake import STAMPS
 from mcp_workbench.protocol.primitives import read_error_for, with_cache
-from mcp_workbench.protocol.translation import PAIRS, EraPair, Unanswerable, result_for
+from mcp_workbench.protocol.translation import (
+    PAIRS,
+    EraPair,
+    Unanswerable,
+    legacy_definition,
+    legacy_result,
+    result_for,
+)
 from mcp_workbench.server.primitive_requests import _readdressed
-from mcp_workbench.server.tool_definitions import flat_definition
+from mcp_workbench.server.session_tools import flat_definition
 from mcp_workbench.transport.jsonrpc import answer, refusal
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.material import strict_json

@@ -14,7 +14,7 @@ BUILDERS = {
     "gateway/routes.py": {"Route._frame", "Route.send"},
     "upstream/conversation.py": {"Conversation.begin"},
     "upstream/subscriptions.py": {"listen", "ConnectionSubscriptions._send_request"},
-    "upstream/http/exchange.py": {"Exchange.learn_headers"},
+    "upstream/http/responses.py": {"Exchange.learn_headers"},
     "upstream/http/link.py": {"SessionOpener.renew"},
 }
 OF_OTHERS = ("tools/call", "prompts/get", "resources/read", "completion/complete")

@@ -170,8 +170,8 @@ def test_the_tab_key_loads_no_loop(words: str, known: Path) -> None:
 
 
 def test_the_list_of_servers_variables_is_the_one_of_the_command() -> None:
+    from mcp_workbench.cli.completion_scripts import ASKED
     from mcp_workbench.cli.main import COMPLETE, SERVE_VARIABLES
-    from mcp_workbench.cli.scripts import ASKED
     from mcp_workbench.cli.serve import serve
     from mcp_workbench.daemon.attach import VARIABLE as ATTACH
 

@@ -16,9 +16,14 @@ import msgspec
 import pytest
 
 from mcp_workbench.config.http_settings import TOKEN_VARIABLE
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import HttpEndpoint, HttpSettings, NamedToken, ServerSpec
-from mcp_workbench.transport.guard import SCRIPT
+from mcp_workbench.core.spec import (
+    HttpEndpoint,
+    HttpSettings,
+    NamedToken,
+    ServerAddress,
+    ServerSpec,
+)
+from mcp_workbench.transport.process import SCRIPT
 from tests.kit.clock import PATIENCE
 from tests.kit.command import HttpCommand, serving, stopped
 from tests.kit.config import config_file, entry, snapshot, spec, write_config

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import (
     Era,
     HttpSettings,
     NamedToken,
+    ServerAddress,
     ServerSpec,
     Snapshot,
     StdioCommand,

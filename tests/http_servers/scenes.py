@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import Limits, ServerSpec
+from mcp_workbench.core.spec import Limits, ServerAddress, ServerSpec
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot, tool
 from tests.kit.inside import InsideWorkbench

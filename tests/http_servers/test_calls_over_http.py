@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 from tests.http_servers.scenes import TOKEN, bench, echo, trouble
 from tests.kit.clock import until
 from tests.kit.config import tool, url_spec

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 from tests.http_servers.scenes import bench
 from tests.kit.config import tool, url_spec
 from tests.kit.results import LEGACY, MODERN

@@ -12,7 +12,7 @@ from tests.kit.processes import unmeasured
 SCRIPT = """
 import asyncio, sys
 from mcp_workbench import Workbench, load_config
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 HEAVY = {"httptools", "ssl", "urllib.request", "http.client", "mcp_workbench.transport.http.client"}
 async def main():
     async with Workbench(load_config(sys.argv[1])) as workbench:

@@ -7,14 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.spec import (
     HttpEndpoint,
     Limits,
+    ServerAddress,
     ServerSpec,
     Snapshot,
     StdioCommand,
     ToolboxSpec,
+    ToolIdentifier,
     ToolMode,
 )
 from tests.kit.results import Json

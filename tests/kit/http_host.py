@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, cast
 
 from mcp_workbench.core.spec import HttpSettings, Snapshot
-from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.http_app import port_of
 from mcp_workbench.server.http.front import HttpFront
 from mcp_workbench.transport.http.server import HttpServer

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.views import View
-from mcp_workbench.gateway.workbench import Workbench
+from mcp_workbench.gateway.workbench import Gateway, Workbench
 
 
 class InsideWorkbench(Workbench):

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.daemon import control_protocol as protocol
-from mcp_workbench.daemon.control_client import connect, request
+from mcp_workbench.daemon import control as protocol
+from mcp_workbench.daemon.control import connect, request
 from mcp_workbench.daemon.paths import DaemonPaths, daemon_paths
 from mcp_workbench.daemon.start import start
 from mcp_workbench.daemon.status import Status, with_memory

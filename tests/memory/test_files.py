@@ -19,9 +19,8 @@ from mcp_workbench.core.catalogue import (
     ToolChange,
     tool_change,
 )
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
-from mcp_workbench.upstream.cache_files import (
+from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
+from mcp_workbench.upstream.cache import (
     ABANDONED,
     EXPIRY,
     CacheLimits,

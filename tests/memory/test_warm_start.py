@@ -348,9 +348,9 @@ def test_two_at_once_write_what_either_can_read(tmp_path: Path, state_home: Path
 WRITER = """
 import os, sys, time
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.core.spec import ServerSpec, StdioCommand
-from mcp_workbench.upstream.cache_files import CatalogueFiles
+from mcp_workbench.upstream.cache import CatalogueFiles
 
 spec = ServerSpec(ServerAddress("dev", "s"), StdioCommand("/bin/x"))
 files = CatalogueFiles(os.environ)

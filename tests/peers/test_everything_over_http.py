@@ -20,7 +20,7 @@ from shop import SECONDS
 from tests.kit.results import LEGACY, MODERN, Json
 
 from mcp_workbench import Workbench, load_config
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 
 pytestmark = pytest.mark.peers
 

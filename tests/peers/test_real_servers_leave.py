@@ -14,7 +14,7 @@ from rawpeer import LEAVING, peers_config, running, workbench
 from tests.kit.processes import MARK, assert_all_gone, marked
 
 from mcp_workbench import Workbench, load_config
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 
 pytestmark = pytest.mark.peers
 

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import Scope, ServerSpec, Snapshot, StdioCommand
+from mcp_workbench.core.spec import Scope, ServerAddress, ServerSpec, Snapshot, StdioCommand
 from tests.kit.config import snapshot
 from tests.kit.http_host import Peer, Port, Session, port
 from tests.kit.results import META, Message

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import Scope, ServerSpec, Snapshot, StdioCommand
-from mcp_workbench.upstream.leases import MOST_CONNECTIONS, MOST_PER_PRINCIPAL
+from mcp_workbench.core.spec import Scope, ServerAddress, ServerSpec, Snapshot, StdioCommand
+from mcp_workbench.upstream.pool import MOST_CONNECTIONS, MOST_PER_PRINCIPAL
 from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Port, port

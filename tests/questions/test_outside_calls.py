@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, StdioCommand
 from tests.kit.clock import eventually
 from tests.kit.config import config_file, program_entry, snapshot
 from tests.kit.http_host import Port, port, rpc

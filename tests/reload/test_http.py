@@ -11,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import Limits, ServerSpec, Snapshot, StdioCommand, ToolMode
+from mcp_workbench.core.spec import (
+    Limits,
+    ServerAddress,
+    ServerSpec,
+    Snapshot,
+    StdioCommand,
+    ToolMode,
+)
 from mcp_workbench.upstream.pool import TICK
 from tests.kit.clock import PATIENCE, eventually, until
 from tests.kit.config import config_file, entry, snapshot, spec, write_config

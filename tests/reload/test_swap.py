@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from mcp_workbench import Workbench, WorkbenchError
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.reload_plan import ReloadPlan
-from mcp_workbench.core.spec import Limits, ServerSpec, tool_filter
+from mcp_workbench.core.spec import Limits, ServerAddress, ServerSpec, tool_filter
+from mcp_workbench.gateway.reload import ReloadPlan
 from tests.kit.clock import PATIENCE, until
 from tests.kit.config import snapshot, spec, tool
 from tests.kit.inside import InsideWorkbench

@@ -19,7 +19,7 @@ from mcp_workbench.schema.signature import (
     short_signature,
     whole_signature,
 )
-from mcp_workbench.server.tool_text import full_text, signature_line
+from mcp_workbench.server.own_tools import full_text, signature_line
 from tests.schema.blind import blind_arguments
 from tests.schema.reader import read_signature
 from tests.schema.strategies import SCHEMAS

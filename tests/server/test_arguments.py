@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_workbench.core.errors import InvalidCall
-from mcp_workbench.core.names import ToolIdentifier
+from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.server.parse import read_open_toolbox, read_use_tool, renamed_hint
 from mcp_workbench.server.session_tools import (
     open_toolbox_definition,

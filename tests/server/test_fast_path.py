@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mcp_workbench.core.spec import Limits, Snapshot, ToolFilter
-from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.routes import LONGEST_KEY, MOST_ROUTES
+from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.session import HostSession, StdioFront
 from mcp_workbench.server.session_tools import ToolView

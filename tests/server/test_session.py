@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_workbench.core.spec import Limits, Snapshot
-from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.views import View
+from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.parse import cancelled_id
 from mcp_workbench.server.session import HostSession, StdioFront
 from mcp_workbench.server.session_tools import ToolView

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
+from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.protocol.elicitation import ELICIT, Question
 from mcp_workbench.server.elicitation import InputRequests
 from mcp_workbench.server.host_calls import HostCall, OpenRequests

@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 
 from mcp_workbench.config.load import demo_snapshot
 from mcp_workbench.core.catalogue import Definition
-from mcp_workbench.core.names import ServerAddress, parse_tool_name
-from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec, ToolMode
+from mcp_workbench.core.spec import (
+    ServerAddress,
+    ServerSpec,
+    Snapshot,
+    StdioCommand,
+    ToolboxSpec,
+    ToolMode,
+    parse_tool_name,
+)
 from mcp_workbench.server.session_tools import (
     flat_definition,
     open_toolbox_definition,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.cli.ui.render import say_json
+from mcp_workbench.cli.terminal import say_json
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition
-from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.raw_json import TooComplex
-from mcp_workbench.gateway.argument_hints import UNEXPLAINED, hint_for, misfit, result_with_hint
+from mcp_workbench.core.spec import ToolIdentifier
+from mcp_workbench.gateway.arguments import UNEXPLAINED, hint_for, misfit, result_with_hint
 from tests.kit.results import raw, texts
 from tests.search.test_hosts import FILES, Place
 from tests.threats import worst

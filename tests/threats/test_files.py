@@ -19,9 +19,8 @@ from mcp_workbench.config.file_access import (
     is_private,
     ownership_warnings,
 )
-from mcp_workbench.config.load import load_config
+from mcp_workbench.config.load import FileWatch, LoadResult, load_config
 from mcp_workbench.config.state_home import NotPrivate
-from mcp_workbench.config.watch import FileWatch, LoadResult
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.hosts.journal import Journal
 from tests.kit.clock import PATIENCE

@@ -22,8 +22,9 @@ from mcp_workbench.transport.http.client_response import (
 from mcp_workbench.transport.http.sse import NAME_BYTES, EventReader
 from mcp_workbench.transport.jsonrpc import NOTHING, Envelope
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.http.exchange import Exchange, OutgoingRequest
-from mcp_workbench.upstream.http.streams import Pace
+from mcp_workbench.upstream.http.event_streams import Pace
+from mcp_workbench.upstream.http.requests import OutgoingRequest
+from mcp_workbench.upstream.http.responses import Exchange
 from tests.fuzz.test_fuzz_http_answer import Keeper, Transport
 from tests.fuzz.test_fuzz_http_messages import Holder, Road
 from tests.http_servers.scenes import bench, echo, trouble

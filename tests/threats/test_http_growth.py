@@ -115,6 +115,9 @@ STREAMS: dict[str, Sent] = {
 class Echo(near.Echo):
     """Keeps `/held` waiting."""
 
+    def still_admits(self, request: HttpRequest) -> bool:
+        return False
+
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         if request.target != b"/held":
             response.plain(Reply(200, b"ok"))

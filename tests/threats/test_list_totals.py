@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import MOST_ELEMENTS
+from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.handshake import Agreed, ServerCapabilities
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.primitives import Primitives

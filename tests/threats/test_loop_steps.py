@@ -19,17 +19,16 @@ import pytest
 
 from mcp_workbench import __version__
 from mcp_workbench.config.load import load_config
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import read_elements
-from mcp_workbench.core.spec import ServerSpec, StdioCommand, ToolMode
-from mcp_workbench.daemon import control_protocol
-from mcp_workbench.daemon.control_server import ControlConnection
-from mcp_workbench.daemon.host_registry import HostRegistry
-from mcp_workbench.daemon.log import BoundedLog
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand, ToolMode
+from mcp_workbench.daemon import control
+from mcp_workbench.daemon.control import ControlConnection
+from mcp_workbench.daemon.joined_hosts import HostRegistry
+from mcp_workbench.daemon.lifecycle import BoundedLog
 from mcp_workbench.daemon.status import DaemonInfo
-from mcp_workbench.server.long_answers import collect, quoted
 from mcp_workbench.server.session import HostSession
-from mcp_workbench.server.tools import ToolView
+from mcp_workbench.server.session_tools import ToolView
+from mcp_workbench.server.text import collect, quoted
 from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream import tools as listing
@@ -312,9 +311,9 @@ def test_a_host_that_joins_does_not_hold_up_others(
             )
             theirs.setblocking(False)
             theirs.send(
-                control_protocol.pack(
-                    control_protocol.FORMAT,
-                    control_protocol.JOIN,
+                control.pack(
+                    control.FORMAT,
+                    control.JOIN,
                     __version__.encode(),
                     bytes(path),
                     b"",
@@ -330,5 +329,5 @@ def test_a_host_that_joins_does_not_hold_up_others(
 
     _, longest, answer = asyncio.run(scene())
 
-    assert control_protocol.WELCOME in answer
+    assert control.WELCOME in answer
     assert longest <= cost(lambda: load_config(path)) / PARTS

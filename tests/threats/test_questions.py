@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.elicitation import (
     MOST_A_MINUTE,
     MOST_OPEN,

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.redact import LineRedactor, redact, redact_cut
 from mcp_workbench.transport.process import STDERR_BYTES
-from mcp_workbench.upstream.exit_reason import exit_reason
-from mcp_workbench.upstream.stderr_log import HELD_BYTES, LINES, WINDOW, StderrLog
+from mcp_workbench.upstream.dial import HELD_BYTES, LINES, WINDOW, StderrLog, exit_reason
 from tests.kit.clock import eventually
 from tests.kit.command import run_command
 from tests.kit.config import spec, write_config

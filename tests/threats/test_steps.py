@@ -11,13 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.cli.ui.render import plain
-from mcp_workbench.config.findings import MOST as MOST_FINDINGS
+from mcp_workbench.cli.terminal import plain
 from mcp_workbench.config.load import load_config
+from mcp_workbench.config.validate import MOST as MOST_FINDINGS
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition, read_definitions
 from mcp_workbench.core.errors import InvalidCall, did_you_mean
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.primitives import (
     Primitive,
     ServerPrimitives,
@@ -32,28 +31,29 @@ from mcp_workbench.core.raw_json import (
     read_elements,
     read_members,
 )
-from mcp_workbench.gateway.argument_hints import hint_for, result_with_hint
+from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
+from mcp_workbench.gateway.arguments import hint_for, result_with_hint
 from mcp_workbench.gateway.result_budget import KeptResults, within_budget
-from mcp_workbench.protocol.downgrade import legacy_result
 from mcp_workbench.protocol.elicitation import read_input_required, read_needed
 from mcp_workbench.protocol.handshake import STAMPS
 from mcp_workbench.protocol.signed_state import digest_of
-from mcp_workbench.protocol.translation import PAIRS, Unanswerable, result_for
+from mcp_workbench.protocol.translation import PAIRS, Unanswerable, legacy_result, result_for
 from mcp_workbench.schema.document import json_text as schema_text
-from mcp_workbench.schema.form import form_fields
-from mcp_workbench.schema.shape import arguments_shape
+from mcp_workbench.schema.form_fields import form_fields
 from mcp_workbench.schema.signature import (
+    arguments_shape,
     first_sentence,
     one_line,
     short_signature,
     whole_signature,
 )
-from mcp_workbench.search.words import ServerDescription, Words, server_counts, tool_counts
+from mcp_workbench.search.queries import ServerDescription, Words, server_counts, tool_counts
 from mcp_workbench.server import parse
+from mcp_workbench.server.own_tools import full_text, signature_line
 from mcp_workbench.server.parse import read_open_toolbox, read_use_tool
-from mcp_workbench.server.tool_text import full_text, signature_line
 from mcp_workbench.transport import json_text, jsonrpc
-from mcp_workbench.upstream.http.headers import modern_headers, screen_tools
+from mcp_workbench.upstream.http.requests import modern_headers
+from mcp_workbench.upstream.http.responses import screen_tools
 from tests.kit.config import write_config
 from tests.kit.results import raw
 from tests.threats import worst

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.daemon import attached
+from mcp_workbench.daemon import attach
 from tests.kit.clock import eventually
 from tests.kit.config import config_file, entry
 from tests.kit.processes import alive
@@ -66,7 +66,7 @@ def test_one_that_is_well_is_left_alone_however_little_it_says(tmp_path: Path) -
     with shared(config_file(tmp_path, {"a": entry()})) as bench, bench.host() as host:
         host.handshake()
         before = json_text(host.use("a", "stats"))["pid"]
-        until = time.monotonic() + 2 * attached.BEAT
+        until = time.monotonic() + 2 * attach.BEAT
         while time.monotonic() < until:  # a few signs of life are asked for and given
             time.sleep(0.1)
 

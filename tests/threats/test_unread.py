@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.http.link import MOST_REPLIES
 from mcp_workbench.upstream.server_requests import ServerRequests

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, StdioCommand
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand
 from tests.http.test_tokens import BOSS, CI, WISH, bearer
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import port

@@ -11,8 +11,15 @@ import msgspec
 import pytest
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import Era, Limits, ServerSpec, StdioCommand, ToolFilter
+from mcp_workbench.core.spec import (
+    Era,
+    Limits,
+    ServerAddress,
+    ServerSpec,
+    StdioCommand,
+    ToolFilter,
+    ToolIdentifier,
+)
 from mcp_workbench.protocol.handshake import STAMPS
 from mcp_workbench.protocol.translation import PAIRS, params_for
 from mcp_workbench.transport.jsonrpc import Outcome

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
+from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.dial import Processes, Unreachable, child_environment, dial, launch_of
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, StdioCommand
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.dial import SAMPLE, TAIL_CHARACTERS, exit_reason, startup_timeout
 

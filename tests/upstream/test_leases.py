@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from mcp_workbench.core.errors import ServerUnavailable
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import Limits, ServerSpec
+from mcp_workbench.core.spec import Limits, ServerAddress, ServerSpec
 from mcp_workbench.upstream.connection import Connection
 from mcp_workbench.upstream.health import OPEN_AFTER, Backoff
 from mcp_workbench.upstream.pool import MOST_CONNECTIONS, ConnectionPool

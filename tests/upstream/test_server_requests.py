@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.transport.jsonrpc import NEVER, Outcome
 from mcp_workbench.upstream.conversation import Conversation, Failure, ResponseHandler
 from mcp_workbench.upstream.server_requests import ServerRequests

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_workbench.core.names import ServerAddress
+from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.upstream.subscriptions import (
     ConnectionId,
     ServerNotification,

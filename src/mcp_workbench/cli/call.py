@@ -29,8 +29,7 @@ from mcp_workbench.cli.settings import (
 )
 from mcp_workbench.cli.terminal import ProgressLine, glyph, nearby, plain, say, say_json
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, not_connected
-from mcp_workbench.core.names import ToolIdentifier
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import Snapshot, ToolIdentifier
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.interactive import Person
@@ -124,13 +123,8 @@ def call(  # noqa: PLR0913 - each is an option
 def _result(settings: Settings, request: TypedCall) -> Json:
     """Makes the call, and shows progress meanwhile."""
     from mcp_workbench.app import run_interruptible  # the event loop: not for completion
-    from mcp_workbench.upstream import context as pool_context
 
-    settings.open_log()
-    if not settings.verbose:  # the error says why a server is missing
-        import logging
-
-        logging.getLogger(pool_context.__name__).setLevel("ERROR")
+    settings.open_log(reports_servers=True)
     line = ProgressLine(wanted=settings.talkative)
     try:
         return run_interruptible(_called(settings, settings.snapshot(), request, line))
@@ -141,8 +135,8 @@ def _result(settings: Settings, request: TypedCall) -> Json:
 async def _called(
     settings: Settings, snapshot: Snapshot, request: TypedCall, line: ProgressLine
 ) -> Json:
-    from mcp_workbench.gateway.gateway import Gateway
     from mcp_workbench.gateway.interactive import interactive_session
+    from mcp_workbench.gateway.workbench import Gateway
 
     async with (
         Gateway(snapshot, log_calls=request.log_calls) as gateway,

@@ -14,11 +14,11 @@ import msgspec
 
 from mcp_workbench.core.catalogue import ToolInfo
 from mcp_workbench.core.errors import InvalidCall, did_you_mean, empty_component
-from mcp_workbench.core.names import ToolIdentifier
 from mcp_workbench.core.raw_json import TooComplex
-from mcp_workbench.schema.check import Mismatch, allowed_values, is_closed, mismatches
-from mcp_workbench.schema.check import Path as ValuePath
+from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.schema.document import properties_of, types_of
+from mcp_workbench.schema.mismatches import Mismatch, allowed_values, is_closed, mismatches
+from mcp_workbench.schema.mismatches import Path as ValuePath
 from mcp_workbench.schema.signature import type_text
 from mcp_workbench.transport.json_text import DEPTH, read_json
 

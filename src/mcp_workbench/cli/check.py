@@ -13,8 +13,7 @@ from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, globa
 from mcp_workbench.cli.terminal import counted, glyph, nearby, plain, say, say_json, table
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, Problem
-from mcp_workbench.core.names import ServerAddress, generate_tool_name
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import ServerAddress, Snapshot, generate_tool_name
 
 # The longest flat name that each host accepts under an entry called `workbench`, and what it does
 # with longer ones (November 2026).

@@ -20,18 +20,16 @@ from mcp_workbench.core.catalogue import (
     OpenedToolbox,
     ServerReport,
     ToolInfo,
+    estimate_tokens,
     read_object,
 )
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
-from mcp_workbench.core.token_estimate import estimate_tokens
 from mcp_workbench.schema.signature import first_sentence
-from mcp_workbench.search.index import Index
-from mcp_workbench.search.query import Query, Search, SearchableServer, SearchScope
-from mcp_workbench.search.words import Words
-from mcp_workbench.server.own_tools import search_text
+from mcp_workbench.search.index import Index, Search
+from mcp_workbench.search.queries import Query, SearchableServer, SearchScope, Words
+from mcp_workbench.server.own_tools import opened_text, search_text
+from mcp_workbench.server.session_tools import flat_definitions, opened_json, own_definitions
 from mcp_workbench.server.text import instructions
-from mcp_workbench.server.tool_definitions import flat_definitions, opened_json, own_definitions
-from mcp_workbench.server.tool_text import opened_text
 
 Json = dict[str, Any]
 

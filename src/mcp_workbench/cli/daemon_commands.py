@@ -17,10 +17,9 @@ from mcp_workbench.cli.serve import read_address
 from mcp_workbench.cli.settings import DONE, Settings, global_options, log_calls_option, variable
 from mcp_workbench.cli.terminal import glyph, nearby, plain, say, say_json, table
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
-from mcp_workbench.daemon import control_protocol
-from mcp_workbench.daemon.control_client import NoAnswer, connect, peer_credentials, request
-from mcp_workbench.daemon.log import OWN_SOURCE, ROTATED
-from mcp_workbench.daemon.paths import DaemonPaths, daemon_paths, lock_holder
+from mcp_workbench.daemon import control
+from mcp_workbench.daemon.control import NoAnswer, connect, peer_credentials, request
+from mcp_workbench.daemon.paths import OWN_SOURCE, ROTATED, DaemonPaths, daemon_paths, lock_holder
 from mcp_workbench.daemon.start import OTHER_HOME, NotStarted, Started, running, start
 from mcp_workbench.daemon.status import HostLine, ServerStatus, Status, with_memory
 from mcp_workbench.timing import deadline, pause
@@ -149,7 +148,7 @@ def _send_down(paths: DaemonPaths) -> int:
         connection = connect(paths)
         if connection is not None:
             with connection:
-                request(connection, ANSWER, control_protocol.DOWN)
+                request(connection, ANSWER, control.DOWN)
                 return peer_credentials(connection)[0] or lock_holder(paths)
     except NoAnswer:
         pass  # it hangs
@@ -202,8 +201,8 @@ def _report(paths: DaemonPaths) -> Status | None:
         connection = connect(paths)
         if connection is not None:
             with connection:
-                answer = request(connection, ANSWER, control_protocol.STATUS)
-            if answer and answer[0] == control_protocol.REPORT:
+                answer = request(connection, ANSWER, control.STATUS)
+            if answer and answer[0] == control.REPORT:
                 return with_memory(msgspec.json.decode(answer[1], type=Status))
     except NoAnswer as error:
         pid = lock_holder(paths)

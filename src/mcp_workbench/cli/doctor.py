@@ -42,8 +42,15 @@ from mcp_workbench.config.load import demo_snapshot
 from mcp_workbench.config.state_home import state_home
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError, did_you_mean
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot, StdioCommand, ToolboxSpec
+from mcp_workbench.core.spec import (
+    HttpEndpoint,
+    ServerAddress,
+    ServerSpec,
+    Snapshot,
+    StdioCommand,
+    ToolboxSpec,
+    ToolIdentifier,
+)
 from mcp_workbench.hosts.files import shown, this_machine
 from mcp_workbench.upstream.cache import SWITCH
 

@@ -23,21 +23,27 @@ from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.daemon import paths as daemon
 from mcp_workbench.daemon.paths import socket_address
 from mcp_workbench.hosts.files import Machine, all_files, read_file, shown
-from mcp_workbench.hosts.installed import (
+from mcp_workbench.hosts.journal import apply_changes, own_journal
+from mcp_workbench.hosts.own_entry import (
     EntryProblem,
     Kind,
     OwnEntry,
     entry_problems,
+    launch,
     own_entries_in,
     place_of,
     same_file,
 )
-from mcp_workbench.hosts.journal import apply_changes, own_journal
-from mcp_workbench.hosts.launch import launch
-from mcp_workbench.hosts.merge import direct, own_entries, variables_in
-from mcp_workbench.hosts.plan import Installation, entry_keys, plan_install
+from mcp_workbench.hosts.plan import (
+    Installation,
+    direct,
+    entry_keys,
+    own_entries,
+    plan_install,
+    variables_in,
+)
 from mcp_workbench.hosts.read import text_of
-from mcp_workbench.upstream import cache_files as catalogues
+from mcp_workbench.upstream import cache as catalogues
 
 State = Literal["good", "doubtful", "bad"]
 HOSTS = "hosts"  # subjects of results

@@ -14,7 +14,7 @@ import msgspec
 from mcp_workbench.cli.terminal import ProgressLine, plain, say
 from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.protocol.elicitation import ELICIT, Question
-from mcp_workbench.schema.form import FormField, fits_format, form_fields
+from mcp_workbench.schema.form_fields import FormField, fits_format, form_fields
 
 Json = dict[str, Any]
 

@@ -36,12 +36,26 @@ from mcp_workbench.hosts.files import (
     shown,
     this_machine,
 )
-from mcp_workbench.hosts.merge import ImportChoice, Merged, merge, plain_name
-from mcp_workbench.hosts.plan import Change, Keys, Member, edited
-from mcp_workbench.hosts.read import decoded, servers_in, servers_in_any, text_of, value_of
+from mcp_workbench.hosts.plan import (
+    Change,
+    ImportChoice,
+    Keys,
+    Member,
+    Merged,
+    edited,
+    merge,
+    plain_name,
+)
+from mcp_workbench.hosts.read import (
+    HostServer,
+    decoded,
+    servers_in,
+    servers_in_any,
+    text_of,
+    value_of,
+)
 from mcp_workbench.hosts.secrets import ExtractedSecret
 from mcp_workbench.hosts.table import HOSTS
-from mcp_workbench.hosts.translate import HostServer
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 

@@ -37,9 +37,17 @@ from mcp_workbench.hosts.files import (
 )
 from mcp_workbench.hosts.journal import Record, Undone, apply_changes, available, own_journal
 from mcp_workbench.hosts.journal import undo as undo_record
-from mcp_workbench.hosts.launch import launch
-from mcp_workbench.hosts.merge import direct, own_entries, variables_in
-from mcp_workbench.hosts.plan import Change, Installation, diff, plan_install, plan_uninstall
+from mcp_workbench.hosts.own_entry import launch
+from mcp_workbench.hosts.plan import (
+    Change,
+    Installation,
+    diff,
+    direct,
+    own_entries,
+    plan_install,
+    plan_uninstall,
+    variables_in,
+)
 from mcp_workbench.hosts.table import HOSTS, Host
 
 _HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1, shell_complete=complete_host)

@@ -106,7 +106,7 @@ def _serve(options: dict[str, list[str]]) -> int | None:
 
     resumed = None
     if outcome is not None:
-        from mcp_workbench.daemon.resume import Resumed
+        from mcp_workbench.daemon.crash_journal import Resumed
 
         resumed = Resumed(outcome)
     return serve(snapshot, opened=toolboxes, resumed=resumed)

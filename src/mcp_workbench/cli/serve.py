@@ -138,7 +138,7 @@ def _serve_stdio(
     if isinstance(outcome, int):
         return outcome
     from mcp_workbench import app  # the whole program: not for `--help`
-    from mcp_workbench.daemon.resume import resumption
+    from mcp_workbench.daemon.crash_journal import resumption
 
     return app.serve(
         snapshot,

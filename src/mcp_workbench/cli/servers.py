@@ -17,12 +17,11 @@ from mcp_workbench.cli.error_reports import ErrorReport, format_error
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, Decorated, Settings, variable
 from mcp_workbench.cli.terminal import QUIET_TIME, ProgressLine, say
 from mcp_workbench.core.catalogue import ServerReport
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import ServerAddress, Snapshot
 from mcp_workbench.upstream.cache import CatalogueCache
 
 if TYPE_CHECKING:
-    from mcp_workbench.gateway.gateway import Gateway
+    from mcp_workbench.gateway.workbench import Gateway
 
 FRESH = 86_400.0  # seconds; a day later, the servers are asked again
 NEWS = 86_400.0  # seconds for which a change of tools is shown
@@ -98,15 +97,10 @@ def survey(
     environ: Mapping[str, str] | None = None,
 ) -> list[ServerReport]:
     """Returns a report of each server, in this order; shows progress on stderr meanwhile."""
-    import logging
-
     from mcp_workbench.app import run_interruptible
-    from mcp_workbench.gateway.gateway import Gateway
-    from mcp_workbench.upstream import context as pool_context
+    from mcp_workbench.gateway.workbench import Gateway
 
-    settings.open_log()
-    if not settings.verbose:  # its report says why a server is missing
-        logging.getLogger(pool_context.__name__).setLevel("ERROR")
+    settings.open_log(reports_servers=True)
     progress = SurveyProgress(settings, addresses)
     try:
         return run_interruptible(_survey(Gateway(snapshot, environ=environ), addresses, progress))

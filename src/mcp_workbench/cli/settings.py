@@ -49,8 +49,11 @@ class Settings:
         """Whether to print progress and remarks on stderr."""
         return not (self.json or self.quiet)
 
-    def open_log(self) -> None:
-        """Logs to stderr: warnings, or with `-v` everything."""
+    def open_log(self, *, reports_servers: bool = False) -> None:
+        """Logs to stderr: warnings, or with `-v` everything.
+
+        `reports_servers`: the command says itself why a server is missing, so that need not be logged.
+        """
         import logging  # only for commands that start servers
 
         if self.verbose:
@@ -60,6 +63,8 @@ class Settings:
         else:
             logging.basicConfig(stream=sys.stderr, format="mcp-workbench: %(message)s")
         logging.getLogger("mcp_workbench").setLevel("DEBUG" if self.verbose else "WARNING")
+        if reports_servers and not self.verbose:
+            logging.getLogger("mcp_workbench.upstream.connection").setLevel("ERROR")
 
     def snapshot(self, *, careful: bool = False, silent: bool = False) -> Snapshot:
         """Returns the configuration that these options name; the embedded demo if there is none.

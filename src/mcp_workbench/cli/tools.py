@@ -22,17 +22,14 @@ from mcp_workbench.cli.servers import (
 )
 from mcp_workbench.cli.settings import DONE, FAILED, Settings, global_options, variable
 from mcp_workbench.cli.terminal import ProgressLine, plain, say, say_json, table
-from mcp_workbench.core.catalogue import ServerReport, ToolInfo
+from mcp_workbench.core.catalogue import ServerReport, ToolInfo, estimate_tokens
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
-from mcp_workbench.core.spec import Detail, Snapshot
-from mcp_workbench.core.token_estimate import estimate_tokens
+from mcp_workbench.core.spec import Detail, ServerAddress, Snapshot, ToolIdentifier
 from mcp_workbench.schema.document import as_object
-from mcp_workbench.schema.shape import arguments_shape
-from mcp_workbench.schema.signature import AMPLE, signature_within
+from mcp_workbench.schema.signature import AMPLE, arguments_shape, signature_within
 
 if TYPE_CHECKING:
-    from mcp_workbench.search.query import Query, SearchResult
+    from mcp_workbench.search.queries import Query, SearchResult
 
 WIDEST = 64  # characters of a signature; `--schema` has all of it
 MOST_HITS = 20  # as `search_tools` allows; its module is slow to load
@@ -250,7 +247,7 @@ def search(  # noqa: PLR0913 - each of them an option
     Servers whose tools are not known are started and asked. Exit status 1 if nothing fits.
     """
     from mcp_workbench.app import run_interruptible
-    from mcp_workbench.search.query import Query
+    from mcp_workbench.search.queries import Query
     from mcp_workbench.server.own_tools import search_text
 
     snapshot = settings.snapshot()
@@ -269,8 +266,8 @@ def search(  # noqa: PLR0913 - each of them an option
 
 
 async def _search_results(snapshot: Snapshot, query: Query, line: ProgressLine) -> SearchResult:
-    from mcp_workbench.gateway.gateway import Gateway
-    from mcp_workbench.gateway.search import find, known_tools
+    from mcp_workbench.gateway.tool_search import find, known_tools
+    from mcp_workbench.gateway.workbench import Gateway
 
     async with Gateway(snapshot) as gateway:
         view = gateway.view

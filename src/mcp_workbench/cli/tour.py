@@ -20,8 +20,8 @@ import msgspec
 from mcp_workbench import __version__
 from mcp_workbench.cli.settings import DONE, Settings, global_options
 from mcp_workbench.cli.terminal import nearby, plain, say
+from mcp_workbench.core.catalogue import estimate_tokens
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.token_estimate import estimate_tokens
 
 Json = dict[str, Any]
 

@@ -29,8 +29,7 @@ from mcp_workbench.config.file_access import (
 )
 from mcp_workbench.config.validate import MOST, Finding, validate
 from mcp_workbench.core.errors import ConfigError, Problem
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand, ToolboxSpec
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, StdioCommand, ToolboxSpec
 from mcp_workbench.timing import pause
 from mcp_workbench.transport.json_text import read_json
 

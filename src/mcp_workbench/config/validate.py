@@ -36,7 +36,6 @@ from mcp_workbench.config.schema import (
     kind_of,
 )
 from mcp_workbench.core.errors import did_you_mean
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.spec import (
     CALL_TIMEOUT,
     CALLS,
@@ -53,6 +52,7 @@ from mcp_workbench.core.spec import (
     Limits,
     Naming,
     Pairs,
+    ServerAddress,
     ServerSpec,
     Snapshot,
     StdioCommand,

@@ -27,11 +27,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from mcp_workbench.daemon.outbox import drain_outbox, undelivered
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import Interceptor
-from mcp_workbench.protocol.handshake import STAMPS
-from mcp_workbench.protocol.revisions import MODERN
+from mcp_workbench.protocol.handshake import MODERN, STAMPS
 from mcp_workbench.protocol.translation import complete
 from mcp_workbench.server import parse, text
-from mcp_workbench.server.calls import HostCall
+from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.parse import Message
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Malformed
@@ -41,9 +40,8 @@ if TYPE_CHECKING:
 
     from mcp_workbench.app import AnyWriter
     from mcp_workbench.daemon.attach import Takeover
-    from mcp_workbench.server.session import HostSession
-    from mcp_workbench.server.stdio import StdioFront
-    from mcp_workbench.server.tools import ToolView
+    from mcp_workbench.server.session import HostSession, StdioFront
+    from mcp_workbench.server.session_tools import ToolView
     from mcp_workbench.transport.stdio import Channel
 
 CHUNK_BYTES = 1 << 18  # as much as is read at once

@@ -22,7 +22,6 @@ from mcp_workbench.config.expand import references, strings_of
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.call import TOOLS_CALL
 from mcp_workbench.core.errors import ConfigError, NotFound
-from mcp_workbench.core.reload_plan import applied_now, servers_of
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.daemon import control
 from mcp_workbench.daemon.control import ControlConnection
@@ -36,12 +35,12 @@ from mcp_workbench.daemon.crash_journal import (
 )
 from mcp_workbench.daemon.outbox import Outbox, OutboxWriter, create_outbox
 from mcp_workbench.daemon.status import DaemonInfo, current_status
-from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.reload import applied_now, servers_of
 from mcp_workbench.gateway.views import View
+from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.parse import Message, UseToolRequest, cancelled_id
-from mcp_workbench.server.session import HostSession
-from mcp_workbench.server.stdio import StdioFront
-from mcp_workbench.server.tools import ToolView
+from mcp_workbench.server.session import HostSession, StdioFront
+from mcp_workbench.server.session_tools import ToolView
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Malformed
 from mcp_workbench.transport.stdio import READ_BYTES, PipeReader

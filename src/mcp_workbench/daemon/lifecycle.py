@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mcp_workbench.app import Ending, run
+from mcp_workbench.app import Ending, following, run
 from mcp_workbench.config.load import load_config, owner_notice
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolboxSpec
@@ -30,8 +30,7 @@ from mcp_workbench.daemon.paths import (
 )
 from mcp_workbench.daemon.start import FIX, FOUND, TAKEN
 from mcp_workbench.daemon.status import DaemonInfo
-from mcp_workbench.follow import following
-from mcp_workbench.gateway.gateway import Gateway
+from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.transport.process import close_to_others
 from mcp_workbench.transport.tasks import task_scope
 

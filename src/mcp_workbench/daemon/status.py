@@ -19,9 +19,9 @@ from mcp_workbench import __version__
 
 if TYPE_CHECKING:  # loaded in the daemon, and not by the command
     from mcp_workbench.core.catalogue import ServerHealth
-    from mcp_workbench.core.names import ServerAddress
+    from mcp_workbench.core.spec import ServerAddress
     from mcp_workbench.daemon.joined_hosts import JoinedHost
-    from mcp_workbench.gateway.gateway import Gateway
+    from mcp_workbench.gateway.workbench import Gateway
     from mcp_workbench.upstream.connection import Connection
 
 _GROUP, _PAGES = 2, 21  # fields of /proc/PID/stat after the name, which may contain anything

@@ -26,7 +26,7 @@ from mcp_workbench.protocol.handshake import STAMPS
 from mcp_workbench.protocol.translation import PAIRS, Unanswerable, asks_for_input, result_for
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import NEVER, Outcome
-from mcp_workbench.upstream.responses import Failure, ResponseHandler
+from mcp_workbench.upstream.conversation import Failure, ResponseHandler
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.routes import Route

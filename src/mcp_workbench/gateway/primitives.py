@@ -20,8 +20,8 @@ from mcp_workbench.gateway.views import View
 from mcp_workbench.timing import pause
 from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.connection import Connection
+from mcp_workbench.upstream.conversation import RequestFailed
 from mcp_workbench.upstream.primitives import ANNOUNCED_TTL, PrimitiveList
-from mcp_workbench.upstream.responses import RequestFailed
 from mcp_workbench.upstream.subscriptions import ConnectionId, ServerNotification
 from mcp_workbench.upstream.tools import Unlistable
 

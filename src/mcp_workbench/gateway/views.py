@@ -18,8 +18,8 @@ from mcp_workbench.gateway.routes import Route, Routes
 from mcp_workbench.timing import pause
 from mcp_workbench.upstream import reports
 from mcp_workbench.upstream.connection import Connection
+from mcp_workbench.upstream.conversation import Failure
 from mcp_workbench.upstream.pool import owner_of
-from mcp_workbench.upstream.responses import Failure
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.workbench import Gateway

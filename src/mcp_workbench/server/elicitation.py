@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.gateway.interceptors import Completed, Rejected
 from mcp_workbench.protocol.elicitation import (
     ELICIT,
@@ -37,7 +37,7 @@ from mcp_workbench.protocol.elicitation import (
     may_put,
     read_needed,
 )
-from mcp_workbench.protocol.revisions import MISSING_CAPABILITY
+from mcp_workbench.protocol.handshake import MISSING_CAPABILITY
 from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.parse import RequestError
 from mcp_workbench.transport import jsonrpc
@@ -286,7 +286,7 @@ class InputRequests:
         if required is None:
             return
         if host_call.input_rounds is None:
-            from mcp_workbench.gateway.input_rounds import InputRounds  # most hosts are never asked
+            from mcp_workbench.gateway.interactive import InputRounds
 
             host_call.input_rounds = InputRounds(host_call, partial(self._put, host_call), repeat)
         host_call.input_rounds.next(required)
@@ -333,7 +333,7 @@ class InputRequests:
 
     def _read(self, host_call: HostCall, result: msgspec.Raw) -> InputRequired | None:
         """The questions of a result; None if the host can't be asked them: then the call has failed."""
-        from mcp_workbench.gateway.input_rounds import read_questions  # most hosts are never asked
+        from mcp_workbench.gateway.interactive import read_questions
 
         required = read_questions(host_call, result)
         declared = read_members(host_call.request.capabilities)

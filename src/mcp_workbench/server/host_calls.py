@@ -13,8 +13,8 @@ import msgspec
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import TooManyParts
+from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.gateway.arguments import may_be_error
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import (
@@ -25,7 +25,7 @@ from mcp_workbench.gateway.interceptors import (
     observe,
 )
 from mcp_workbench.protocol.elicitation import progress_of
-from mcp_workbench.protocol.revisions import FOR_THE_HOST, OF_OUR_HOP, URL_ELICITATION_NEEDED
+from mcp_workbench.protocol.handshake import FOR_THE_HOST, OF_OUR_HOP, URL_ELICITATION_NEEDED
 from mcp_workbench.protocol.translation import with_token
 from mcp_workbench.server import text
 from mcp_workbench.transport import jsonrpc
@@ -34,7 +34,7 @@ from mcp_workbench.transport.jsonrpc import Outcome
 if TYPE_CHECKING:
     import asyncio
 
-    from mcp_workbench.gateway.input_rounds import InputRounds
+    from mcp_workbench.gateway.interactive import InputRounds
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.suspended_calls import Suspension
     from mcp_workbench.transport.tasks import TaskScope
@@ -134,7 +134,7 @@ class HostCall(Call):
             self.session.reply_own(self.id, text.error_texts("server_error", message, hint))
             return
         if hint:
-            from mcp_workbench.gateway.argument_hints import error_with_hint
+            from mcp_workbench.gateway.arguments import error_with_hint
 
             error = error_with_hint(error, read.message, hint)
         self.session.refuse(self.id, error)

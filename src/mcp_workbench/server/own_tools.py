@@ -14,26 +14,26 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Definition, OpenedToolbox, read_object, tool_info_json
 from mcp_workbench.core.errors import shown_name
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import TOO_COMPLEX
-from mcp_workbench.core.spec import Detail, Snapshot
+from mcp_workbench.core.spec import Detail, ServerAddress, Snapshot
 from mcp_workbench.gateway.result_budget import (
     KeptResults,
     how_to_read_on,
     shortened,
     text_blocks,
 )
-from mcp_workbench.schema.shape import arguments_shape, value_shape
 from mcp_workbench.schema.signature import (
     MARK,
+    arguments_shape,
     first_sentence,
     name_text,
     one_line,
     short_signature,
     spelled,
+    value_shape,
     whole_signature,
 )
-from mcp_workbench.search.query import MOST_NAMED, FoundTool, Query, SearchResult, Siblings
+from mcp_workbench.search.queries import MOST_NAMED, FoundTool, Query, SearchResult, Siblings
 from mcp_workbench.server.parse import NonEmpty, read_last, whole_number, wrong_reading
 from mcp_workbench.server.session_tools import MOST_HITS, USUAL_HITS, Json
 from mcp_workbench.server.text import TimeSlice, name_list, text_result
@@ -77,7 +77,7 @@ _read_search = msgspec.json.Decoder(_Search).decode
 
 async def search_tools(view: View, arguments: msgspec.Raw) -> bytes:
     """The result of `search_tools`. Raises InvalidCall, or NotFound for an unknown toolbox or server."""
-    from mcp_workbench.gateway.search import find  # `cost` needs no event loop
+    from mcp_workbench.gateway.tool_search import find
 
     search = _read(arguments)
     limit = search.limit or USUAL_HITS

@@ -12,10 +12,9 @@ import msgspec
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.errors import MIGRATION, InvalidCall, shown_name
-from mcp_workbench.core.names import ToolIdentifier, parse_tool_name
 from mcp_workbench.core.raw_json import Members, TooManyParts, read_members
-from mcp_workbench.core.spec import Detail, ToolMode
-from mcp_workbench.protocol.revisions import (
+from mcp_workbench.core.spec import Detail, ToolIdentifier, ToolMode, parse_tool_name
+from mcp_workbench.protocol.handshake import (
     CAPABILITIES_KEY,
     MODERN,
     UNSUPPORTED_VERSION,

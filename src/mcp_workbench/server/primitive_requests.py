@@ -10,7 +10,6 @@ import msgspec
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.primitives import (
     KEYS,
     PrimitiveKind,
@@ -23,6 +22,7 @@ from mcp_workbench.core.primitives import (
     shown_uris,
 )
 from mcp_workbench.core.raw_json import Members, changed, each, read_members
+from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.interceptors import Rejected
 from mcp_workbench.gateway.primitives import ListedPrimitives, ViewPrimitives
 from mcp_workbench.protocol.primitives import not_found_code, read_error_for, with_cache

@@ -15,17 +15,17 @@ import msgspec
 
 from mcp_workbench.core.call import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
-from mcp_workbench.core.names import ServerAddress, ToolIdentifier
 from mcp_workbench.core.raw_json import Members
+from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.interceptors import Rejected
-from mcp_workbench.protocol.handshake import STAMPS
-from mcp_workbench.protocol.primitives import level_in, most_verbose, read_level
-from mcp_workbench.protocol.revisions import (
+from mcp_workbench.protocol.handshake import (
     BATCHES,
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     LOG_LEVEL_KEY,
+    STAMPS,
 )
+from mcp_workbench.protocol.primitives import level_in, most_verbose, read_level
 from mcp_workbench.protocol.translation import complete
 from mcp_workbench.server import parse, text
 from mcp_workbench.server.elicitation import ROOTS_CHANGED, AskedBy, Elicitation

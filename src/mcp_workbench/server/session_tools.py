@@ -19,15 +19,16 @@ from mcp_workbench.core.catalogue import (
     tool_info_json,
 )
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.names import (
+from mcp_workbench.core.raw_json import Members, changed, read_members
+from mcp_workbench.core.spec import (
+    Detail,
     ServerAddress,
+    Snapshot,
     ToolIdentifier,
     generate_tool_name,
     parse_tool_name,
 )
-from mcp_workbench.core.raw_json import Members, changed, read_members
-from mcp_workbench.core.spec import Detail, Snapshot
-from mcp_workbench.protocol.downgrade import legacy_definition
+from mcp_workbench.protocol.translation import legacy_definition
 from mcp_workbench.server import text
 from mcp_workbench.server.parse import (
     OPEN_TOOLBOX,
@@ -50,7 +51,7 @@ from mcp_workbench.server.text import (
 from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.reload_plan import Reloaded
+    from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.views import View
     from mcp_workbench.server.session import HostSession, SessionPrimitives
 

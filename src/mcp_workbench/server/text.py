@@ -14,10 +14,8 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
-from mcp_workbench.core.names import ToolIdentifier, generate_tool_name
-from mcp_workbench.core.spec import Snapshot, ToolboxSpec
-from mcp_workbench.protocol.handshake import IMPLEMENTATION, STAMPS
-from mcp_workbench.protocol.revisions import MODERN, legacy_answer
+from mcp_workbench.core.spec import Snapshot, ToolboxSpec, ToolIdentifier, generate_tool_name
+from mcp_workbench.protocol.handshake import IMPLEMENTATION, MODERN, STAMPS, legacy_answer
 from mcp_workbench.protocol.translation import complete
 from mcp_workbench.transport import jsonrpc
 

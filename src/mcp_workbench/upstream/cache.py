@@ -38,9 +38,8 @@ from mcp_workbench.core.catalogue import (
     ToolChange,
     tool_change,
 )
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.redact import redact
-from mcp_workbench.core.spec import ServerSpec
+from mcp_workbench.core.spec import ServerAddress, ServerSpec
 from mcp_workbench.timing import pause
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from mcp_workbench.protocol.handshake import (
     HungUp,
     Silence,
     Startover,
+    is_modern,
 )
-from mcp_workbench.protocol.revisions import is_modern
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope, Outcome
@@ -470,6 +470,6 @@ class PoolContext(msgspec.Struct):
 
 def _is_forced_shutdown() -> bool:
     """Were all servers killed because the user interrupted twice?"""
-    from mcp_workbench.transport.guard import guard
+    from mcp_workbench.transport.process import guard
 
     return guard().closed

@@ -17,9 +17,8 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from typing import Protocol
 
 from mcp_workbench.config.expand import Unexpandable, expand_target, secrets_of
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.redact import LineRedactor, redact, redact_cut
-from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
+from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.transport.process import EXIT_DRAIN, ChildProcess, ProcessSpec, running_child
 from mcp_workbench.transport.stdio import Channel
 from mcp_workbench.upstream.conversation import Conversation

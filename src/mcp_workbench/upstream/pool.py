@@ -16,8 +16,7 @@ from typing import Any
 
 from mcp_workbench.config.expand import ResolvedServer, resolve_server
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
-from mcp_workbench.core.names import ServerAddress
-from mcp_workbench.core.spec import Limits, ServerSpec
+from mcp_workbench.core.spec import Limits, ServerAddress, ServerSpec
 from mcp_workbench.transport.tasks import Lifetime, TaskScope, task_scope
 from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.connection import Connecting, Connection, PoolContext

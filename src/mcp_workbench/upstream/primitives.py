@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.primitives import Primitive, PrimitiveKind, read_primitives
 from mcp_workbench.core.raw_json import read_members
-from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities
+from mcp_workbench.core.spec import ServerAddress
+from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities, is_modern
 from mcp_workbench.protocol.primitives import subscription_of
-from mcp_workbench.protocol.revisions import is_modern
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope

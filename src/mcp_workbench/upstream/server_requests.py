@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.elicitation import (
     CAPABILITY_OF,
     MOST_A_MINUTE,

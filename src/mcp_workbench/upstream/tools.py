@@ -13,15 +13,15 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue, read_definitions
 from mcp_workbench.core.errors import shown_name
-from mcp_workbench.core.names import ServerAddress
 from mcp_workbench.core.raw_json import MOST_ELEMENTS, check_elements, read_elements
-from mcp_workbench.core.spec import ServerSpec, ToolFilter
-from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed
-from mcp_workbench.protocol.revisions import (
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolFilter
+from mcp_workbench.protocol.handshake import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
+    IMPLEMENTATION,
     MODERN,
     VERSION_KEY,
+    Agreed,
     is_modern,
 )
 from mcp_workbench.transport import jsonrpc

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from mcp_workbench.gateway.gateway import Gateway
 from mcp_workbench.gateway.views import View
-from mcp_workbench.protocol.revisions import LEGACY
+from mcp_workbench.gateway.workbench import Gateway
+from mcp_workbench.protocol.handshake import LEGACY
 from mcp_workbench.server.http.access import CLOSING, NOT_FOUND, Access, Principal, refused
 from mcp_workbench.server.http.modern import VERSION, ModernExchanges
 from mcp_workbench.server.http.sessions import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from mcp_workbench.core.raw_json import TOO_COMPLEX, Inside
-from mcp_workbench.protocol.revisions import (
+from mcp_workbench.protocol.handshake import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
     MODERN,

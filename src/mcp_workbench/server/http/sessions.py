@@ -13,7 +13,7 @@ import msgspec
 
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.gateway.views import View
-from mcp_workbench.protocol.revisions import BATCHES, HEADER_MISMATCH, NEWEST_LEGACY, VERSION_KEY
+from mcp_workbench.protocol.handshake import BATCHES, HEADER_MISMATCH, NEWEST_LEGACY, VERSION_KEY
 from mcp_workbench.server import parse
 from mcp_workbench.server.elicitation import InputRequests
 from mcp_workbench.server.http.access import CLOSING, TOO_MANY, Access, Principal, refused
@@ -21,7 +21,7 @@ from mcp_workbench.server.http.modern import VERSION
 from mcp_workbench.server.http.streams import SILENCE, EventStream, PostStream
 from mcp_workbench.server.parse import Message, RequestError, UseToolRequest, cancelled_id
 from mcp_workbench.server.session import HostSession
-from mcp_workbench.server.tools import ToolView
+from mcp_workbench.server.session_tools import ToolView
 from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
 from mcp_workbench.transport.jsonrpc import Malformed

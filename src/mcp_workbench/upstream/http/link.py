@@ -24,8 +24,7 @@ import msgspec
 from mcp_workbench.core.call import TOOLS_CALL
 from mcp_workbench.core.redact import redact
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec
-from mcp_workbench.protocol.handshake import DISCOVER, INITIALIZE
-from mcp_workbench.protocol.revisions import MODERN
+from mcp_workbench.protocol.handshake import DISCOVER, INITIALIZE, MODERN
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
 from mcp_workbench.transport.json_text import too_deep

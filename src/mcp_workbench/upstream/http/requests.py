@@ -19,8 +19,7 @@ import msgspec
 from mcp_workbench.config.expand import secrets_of
 from mcp_workbench.core.raw_json import Inside
 from mcp_workbench.core.spec import HttpEndpoint, Pairs, ServerSpec
-from mcp_workbench.protocol.handshake import IMPLEMENTATION
-from mcp_workbench.protocol.revisions import LEGACY, is_modern
+from mcp_workbench.protocol.handshake import IMPLEMENTATION, LEGACY, is_modern
 from mcp_workbench.transport.http.client import HttpClient
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
 from mcp_workbench.transport.http.messages import encode_value

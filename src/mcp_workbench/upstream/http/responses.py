@@ -17,8 +17,7 @@ import msgspec
 from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.raw_json import TOO_COMPLEX, read_elements, read_members
 from mcp_workbench.core.redact import redact_cut
-from mcp_workbench.protocol.handshake import INITIALIZE, STAMPS
-from mcp_workbench.protocol.revisions import HEADER_MISMATCH
+from mcp_workbench.protocol.handshake import HEADER_MISMATCH, INITIALIZE, STAMPS
 from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.http.client_response import (
     ClientResponse,

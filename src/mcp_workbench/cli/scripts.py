@@ -1,2 +1,0 @@
-# shim: mcp_workbench.cli.scripts -> mcp_workbench.cli.completion_scripts
-from mcp_workbench.cli.completion_scripts import ASKED as ASKED
