@@ -8,6 +8,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -72,9 +73,15 @@ def _token(raw: bytes) -> str:
 
 def digest_of(name: str, arguments: msgspec.Raw | bytes) -> str:
     """Return the digest of a call, regardless of key order unless its arguments are very long."""
-    compact = msgspec.json.format(bytes(arguments), indent=-1)
-    if len(compact) > MOST_SORTED:
-        return hashlib.sha256(encode(name) + compact).hexdigest()
-    canonical = msgspec.json.Decoder(float_hook=str).decode(arguments)
-    body = encode(name) + msgspec.json.encode(canonical, order="sorted")
-    return hashlib.sha256(body).hexdigest()
+    body = msgspec.json.format(bytes(arguments), indent=-1)
+    if len(body) <= MOST_SORTED:
+        with suppress(msgspec.ValidationError, RecursionError):  # thousands of digits, or of levels
+            body = encode(_read_as_written(arguments), order="sorted")
+    return hashlib.sha256(encode(name) + body).hexdigest()
+
+
+def _as_written(number: str) -> msgspec.Raw:
+    return msgspec.Raw(number.encode())
+
+
+_read_as_written = msgspec.json.Decoder(float_hook=_as_written).decode
