@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.results import META, enveloped, use_tool
 
 MANY_DIGITS = b"9" * 5000  # Python reads no integer of so many
-CAN = {META + "clientCapabilities": {"elicitation": {}}}
+CAN: dict[str, Any] = {META + "clientCapabilities": {"elicitation": {}}}
 # It asks a question at every call, and reads none of its arguments.
 ASKS = r"""
 import json, re, sys
