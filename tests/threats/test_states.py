@@ -7,12 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from mcp_workbench.core.call import CallRequest
 from mcp_workbench.protocol.signed_state import digest_of
-from tests.kit.config import config_file
+from mcp_workbench.server.suspended_calls import RequestStates
+from tests.kit.config import config_file, tool
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import META, enveloped, use_tool
+from tests.threats import worst
+from tests.threats.growth import cost
 
 MANY_DIGITS = b"9" * 5000  # Python reads no integer of so many
 CAN: dict[str, Any] = {META + "clientCapabilities": {"elicitation": {}}}
@@ -54,6 +59,19 @@ def test_a_number_is_not_the_text_of_its_digits(one: bytes, other: bytes) -> Non
 def test_the_order_of_keys_makes_no_difference() -> None:
     assert digest_of("tool", b'{"a":1.50, "b":{"c":2,"d":[3]}}') == digest_of(
         "tool", b'{"b":{"d":[3],"c":2},"a":1.50}'
+    )
+
+
+def test_a_forged_state_is_refused_before_the_arguments_are_read() -> None:
+    arguments = msgspec.Raw(worst.filled(b'{"a":[', b"1,", b"1]}", 8 << 20))
+    request = CallRequest(tool("fixture", "echo"), {"arguments": arguments})
+    states = RequestStates("boss")
+    forged = RequestStates("boss").sign(request, "again")
+
+    assert states.read(states.sign(request, "again"), request) is not None
+    assert states.read(forged, request) is None
+    assert 10 * cost(lambda: states.read(forged, request)) < cost(
+        lambda: digest_of("tool", arguments)
     )
 
 
