@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mcp_workbench.daemon import control
-from mcp_workbench.daemon.control import MOST_UNSENT, ControlConnection
+from mcp_workbench.daemon.control import MOST_UNSENT, ControlConnection, NoAnswer, connect
+from mcp_workbench.daemon.paths import DaemonPaths
 from tests.kit.clock import PATIENCE
 
 LONG = b"x" * (1 << 20)
@@ -50,3 +54,30 @@ async def test_a_client_that_never_reads_is_dropped() -> None:
 
     assert connection.is_closed
     theirs.close()
+
+
+@pytest.mark.usefixtures("short_deadlines")
+def test_a_daemon_with_a_full_queue_is_one_that_does_not_accept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    paths = DaemonPaths("config", ".", "full")
+    Path(paths.folder).mkdir()
+    waiting: list[socket.socket] = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(paths.socket)
+        listener.listen(1)
+        try:
+            while len(waiting) < 10:
+                client = socket.socket(socket.AF_UNIX)
+                waiting.append(client)
+                client.setblocking(False)
+                client.connect(paths.socket)
+        except BlockingIOError:
+            pass
+
+        with pytest.raises(NoAnswer, match="does not accept"):
+            connect(paths)
+
+    for client in waiting:
+        client.close()

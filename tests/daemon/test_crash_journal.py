@@ -17,6 +17,7 @@ from mcp_workbench.daemon.crash_journal import (
     CHUNK_BYTES,
     CUT,
     OTHER,
+    SIZE,
     PendingRequest,
     create_journal,
     open_journal,
@@ -179,3 +180,10 @@ def test_frames_come_out_as_they_went_in(frames: list[list[bytes]], data: st.Dat
 def test_a_frame_that_is_too_large_is_refused() -> None:
     with pytest.raises(BadFrame):
         FrameReader().feed((MOST + 1).to_bytes(4, "big"))
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only there can a size be kept")
+def test_whoever_has_the_descriptor_can_not_take_the_memory_away(fd: int) -> None:
+    for size in (0, SIZE // 2, 2 * SIZE):
+        with pytest.raises(PermissionError):
+            os.ftruncate(fd, size)

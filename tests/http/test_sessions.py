@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from mcp_workbench.core.spec import HttpSettings
+from mcp_workbench.core.spec import HttpSettings, Limits
 from mcp_workbench.server.http import sessions
 from mcp_workbench.server.http.access import Access, Principals
 from tests.kit.clock import until
@@ -321,9 +321,8 @@ async def test_an_idle_session_ends_and_one_that_listens_does_not() -> None:
 
 
 @pytest.mark.fault("F39")
-async def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS", 2)
-    async with port() as opened:
+async def test_sessions_are_bounded() -> None:
+    async with port(snapshot(spec("fixture"), limits=Limits(sessions=2))) as opened:
         first, _ = await opened.open(), await opened.open()
         full = await opened.ask(rpc("initialize", {"protocolVersion": "2025-11-25"}, 1))
         assert (full.status, full.headers["retry-after"]) == (503, "60")
@@ -332,11 +331,8 @@ async def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.fault("F39")
-async def test_what_opens_no_conversation_leaves_no_session(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS", 1)
-    async with port() as opened:
+async def test_what_opens_no_conversation_leaves_no_session() -> None:
+    async with port(snapshot(spec("fixture"), limits=Limits(sessions=1))) as opened:
         for _ in range(50):
             for method in ("GET", "PUT", "OPTIONS", "DELETE"):
                 assert (await opened.ask(method=method)).status >= 400

@@ -14,6 +14,7 @@ import pytest
 from mcp_workbench.core.spec import (
     Era,
     HttpSettings,
+    Limits,
     NamedToken,
     ServerAddress,
     ServerSpec,
@@ -21,7 +22,7 @@ from mcp_workbench.core.spec import (
     StdioCommand,
     ToolFilter,
 )
-from mcp_workbench.server.http import access, sessions
+from mcp_workbench.server.http import access
 from mcp_workbench.server.http.access import Principals
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Answer, Port, port, rpc
@@ -354,10 +355,10 @@ async def test_a_server_of_one_s_own_is_not_shared_between_tokens(tmp_path: Path
     assert len(pids_in(pids)) == 2
 
 
-async def test_nobody_can_take_the_places_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "SESSIONS", 6)
+async def test_nobody_can_take_the_places_of_another() -> None:
     begin = rpc("initialize", INITIALIZE, 1)
-    async with port(http=WISH) as opened:
+    few = snapshot(spec("fixture"), limits=Limits(sessions=6))
+    async with port(few, http=WISH) as opened:
         statuses = [(await opened.ask(begin, bearer(CI))).status for _ in range(4)]
         assert statuses == [200, 200, 503, 503]
         assert (await opened.ask(begin, bearer(SPARE))).status == 200

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import queue
+import stat
 import subprocess
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,7 @@ from mcp_workbench.config.file_access import (
 from mcp_workbench.config.load import FileWatch, LoadResult, load_config
 from mcp_workbench.config.state_home import NotPrivate
 from mcp_workbench.core.errors import ConfigError
+from mcp_workbench.hosts.files import replace_file
 from mcp_workbench.hosts.journal import Journal
 from tests.kit.clock import PATIENCE
 from tests.kit.command import COMMAND, TIMEOUT, run_command
@@ -423,3 +427,59 @@ def test_import_does_not_wait_at_a_pipe_either(tmp_path: Path) -> None:
     assert "nobody has written" in waiting.err
     assert "envFile" in beside.out
     assert "can't be read" in beside.out
+
+
+class Swapper(threading.Thread):
+    """Owns a folder, and puts a link in the place of every new file there whose name starts with this."""
+
+    def __init__(self, folder: Path, start: str, target: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._start = start
+        self._target = target
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            for path in self._folder.iterdir():
+                if path.name.startswith(self._start) and not path.is_symlink():
+                    with suppress(OSError):  # it is gone already
+                        path.unlink()
+                        path.symlink_to(self._target)
+
+
+def test_the_owner_of_a_folder_can_not_have_the_rights_of_other_files_changed(
+    tmp_path: Path,
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    secret.chmod(0o600)
+    project = tmp_path / "project"
+    project.mkdir()
+    path = project / "mcp.json"
+    swapper = Swapper(project, f".{path.name}.", secret)
+    until = time.monotonic() + PATIENCE
+    swaps = 0
+
+    swapper.start()
+    try:
+        while swaps < 20 and time.monotonic() < until:
+            replace_file(path, None, b"{}", 0o4666)
+            swaps += path.is_symlink()
+            path.unlink()
+    finally:
+        swapper.stopped.set()
+        swapper.join()
+
+    assert swaps == 20
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+
+
+def test_a_file_that_is_replaced_keeps_its_rights_but_not_those_of_its_owner(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mcp.json"
+
+    replace_file(path, None, b"{}", 0o4640)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640

@@ -106,6 +106,32 @@ def test_a_large_message_is_read_like_a_small_one() -> None:
             assert (small.code, small.id) == (large.code, large.id)
 
 
+@pytest.mark.parametrize("code", [b"-32000", b'"E_FAILED"'])
+def test_an_error_as_long_as_a_message_is_not_read(code: bytes) -> None:
+    start = b'{"code":%b,"message":"\xf0\x9f\x98\x80' % code
+    error = msgspec.Raw(worst.filled(start, b"a", b'"}', MESSAGE))
+
+    assert "error" in jsonrpc.read_error(error).message
+    assert peak(lambda: jsonrpc.read_error(error)) <= SPARE
+
+
+def test_a_large_error_is_read_like_a_small_one() -> None:
+    spare = b" " * jsonrpc.LARGE
+    for text in (
+        b'{"code":-32042,"message":"m","data":{"a":1}}',
+        b'{"code":1.5,"message":"m"}',
+        b'{"code":"E","message":"m"}',
+        b'{"code":null,"message":"m"}',
+        b'{"message":"m"}',
+        b'{"code":1}',
+        b'{"code":1,"message":5}',
+        b'"text"',
+        b"[]",
+    ):
+        small, large = (jsonrpc.read_error(msgspec.Raw(raw)) for raw in (text, text + spare))
+        assert small == large
+
+
 def plain_depth(value: bytes) -> int:
     """The same by the simplest means."""
     steps = {"[": 1, "{": 1, "]": -1, "}": -1}

@@ -16,6 +16,7 @@ from mcp_workbench.core.spec import (
     MESSAGE_BYTES,
     OPEN_WAIT,
     QUEUE_BYTES,
+    SESSIONS,
     TOOLS_PER_SERVER,
 )
 
@@ -340,6 +341,9 @@ LIMITS = {
         SECONDS,
         "Seconds for calls in flight when a port stops, or their server's entry changes.",
         DRAIN,
+    ),
+    "sessions": Key(
+        whole(1), "Sessions of legacy hosts over HTTP, of all tokens together.", SESSIONS
     ),
 }
 HTTP = {

@@ -46,6 +46,7 @@ from mcp_workbench.core.spec import (
     MESSAGE_BYTES,
     OPEN_WAIT,
     QUEUE_BYTES,
+    SESSIONS,
     TOOLS_PER_SERVER,
     HttpEndpoint,
     HttpSettings,
@@ -203,6 +204,7 @@ def _limits(valid: Object) -> Limits:
         int(valid.get("calls", CALLS)),
         int(valid.get("toolsPerServer", TOOLS_PER_SERVER)),
         float(valid.get("drain", DRAIN)),
+        int(valid.get("sessions", SESSIONS)),
     )
 
 

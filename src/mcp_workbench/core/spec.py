@@ -27,6 +27,7 @@ SEPARATOR = "__"  # between the parts of a flat name
 CONNECT_TIMEOUT = 120.0  # seconds; a first `npx` or `uvx` downloads before it starts
 CALL_TIMEOUT = 600.0  # seconds; agents run builds and crawls through tools
 MESSAGE_BYTES = 32 << 20  # one message, either direction (docs/decisions/0011)
+SESSIONS = 1000  # of hosts over HTTP
 CALLS_PER_SERVER = 4096  # in flight on one connection
 CALLS = 16384  # in flight on all connections together
 TOOLS_PER_SERVER = 10_000  # shown; no model reads as many
@@ -188,6 +189,7 @@ class Limits(msgspec.Struct, frozen=True):
     calls: int = CALLS
     tools_per_server: int = TOOLS_PER_SERVER
     drain: float = DRAIN
+    sessions: int = SESSIONS
 
 
 class NamedToken(msgspec.Struct, frozen=True):

@@ -117,7 +117,7 @@ def connect(paths: DaemonPaths) -> socket.socket | None:
                 os.close(folder)
         if peer_credentials(connection)[1] == os.geteuid():
             return connection
-    except TimeoutError:
+    except (TimeoutError, BlockingIOError):  # Linux does not wait where its queue is full
         connection.close()
         raise NoAnswer("it does not accept connections") from None
     except OSError:  # nothing listens there, or a crash has left the socket

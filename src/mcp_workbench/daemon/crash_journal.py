@@ -68,14 +68,23 @@ _END, _PART, _NO_PART = b"-", b"m", b"n"
 def create_journal(folder: str) -> int:
     """A descriptor of anonymous memory; on systems without it, of an unlinked file in `folder`."""
     if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("mcp-workbench host")
+        fd = os.memfd_create("mcp-workbench host", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     else:
         import tempfile  # not on Linux
 
         fd, path = tempfile.mkstemp(dir=folder)
         os.unlink(path)  # noqa: PTH108
     os.ftruncate(fd, SIZE)
+    _keep_size(fd)
     return fd
+
+
+def _keep_size(fd: int) -> None:
+    """The attached process has the descriptor, too: memory that it cuts off would kill the daemon."""
+    import fcntl  # not on Windows, where nothing calls this
+
+    if hasattr(fcntl, "F_ADD_SEALS") and hasattr(os, "memfd_create"):
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
 
 
 # Writing, in the daemon

@@ -21,6 +21,7 @@ Keys = tuple[str, ...]  # the path of a value in a file
 _VARIABLE = re.compile(r"\{(\w+):([^}]*)\}")
 MOST_BYTES = 64 << 20  # Claude Code keeps its history beside its servers
 PRIVATE = 0o600
+_RIGHTS = 0o777  # without those that let others act as the owner
 _CORRECT = "correct the text there, or let the host write the file anew; nothing was changed"
 _BY_HAND = "make the change by hand, or rewrite that place in the usual form"
 
@@ -171,7 +172,8 @@ def _write_new(path: Path, data: bytes, mode: int) -> None:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
-    path.chmod(mode)
+        if os.name == "posix":  # not by its name: whoever owns the folder may have put a link there
+            os.fchmod(stream.fileno(), mode & _RIGHTS)
 
 
 class CannotEdit(ValueError):

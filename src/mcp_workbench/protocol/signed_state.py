@@ -8,6 +8,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -50,6 +51,12 @@ class Seal:
 
     def open(self, token: str, principal: str, digest: str, now: float) -> SignedState | None:
         """Return the state, if the token is ours, unchanged, fresh, and of this call and principal."""
+        state = self.verified(token)
+        fits = state is not None and state.principal == principal and state.digest == digest
+        return state if state and fits and 0 <= now - state.born <= LIFETIME else None
+
+    def verified(self, token: str) -> SignedState | None:
+        """Return the state, of whatever call and age, if the token is ours and unchanged."""
         try:
             raw = base64.b64decode(token[4:] + "=" * (-len(token[4:]) % 4), b"-_", validate=True)
         except (binascii.Error, ValueError):
@@ -57,9 +64,7 @@ class Seal:
         body, mac = raw[:-32], raw[-32:]
         if _token(raw) != token or not hmac.compare_digest(mac, self._mac(body)):
             return None
-        state = msgspec.json.decode(body[4:], type=SignedState)
-        fits = state.principal == principal and state.digest == digest
-        return state if fits and 0 <= now - state.born <= LIFETIME else None
+        return msgspec.json.decode(body[4:], type=SignedState)
 
     def _mac(self, body: bytes) -> bytes:
         return hmac.digest(self._key, body, "sha256")
@@ -72,9 +77,15 @@ def _token(raw: bytes) -> str:
 
 def digest_of(name: str, arguments: msgspec.Raw | bytes) -> str:
     """Return the digest of a call, regardless of key order unless its arguments are very long."""
-    compact = msgspec.json.format(bytes(arguments), indent=-1)
-    if len(compact) > MOST_SORTED:
-        return hashlib.sha256(encode(name) + compact).hexdigest()
-    canonical = msgspec.json.Decoder(float_hook=str).decode(arguments)
-    body = encode(name) + msgspec.json.encode(canonical, order="sorted")
-    return hashlib.sha256(body).hexdigest()
+    body = msgspec.json.format(bytes(arguments), indent=-1)
+    if len(body) <= MOST_SORTED:
+        with suppress(msgspec.ValidationError, RecursionError):  # thousands of digits, or of levels
+            body = encode(_read_as_written(arguments), order="sorted")
+    return hashlib.sha256(encode(name) + body).hexdigest()
+
+
+def _as_written(number: str) -> msgspec.Raw:
+    return msgspec.Raw(number.encode())
+
+
+_read_as_written = msgspec.json.Decoder(float_hook=_as_written).decode

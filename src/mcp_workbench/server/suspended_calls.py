@@ -61,6 +61,8 @@ class RequestStates:
 
     def read(self, token: str, request: CallRequest) -> SignedState | None:
         """The content of a token that belongs to this request; None if it is not valid."""
+        if self._seal.verified(token) is None:  # before the digest, which reads all arguments
+            return None
         return self._seal.open(token, self._principal, _digest(request), time.monotonic())
 
     def sign(

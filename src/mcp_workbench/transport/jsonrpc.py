@@ -27,6 +27,7 @@ MOST_BROKEN = 8 << 20  # bytes of a broken message whose id is sought at its end
 MOST_SIGNS = 200_000  # quotes and escapes in it
 LARGE = 64 << 10  # bytes; of a longer message, a string is not read before its length is known
 LONGEST_METHOD = 4096  # bytes
+LONGEST_MESSAGE = 1 << 20  # bytes of an error's message; a longer one is relayed, but not read
 _N = ord("n")
 
 encode = msgspec.json.encode
@@ -67,6 +68,14 @@ class ErrorObject(msgspec.Struct):
 
     code: int = INTERNAL_ERROR
     message: str = ""
+    data: msgspec.Raw = NOTHING
+
+
+class _LargeError(msgspec.Struct):
+    """The same for a large error, as `_LargeEnvelope`."""
+
+    code: msgspec.Raw = NOTHING
+    message: msgspec.Raw = NOTHING
     data: msgspec.Raw = NOTHING
 
 
@@ -222,13 +231,23 @@ def usable_id(raw: bytes) -> bool:
 
 def read_error(error: msgspec.Raw) -> ErrorObject:
     try:
-        return _read_error(error)
+        return _read_error(error) if len(error) <= LARGE else _read_large_error(error)
     except (msgspec.DecodeError, RecursionError):
         return ErrorObject(message=_message_of(error) or "the server's error has no usable form")
 
 
+def _read_large_error(error: msgspec.Raw) -> ErrorObject:
+    large = msgspec.json.decode(error, type=_LargeError)
+    code = msgspec.json.decode(large.code, type=int) if large.code else INTERNAL_ERROR
+    if len(large.message) > LONGEST_MESSAGE:
+        return ErrorObject(code, "the message of the server's error is too long", large.data)
+    return ErrorObject(code, _read_text(large.message) if large.message else "", large.data)
+
+
 def _message_of(error: msgspec.Raw) -> str:
     """Return the message of an error whose code is a string or a fraction, as some servers send it."""
+    if len(error) > LONGEST_MESSAGE:
+        return ""
     try:
         return msgspec.json.decode(error, type=_Message).message
     except (msgspec.DecodeError, RecursionError):

@@ -11,7 +11,6 @@ from mcp_workbench.server.http.access import CLOSING, NOT_FOUND, Access, Princip
 from mcp_workbench.server.http.modern import VERSION, ModernExchanges
 from mcp_workbench.server.http.sessions import (
     SESSION_ID,
-    SESSIONS,
     Admitted,
     Endpoint,
     LegacySessions,
@@ -36,7 +35,7 @@ class HttpFront:
         self._scope = scope
         self.access = Access(frozenset())  # allows nothing until the port is known
         self._endpoints: dict[tuple[str, bytes], Endpoint] = {}  # by principal and path
-        self._sessions = LegacySessions(SESSIONS)
+        self._sessions = LegacySessions(lambda: view.snapshot.limits.sessions)
         self._exchanges = ModernExchanges(view.gateway.suspended)
         self._commented = 0.0
 

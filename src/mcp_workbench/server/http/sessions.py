@@ -6,6 +6,7 @@ A legacy session outlives its requests: every message for its host goes to exact
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from heapq import heappop, heappush
 from secrets import token_urlsafe
 
@@ -31,7 +32,6 @@ from mcp_workbench.transport.tasks import TaskScope
 IDLE = 1800.0  # seconds without a request or a stream until a session ends
 KEPT = 60.0  # seconds for which the end of a broken stream is kept for its host
 KEPT_STREAMS = 16  # per session; older ones are dropped
-SESSIONS = 1000
 LONGEST_ID = 40  # of an event: two counters
 SESSION_ID = b"mcp-session-id"
 LAST_EVENT = b"last-event-id"
@@ -286,14 +286,14 @@ class LegacySession:
 class LegacySessions:
     """All legacy sessions of a port. An idle one costs nothing until it expires."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: Callable[[], int]) -> None:
         self.now = 0.0
         self.closing = False
         self.active: set[LegacySession] = (
             set()
         )  # they wait for a reply, or keep the end of a stream
         self.listening: set[LegacySession] = set()  # with a standalone stream
-        self._most = most
+        self._most = most  # sessions at once, as configured now
         self._sessions: dict[str, LegacySession] = {}
         self._counts: Counter[str] = Counter()  # by principal
         self._expiries: list[tuple[float, str]] = []  # a heap: when to check which session
@@ -405,9 +405,9 @@ class LegacySessions:
 
     def _full(self, principal: Principal) -> bool:
         """Whether there are too many sessions, of all principals or of this one."""
-        if len(self._sessions) >= self._most:
-            return True
-        return self._counts[principal.name] >= max(1, self._most // principal.among)
+        most = self._most()
+        own = self._counts[principal.name]
+        return len(self._sessions) >= most or own >= max(1, most // principal.among)
 
     def _end(self, session: LegacySession) -> None:
         del self._sessions[session.id]
