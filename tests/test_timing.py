@@ -11,7 +11,7 @@ import pytest
 from mcp_workbench.timing import scale
 
 NAME = "MCP_WORKBENCH_TEST_PAUSES"
-SHOW = "from mcp_workbench.config import watch; print(watch.POLL)"
+SHOW = "from mcp_workbench.config import load; print(load.POLL)"
 
 
 @pytest.mark.parametrize(
