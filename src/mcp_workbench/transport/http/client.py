@@ -348,7 +348,8 @@ class ClientConnection(asyncio.Protocol):
         self.kept_until = 0.0  # when it is closed if nobody uses it
         self._plain_size: int | None = None  # of the body that has just been completed
         self._repeated: RepeatedHead | None = None  # of a response with these headers:
-        self._repeated_headers: dict[str, str] = {}
+        self._repeated_headers: Mapping[str, str] = {}
+        self._repeats_plain = False
 
     @property
     def open(self) -> bool:
@@ -367,12 +368,13 @@ class ClientConnection(asyncio.Protocol):
         self._begun = self._ended = False
         self._tunnelling = tunnel
         transport = self.transport
-        self._weigh(len(body))
-        transport.write(head + body if len(body) < JOINED else head)
-        if len(body) >= JOINED:
+        if len(body) < JOINED:
+            transport.write(head + body)
+        else:
+            transport.write(head)
             transport.write(body)
-        if not self._writing_paused:
-            self._weigh(0)
+        if self._writing_paused:
+            self._weigh(len(body))
         return response
 
     def pause_writing(self) -> None:
@@ -413,7 +415,8 @@ class ClientConnection(asyncio.Protocol):
         self.used = True
         if complete and self._reusable and self.open and not self._writing_paused:
             self._reusable = False
-            self.flow(going=True)
+            if not self._flowing:
+                self.flow(going=True)
             self._pool.freed(self)
         else:
             self.close()
@@ -439,7 +442,7 @@ class ClientConnection(asyncio.Protocol):
             body = self._repeated.body(data)
             if body is not None:
                 self._ended = self._reusable = True
-                response.arrived(self._repeated_headers, body)
+                response.arrived(self._repeated_headers, body, is_plain=self._repeats_plain)
                 return
         self._repeated = None
         if len(data) <= PIECE:
@@ -459,6 +462,7 @@ class ClientConnection(asyncio.Protocol):
         if body_size is not None and response.status == 200:
             self._repeated = RepeatedHead.of(data, body_size, len(response.headers))
             self._repeated_headers = response.headers
+            self._repeats_plain = response.is_plain
 
     def _read(self, piece: bytes | memoryview) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from mcp_workbench.transport.http.messages import Pieces, add_piece
@@ -43,6 +43,9 @@ class ResponseTimeout(ExchangeFailed):
     """Nothing arrived in time."""
 
 
+_NO_HEADERS: Mapping[str, str] = {}  # of a response that has not begun; never changed
+
+
 class Yielder:
     """Yields to other tasks after some events of a stream, or some time."""
 
@@ -67,19 +70,21 @@ class SourceConnection(Protocol):
 class ClientResponse:
     """Status and headers first, then the body, piece by piece."""
 
+    status = 0
+    complete = False
+    begun = False
+    is_plain = False  # a successful JSON body, not compressed
+    _size = 0
+    _rest = memoryview(b"")  # taken from the chunks and not returned yet
+    _error: ExchangeFailed | None = None
+    _waiter: asyncio.Future[None] | None = None
+    _inflater: _Inflater | None = None
+    _on_ready: Callable[[], None] | None = None
+
     def __init__(self, connection: SourceConnection) -> None:
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self.complete = False
-        self.begun = False
+        self.headers: Mapping[str, str] = _NO_HEADERS
         self._connection: SourceConnection | None = connection
         self._chunks: Pieces = []
-        self._size = 0
-        self._rest = memoryview(b"")  # taken from them and not returned yet
-        self._error: ExchangeFailed | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._inflater: _Inflater | None = None
-        self._on_ready: Callable[[], None] | None = None
 
     def when_ready(self, act: Callable[[], None]) -> None:
         """Call `act` once: when a JSON body is complete, or as soon as there is anything else to handle."""
@@ -87,18 +92,11 @@ class ClientResponse:
 
     def whole_now(self) -> bytes | None:
         """The body of a successful JSON response that is complete; None if it has to be read."""
-        if not self.complete or not self._is_plain or self._error is not None:
+        if not self.complete or not self.is_plain:
             return None
         if len(self._chunks) != 1:
             self._chunks = [b"".join(self._chunks)]
         return bytes(self._chunks[0])
-
-    @property
-    def _is_plain(self) -> bool:
-        headers = self.headers
-        kind = headers.get("content-type", "")
-        is_json = kind == JSON or self.content_type == JSON
-        return self.status == 200 and is_json and "content-encoding" not in headers
 
     @property
     def content_type(self) -> str:
@@ -202,7 +200,9 @@ class ClientResponse:
 
     def begin(self, status: int, headers: dict[str, str]) -> None:
         self.status, self.headers, self.begun = status, headers, True
-        if self._on_ready is not None and not self._is_plain:
+        is_encoded = "content-encoding" in headers
+        self.is_plain = status == 200 and self.content_type == JSON and not is_encoded
+        if self._on_ready is not None and not self.is_plain:
             self._ready()
         self._wake()
 
@@ -223,11 +223,13 @@ class ClientResponse:
         self.complete = True
         if self._on_ready is not None:
             self._ready()
-        self._wake()
+        elif self._waiter is not None:
+            self._wake()
 
-    def arrived(self, headers: dict[str, str], body: bytes) -> None:
+    def arrived(self, headers: Mapping[str, str], body: bytes, *, is_plain: bool) -> None:
         """All of it at once, with status 200."""
         self.status, self.headers, self.begun = 200, headers, True
+        self.is_plain = is_plain
         self._chunks.append(body)
         self._size = len(body)
         self.finish()

@@ -82,38 +82,21 @@ class ErrorContext(msgspec.Struct, frozen=True):
 class OutgoingRequest:
     """A request in flight."""
 
-    __slots__ = (
-        "again",
-        "answered",
-        "cursor",
-        "frame",
-        "is_listen",
-        "method",
-        "number",
-        "params",
-        "quiet",
-        "refused",
-        "response",
-        "session",
-        "task",
-    )
+    answered = False
+    refused = False  # by a permanent error
+    is_listen = False  # a stream that is reopened when it ends
+    again = False  # this is the second attempt
+    quiet = False  # its response is for the link, not for the conversation
+    session = ""  # that its response opened
+    cursor = ""  # of the next page
+    response: ClientResponse | None = None  # on its way, if the request was sent at once
+    task: asyncio.Task[None] | None = None
 
     def __init__(self, number: int, method: str, frame: bytes, params: msgspec.Raw) -> None:
         self.number = number
         self.method = method
         self.frame = frame
         self.params = params
-        self.answered = False
-        self.refused = False  # by a permanent error
-        self.is_listen = False  # a stream that is reopened when it ends
-        self.again = False  # this is the second attempt
-        self.quiet = False  # its response is for the link, not for the conversation
-        self.session = ""  # that its response opened
-        self.cursor = ""  # of the next page
-        self.response: ClientResponse | None = (
-            None  # on its way, of a request that was sent at once
-        )
-        self.task: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
         """Nobody waits for its response any more."""
