@@ -86,13 +86,6 @@ class HostSession:
         self.on_idle: Callable[[], None] | None = None  # called when no request is in flight
         self._primitives = SessionPrimitives(self, tool_view)
         self._tools = tools = SessionTools(self, tool_view, self._primitives)
-        self._methods: dict[str, Handler] = {
-            TOOLS_CALL: self._tools_call,
-            "tools/list": tools.list_tools,
-            "initialize": self._initialize,
-            "server/discover": self._discover,
-            "ping": self._ping,
-        }
         self._stop_listening = view.gateway.on_change(tools.tools_changed, tools.reloaded)
 
     @property
@@ -173,10 +166,21 @@ class HostSession:
         return meta
 
     def _handler(self, method: str) -> Handler:
-        handler = self._methods.get(method) or self._primitives.handler(method)
+        handler = self._own_handler(method) or self._primitives.handler(method)
         if handler is None or (self.era.modern and method == "ping"):
             raise RequestError(jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method}")
         return handler
+
+    def _own_handler(self, method: str) -> Handler | None:
+        if method == TOOLS_CALL:
+            return self._tools_call
+        if method == "tools/list":
+            return self._tools.list_tools
+        if method == "initialize":
+            return self._initialize
+        if method == "server/discover":
+            return self._discover
+        return self._ping if method == "ping" else None
 
     def _refuse_request(self, id: bytes, method: str, error: RequestError) -> None:
         if method in CALLS:

@@ -180,32 +180,50 @@ class NameCollision(Exception):
         )
 
 
-class ToolView:
-    """The tools that one host is shown. In dynamic mode, those of the toolboxes that it opened."""
+class OwnDefinitions:
+    """Our own tools for one configuration, encoded; `of` returns those for the current one."""
 
-    def __init__(self, view: View, opened: tuple[str, ...]) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.open_toolbox = encode(open_toolbox_definition(snapshot))
+        self.use_tool = encode(use_tool_definition(native=True))
+        self.all = b",".join(map(encode, own_definitions(snapshot)))
+        self.cache = _STATIC_CACHE % (text.STATIC_TTL, text.cache_scope(snapshot).encode())
+        self._newer: OwnDefinitions | None = None
+
+    def of(self, snapshot: Snapshot) -> OwnDefinitions:
+        """All who share these definitions share the new ones as well."""
+        if snapshot is self.snapshot:
+            return self
+        if self._newer is None or self._newer.snapshot is not snapshot:
+            self._newer = OwnDefinitions(snapshot)
+        return self._newer
+
+
+class ToolView:
+    """The tools that one host is shown. In dynamic mode, those of the toolboxes that it opened.
+
+    Several hosts with the same view can share the definitions of our own tools.
+    """
+
+    def __init__(
+        self, view: View, opened: tuple[str, ...], definitions: OwnDefinitions | None = None
+    ) -> None:
         self._view = view
         self._opened: list[str] = list(opened)
         snapshot = view.snapshot
         self.dynamic = snapshot.tool_mode == "dynamic"
         self.bare = self.dynamic and snapshot.naming == "bare"
-        self._routes: dict[str, ToolIdentifier]  # by bare name, once listed
-        self._cache = _STATIC_CACHE % (text.STATIC_TTL, text.cache_scope(snapshot).encode())
-        self._use_tool = encode(use_tool_definition(native=True))
+        self._routes: dict[str, ToolIdentifier] = {}  # by bare name, once listed
         self.owner = object()  # of the long results that `read_result` reads
-        self._load(snapshot)
+        self.definitions = definitions.of(snapshot) if definitions else OwnDefinitions(snapshot)
 
     def refresh(self) -> None:
         """Follow the configuration, which may have changed since the last time."""
         snapshot = self._view.snapshot
-        if snapshot is not self._snapshot:
-            self._load(snapshot)
-
-    def _load(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot  # from which the rest is made
-        self._routes = {}
-        self._open_toolbox = encode(open_toolbox_definition(snapshot))
-        self._own = b",".join(map(encode, own_definitions(snapshot)))
+        if snapshot is not self.definitions.snapshot:
+            self.definitions = self.definitions.of(snapshot)
+            self._routes = {}
 
     def use_view(self, view: View) -> None:
         """Use the view of the one host that this is for: some servers may be its own."""
@@ -253,8 +271,8 @@ class ToolView:
     def static_list(self, *, modern: bool) -> bytes:
         """The list of proxy mode."""
         self.refresh()
-        body = b'{"tools":[%b]' % self._own
-        return body + (self._cache if modern else b"}")
+        body = b'{"tools":[%b]' % self.definitions.all
+        return body + (self.definitions.cache if modern else b"}")
 
     async def live_list(self, *, modern: bool) -> bytes:
         """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""
@@ -265,7 +283,8 @@ class ToolView:
             tools = await self._bare_definitions(boxes, modern=modern)
         else:
             # Some hosts ignore the notification that their list has changed.
-            tools = [self._open_toolbox] if modern else [self._open_toolbox, self._use_tool]
+            ours = self.definitions
+            tools = [ours.open_toolbox] if modern else [ours.open_toolbox, ours.use_tool]
             opened = await self._open_all(boxes)
             for toolbox in opened:
                 tools += await collect(flat_parts(toolbox, modern=modern))
@@ -291,7 +310,7 @@ class ToolView:
         """Definitions as their servers sent them. Raises NameCollision."""
         routes: dict[str, ToolIdentifier] = {}
         tools: list[bytes] = []
-        listed_for, time_slice = self._snapshot, TimeSlice()
+        listed_for, time_slice = self.definitions.snapshot, TimeSlice()
         opened = await self._open_all(boxes)
         for server in (server for box in opened for server in box.servers):
             for tool in server.tools:
@@ -302,7 +321,7 @@ class ToolView:
                 routes[tool.name] = identifier
                 tools.append(tool.raw if modern else legacy_tool(tool, server).raw)
                 await time_slice.yield_if_over()
-        if listed_for is self._snapshot:
+        if listed_for is self.definitions.snapshot:
             self._routes = routes
         return tools
 

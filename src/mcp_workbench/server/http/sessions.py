@@ -61,7 +61,8 @@ class Endpoint:
 
     def session(self, channel: Channel) -> HostSession:
         """A session with a tool view of its own: toolboxes that it opens stay open."""
-        tool_view = ToolView(self._view, self._opened)
+        self._tool_view.refresh()
+        tool_view = ToolView(self._view, self._opened, self._tool_view.definitions)
         return HostSession(self._view, channel, self._scope, tool_view, asked="by its own servers")
 
     def exchange(self, channel: Channel, input_requests: InputRequests) -> HostSession:
