@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from mcp_workbench import __version__
 from mcp_workbench.cli.completion import complete_server
-from mcp_workbench.cli.serve import read_address
+from mcp_workbench.cli.serve import address_callback
 from mcp_workbench.cli.settings import DONE, Settings, global_options, log_calls_option, variable
 from mcp_workbench.cli.terminal import glyph, nearby, plain, say, say_json, table
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
@@ -63,7 +63,7 @@ def paths_for(settings: Settings) -> DaemonPaths:
     "--http",
     "address",
     metavar="[HOST:]PORT",
-    callback=read_address,
+    callback=address_callback,
     help="Serve hosts on this port, too.",
     **variable("UP_HTTP"),
 )

@@ -10,6 +10,8 @@ TYPE_CHECKING = False  # as in `typing`, which is slow to load
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+    from mcp_workbench.core.spec import Snapshot
+
 COMPLETE = "_MCP_WORKBENCH_COMPLETE"  # a shell's completion query, in this variable
 PREFIX = "MCP_WORKBENCH_"  # of the variables that stand for options
 DONE = 0
@@ -19,22 +21,21 @@ INTERRUPTED = 130  # exit status
 class ServeOption:
     """One option of `serve`: read here on the fast path, and by click in `serve.py`."""
 
-    def __init__(
-        self, name: str, *, fast: bool, repeats: bool = False, choices: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, name: str, *, repeats: bool = False, choices: tuple[str, ...] = ()) -> None:
         self.name = name
-        self.fast = fast  # its variable does not matter then: unset, or read elsewhere
         self.repeats = repeats
         self.choices = choices
         self.variable = f"{PREFIX}SERVE_{name.strip('-').replace('-', '_').upper()}"
 
 
-TOOLBOX = ServeOption("--toolbox", fast=True, repeats=True)
-HTTP = ServeOption("--http", fast=False)
-ATTACH = ServeOption("--attach", fast=True, choices=("auto", "always", "never"))
-LOG_CALLS = ServeOption("--log-calls", fast=False)
-CONFIG = ServeOption("--config", fast=True)  # of every command, with a variable of its own
-FAST = {option.name: option for option in (CONFIG, TOOLBOX, ATTACH)}
+TOOLBOX = ServeOption("--toolbox", repeats=True)
+HTTP = ServeOption("--http")
+ATTACH = ServeOption("--attach", choices=("auto", "always", "never"))
+LOG_CALLS = ServeOption("--log-calls")
+CONFIG = ServeOption("--config")  # of every command, with a variable of its own
+OPTIONS = {option.name: option for option in (CONFIG, TOOLBOX, HTTP, ATTACH, LOG_CALLS)}
+LOOPBACK = "127.0.0.1"
+MOST_PORTS = 65535
 # Variables that only click reads; `daemon.attach` reads the one of --attach itself.
 SERVE_VARIABLES = (TOOLBOX.variable, HTTP.variable, LOG_CALLS.variable, f"{PREFIX}VERBOSE")
 
@@ -74,7 +75,7 @@ def fast_options(argv: list[str]) -> dict[str, list[str]] | None:
     rest = iter(argv[1:])
     for name in rest:
         value = next(rest, "-")
-        option = FAST.get(name)
+        option = OPTIONS.get(name)
         if option is None or value.startswith("-"):
             return None
         if option.choices and value not in option.choices:
@@ -84,32 +85,72 @@ def fast_options(argv: list[str]) -> dict[str, list[str]] | None:
 
 
 def _serve(options: dict[str, list[str]]) -> int | None:
-    """Serves over stdio; returns None for a broken configuration, which `_command` reports."""
-    from mcp_workbench.daemon.attach import attach_host
-
+    """Serves; returns None if anything is wrong with what was asked for, which `_command` reports."""
     config = options.get(CONFIG.name, [None])[-1]
     toolboxes = tuple(options.get(TOOLBOX.name, ()))
-    outcome = attach_host(config, toolboxes, options.get(ATTACH.name, [""])[-1])
+    attach = options.get(ATTACH.name, [""])[-1]
+    log_calls = options.get(LOG_CALLS.name, [""])[-1]
+    if HTTP.name in options:
+        return _serve_http(config, options[HTTP.name][-1], toolboxes, log_calls)
+    if log_calls and attach == "always":
+        return None
+    from mcp_workbench.daemon.attach import attach_host
+
+    outcome = attach_host(config, toolboxes, "never" if log_calls else attach)
     if isinstance(outcome, int):
         return outcome
-    from mcp_workbench.config.load import chosen_snapshot, owner_notice
+    from mcp_workbench.core.errors import WorkbenchError
+
+    resumed = None
+    try:
+        snapshot = _snapshot(config, toolboxes)
+        from mcp_workbench.app import serve
+
+        if outcome is not None:
+            from mcp_workbench.daemon.crash_journal import Resumed
+
+            resumed = Resumed(outcome)
+        return serve(snapshot, opened=toolboxes, resumed=resumed, log_calls=log_calls)
+    except WorkbenchError:
+        return None
+
+
+def _serve_http(
+    config: str | None, where: str, toolboxes: tuple[str, ...], log_calls: str
+) -> int | None:
+    address, problem = read_address(where)
+    if problem:
+        return None
     from mcp_workbench.core.errors import WorkbenchError
 
     try:
-        snapshot = chosen_snapshot(config).narrowed(toolboxes)
-    except WorkbenchError:
+        snapshot = _snapshot(config, toolboxes)
+        from mcp_workbench.http_app import serve_http
+
+        return serve_http(snapshot, address, toolboxes=toolboxes, log_calls=log_calls)
+    except WorkbenchError:  # before it listens: nothing has been done
         return None
+
+
+def _snapshot(config: str | None, toolboxes: tuple[str, ...]) -> Snapshot:
+    """The configuration; a warning about its owner goes to stderr. Raises a WorkbenchError."""
+    from mcp_workbench.config.load import chosen_snapshot, owner_notice
+
+    snapshot = chosen_snapshot(config).narrowed(toolboxes)
     if snapshot.warnings and (notice := owner_notice(snapshot)):
         sys.stderr.write(f"{notice}\n")
         sys.stderr.flush()
-    from mcp_workbench.app import serve
+    return snapshot
 
-    resumed = None
-    if outcome is not None:
-        from mcp_workbench.daemon.crash_journal import Resumed
 
-        resumed = Resumed(outcome)
-    return serve(snapshot, opened=toolboxes, resumed=resumed)
+def read_address(value: str) -> tuple[tuple[str, int], str]:
+    """`7411`, `localhost:7411` or `[::1]:7411` as host and port; or what is wrong with it."""
+    host, _, port = value.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) <= MOST_PORTS):
+        return ("", 0), f"'{value}' is not [HOST:]PORT, such as 7411 or 127.0.0.1:7411"
+    if ":" in host and not (host[0] == "[" and host[-1] == "]"):
+        return ("", 0), f"'{value}': write an IPv6 address as [::1]:7411"
+    return (host.strip("[]") or LOOPBACK, int(port)), ""
 
 
 def _command(argv: list[str]) -> int:

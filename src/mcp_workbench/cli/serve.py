@@ -8,30 +8,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcp_workbench.cli.completion import complete_toolbox
-from mcp_workbench.cli.main import ATTACH, HTTP, TOOLBOX, ServeOption
+from mcp_workbench.cli.main import ATTACH, HTTP, TOOLBOX, ServeOption, read_address
 from mcp_workbench.cli.settings import Decorated, Settings, global_options, log_calls_option
 
 if TYPE_CHECKING:
     from mcp_workbench.core.spec import Snapshot
 
-LOOPBACK = "127.0.0.1"
-MOST_PORTS = 65535
 
-
-def read_address(
+def address_callback(
     context: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[str, int] | None:
-    """`7411`, `localhost:7411`, `[::1]:7411`."""
     if value is None:
         return None
-    host, _, port = value.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and int(port) <= MOST_PORTS):
-        message = f"'{value}' is not [HOST:]PORT, such as 7411 or 127.0.0.1:7411"
-        raise click.BadParameter(message, context, param)
-    if ":" in host and not (host[0] == "[" and host[-1] == "]"):
-        message = f"'{value}': write an IPv6 address as [::1]:7411"
-        raise click.BadParameter(message, context, param)
-    return host.strip("[]") or LOOPBACK, int(port)
+    address, problem = read_address(value)
+    if problem:
+        raise click.BadParameter(problem, context, param)
+    return address
 
 
 def _option(option: ServeOption, parameter: str, **more: Any) -> Callable[[Decorated], Decorated]:
@@ -60,7 +52,7 @@ def _option(option: ServeOption, parameter: str, **more: Any) -> Callable[[Decor
     HTTP,
     "address",
     metavar="[HOST:]PORT",
-    callback=read_address,
+    callback=address_callback,
     help="Serve hosts on this port instead, at /mcp and /mcp/TOOLBOX.",
 )
 @_option(

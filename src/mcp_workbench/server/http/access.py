@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import sha256
-from hmac import compare_digest
 from typing import Any
 
 import msgspec
@@ -103,6 +101,8 @@ class Principals:
     def bearer(self, authorization: bytes) -> Principal | None:
         """The principal whose token is in this header. Takes the same time for every token, valid or not."""
         scheme, _, token = authorization.partition(b" ")
+        from hmac import compare_digest  # loads hashing, which a port without tokens never needs
+
         digest = _digest(token.strip())
         match = None
         for known, principal in self._known:
@@ -112,6 +112,8 @@ class Principals:
 
 
 def _digest(token: bytes) -> bytes:
+    from hashlib import sha256
+
     return sha256(token).digest()
 
 

@@ -5,10 +5,11 @@ A legacy session outlives its requests: every message for its host goes to exact
 
 from __future__ import annotations
 
+import os
+from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush
-from secrets import token_urlsafe
 
 import msgspec
 
@@ -394,7 +395,7 @@ class LegacySessions:
         if self._full(principal):
             response.plain(TOO_MANY)
             return
-        session = LegacySession(token_urlsafe(24), principal.name, admitted.endpoint, self)
+        session = LegacySession(_new_id(), principal.name, admitted.endpoint, self)
         session.post(response, [message], [bytes(message.id)])
         if session.revision:
             self._sessions[session.id] = session
@@ -460,6 +461,11 @@ class LegacySessions:
     def close(self) -> None:
         while self._sessions:
             self._end(next(iter(self._sessions.values())))
+
+
+def _new_id() -> str:
+    """An id that nobody can guess."""
+    return urlsafe_b64encode(os.urandom(24)).decode()
 
 
 def _no_session(request: HttpRequest, id: bytes = b"") -> Reply:
