@@ -245,6 +245,29 @@ async def test_a_length_that_does_not_fit_is_left_to_the_parser() -> None:
         assert (await peer.answer()).status == 400
 
 
+@pytest.mark.parametrize("cut", [1, 12, -1])
+async def test_what_was_read_with_the_end_of_something_else_is_no_head(cut: int) -> None:
+    async with port() as opened:
+        session = await opened.open()
+        opened.close()
+        peer = await opened.connect()
+        first, second = (session.request(session.ask("ping")) for _ in "ab")
+        await settle(peer, first)
+        whole = first + second if cut < 0 else first
+        end = len(first) - 1 if cut < 0 else cut
+        (connection,) = opened.server.connections
+        peer.send(whole[:end])
+        while connection.is_idle:  # until these bytes have arrived
+            await asyncio.sleep(0.001)
+        peer.send(whole[end:])
+        for _ in range(2 if cut < 0 else 1):
+            assert (await peer.answer()).status == 200
+
+        peer.send(whole[end:])
+
+        assert (await peer.answer()).status == 400
+
+
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nAccept: b\r\n\r\n"
 
 

@@ -128,8 +128,10 @@ class RequestReader(asyncio.Protocol):
                 return
         self._repeated = None
         if len(data) <= PIECE:
+            starts = self._request is None and self._entering is None
             self._read(data)
-            self._remember(data)
+            if starts:  # otherwise their first bytes belong to what came before
+                self._remember(data)
             return
         rest = memoryview(data)
         while rest and not self.deaf:
