@@ -197,6 +197,26 @@ async def test_a_forgotten_session_is_opened_anew_and_nobody_notices() -> None:
         await until(lambda: len(bad.calls("tools/list")) > 1)  # it may offer other tools now
 
 
+async def test_a_call_that_learns_late_of_the_lost_session_uses_the_new_one() -> None:
+    release = asyncio.Event()
+
+    async def act(request: Request, out: Hung) -> None:
+        if request.body["params"]["arguments"]["text"] == "late" and not release.is_set():
+            await release.wait()
+        await bad.good(request, out)
+
+    async with bad_http() as bad, bench(url_spec(bad.on("/session", act))) as workbench:
+        await asyncio.gather(echo(workbench), echo(workbench))  # two connections
+        bad.sessions = {"x", "y"}  # as after a restart
+        late = asyncio.ensure_future(echo(workbench, "late"))
+        await until(lambda: len(bad.calls()) == 3)
+        assert await echo(workbench, "soon") == "soon"
+        release.set()
+        assert await late == "late"
+
+        assert len(bad.calls("initialize")) == 2
+
+
 async def test_a_session_that_is_forgotten_again_and_again_is_lost() -> None:
     async def never(request: Request, out: Hung) -> None:
         await out.reply(404, b"no such session", "text/plain")

@@ -89,7 +89,8 @@ class OutgoingRequest:
     quiet = False  # its response is for the link, not for the conversation
     session = ""  # that its response opened
     cursor = ""  # of the next page
-    response: ClientResponse | None = None  # on its way, if the request was sent at once
+    response: ClientResponse | None = None  # on its way, if the request was sent at once,
+    sent_session = ""  # in this session
     task: asyncio.Task[None] | None = None
 
     def __init__(self, number: int, method: str, frame: bytes, params: msgspec.Raw) -> None:
