@@ -352,8 +352,7 @@ class HttpLink:
             self._drop(request)
 
     def _drop(self, request: OutgoingRequest) -> None:
-        if request.task is None:
-            self._requests.pop(request.number, None)
+        self._requests.pop(request.number, None)  # a task that never ran does not
         request.stop()
 
     def close(self) -> None:

@@ -103,7 +103,7 @@ class OutgoingRequest:
         """Nobody waits for its response any more."""
         if self.task is not None:
             self.task.cancel()
-        elif self.response is not None:
+        if self.response is not None:  # no task has taken it over
             self.response.close()
 
 
