@@ -339,7 +339,7 @@ class ModernExchanges:
             return
         admitted: Admitted = request.admitted
         meta = bytes(message.params.meta) if isinstance(message, UseToolRequest) else b""
-        if meta and meta == admitted.checked_meta and message.id:
+        if meta and meta == admitted.checked_meta and jsonrpc.usable_id(bytes(message.id)):
             self._begin(admitted, message, response, (admitted.endpoint, meta))
         elif self._is_right(request, response, message):
             if meta and len(meta) <= LONGEST_META and not admitted.endpoint.bare:
