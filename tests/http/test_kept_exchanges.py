@@ -12,6 +12,7 @@ import pytest
 
 from mcp_workbench.core.spec import HttpSettings, NamedToken
 from mcp_workbench.server.http.modern import FREE, ModernExchange, ModernExchanges
+from tests.kit.clock import until
 from tests.kit.http_host import OwnPort, Peer, port
 from tests.kit.results import ENVELOPE, META, use_tool
 
@@ -94,6 +95,21 @@ async def test_the_sessions_that_are_kept_are_bounded() -> None:
             assert exchanges(opened)._free_count == len(kept(opened)) <= FREE
 
         assert len(kept(opened)) >= 1
+
+
+async def test_nothing_is_left_of_a_meta_whose_session_was_given_up() -> None:
+    async with port() as opened:
+        peer = await opened.connect()
+        await settle(peer, *(call(opened, named("a")) for _ in range(2)))
+        (first,) = kept(opened)
+        peer.send(call(opened, named("a"), tool="hang"))
+        await until(lambda: exchanges(opened).busy)
+        peer.close()
+        await until(lambda: not exchanges(opened).busy)
+
+        assert exchanges(opened)._free == {}
+        assert exchanges(opened)._free_count == 0
+        assert not first.session.under_way
 
 
 async def test_the_sessions_that_are_kept_are_closed_with_the_port() -> None:

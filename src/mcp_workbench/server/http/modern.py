@@ -372,9 +372,11 @@ class ModernExchanges:
         key: ExchangeKey | None = None,
     ) -> None:
         free = self._free.get(key) if key is not None else None
-        if free:
+        if key is not None and free:
             exchange = free.pop()
             self._free_count -= 1
+            if not free:
+                del self._free[key]
         else:
             questions = self._open_input_requests(admitted.principal.name)
             exchange = ModernExchange(self, admitted.endpoint, questions)
