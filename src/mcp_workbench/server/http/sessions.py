@@ -250,6 +250,8 @@ class LegacySession:
 
     def tick(self, now: float, *, comment: bool) -> bool:
         """Start late streams, drop what is kept too long. Returns whether there is more to do later."""
+        if self._posts:
+            self.touched = now
         for post in set(self._posts.values()):
             if now - post.since >= SILENCE:
                 post.commit_late()
