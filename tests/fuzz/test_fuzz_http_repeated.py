@@ -26,7 +26,9 @@ from tests.kit.clock import PATIENCE
 RUNNER = asyncio.Runner()
 AGAIN = b""  # in place of a message: the bytes of the last read once more
 
-Part = tuple[bytes, list[int], bool]  # a message, where it is cut, whether the next one joins its end
+Part = tuple[
+    bytes, list[int], bool
+]  # a message, where it is cut, whether the next one joins its end
 Headers = tuple[tuple[Any, Any], ...]
 
 CHUNKED = b"2\r\n{}\r\n0\r\n\r\n"

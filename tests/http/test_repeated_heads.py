@@ -12,6 +12,7 @@ import pytest
 from mcp_workbench.core.spec import HttpSettings, Limits
 from mcp_workbench.server.http.access import Access, Principals, names_of
 from mcp_workbench.transport.http.messages import RepeatedHead
+from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Answer, OwnPort, Peer, Session, port
 from tests.kit.results import use_tool
@@ -257,8 +258,7 @@ async def test_what_was_read_with_the_end_of_something_else_is_no_head(cut: int)
         end = len(first) - 1 if cut < 0 else cut
         (connection,) = opened.server.connections
         peer.send(whole[:end])
-        while connection.is_idle:  # until these bytes have arrived
-            await asyncio.sleep(0.001)
+        await until(lambda: not connection.is_idle)  # until these bytes have arrived
         peer.send(whole[end:])
         for _ in range(2 if cut < 0 else 1):
             assert (await peer.answer()).status == 200
