@@ -41,7 +41,10 @@ ends = st.sampled_from([-1, -2, 1, 5])
 parts_cut = st.just([]) | st.just([]) | st.lists(st.integers(0, 120) | ends, max_size=3)
 
 
-def parts(messages: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[Part]]:
+def parts(
+    messages: st.SearchStrategy[bytes], alike: st.SearchStrategy[bytes]
+) -> st.SearchStrategy[list[Part]]:
+    """Sequences of messages; some of them, in a row, are alike."""
     one = st.tuples(messages | st.just(AGAIN), parts_cut, st.sampled_from([False, False, True]))
     # A message that arrives with the end of another, and that read once more.
     mixed = st.builds(
@@ -50,7 +53,8 @@ def parts(messages: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[Part]]:
         st.sampled_from([1, 10, -1, -2]),
         messages,
     )
-    groups = st.lists(one.map(lambda part: [part]) | mixed, max_size=size(6))
+    row = st.lists(st.tuples(alike, st.just([]), st.just(False)), min_size=2, max_size=4)
+    groups = st.lists(one.map(lambda part: [part]) | mixed | row, max_size=size(6))
     return groups.map(lambda groups: [part for group in groups for part in group])
 
 
@@ -97,6 +101,7 @@ def request(head: bytes, length: bytes, body: bytes) -> bytes:
     return head.replace(b"%b", length % len(body)) + body
 
 
+alike = st.builds(request, st.just(REQUESTS[0]), st.just(b"%d"), bodies)
 usual = st.builds(request, st.sampled_from(REQUESTS[:2]), st.just(b"%d"), bodies)
 unusual = st.builds(request, st.sampled_from(REQUESTS), lengths, bodies)
 requests = usual | usual | unusual | st.sampled_from(OTHERS) | mutated(unusual, 1)
@@ -154,7 +159,7 @@ async def serve(chunks: list[bytes], *, parses_all: bool) -> tuple[Any, ...]:
     return front.taken, front.refused, transport.sent, transport.ended, connection.deaf
 
 
-@fuzzed(parts(requests), examples=150)
+@fuzzed(parts(requests, alike), examples=150)
 def test_requests_with_a_repeated_head_are_read_as_the_parser_reads_them(parts: list[Part]) -> None:
     chunks = reads(parts)
     with no_fault_of_ours():
@@ -234,12 +239,15 @@ def conversed(exchanges: list[list[bytes]], *, parses_all: bool) -> list[Any]:
     return RUNNER.run(asyncio.wait_for(talk, PATIENCE))
 
 
-one_response = responses.flatmap(
-    lambda data: st.tuples(st.just(data), parts_cut, st.sampled_from([1, 1, 1, 1, 1, 2]))
+one_response = st.tuples(responses, parts_cut, st.sampled_from([1, 1, 1, 1, 1, 2]))
+same = st.builds(request, st.just(RESPONSES[0]), st.just(b"%d"), bodies)
+row = st.lists(st.tuples(same, st.just([]), st.just(1)), min_size=2, max_size=4)
+conversations = st.lists(one_response.map(lambda one: [one]) | row, max_size=size(6)).map(
+    lambda groups: [one for group in groups for one in group]
 )
 
 
-@fuzzed(st.lists(one_response, max_size=size(6)), examples=150)
+@fuzzed(conversations, examples=150)
 def test_responses_with_a_repeated_head_are_read_as_the_parser_reads_them(
     responses: list[tuple[bytes, list[int], int]],
 ) -> None:
