@@ -146,7 +146,7 @@ class Admitting(Echo):
         answer = Reply(200, request.body)
         if request.target == b"/later":
             loop = asyncio.get_running_loop()  # after the next read
-            loop.call_soon(loop.call_soon, loop.call_soon, response.plain, answer)
+            loop.call_soon(lambda: loop.call_soon(lambda: loop.call_soon(response.plain, answer)))
         else:
             response.plain(answer)
 
