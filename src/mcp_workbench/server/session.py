@@ -150,6 +150,7 @@ class HostSession:
         meta = parse.read_meta(raw)
         self.era.check(method, members, meta)
         if self.era.modern:
+            self._known_meta = (b"", _NO_META)  # another one describes the host now
             self._client_info = meta.get(CLIENT_INFO_KEY, NOTHING)
             self.elicitation.declare(meta.get(CAPABILITIES_KEY))
         return self._primitives.with_log_level(meta)
