@@ -139,8 +139,8 @@ def answer_to(line: bytes) -> Any:
     [
         ("a toolbox", "tool: longer than 64 KiB"),
         ("a tool of ours", "params.name is longer than 64 KiB"),
-        ("a toolbox to open", "arguments: longer than 64 KiB"),
-        ("a query", "arguments: longer than 64 KiB"),
+        ("a toolbox to open", "arguments: longer than 256 KiB"),
+        ("a query", "arguments: longer than 256 KiB"),
         ("a resource", "params.uri is longer than 64 KiB"),
         ("a prompt", "params.name is longer than 64 KiB"),
         ("a level", "params.level: the log level must be one of"),

@@ -19,6 +19,7 @@ from mcp_workbench.core.spec import Detail
 
 T = TypeVar("T")
 
+LONGEST_ARGUMENTS = 256 << 10  # bytes; the longest query, all of it escaped, has a little less
 MOST_PROBLEMS = 100  # that are listed; the others are counted
 _DETAILS = [msgspec.json.encode(detail) for detail in get_args(Detail)]
 _TEXTS = ("query", "toolbox", "server", "handle", "find")
@@ -37,8 +38,8 @@ _KINDS = {
 
 def refuse_long(raw: msgspec.Raw | bytes) -> None:
     """Raise InvalidCall if these arguments of a tool of ours are longer than anybody would write."""
-    if len(raw) > LONGEST_NAME:
-        raise _invalid([f"arguments: longer than {LONGEST_NAME >> 10} KiB, {TOO_COMPLEX}"])
+    if len(raw) > LONGEST_ARGUMENTS:
+        raise _invalid([f"arguments: longer than {LONGEST_ARGUMENTS >> 10} KiB, {TOO_COMPLEX}"])
 
 
 def long_member(path: str) -> InvalidCall:
