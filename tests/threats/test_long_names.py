@@ -18,7 +18,9 @@ from mcp_workbench.core.raw_json import (
     read_members,
     read_names,
 )
+from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.gateway.interceptors import Rejected
+from mcp_workbench.protocol.handshake import Agreed
 from mcp_workbench.protocol.primitives import level_of
 from mcp_workbench.protocol.translation import token_of
 from mcp_workbench.server import parse
@@ -28,6 +30,12 @@ from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope
 from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.primitives import Primitives
+from mcp_workbench.upstream.subscriptions import (
+    ConnectionId,
+    ServerNotification,
+    SubscriptionRegistry,
+)
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot, spec
 from tests.kit.inside import InsideWorkbench
@@ -221,6 +229,30 @@ def test_a_notification_as_long_as_a_message_is_dropped_and_told_once(
     assert not heard
     assert taken <= TIMES * MESSAGE + SPARE
     assert caplog.messages == [f"dev/odd: a notification is too long, and is dropped: {method}"]
+
+
+def test_a_log_message_with_a_long_level_is_dropped_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    params = worst.filled(b'{"data":1,"level":"' + ONE_EMOJI, b"a", b'"}', MESSAGE)
+    long = Envelope(method="notifications/message", params=msgspec.Raw(params))
+    short = Envelope(method="notifications/message", params=msgspec.Raw(b'{"level":"info"}'))
+    passed_on: list[ServerNotification] = []
+    of_server = ConnectionId(ServerAddress("dev", "odd"))
+    primitives = Primitives(of_server, SubscriptionRegistry(), passed_on.append)
+
+    async def scene() -> None:
+        agreed = Agreed("2025-11-25")
+        primitives.received(long)  # in the handshake
+        async with primitives.open(conversation([]), agreed, lambda: PATIENCE):
+            for message in (long, short, long):
+                primitives.received(message)
+
+    asyncio.run(scene())
+
+    assert [notification.level for notification in passed_on] == ["info"]
+    told = "dev/odd: a notification is too long, and is dropped: notifications/message"
+    assert caplog.messages == [told]
 
 
 def test_the_level_of_a_log_message_is_not_read_if_it_is_long() -> None:

@@ -290,7 +290,8 @@ class Primitives:
             try:
                 level = level_of(message.params)  # once for all hosts: its data may be large
             except TooLong:
-                self._open_conversation.drop_notice(message.method)
+                if self._conversation is not None:
+                    self._conversation.drop_notice(message.method)
                 return
         self._publish(message.method, message.params, level)
 
