@@ -14,7 +14,14 @@ import msgspec
 from mcp_workbench.protocol.translation import token_of
 from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.json_text import LineFramer, too_deep
-from mcp_workbench.transport.jsonrpc import NEVER, Envelope, Malformed, Outcome, PendingRequests
+from mcp_workbench.transport.jsonrpc import (
+    LARGE,
+    NEVER,
+    Envelope,
+    Malformed,
+    Outcome,
+    PendingRequests,
+)
 from mcp_workbench.transport.stdio import Channel, PipeWriter
 
 log = logging.getLogger(__name__)
@@ -260,9 +267,11 @@ class Conversation:
             callback()
 
     def _receive_line(self, line: bytes) -> None:
-        """Fast path: a plain result for one of our requests is decoded in one step."""
-        is_small = len(line) <= jsonrpc.LARGE  # to read a large one twice takes long
-        answer = _plain_result(line) if is_small and line.isascii() else None
+        """Fast path: a plain result for one of our requests is decoded in one step.
+
+        A large message is not tried, because to read it twice takes long.
+        """
+        answer = _plain_result(line) if len(line) <= LARGE and line.isascii() else None
         entry = None if answer is None else self.pending.waiting.pop(answer.id, None)
         if answer is None or entry is None:
             self._receive_message(line)
