@@ -56,6 +56,10 @@ AskedBy = Literal["by all servers", "by its own servers", "by modern servers"]
 
 ROOTS_CHANGED = "notifications/roots/list_changed"
 GONE = "The suspended call is gone; it may have run"
+LONGEST_STATE = 1 << 20  # bytes of a `requestState` that a host returns
+LONGEST_SERVER_STATE = (
+    LONGEST_STATE // 2
+)  # bytes of a server's own, which takes a third more in ours
 _BAD_STATE = "Invalid or expired requestState"
 _NOT_DECLARED = {ELICIT: jsonrpc.INVALID_PARAMS}  # in a request; the code of other methods differs
 
@@ -195,7 +199,8 @@ class Elicitation:
 
     def _state(self, request: CallRequest) -> SignedState | None:
         try:
-            token = msgspec.json.decode(request.params["requestState"], type=str)
+            raw = request.params["requestState"]
+            token = msgspec.json.decode(raw, type=str) if len(raw) <= LONGEST_STATE else ""
         except msgspec.DecodeError:
             return None
         return self.input_requests.states.read(token, request)
@@ -306,6 +311,10 @@ class InputRequests:
         if required is None:
             return
         state = None
+        if required.state is not None and len(required.state) > LONGEST_SERVER_STATE:
+            long = f"its requestState is longer than {LONGEST_SERVER_STATE >> 10} KiB"
+            host_call.give_up("protocol_error", f"the server's question can't be relayed: {long}")
+            return
         if required.state is not None:
             state = self.states.sign(host_call.request, "relay", state=required.state)
         host_call.finish(Completed(input_required(required.questions, state)))

@@ -34,9 +34,15 @@ from mcp_workbench.schema.signature import (
     whole_signature,
 )
 from mcp_workbench.search.queries import MOST_NAMED, FoundTool, Query, SearchResult, Siblings
-from mcp_workbench.server.parse import NonEmpty, read_last, whole_number, wrong_reading
+from mcp_workbench.server.parse import NonEmpty
 from mcp_workbench.server.session_tools import MOST_HITS, USUAL_HITS, Json
 from mcp_workbench.server.text import TimeSlice, name_list, text_result
+from mcp_workbench.server.wrong_arguments import (
+    read_last,
+    refuse_long,
+    whole_number,
+    wrong_reading,
+)
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.views import View
@@ -89,6 +95,7 @@ async def search_tools(view: View, arguments: msgspec.Raw) -> bytes:
 
 def _read(arguments: msgspec.Raw) -> _Search:
     bounds = {"limit": (1, MOST_HITS)}
+    refuse_long(arguments)
     try:
         search = read_last(_read_search, arguments)
     except msgspec.ValidationError:
@@ -206,6 +213,7 @@ _read_reading = msgspec.json.Decoder(_Reading).decode
 
 def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> bytes:
     """The requested part of a result that was cut, in a block of its own, and where to read on."""
+    refuse_long(arguments)
     try:
         reading = read_last(_read_reading, arguments)
     except msgspec.ValidationError:

@@ -9,7 +9,7 @@ import msgspec
 
 from mcp_workbench.core.call import CallRequest
 from mcp_workbench.core.catalogue import Definition
-from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
+from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError, shown_name
 from mcp_workbench.core.primitives import (
     KEYS,
     PrimitiveKind,
@@ -85,7 +85,7 @@ class PrimitiveCall(HostCall):
         super().reply(result)
 
     def refuse(self, outcome: Rejected) -> None:
-        known = jsonrpc.read_error(outcome.error).code != jsonrpc.METHOD_NOT_FOUND
+        known = outcome.read().code != jsonrpc.METHOD_NOT_FOUND
         if self.unknown_method and not known and not outcome.is_ours:
             self.session.reply_own(self.id, self.unknown_method)
             return
@@ -333,7 +333,7 @@ class PrimitiveOwners:
             offered = {server.address: server.offers for server in listed.servers}
             owners.sort(key=lambda owner: owner.key not in offered.get(owner.address, {}))
         if not owners:
-            raise RequestError(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {name}")
+            raise RequestError(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {shown_name(name)}")
         return owners[0]
 
     # Resources
@@ -342,7 +342,7 @@ class PrimitiveOwners:
         owner = await self.owner(uri)
         if owner is None:
             code = not_found_code(modern_host=self._era.modern)
-            raise RequestError(code, f"Resource not found: {uri}", {"uri": uri})
+            raise RequestError(code, f"Resource not found: {shown_name(uri)}", {"uri": uri})
         return owner
 
     async def owner(self, uri: str) -> PrimitiveRef | None:

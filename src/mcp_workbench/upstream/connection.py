@@ -262,7 +262,7 @@ class Connection:
                 era = "legacy"
 
     def _new_conversation(self) -> Conversation:
-        return Conversation(self._context.limits.message_bytes, self._on_message)
+        return Conversation(self._context.limits.message_bytes, self._on_message, self.spec.address)
 
     async def _enter(self, link: Link, era: Era) -> Agreed | None:
         """Perform the handshake and list the tools; None: the server has to be restarted."""

@@ -47,6 +47,7 @@ class ServerNotification(msgspec.Struct, frozen=True):
     modern_server: bool = False
     asker: object = None  # the host whose request it is about, or the only one with requests there
     caller: object = None  # that request, where it is known
+    level: str = ""  # of a log message
 
 
 class SubscriptionRegistry:
