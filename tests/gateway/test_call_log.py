@@ -384,3 +384,15 @@ def _code_values(node: ast.AST) -> Iterator[ast.expr]:
         for item in node.body:
             if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "code":
                 yield item.value
+
+
+def test_a_file_of_another_user_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_text("")
+    somebody = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: somebody)
+
+    with pytest.raises(LogUnusable, match="belongs to another user"):
+        CallLog(str(path))
