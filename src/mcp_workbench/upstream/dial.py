@@ -38,8 +38,7 @@ PASSED_ON = frozenset(
 PASSED_ON_PREFIXES = ("LC_", "XDG_")
 FIRST_LINE = 256  # bytes that Linux reads of a script's first line
 
-# The end of stderr, in the reason why a server exited
-TAIL_LINES = 5
+# Of stderr, in the reason why a server exited
 TAIL_CHARACTERS = 400
 SAMPLE = 100  # characters of a line that is no message; enough to recognize a banner
 
@@ -377,7 +376,7 @@ def _interpreter_problem(program: str) -> str:
 def exit_reason(
     what: str, status: int | None, stderr: str, spec: ServerSpec, environ: Mapping[str, str]
 ) -> str:
-    """`what` happened, with the exit status and the last lines of stderr, secrets masked."""
+    """`what` happened, with the exit status and what stderr says about it, secrets masked."""
     reason = what if status is None else f"{what} ({_describe(status)})"
     tail = _tail(stderr, spec, environ)
     return f"{reason}. stderr: {tail}" if tail else reason
@@ -393,11 +392,16 @@ def _describe(status: int) -> str:
 
 
 def _tail(stderr: str, spec: ServerSpec, environ: Mapping[str, str]) -> str:
-    """The last lines. Masked before it is split: a secret may span lines."""
+    """The lines that say what went wrong. Masked before it is split: a secret may span lines."""
+    # Loaded when something failed, to keep the start fast.
+    from mcp_workbench.upstream.crash_output import reason_lines
+
     clean = _without_secrets(stderr, spec, environ, cut=True)  # only the end was kept
-    lines = [printable(line.strip()) for line in clean.splitlines()]
-    text = " | ".join([line for line in lines if line][-TAIL_LINES:])
-    return text if len(text) <= TAIL_CHARACTERS else "…" + text[-TAIL_CHARACTERS:]
+    reason = reason_lines(clean)
+    text = " | ".join(map(printable, reason.lines))
+    if len(text) <= TAIL_CHARACTERS:
+        return text
+    return f"{text[:TAIL_CHARACTERS]}…" if reason.is_exception else f"…{text[-TAIL_CHARACTERS:]}"
 
 
 def startup_timeout(
