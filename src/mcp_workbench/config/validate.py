@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from mcp_workbench.config.expand import (
+    VARIABLE_FORMS,
     Path,
     Target,
     dotted,
@@ -328,8 +329,7 @@ class _EntryReader:
             self.findings.add(*(_unset(name, here) for name in missing))
             if doubtful(text):
                 message = "a '${' in it is no variable and stays as it is"
-                fix = "write ${NAME} or ${NAME:-default}; $${ is a literal ${"
-                self.findings.warning(here, "WB-CONF-027", message, fix)
+                self.findings.warning(here, "WB-CONF-027", message, VARIABLE_FORMS)
 
 
 def _unset(variable: str, path: Path) -> Finding:

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Protocol
 
-from mcp_workbench.config.expand import Unexpandable, expand_target, secrets_of
+from mcp_workbench.config.expand import Unexpandable, expand_target, malformed, secrets_of
 from mcp_workbench.core.redact import LineRedactor, redact, redact_cut
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.transport.process import EXIT_DRAIN, ChildProcess, ProcessSpec, running_child
@@ -103,6 +103,8 @@ async def dial(
         target = expand_target(spec, environ)
     except Unexpandable as error:
         raise Unreachable(error.message) from None
+    for problem in malformed(spec):
+        log.warning("%s: %s", spec.address, problem)
     if isinstance(target, HttpEndpoint):
         async with _dial_http(target, spec, environ, conversation, ended) as link:
             yield link
