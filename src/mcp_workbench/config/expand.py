@@ -154,6 +154,7 @@ def _filled(target: Target, texts: dict[Path, str]) -> Target:
         tuple((name, texts["env", name]) for name, _ in target.env),
         texts["cwd",],
         target.folder,
+        target.inherit,
     )
 
 
@@ -167,7 +168,8 @@ def resolve_server(spec: ServerSpec, environ: Mapping[str, str]) -> ResolvedServ
     if isinstance(target, StdioCommand):
         cwd = os.path.join(target.folder, target.cwd) if target.cwd else ""  # noqa: PTH118
         env = tuple(sorted(target.env))  # their order in the file does not count
-        target = StdioCommand(target.command, target.args, env, cwd)
+        inherit = target.inherit
+        target = StdioCommand(target.command, target.args, env, cwd, inherit=inherit)
     else:
         target = HttpEndpoint(target.url, tuple(sorted(target.headers)), target.transport)
     return target, spec.era, spec.scope, spec.problem
@@ -215,6 +217,9 @@ def secrets_of(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the values that must not be printed, each with the name to print instead."""
     args = spec.target.args if isinstance(spec.target, StdioCommand) else ()
     secrets = dict(_secret_arguments([expand(text, environ).text for text in args]))
+    if isinstance(target := spec.target, StdioCommand) and target.inherit:
+        inherited = [name for name in environ if names_a_secret(name) and target.inherits(name)]
+        secrets |= {environ[name]: name for name in inherited}
     for path, text in strings_of(spec.target):
         value = expand(text, environ).text
         if path[0] == "headers":

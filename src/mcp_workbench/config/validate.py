@@ -74,7 +74,7 @@ NAME_RULE = (
 EXPANDED_ON_LOAD = ("type", "transport", "era", "toolFilters")
 NO_TARGET = "add 'command' for a program of this machine, or 'url' for a remote server"
 # Keys without effect in an entry that has this key.
-INEFFECTIVE = {"command": ("headers",), "url": ("args", "env", "cwd")}
+INEFFECTIVE = {"command": ("headers",), "url": ("args", "env", "inheritEnv", "cwd")}
 
 
 def validate(
@@ -93,6 +93,7 @@ class _FileReader:
         self.findings = findings
         self.entries = entries
         self.dynamic = False
+        self.inherit: bool | list[str] = False  # for toolboxes without `inheritEnv`
 
     def file(self, value: Any) -> Snapshot:
         if not self.findings.is_object(value, (), 'write {"mcpServers": {…}}'):
@@ -150,6 +151,7 @@ class _FileReader:
             message = "'mcpServers' and 'toolboxes' can't be used together"
             self.findings.error(("mcpServers",), "WB-CONF-015", message, fix)
         boxes: Object = top.get("toolboxes", {})
+        self.inherit = self.entries.inherit = top.get("inheritEnv", False)
         specs = {name: self.toolbox(name, boxes[name], ("toolboxes", name)) for name in boxes}
         if "mcpServers" in top:
             servers = self.servers("default", top["mcpServers"], ("mcpServers",))
@@ -169,6 +171,7 @@ class _FileReader:
             foreign = foreign_keys(value, "mcpServers")
             fix = advice(foreign[0], list(TOOLBOX)) if foreign else 'add "mcpServers": {…}'
             self.findings.error(path, "WB-CONF-016", "the toolbox has no 'mcpServers'", fix)
+        self.entries.inherit = valid.get("inheritEnv", self.inherit)
         servers = self.servers(name, valid.get("mcpServers"), (*path, "mcpServers"))
         return ToolboxSpec(
             name,
@@ -219,6 +222,7 @@ class _EntryReader:
         self.findings = findings
         self.environ = environ
         self.folder = folder
+        self.inherit: bool | list[str] = False  # for entries without `inheritEnv`
 
     def spec(self, address: ServerAddress, entry: Object, path: Path) -> ServerSpec | None:
         entry, missing = self.expanded_on_load(entry, path)
@@ -295,7 +299,8 @@ class _EntryReader:
             return HttpEndpoint(valid["url"], headers, "sse" if transport == "sse" else "http")
         env = self.pairs(valid.get("env", {}), (*path, "env"))
         args = tuple(valid.get("args", ()))
-        return StdioCommand(valid["command"], args, env, valid.get("cwd", ""), self.folder)
+        inherit = inherited(valid.get("inheritEnv", self.inherit))
+        return StdioCommand(valid["command"], args, env, valid.get("cwd", ""), self.folder, inherit)
 
     def transport(self, kind: str, valid: Object, path: Path) -> str:
         given = {key: TRANSPORTS[valid[key]] for key in ("type", "transport") if key in valid}
@@ -330,6 +335,13 @@ class _EntryReader:
             if doubtful(text):
                 message = "a '${' in it is no variable and stays as it is"
                 self.findings.warning(here, "WB-CONF-027", message, VARIABLE_FORMS)
+
+
+def inherited(value: bool | list[str]) -> tuple[str, ...]:  # noqa: FBT001 - a value of the file
+    """Returns the names and globs of an `inheritEnv`."""
+    if isinstance(value, bool):
+        return ("*",) if value else ()
+    return tuple(value)
 
 
 def _unset(variable: str, path: Path) -> Finding:

@@ -22,6 +22,7 @@ Detail = Literal[
 Discover = Literal["lazy", "eager"]  # may a search start servers that were never listed?
 Pairs = tuple[tuple[str, str], ...]
 
+OWN_SETTINGS = "MCP_WORKBENCH_"  # variables of ours, one of which is a token
 SEPARATOR = "__"  # between the parts of a flat name
 
 CONNECT_TIMEOUT = 120.0  # seconds; a first `npx` or `uvx` downloads before it starts
@@ -89,6 +90,18 @@ class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     env: Pairs = ()
     cwd: str = ""
     folder: str = ""  # of the configuration file: a relative `cwd` starts here
+    inherit: tuple[str, ...] = ()  # names and globs of our variables that it gets besides the usual
+
+    def inherits(self, variable: str) -> bool:
+        """Does it get this variable of ours? A glob does not pass on settings of this program."""
+        if variable.startswith(OWN_SETTINGS):
+            return variable in self.inherit
+        return bool(self.inherit) and tool_filter(self.inherit).shows(variable)
+
+    @property
+    def inherited_names(self) -> tuple[str, ...]:
+        """Returns the variables that are inherited by their names, not by a glob."""
+        return tuple(name for name in self.inherit if not _is_pattern(name))
 
     def __repr__(self) -> str:
         return f"StdioCommand({len(self.args)} args)"  # any string may hold a secret
@@ -132,6 +145,10 @@ def tool_filter(patterns: tuple[str, ...]) -> ToolFilter:
 @lru_cache(maxsize=4096)
 def _glob(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(pattern))
+
+
+def _is_pattern(name: str) -> bool:
+    return name.startswith("!") or any(sign in name for sign in "*?[")
 
 
 def _matches(tool: str, patterns: tuple[str, ...]) -> bool:

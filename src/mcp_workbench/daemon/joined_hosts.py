@@ -22,7 +22,7 @@ from mcp_workbench.config.expand import references, strings_of
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.call import TOOLS_CALL
 from mcp_workbench.core.errors import ConfigError, NotFound
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import Snapshot, StdioCommand
 from mcp_workbench.daemon import control
 from mcp_workbench.daemon.control import ControlConnection
 from mcp_workbench.daemon.crash_journal import (
@@ -228,8 +228,13 @@ def _different_variables(snapshot: Snapshot, environment: Mapping[str, str]) -> 
 
     A variable that is not set there is no reason: programs not started from a shell have few.
     """
-    texts = (text for spec in servers_of(snapshot).values() for _, text in strings_of(spec.target))
-    names = dict.fromkeys(name for text in texts for name in references(text))
+    targets = [spec.target for spec in servers_of(snapshot).values()]
+    names = dict.fromkeys(
+        name for target in targets for _, text in strings_of(target) for name in references(text)
+    )
+    for target in targets:
+        if isinstance(target, StdioCommand):
+            names |= dict.fromkeys(target.inherited_names)
     different = [
         name for name in names if environment.get(name, "") not in ("", os.environ.get(name))
     ]

@@ -25,7 +25,7 @@ from mcp_workbench.upstream.conversation import Conversation
 
 log = logging.getLogger(__name__)
 
-# What programs need to start. The rest of our environment may hold secrets, and is not passed on.
+# What programs need to start. The rest may hold secrets: it is passed on where `inheritEnv` says so.
 PASSED_ON = frozenset(
     """
     HOME LOGNAME PATH SHELL TERM USER LANG LANGUAGE TZ TMPDIR TEMP TMP
@@ -227,7 +227,7 @@ async def _counted(
 
 def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> ProcessSpec:
     """The exact process to start for an expanded command."""
-    env = child_environment(environ, dict(target.env))
+    env = child_environment(environ, target)
     cwd = os.path.join(target.folder, target.cwd) if target.cwd else None  # noqa: PTH118 - text in, text out
     if cwd is not None and (problem := folder_problem(cwd)):
         raise Unreachable(problem)
@@ -245,15 +245,19 @@ def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> ProcessSpec:
     return ProcessSpec((program, *target.args), env, cwd)
 
 
-def child_environment(own: Mapping[str, str], entry: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child: the allowed part of ours, and that of its entry."""
+def child_environment(own: Mapping[str, str], target: StdioCommand) -> dict[str, str]:
+    """The environment of a child: the usual part of ours, what it inherits, and that of its entry."""
     passed = {
         name: value
         for name, value in own.items()
-        if (name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES))
-        and not value.startswith("()")  # an exported shell function
+        if is_passed_on(name, target) and not value.startswith("()")  # an exported shell function
     }
-    return {**passed, **entry}
+    return {**passed, **dict(target.env)}
+
+
+def is_passed_on(name: str, target: StdioCommand) -> bool:
+    """Does a child get this variable of ours?"""
+    return name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES) or target.inherits(name)
 
 
 def resolve(  # noqa: PLR0913 - what differs between systems
