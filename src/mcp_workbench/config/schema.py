@@ -344,9 +344,10 @@ SERVER = {
         "auto",
     ),
     "scope": Key(
-        one_of("shared", "session"),
-        "One connection for all hosts, or one for each; only then may it ask them over HTTP.",
-        "shared",
+        one_of("shared", "session", "folder"),
+        "One connection for all hosts, one for each (only then may it ask them over HTTP), or, under `up`, one for each host that "
+        "runs in its folder. The last is the default if an argument is a relative path and there is no `cwd`; otherwise `shared`.",
+        example="folder",
     ),
     "connectTimeout": Key(SECONDS, "Seconds until it must have started.", CONNECT_TIMEOUT),
     "timeout": Key(

@@ -234,6 +234,7 @@ class _EntryReader:
         if target is None:
             return None
         self.check_variables(target, path)
+        self.check_folder(valid, path)
         return ServerSpec(
             address,
             target,
@@ -243,7 +244,7 @@ class _EntryReader:
             float(valid.get("timeout", CALL_TIMEOUT)),
             dotted(path),
             "; ".join(unset(finding.inside[2:], dotted(finding.path)) for finding in missing),
-            valid.get("scope", "shared"),
+            valid.get("scope", "auto"),
             float(valid.get("idleTimeout", IDLE_TIMEOUT)),
             None if "resultBudget" not in valid else int(valid["resultBudget"]),
             valid.get("validate", False),
@@ -325,6 +326,12 @@ class _EntryReader:
                 )
             pairs.append((name, text))
         return tuple(pairs)
+
+    def check_folder(self, valid: Object, path: Path) -> None:
+        beside = next((key for key in ("url", "cwd") if key in valid), "")
+        if valid.get("scope") == "folder" and beside:
+            message = f"\"folder\" has no effect beside '{beside}'"
+            self.findings.warning((*path, "scope"), "WB-CONF-026", message, "remove it")
 
     def check_variables(self, target: Target, path: Path) -> None:
         """Warns of unset variables, and of a `${` that begins none."""

@@ -85,7 +85,7 @@ class HostRegistry:
         self.on_empty: Callable[[], None] = lambda: None  # called when the last host has left
 
     def handle(self, connection: ControlConnection, request: bytes, fields: list[bytes]) -> None:
-        if request == control.JOIN and len(fields) >= 3:
+        if request == control.JOIN and len(fields) >= 4:
             self._scope.start(self._join(connection, fields), f"join {connection.pid}")
         elif request == control.STATUS:
             status = current_status(
@@ -110,7 +110,7 @@ class HostRegistry:
         outdated = await asyncio.to_thread(self._outdated_reason, self._gateway.snapshot)
         if connection.is_closed:
             return
-        version, config, names, *variables = fields
+        version, config, names, folder, *variables = fields
         toolboxes = tuple(filter(None, names.decode("utf-8", "replace").split(",")))
         try:
             reason = self._refusal(version, config, toolboxes, variables) or outdated
@@ -122,20 +122,22 @@ class HostRegistry:
             connection.send(control.REFUSED, control.LOUDLY, reason.encode())
             return
         try:
-            self._welcome(connection, toolboxes)
+            self._welcome(connection, toolboxes, other_folder(os.fsdecode(folder)))
         except OSError as error:
             reason = error.strerror or str(error)
             connection.send(control.REFUSED, control.LOUDLY, reason.encode())
 
-    def _welcome(self, connection: ControlConnection, toolboxes: tuple[str, ...]) -> None:
+    def _welcome(
+        self, connection: ControlConnection, toolboxes: tuple[str, ...], folder: str
+    ) -> None:
         """Send the attached process the descriptors that it needs to continue on its own."""
         fd = create_journal(os.path.dirname(self._info.log))  # noqa: PTH120
         try:
             outbox = create_outbox()
             self._discard_closed()
-            self._expected[connection] = JoinedHost(
-                connection.pid, toolboxes, open_journal(fd), outbox, connection.send
-            )
+            host = JoinedHost(connection.pid, toolboxes, open_journal(fd), outbox, connection.send)
+            host.folder = folder
+            self._expected[connection] = host
             fds = [fd] if outbox is None else [fd, outbox.outlet]
             connection.send(control.WELCOME, fds=fds)
         finally:
@@ -218,6 +220,13 @@ class HostRegistry:
             await asyncio.sleep(0.01)
 
 
+def other_folder(folder: str) -> str:
+    """The folder of a host; empty where it is ours, or not known."""
+    if not os.path.isabs(folder) or os.path.realpath(folder) == os.getcwd():  # noqa: PTH109, PTH117
+        return ""
+    return folder
+
+
 def _environment(variables: list[bytes]) -> dict[str, str]:
     pairs = (os.fsdecode(variable).partition("=") for variable in variables)
     return {name: value for name, _, value in pairs}
@@ -257,6 +266,7 @@ class JoinedHost:
     ) -> None:
         self.pid = pid  # of its attached process
         self.toolboxes = toolboxes
+        self.folder = ""  # in which it runs, if that is not ours
         self.since = time.monotonic()
         self._journal = journal
         self._outbox = outbox
@@ -322,6 +332,7 @@ class JoinedHost:
         tools = JoinedToolView(view, self.toolboxes, self._notify)
         asked = "by its own servers"
         session = HostSession(view, channel, requests, tools, asked=asked)
+        session.elicitation.folder = self.folder
         self.session = session
         limit = view.snapshot.limits.message_bytes
         front = JoinedFront(session, channel, limit, self._journal, self._notify)
