@@ -343,6 +343,7 @@ def test_a_host_that_joins_does_not_hold_up_others(
                     __version__.encode(),
                     bytes(path),
                     b"",
+                    b"",
                 )
             )
             answer = asyncio.get_running_loop().sock_recv(theirs, 1 << 10)

@@ -95,7 +95,8 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     """Find problems and how to fix them.
 
     Checks the program itself, the configuration, our entry in every host on this machine, every
-    server (started for real, all at once), the programs that they need, and the state folder. With a
+    server (started for real, all at once; where one fails, the variables that it misses), the programs
+    that they need, and the state folder. With a
     toolbox or a server named, only those are started, and no host is checked.
 
     --fix makes a configuration that everybody can change read-only for others, makes the state folder
@@ -284,7 +285,7 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
     for spec, report in zip(specs, reports, strict=True):
         subject = str(report.address)
         if report.reason:
-            fix = remedy(report.reason, remote=isinstance(spec.target, HttpEndpoint))
+            fix = _fix_of(spec, report.reason)
             yield CheckResult("bad", subject, cause(report.reason), fix, UNREACHED, spec.place)
             continue
         count = len(report.tools)
@@ -293,6 +294,15 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
         program = f"{report.server_name} {report.server_version}".strip()
         about = f"{program or 'ready'}, {report.revision}, {tools}, {report.seconds:.1f} s"
         yield CheckResult("good", subject, about)
+
+
+def _fix_of(spec: ServerSpec, reason: str) -> str:
+    if isinstance(spec.target, HttpEndpoint):
+        return remedy(reason, remote=True)
+    # Only where a server failed: the tab key loads this file, too.
+    from mcp_workbench.cli.missing_variables import variable_advice
+
+    return variable_advice(reason, spec.target, os.environ) or remedy(reason)
 
 
 def cause(reason: str) -> str:

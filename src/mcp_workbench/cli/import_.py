@@ -24,6 +24,7 @@ from mcp_workbench.cli.terminal import glyph, plain, say, say_json, table
 from mcp_workbench.config.file_access import check_ownership
 from mcp_workbench.config.load import FILE_NAME, VARIABLE
 from mcp_workbench.core.errors import ConfigError, did_you_mean
+from mcp_workbench.hosts.environment import KEY, is_uncertain, known_variables
 from mcp_workbench.hosts.files import (
     CannotEdit,
     HostFile,
@@ -79,6 +80,7 @@ class Imported(msgspec.Struct, frozen=True, rename="camel"):
     toolbox: str
     servers: list[ImportedServer]
     variables: tuple[ExtractedSecret, ...]
+    not_inherited: tuple[str, ...]  # variables that hosts may have passed on, and we do not
     changes: list[ChangeLine]
     written: bool
     undo: int | None
@@ -130,7 +132,14 @@ def import_(
     if settings.json:
         lines = [_line(choice) for choice in merged.chosen]
         document = Imported(
-            str(target), toolbox, lines, merged.taken, lines_of(changes), undo is not None, undo
+            str(target),
+            toolbox,
+            lines,
+            merged.taken,
+            _not_inherited(merged),
+            lines_of(changes),
+            undo is not None,
+            undo,
         )
         say_json(document)
     else:
@@ -255,6 +264,44 @@ def _print(settings: Settings, merged: Merged, target: str, machine: Machine) ->
             f"so ${{{taken.variable}}} stands there instead{blanks}",
             color=settings.color,
         )
+
+    _print_environment(settings, merged)
+
+
+def _print_environment(settings: Settings, merged: Merged) -> None:
+    """Says which servers inherit what their hosts passed on, and what the others may miss."""
+    new = [choice for choice in merged.chosen if choice.new]
+    inheriting = [choice for choice in new if KEY in choice.entry]
+    if inheriting:
+        names = ", ".join(plain(choice.name) for choice in inheriting)
+        say(
+            f'{titles(inheriting)} passed the environment on to its servers, so "{KEY}" stands in '
+            f"these entries: {names}. Remove it, or list names, where a server needs less"
+        )
+    if lost := _not_inherited(merged):
+        text = (
+            f"{titles([c for c in new if _is_uncertain(c)])} may have passed on {', '.join(lost)}"
+        )
+        fix = f'write "{KEY}": ["{lost[0]}"] in the entry of a server that needs it'
+        say(
+            f"{glyph('doubtful')} {text}, which servers here do not get; {fix}",
+            color=settings.color,
+        )
+
+
+def _not_inherited(merged: Merged) -> tuple[str, ...]:
+    if any(choice.new and _is_uncertain(choice) for choice in merged.chosen):
+        return known_variables(os.environ)
+    return ()
+
+
+def _is_uncertain(choice: ImportChoice) -> bool:
+    return is_uncertain(choice.server.host, choice.entry)
+
+
+def titles(choices: list[ImportChoice]) -> str:
+    """Returns the names of the hosts that these servers come from."""
+    return ", ".join(dict.fromkeys(HOSTS[choice.server.host].title for choice in choices))
 
 
 def _those(merged: Merged, host: str, file: str) -> list[ImportChoice]:

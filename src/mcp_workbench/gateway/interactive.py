@@ -188,6 +188,7 @@ class InteractiveHost:
     """The person as a host whose connections are not shared."""
 
     takes_turns = False
+    folder = ""  # ours
 
     def __init__(self, person: Person, scope: TaskScope) -> None:
         self._person = person

@@ -75,6 +75,7 @@ class Elicitation:
         self._suspended = suspended
         self.takes_turns = shared is not None  # one request, whose answers come with another
         self.leases: dict[ServerAddress, Any] = {}
+        self.folder = ""  # of its host, where that is not ours
         self._capabilities: Members = {}
         self.declared = NOTHING  # the capabilities, encoded
 

@@ -85,8 +85,17 @@ def wrong_use_tool(raw: msgspec.Raw | bytes) -> InvalidCall:
         problems.append(_mistyped("arguments", "object", arguments))
     problems += [f"tool: {_unknown(key)}" for key in parts or {} if key not in _FIELDS]
     problems += [_unknown(key) for key in given if key not in ("tool", "arguments")]
-    renamed = "tool_name" in given or (tool is not None and kind_of(tool) == "string")
-    return _invalid(problems, renamed_hint() if renamed else "")
+    return _invalid(problems, _use_tool_hint(given, parts))
+
+
+def _use_tool_hint(given: Members, parts: Members | None) -> str:
+    """The new form, for a call in one of the forms of other versions."""
+    tool = given.get("tool")
+    if "tool_name" in given or (tool is not None and kind_of(tool) == "string"):
+        return renamed_hint()
+    if parts is not None and "name" in parts and "tool" not in parts:
+        return other_version_hint('"name"', f'"tool" in the identifier: {NEW_FORM}')
+    return ""
 
 
 def wrong_open_toolbox(raw: msgspec.Raw | bytes, *, detailed: bool) -> InvalidCall:
@@ -98,7 +107,10 @@ def wrong_open_toolbox(raw: msgspec.Raw | bytes, *, detailed: bool) -> InvalidCa
     except TooManyParts as error:
         return _invalid([str(error)])
     problems = _wrong_name("toolbox_name", given.get("toolbox_name"), "Toolbox")
-    return _invalid(problems + (_wrong_detail(given) if detailed else []))
+    hint = ""
+    if "toolbox" in given and "toolbox_name" not in given:
+        hint = other_version_hint('"toolbox"', '"toolbox_name": {"toolbox_name": "…"}')
+    return _invalid(problems + (_wrong_detail(given) if detailed else []), hint)
 
 
 def wrong_reading(raw: msgspec.Raw | bytes, needed: str, numbers: dict[str, Bounds]) -> InvalidCall:
@@ -153,6 +165,11 @@ def _wrong_detail(given: Members) -> list[str]:
 
 def renamed_hint() -> str:
     return f"Since 0.11.0 a tool is named by its parts: {NEW_FORM}. More: {MIGRATION}"
+
+
+def other_version_hint(theirs: str, ours: str) -> str:
+    """The hint for a key of the TypeScript workbench, whose later versions renamed some."""
+    return f"{theirs} of the TypeScript workbench (0.12 to 0.14) is {ours}. More: {MIGRATION}"
 
 
 def _wrong_tool(tool: msgspec.Raw, parts: Members | None) -> list[str]:

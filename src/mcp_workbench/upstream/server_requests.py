@@ -55,6 +55,11 @@ class ConnectionHost(Protocol):
         """The connections that it holds until it leaves."""
         ...
 
+    @property
+    def folder(self) -> str:
+        """Its folder, if that is known and not ours."""
+        ...
+
     def asking_capabilities(self) -> Members:
         """The capabilities for server requests, as it declared them."""
         ...
