@@ -220,8 +220,14 @@ def _closed(file: str) -> CheckResult:
 
 
 def _of_config(snapshot: Snapshot) -> Iterator[CheckResult]:
-    where = nearby(snapshot.origin) if snapshot.origin else "no file, so the demo toolbox"
-    yield CheckResult("good", "config", f"{where}: {counted(snapshot)}, {snapshot.tool_mode} mode")
+    contents = f"{counted(snapshot)}, {snapshot.tool_mode} mode"
+    if snapshot.origin:
+        yield CheckResult("good", "config", f"{nearby(snapshot.origin)}: {contents}")
+    else:
+        message = f"no configuration file was found, so the built-in demo: {contents}"
+        yield CheckResult(
+            "doubtful", "config", message, "mcp-workbench import, add or init makes one"
+        )
     for warning in snapshot.warnings:
         yield problem_result(warning, snapshot.origin, "config")
 

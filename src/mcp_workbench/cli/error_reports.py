@@ -66,6 +66,8 @@ _CODES = {
     "nothing_to_undo": "WB-HOST-507",
     "not_written": "WB-HOST-508",
     "no_config": "WB-HOST-509",
+    "server_exists": "WB-HOST-516",
+    "config_exists": "WB-HOST-517",
     "bad_name": "WB-CONF-013",
     "daemon_failed": "WB-UP-501",
     "port_refused": "WB-CLI-005",
