@@ -7,7 +7,6 @@ from binascii import crc32
 from contextlib import contextmanager, suppress
 
 from mcp_workbench.config.state_home import state_home
-from mcp_workbench.config.user_file import user_config
 
 TYPE_CHECKING = False  # `typing` takes four milliseconds, which an attached process does not need
 if TYPE_CHECKING:
@@ -71,6 +70,8 @@ def _found() -> str:
     """The file in the current folder if there is one, else the user's own; as `find_config` chooses."""
     if os.path.lexists(CONFIG_FILE):
         return CONFIG_FILE
+    from mcp_workbench.config.user_file import user_config  # hosts mostly name the file
+
     return user_config(os.environ) or CONFIG_FILE
 
 
