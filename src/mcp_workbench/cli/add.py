@@ -1,8 +1,10 @@
 """`add`: puts a server into the configuration, after a preview and a look at the server itself."""
 
 import os
+import re
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -19,8 +21,15 @@ from mcp_workbench.cli.install import (
     lines_of,
     preview,
 )
+from mcp_workbench.cli.registry import fetched
 from mcp_workbench.cli.servers import survey
-from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.settings import (
+    DONE,
+    Settings,
+    global_options,
+    stdin_is_terminal,
+    variable,
+)
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json
 from mcp_workbench.config.load import snapshot_of
 from mcp_workbench.core.catalogue import ServerReport
@@ -29,6 +38,7 @@ from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, Snapshot
 from mcp_workbench.hosts.files import Machine, shown, this_machine
 from mcp_workbench.hosts.new_server import (
     Options,
+    assignments,
     from_command,
     from_json,
     from_url,
@@ -36,9 +46,12 @@ from mcp_workbench.hosts.new_server import (
     require_name,
 )
 from mcp_workbench.hosts.own_config import Addition, chosen_toolbox, plan_addition
-from mcp_workbench.hosts.read import HostServer
+from mcp_workbench.hosts.read import HostServer, text_of, value_of
 from mcp_workbench.hosts.secrets import ExtractedSecret
+from mcp_workbench.hosts.server_json import from_server_json, is_server_json
 
+# A name in a registry: a reversed domain, a slash, the name; and a version.
+_REGISTERED = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+(?:@.+)?")
 _USAGE = "mcp-workbench add NAME -- COMMAND ARGUMENTS, or mcp-workbench add NAME https://…"
 
 
@@ -98,6 +111,21 @@ class Added(msgspec.Struct, frozen=True, rename="camel"):
     **variable("ADD_TYPE"),
 )
 @click.option(
+    "--set",
+    "values",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A value that a server.json leaves to you.",
+    **variable("ADD_SET"),
+)
+@click.option(
+    "--registry",
+    metavar="URL",
+    default="",
+    help="The registry to look SOURCE up in, as NAME or NAME@VERSION.",
+    **variable("ADD_REGISTRY"),
+)
+@click.option(
     "--replace",
     is_flag=True,
     help="Replace a server of this name.",
@@ -116,9 +144,10 @@ class Added(msgspec.Struct, frozen=True, rename="camel"):
 def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
     """Add a server to the configuration.
 
-    SOURCE is a command, a URL, or its entry as JSON ('{"command": …}', as hosts write it). The change
-    is shown first; then the server is connected, and written if that works. Literal secrets are not
-    written: a variable takes their place, and the output names it.
+    SOURCE is a command, a URL, its entry as JSON ('{"command": …}', as hosts write it), a file with
+    such entries, or a server.json: a file, or the name of a server in a registry. The change is shown
+    first; then the server is connected, and written if that works. Literal secrets are not written: a
+    variable takes their place, and the output names it.
 
     It goes into the configuration in use. Without any, a new one is written that is used in every
     folder (see `init`).
@@ -129,10 +158,15 @@ def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
       mcp-workbench add issues https://example.com/mcp --header 'Authorization: Bearer TOKEN'
       mcp-workbench add notes --env API_KEY --toolbox home -- npx -y some-notes-server
       mcp-workbench add time --json '{"command": "uvx", "args": ["mcp-server-time"]}'
+      mcp-workbench add ./server.json --set region=eu
+      mcp-workbench add com.example/notes --registry https://registry.example.com
     """
     machine = this_machine()
     parts = Options(options["env"], options["header"], options["kind"] or "")
-    servers = _requested(words, parts, machine)
+    values = Values(settings, assignments(options["values"]))
+    servers = _requested(words, parts, machine, Sources(values, options["registry"]))
+    if values.given and not values.wanted:
+        raise InvalidCall("--set gives values to a server.json, and this is none")
     for server in servers:
         require_name(server.name)
     path = config_target(settings, machine, user=options["user"], new_in_folder=False)
@@ -156,20 +190,86 @@ def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
     return DONE
 
 
-def _requested(words: tuple[str, ...], options: Options, machine: Machine) -> list[HostServer]:
+class Values:
+    """Values that a server.json leaves to the user: given as options, or asked for on a terminal."""
+
+    def __init__(self, settings: Settings, given: dict[str, str]) -> None:
+        self._settings = settings
+        self._may_ask = not (settings.no_input or settings.json) and stdin_is_terminal()
+        self.given = given
+        self.wanted = False  # by a server.json
+
+    def asking(self, registry: str) -> None:
+        """Says whom we wait for."""
+        if self._settings.talkative:
+            say(f"asking {plain(registry)} …", err=True)
+
+    def ask(self, name: str, about: str) -> str:
+        if not self._may_ask:
+            hint = f"--set {name}=VALUE{f'   {about}' if about else ''}"
+            raise InvalidCall(f"the server needs a value for '{name}'", hint=hint)
+        return str(click.prompt(plain(f"{name} ({about})" if about else name), err=True))
+
+
+class Sources(NamedTuple):
+    """Where a server.json may come from, and the values for it."""
+
+    values: Values
+    registry: str
+
+
+def _requested(
+    words: tuple[str, ...], options: Options, machine: Machine, sources: Sources
+) -> list[HostServer]:
     """Returns what the command line asks for."""
-    if words and words[0].startswith("{"):
-        words = ("", *words)
-    if len(words) == 1 and is_url(words[0]):
+    if len(words) == 1 and _needs_no_name(words[0], machine, sources):
         words = ("", *words)
     if len(words) < 2:
         raise InvalidCall("name the server, and say what it is", hint=_USAGE)
     name, source, *rest = words
-    if source.startswith("{") and not rest:
+    if rest:
+        return [from_command(name, (source, *rest), options, machine)]
+    if source.startswith("{"):
         return from_json(name, source, options, machine)
-    if is_url(source) and not rest:
+    if is_url(source):
         return [from_url(name, source, options)]
-    return [from_command(name, (source, *rest), options, machine)]
+    if _is_json_file(source, machine):
+        return _of_file(name, machine.folder / source, options, machine, sources)
+    if sources.registry and _REGISTERED.fullmatch(source):
+        sources.values.asking(sources.registry)
+        return [_of_registry(name, fetched(sources.registry, source), options, sources)]
+    return [from_command(name, (source,), options, machine)]
+
+
+def _needs_no_name(source: str, machine: Machine, sources: Sources) -> bool:
+    plain = source.startswith("{") or is_url(source) or _is_json_file(source, machine)
+    return plain or bool(sources.registry and _REGISTERED.fullmatch(source))
+
+
+def _is_json_file(source: str, machine: Machine) -> bool:
+    return source.endswith(".json") and (machine.folder / source).is_file()
+
+
+def _of_file(
+    name: str, path: Path, options: Options, machine: Machine, sources: Sources
+) -> list[HostServer]:
+    text = text_of(path) or ""
+    value = value_of(text, "json", str(path))
+    if is_server_json(value):
+        return [_of_registry(name, value, options, sources)]
+    return from_json(name, text, options, machine)
+
+
+def _of_registry(name: str, value: Any, options: Options, sources: Sources) -> HostServer:
+    if options.env or options.headers or options.type:
+        raise InvalidCall("a server.json says itself what it needs; --set gives it values")
+    values = sources.values
+    values.wanted = True
+    return from_server_json(name, value, values.given, values.ask, _is_installed)
+
+
+def _is_installed(program: str) -> bool:
+    return shutil.which(program) is not None
 
 
 def _would_be(addition: Addition) -> Snapshot:

@@ -68,6 +68,7 @@ _CODES = {
     "no_config": "WB-HOST-509",
     "server_exists": "WB-HOST-516",
     "config_exists": "WB-HOST-517",
+    "registry_failed": "WB-HOST-518",
     "bad_name": "WB-CONF-013",
     "daemon_failed": "WB-UP-501",
     "port_refused": "WB-CLI-005",

@@ -397,4 +397,10 @@ CODES = {
         "`init` writes a new file and never replaces one.",
         "mcp-workbench add and import add servers to the existing file; --config names another.",
     ),
+    "WB-HOST-518": Explanation(
+        "A registry can't be used",
+        "The address that --registry or MCP_WORKBENCH_ADD_REGISTRY names can't be reached, refuses, or "
+        "is no MCP registry: it must answer /v0.1/servers/NAME/versions/latest with JSON.",
+        "Check the address and the network, or save the server.json and add that file.",
+    ),
 }

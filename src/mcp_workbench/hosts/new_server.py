@@ -193,3 +193,14 @@ def headers(given: tuple[str, ...]) -> dict[str, str]:
             raise InvalidCall("a header has no name or no value", hint="--header 'Name: value'")
         sent[name.strip()] = value.strip()
     return sent
+
+
+def assignments(given: tuple[str, ...]) -> dict[str, str]:
+    """Returns the values of `--set NAME=VALUE`."""
+    values: dict[str, str] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise InvalidCall(f"'{name}' has no value", hint="--set NAME=VALUE")
+        values[name] = value
+    return values
