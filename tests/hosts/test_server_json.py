@@ -16,7 +16,7 @@ import pytest
 from mcp_workbench.config import jsonc
 from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.hosts.read import HostServer
-from mcp_workbench.hosts.server_json import from_server_json, is_server_json
+from mcp_workbench.hosts.server_json import ValueSource, from_server_json, is_server_json
 from tests.kit.command import Person, newcomer
 
 NPM: dict[str, Any] = {
@@ -45,7 +45,8 @@ def never(name: str, about: str) -> str:
 
 def added(value: Any, installed: str = "", **given: str) -> HostServer:
     assert is_server_json(value)
-    return from_server_json("", value, given, never, lambda program: program == installed)
+    values = ValueSource(given, never)
+    return from_server_json("", value, values, lambda program: program == installed)
 
 
 def packaged(**changes: Any) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 import os
 import re
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import msgspec
@@ -32,9 +34,11 @@ from mcp_workbench.cli.settings import (
 )
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json
 from mcp_workbench.config.load import snapshot_of
+from mcp_workbench.config.state_home import state_home
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, InvalidCall, ServerUnavailable
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, Snapshot
+from mcp_workbench.hosts.bundle import Bundle, from_bundle, is_bundle, read_bundle, remove, unpack
 from mcp_workbench.hosts.files import Machine, shown, this_machine
 from mcp_workbench.hosts.new_server import (
     Options,
@@ -48,7 +52,7 @@ from mcp_workbench.hosts.new_server import (
 from mcp_workbench.hosts.own_config import Addition, chosen_toolbox, plan_addition
 from mcp_workbench.hosts.read import HostServer, text_of, value_of
 from mcp_workbench.hosts.secrets import ExtractedSecret
-from mcp_workbench.hosts.server_json import from_server_json, is_server_json
+from mcp_workbench.hosts.server_json import ValueSource, from_server_json, is_server_json
 
 # A name in a registry: a reversed domain, a slash, the name; and a version.
 _REGISTERED = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+(?:@.+)?")
@@ -115,7 +119,7 @@ class Added(msgspec.Struct, frozen=True, rename="camel"):
     "values",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A value that a server.json leaves to you.",
+    help="A value that a server.json or a bundle leaves to you.",
     **variable("ADD_SET"),
 )
 @click.option(
@@ -145,7 +149,8 @@ def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
     """Add a server to the configuration.
 
     SOURCE is a command, a URL, its entry as JSON ('{"command": …}', as hosts write it), a file with
-    such entries, or a server.json: a file, or the name of a server in a registry. The change is shown
+    such entries, a server.json (a file, or the name of a server in a registry), or a bundle (.mcpb),
+    which is unpacked into the state folder. The change is shown
     first; then the server is connected, and written if that works. Literal secrets are not written: a
     variable takes their place, and the output names it.
 
@@ -158,15 +163,13 @@ def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
       mcp-workbench add issues https://example.com/mcp --header 'Authorization: Bearer TOKEN'
       mcp-workbench add notes --env API_KEY --toolbox home -- npx -y some-notes-server
       mcp-workbench add time --json '{"command": "uvx", "args": ["mcp-server-time"]}'
+      mcp-workbench add ./notes.mcpb
       mcp-workbench add ./server.json --set region=eu
       mcp-workbench add com.example/notes --registry https://registry.example.com
     """
     machine = this_machine()
-    parts = Options(options["env"], options["header"], options["kind"] or "")
-    values = Values(settings, assignments(options["values"]))
-    servers = _requested(words, parts, machine, Sources(values, options["registry"]))
-    if values.given and not values.wanted:
-        raise InvalidCall("--set gives values to a server.json, and this is none")
+    request = Request(settings, options)
+    servers = _requested(words, request, machine)
     for server in servers:
         require_name(server.name)
     path = config_target(settings, machine, user=options["user"], new_in_folder=False)
@@ -180,9 +183,10 @@ def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
     reports: list[ServerReport] = []
     undo = None
     if confirmed(settings, changes, Agreement(options["yes"], options["dry_run"])):
-        if not options["no_check"]:
-            reports = _checked(settings, addition, snapshot)
-        undo = apply(settings, "add", changes)
+        with _unpacked(request.bundle):
+            if not options["no_check"]:
+                reports = _checked(settings, addition, snapshot)
+            undo = apply(settings, "add", changes)
     if settings.json:
         say_json(_document(addition, servers, reports, undo))
     elif undo is not None:
@@ -190,86 +194,106 @@ def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
     return DONE
 
 
-class Values:
-    """Values that a server.json leaves to the user: given as options, or asked for on a terminal."""
+class Request:
+    """What `add` was given beside its words, and the bundle that is to be unpacked."""
 
-    def __init__(self, settings: Settings, given: dict[str, str]) -> None:
+    def __init__(self, settings: Settings, options: dict[str, Any]) -> None:
         self._settings = settings
-        self._may_ask = not (settings.no_input or settings.json) and stdin_is_terminal()
-        self.given = given
-        self.wanted = False  # by a server.json
+        self.parts = Options(options["env"], options["header"], options["kind"] or "")
+        self.values = ValueSource(assignments(options["values"]), self._ask)
+        self.registry: str = options["registry"]
+        self.bundle: Bundle | None = None
 
-    def asking(self, registry: str) -> None:
+    def refuse_parts(self, what: str) -> None:
+        if self.parts != Options():
+            raise InvalidCall(f"{what} says itself what it needs; --set gives it values")
+
+    def refuse_values(self) -> None:
+        if self.values.given:
+            raise InvalidCall("--set gives values to a server.json or a bundle, and this is none")
+
+    def asking(self) -> None:
         """Says whom we wait for."""
         if self._settings.talkative:
-            say(f"asking {plain(registry)} …", err=True)
+            say(f"asking {plain(self.registry)} …", err=True)
 
-    def ask(self, name: str, about: str) -> str:
-        if not self._may_ask:
+    def _ask(self, name: str, about: str) -> str:
+        settings = self._settings
+        if settings.no_input or settings.json or not stdin_is_terminal():
             hint = f"--set {name}=VALUE{f'   {about}' if about else ''}"
             raise InvalidCall(f"the server needs a value for '{name}'", hint=hint)
         return str(click.prompt(plain(f"{name} ({about})" if about else name), err=True))
 
 
-class Sources(NamedTuple):
-    """Where a server.json may come from, and the values for it."""
-
-    values: Values
-    registry: str
-
-
-def _requested(
-    words: tuple[str, ...], options: Options, machine: Machine, sources: Sources
-) -> list[HostServer]:
-    """Returns what the command line asks for."""
-    if len(words) == 1 and _needs_no_name(words[0], machine, sources):
+def _requested(words: tuple[str, ...], request: Request, machine: Machine) -> list[HostServer]:
+    """Returns the servers that the command line asks for."""
+    if len(words) == 1 and _needs_no_name(words[0], request, machine):
         words = ("", *words)
     if len(words) < 2:
         raise InvalidCall("name the server, and say what it is", hint=_USAGE)
     name, source, *rest = words
+    described = None if rest else _described(name, source, request, machine)
+    if described is not None:
+        return [described]
+    request.refuse_values()
     if rest:
-        return [from_command(name, (source, *rest), options, machine)]
+        return [from_command(name, (source, *rest), request.parts, machine)]
     if source.startswith("{"):
-        return from_json(name, source, options, machine)
+        return from_json(name, source, request.parts, machine)
     if is_url(source):
-        return [from_url(name, source, options)]
+        return [from_url(name, source, request.parts)]
     if _is_json_file(source, machine):
-        return _of_file(name, machine.folder / source, options, machine, sources)
-    if sources.registry and _REGISTERED.fullmatch(source):
-        sources.values.asking(sources.registry)
-        return [_of_registry(name, fetched(sources.registry, source), options, sources)]
-    return [from_command(name, (source,), options, machine)]
+        return from_json(name, text_of(machine.folder / source) or "", request.parts, machine)
+    return [from_command(name, (source,), request.parts, machine)]
 
 
-def _needs_no_name(source: str, machine: Machine, sources: Sources) -> bool:
-    plain = source.startswith("{") or is_url(source) or _is_json_file(source, machine)
-    return plain or bool(sources.registry and _REGISTERED.fullmatch(source))
+def _needs_no_name(source: str, request: Request, machine: Machine) -> bool:
+    if source.startswith("{") or is_url(source) or _is_json_file(source, machine):
+        return True
+    registered = bool(request.registry and _REGISTERED.fullmatch(source))
+    return registered or is_bundle(machine.folder / source)
 
 
 def _is_json_file(source: str, machine: Machine) -> bool:
     return source.endswith(".json") and (machine.folder / source).is_file()
 
 
-def _of_file(
-    name: str, path: Path, options: Options, machine: Machine, sources: Sources
-) -> list[HostServer]:
-    text = text_of(path) or ""
-    value = value_of(text, "json", str(path))
-    if is_server_json(value):
-        return [_of_registry(name, value, options, sources)]
-    return from_json(name, text, options, machine)
-
-
-def _of_registry(name: str, value: Any, options: Options, sources: Sources) -> HostServer:
-    if options.env or options.headers or options.type:
-        raise InvalidCall("a server.json says itself what it needs; --set gives it values")
-    values = sources.values
-    values.wanted = True
-    return from_server_json(name, value, values.given, values.ask, _is_installed)
+def _described(name: str, source: str, request: Request, machine: Machine) -> HostServer | None:
+    """Returns the server that a bundle, a server.json or a registry describes, if this is one."""
+    path = machine.folder / source
+    if is_bundle(path):
+        request.refuse_parts("a bundle")
+        request.bundle = read_bundle(path)
+        home = state_home(machine.environ)
+        return from_bundle(name, request.bundle, home, request.values, machine)
+    if _is_json_file(source, machine):
+        value = value_of(text_of(path) or "", "json", str(path))
+        if not is_server_json(value):
+            return None
+    elif request.registry and _REGISTERED.fullmatch(source):
+        request.asking()
+        value = fetched(request.registry, source)
+    else:
+        return None
+    request.refuse_parts("a server.json")
+    return from_server_json(name, value, request.values, _is_installed)
 
 
 def _is_installed(program: str) -> bool:
     return shutil.which(program) is not None
+
+
+@contextmanager
+def _unpacked(bundle: Bundle | None) -> Generator[None]:
+    """Unpacks a bundle, and removes it again if the block fails."""
+    home = state_home(os.environ)
+    is_new = bundle is not None and unpack(bundle, home)
+    try:
+        yield
+    except BaseException:
+        if bundle is not None and is_new:
+            remove(bundle, home)
+        raise
 
 
 def _would_be(addition: Addition) -> Snapshot:

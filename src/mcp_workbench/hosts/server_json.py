@@ -14,13 +14,31 @@ from mcp_workbench.hosts.plan import plain_name
 from mcp_workbench.hosts.read import Entry, HostServer
 
 Object = dict[str, Any]
-# Returns the value for a name that the user must decide, from its description.
-Ask = Callable[[str, str], str]
 
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _RUNTIMES = {"npm": "npx", "pypi": "uvx", "oci": "docker"}
 _STATUS = "io.modelcontextprotocol.registry/official"
 _SNAKE = re.compile(r"_([a-z])")
+
+
+class ValueSource:
+    """Values that the publisher leaves to the user: given beforehand, or asked for."""
+
+    def __init__(self, given: Mapping[str, str], ask: Callable[[str, str], str]) -> None:
+        self.given = given
+        self.ask = ask  # by a name and its description
+        self._used: set[str] = set()
+
+    def take(self, name: str) -> str:
+        self._used.add(name)
+        return self.given[name]
+
+    def require_all_used(self, title: str) -> None:
+        """Refuses values that nothing asks for."""
+        unused = set(self.given) - self._used
+        if unused:
+            names = ", ".join(sorted(unused))
+            raise InvalidCall(f"--set: '{title}' has no value called {names}")
 
 
 def is_server_json(value: Any) -> bool:
@@ -30,14 +48,14 @@ def is_server_json(value: Any) -> bool:
 
 
 def from_server_json(
-    name: str, value: Any, given: Mapping[str, str], ask: Ask, installed: Callable[[str], bool]
+    name: str, value: Any, values: ValueSource, installed: Callable[[str], bool]
 ) -> HostServer:
-    """Returns our entry for this server. `given` are values by name; `installed` knows programs."""
+    """Returns our entry for this server; `installed` knows the programs of this machine."""
     whole = _server(value)
     title = str(whole.get("name", ""))
     _refuse_deleted(value, title)
     name = name or plain_name(title.rpartition("/")[2])
-    translator = _Translator(name, given, ask)
+    translator = _Translator(name, values)
     choices = list(_choices(whole))
     if not choices:
         kinds = ", ".join(
@@ -53,9 +71,7 @@ def from_server_json(
     entry = translator.package(part) if runtime else translator.remote(part)
     version = str(part.get("version") or whole.get("version") or "")
     notes = [f"from {title}{f' {version}' if version else ''}", *translator.notes]
-    unused = set(given) - translator.used
-    if unused:
-        raise InvalidCall(f"--set: '{title}' has no value called {', '.join(sorted(unused))}")
+    values.require_all_used(title)
     return HostServer(name, "", title, entry, tuple(notes))
 
 
@@ -110,12 +126,10 @@ def _objects(value: Object, key: str) -> list[Object]:
 class _Translator:
     """Translates one package or remote."""
 
-    def __init__(self, name: str, given: Mapping[str, str], ask: Ask) -> None:
+    def __init__(self, name: str, values: ValueSource) -> None:
         self.name = name
-        self.given = given
-        self.ask = ask
+        self.values = values
         self.notes: list[str] = []
-        self.used: set[str] = set()
 
     def package(self, package: Object) -> Entry:
         kind, identifier = package["registryType"], package["identifier"]
@@ -143,7 +157,7 @@ class _Translator:
             header: value
             for item in _objects(remote, "headers")
             if (header := str(item.get("name", "")))
-            and (value := self.value(item, header, _derived(self.name, header))) is not None
+            and (value := self.value(item, header, derived_variable(self.name, header))) is not None
         }
         return entry | ({"headers": headers} if headers else {})
 
@@ -165,23 +179,23 @@ class _Translator:
 
     def argument(self, item: Object, label: str) -> str | None:
         """Returns the value of an argument; None to leave it out, empty for a flag without one."""
-        if label in self.given:
+        if label in self.values.given:
             return self.chosen(item, label)
         if isinstance(item.get("value"), str):
             return self.filled(item["value"], item.get("variables"))
         if item.get("isSecret"):
-            return f"${{{_derived(self.name, label)}}}"
+            return f"${{{derived_variable(self.name, label)}}}"
         if isinstance(item.get("default"), str):
             return _escaped(item["default"])
         if item.get("isRequired"):
-            return _escaped(self.ask(label, str(item.get("description") or "")))
+            return _escaped(self.values.ask(label, str(item.get("description") or "")))
         bare = item.get("type") == "named" and not {"valueHint", "format", "choices"} & set(item)
         return "" if bare else None  # a flag that takes no value
 
     def value(self, item: Object, label: str, variable: str) -> str | None:
         """Returns the value of a variable or a header; None to leave it out."""
         default = item.get("default")
-        if label in self.given:
+        if label in self.values.given:
             return self.chosen(item, label)
         if isinstance(item.get("value"), str):
             return self.filled(item["value"], item.get("variables"))
@@ -196,8 +210,7 @@ class _Translator:
         self.notes.append(f"optional, and left out: {label} (--set {label}=VALUE)")
 
     def chosen(self, item: Object, label: str) -> str:
-        self.used.add(label)
-        value, choices = self.given[label], item.get("choices")
+        value, choices = self.values.take(label), item.get("choices")
         if isinstance(choices, list) and choices and value not in choices:
             allowed = ", ".join(map(str, cast("list[Any]", choices)))
             raise InvalidCall(f"{label} can't be '{value}'", hint=f"one of: {allowed}")
@@ -214,7 +227,7 @@ class _Translator:
             value = self.value(
                 {"isRequired": True, **cast("Object", item)},
                 match[1],
-                _derived(self.name, match[1]),
+                derived_variable(self.name, match[1]),
             )
             return value or ""
 
@@ -225,7 +238,7 @@ def _escaped(text: str) -> str:
     return text.replace("${", "$${")
 
 
-def _derived(server: str, label: str) -> str:
+def derived_variable(server: str, label: str) -> str:
     """Returns the name of a variable for a value that has none of its own."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", f"{server}_{label}").strip("_").upper()
     return name if not name[:1].isdigit() else f"_{name}"
