@@ -150,9 +150,9 @@ def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
 
     SOURCE is a command, a URL, its entry as JSON ('{"command": …}', as hosts write it), a file with
     such entries, a server.json (a file, or the name of a server in a registry), or a bundle (.mcpb),
-    which is unpacked into the state folder. The change is shown
-    first; then the server is connected, and written if that works. Literal secrets are not written: a
-    variable takes their place, and the output names it.
+    which is unpacked into the state folder. The change is shown first; then the server is connected,
+    and written if that works. Literal secrets are not written: a variable takes their place, and the
+    output names it.
 
     It goes into the configuration in use. Without any, a new one is written that is used in every
     folder (see `init`).
@@ -287,13 +287,13 @@ def _is_installed(program: str) -> bool:
 def _unpacked(bundle: Bundle | None) -> Generator[None]:
     """Unpacks a bundle, and removes it again if the block fails."""
     home = state_home(os.environ)
-    is_new = bundle is not None and unpack(bundle, home)
+    unused = bundle if bundle is not None and unpack(bundle, home) else None
     try:
         yield
-    except BaseException:
-        if bundle is not None and is_new:
-            remove(bundle, home)
-        raise
+        unused = None
+    finally:
+        if unused is not None:
+            remove(unused, home)
 
 
 def _would_be(addition: Addition) -> Snapshot:

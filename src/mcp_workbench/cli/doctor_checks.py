@@ -17,13 +17,12 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from mcp_workbench.config.state_home import VARIABLE
+from mcp_workbench.config.state_home import BUNDLES, VARIABLE
 from mcp_workbench.config.user_file import user_config
 from mcp_workbench.core.errors import ConfigError, Problem, WorkbenchError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.daemon import paths as daemon
 from mcp_workbench.daemon.paths import socket_address
-from mcp_workbench.hosts import bundle as bundles
 from mcp_workbench.hosts.files import Machine, all_files, read_file, shown
 from mcp_workbench.hosts.journal import apply_changes, own_journal
 from mcp_workbench.hosts.own_entry import (
@@ -434,7 +433,7 @@ FOLDERS = {
     daemon.FOLDER: _names(r"[0-9a-f]{16}\.(?:sock|lock|log|log\.1)", "(?!)"),
     "journal": _names(r"\d{4,}\.json", _PRIVATE),
     "backups": _names(r"\d{4,}-\d+", _PRIVATE),
-    bundles.FOLDER: _names(r"[A-Za-z0-9_-]+-[0-9a-f]{16}", _PRIVATE),
+    BUNDLES: _names(r"[A-Za-z0-9_-]+-[0-9a-f]{16}", _PRIVATE),
 }
 
 

@@ -18,14 +18,13 @@ from typing import Any, cast
 
 import msgspec
 
-from mcp_workbench.config.state_home import private_folder
+from mcp_workbench.config.state_home import BUNDLES, private_folder
 from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.hosts.files import Machine
 from mcp_workbench.hosts.plan import plain_name
 from mcp_workbench.hosts.read import Entry, HostServer
 from mcp_workbench.hosts.server_json import Object, ValueSource, derived_variable
 
-FOLDER = "bundles"  # in the state folder
 SUFFIXES = (".mcpb", ".dxt")
 MANIFEST = "manifest.json"
 MOST_MANIFEST = 1 << 20  # bytes
@@ -103,7 +102,7 @@ def _refused(path: Path, reason: str) -> InvalidCall:
 
 def unpack(bundle: Bundle, home: str) -> bool:
     """Unpacks the bundle; returns False if it was there already. Raises OSError."""
-    parent = Path(private_folder(home, FOLDER))
+    parent = Path(private_folder(home, BUNDLES))
     target = parent / bundle.folder_name
     if target.exists():
         return False
@@ -139,7 +138,7 @@ def _extract(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path) -> 
 
 def remove(bundle: Bundle, home: str) -> None:
     """Removes an unpacked bundle."""
-    shutil.rmtree(Path(home) / FOLDER / bundle.folder_name, ignore_errors=True)
+    shutil.rmtree(Path(home) / BUNDLES / bundle.folder_name, ignore_errors=True)
 
 
 # The entry
@@ -157,7 +156,7 @@ def from_bundle(
         raise _refused(bundle.path, f"it is for {listed}, and this is {system}")
     name = name or bundle.name
     config = _command(bundle, system)
-    filler = _Filler(name, Path(home) / FOLDER / bundle.folder_name, bundle, values, machine)
+    filler = _Filler(name, Path(home) / BUNDLES / bundle.folder_name, bundle, values, machine)
     args = [word for arg in config.get("args") or () for word in filler.words(str(arg))]
     env = {
         str(key): text
