@@ -1,15 +1,14 @@
 """`import`: copies the servers of hosts into our configuration."""
 
-import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, cast
 
 import click
 import msgspec
 
 from mcp_workbench.cli.completion import complete_source
+from mcp_workbench.cli.config_commands import config_target
 from mcp_workbench.cli.error_reports import format_problems
 from mcp_workbench.cli.install import (
     Agreement,
@@ -22,7 +21,6 @@ from mcp_workbench.cli.install import (
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json, table
 from mcp_workbench.config.file_access import check_ownership
-from mcp_workbench.config.load import FILE_NAME, VARIABLE
 from mcp_workbench.core.errors import ConfigError, did_you_mean
 from mcp_workbench.hosts.environment import KEY, is_uncertain, known_variables
 from mcp_workbench.hosts.files import (
@@ -33,10 +31,10 @@ from mcp_workbench.hosts.files import (
     all_files,
     files_of,
     not_editable,
-    read_file,
     shown,
     this_machine,
 )
+from mcp_workbench.hosts.own_config import read_config_file, servers_keys
 from mcp_workbench.hosts.plan import (
     Change,
     ImportChoice,
@@ -53,7 +51,7 @@ from mcp_workbench.hosts.read import (
     servers_in,
     servers_in_any,
     text_of,
-    value_of,
+    value_at,
 )
 from mcp_workbench.hosts.secrets import ExtractedSecret
 from mcp_workbench.hosts.table import HOSTS
@@ -118,12 +116,12 @@ def import_(
         raise HostUsage("bad_name", f"a toolbox can't be called '{toolbox}'", hint=hint)
     machine = this_machine()
     servers = _servers(settings, sources, machine)
-    target = _target(settings, machine)
-    before = read_file(target)
-    config = value_of(decoded(before or b"", str(target)), "json", str(target))
-    keys = _section(config, toolbox, str(target))
+    target = config_target(settings, machine, user=False, new_in_folder=True)
+    config = read_config_file(target)
+    before = config.before
+    keys = servers_keys(config, toolbox)
     reserved = frozenset(_REFERENCE.findall((before or b"").decode()))
-    merged = merge(servers, _at(config, keys), reserved)
+    merged = merge(servers, value_at(config.value, keys) or {}, reserved)
     changes = [c for c in [_change(target, before, keys, merged)] if c.needed]
     if not settings.json:
         _print(settings, merged, f"toolbox '{toolbox}' in {shown(target, machine)}", machine)
@@ -191,31 +189,6 @@ def _not_trusted(path: Path) -> str:
         return "; ".join(doubt.message for doubt in check_ownership(str(path), path.stat()))
     except OSError:
         return ""  # reading it reports the error
-
-
-def _target(settings: Settings, machine: Machine) -> Path:
-    given = settings.config or os.environ.get(VARIABLE) or FILE_NAME
-    return machine.folder / Path(given).expanduser()
-
-
-def _section(config: Any, toolbox: str, file: str) -> Keys:
-    """Returns the path of this toolbox's servers in the configuration, in either of its two forms."""
-    if isinstance(config, dict) and "mcpServers" in config:
-        if toolbox == "default":
-            return ("mcpServers",)
-        message = "it has 'mcpServers' at the top, which are the toolbox 'default'"
-        fix = (
-            'leave --toolbox out, or write "toolboxes": {"default": {"mcpServers": …}} around them'
-        )
-        error = CannotEdit(f"{message}, so there is no room for '{toolbox}'")
-        raise not_editable(file, error, fix=fix)
-    return ("toolboxes", toolbox, "mcpServers")
-
-
-def _at(config: Any, keys: Keys) -> dict[str, Any]:
-    for key in keys:
-        config = cast("dict[str, Any]", config).get(key) if isinstance(config, dict) else None
-    return cast("dict[str, Any]", config) if isinstance(config, dict) else {}
 
 
 def _change(target: Path, before: bytes | None, keys: Keys, merged: Merged) -> Change:

@@ -332,11 +332,21 @@ def apply_if_confirmed(
     settings: Settings, command: str, changes: list[Change], agreed: Agreement
 ) -> int | None:
     """Applies the changes after confirmation; returns the number for `undo`, or None."""
+    return apply(settings, command, changes) if confirmed(settings, changes, agreed) else None
+
+
+def confirmed(settings: Settings, changes: list[Change], agreed: Agreement) -> bool:
+    """Asks whether to apply these changes; without any, and in a dry run, they are not."""
     if agreed.dry_run or not changes:
-        return None
-    if not agreed.yes and not _confirmed(settings):
-        say("nothing was changed", err=True)
-        return None
+        return False
+    if agreed.yes or _confirmed(settings):
+        return True
+    say("nothing was changed", err=True)
+    return False
+
+
+def apply(settings: Settings, command: str, changes: list[Change]) -> int:
+    """Applies the changes; returns the number for `undo`."""
 
     def starting(change: Change) -> None:
         if change.own and settings.talkative:
@@ -373,7 +383,8 @@ def _confirmed(settings: Settings) -> bool:
 @global_options
 @click.pass_obj
 def undo(settings: Settings, number: int | None, *, listing: bool, everything: bool) -> int:
-    """Undo what `import`, `install`, `uninstall` or `doctor --fix` has changed in other programs' files.
+    """Undo what `install`, `uninstall` or `doctor --fix` has changed in the files of hosts, and what
+    `import`, `add`, `remove`, `enable`, `disable` or `init` has changed in the configuration.
 
     A file that has not changed since is restored byte for byte. In one that has, only our edit is
     reverted: what we added is removed, and what we removed is added again.

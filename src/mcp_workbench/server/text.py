@@ -116,7 +116,8 @@ def _head(snapshot: Snapshot, *, modern: bool) -> str:
     demo = (
         ""
         if snapshot.origin
-        else " This is the built-in demo; point WORKBENCH_CONFIG at a file of your own."
+        else " This is the built-in demo, because no configuration file was found: for servers of "
+        "their own, the user runs `mcp-workbench import` or `mcp-workbench add`."
     )
     return f"MCP Workbench gives access to many MCP servers, grouped in toolboxes. {how}{demo}\n\nToolboxes:"
 

@@ -27,7 +27,7 @@ MOST_BROKEN = 8 << 20  # bytes of a broken message whose id is sought at its end
 MOST_SIGNS = 200_000  # quotes and escapes in it
 LARGE = 64 << 10  # bytes; of a longer message, a string is not read before its length is known
 LONGEST_METHOD = 4096  # bytes
-LONGEST_ID = 4096  # bytes
+LONGEST_ID = 1 << 16  # bytes
 LONGEST_MESSAGE = 1 << 20  # bytes of an error's message; a longer one is relayed, but not read
 _N = ord("n")
 
