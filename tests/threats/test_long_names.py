@@ -155,7 +155,7 @@ def answer_to(line: bytes) -> Any:
         ("a key of params", "a member whose name is longer than 64 KiB"),
         ("a key of use_tool", "a member whose name is longer than 64 KiB"),
         ("a key of _meta", "params._meta is"),
-        ("an id", "id is longer than 4096 bytes"),
+        ("an id", "id is longer than 65536 bytes"),
     ],
 )
 def test_a_long_name_is_refused_by_its_place(place: str, told: str) -> None:

@@ -1,5 +1,6 @@
 """`import`: copies the servers of hosts into our configuration."""
 
+import os
 import re
 import sys
 from pathlib import Path
