@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.protocol.handshake import ServerCapabilities, read_capabilities, stamps
 from mcp_workbench.protocol.primitives import (

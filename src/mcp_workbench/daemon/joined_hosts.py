@@ -20,7 +20,7 @@ from mcp_workbench import __version__
 from mcp_workbench.app import DRAIN, FLUSH, HURRIED_DRAIN, INTERRUPTED
 from mcp_workbench.config.expand import references, strings_of
 from mcp_workbench.config.load import load_config
-from mcp_workbench.core.call import TOOLS_CALL
+from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.errors import ConfigError, NotFound
 from mcp_workbench.core.spec import Snapshot, StdioCommand
 from mcp_workbench.daemon import control

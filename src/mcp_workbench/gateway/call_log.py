@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from mcp_workbench.core.call import TOOLS_CALL
+from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.gateway.arguments import has_failed, may_be_error
 from mcp_workbench.gateway.interceptors import (

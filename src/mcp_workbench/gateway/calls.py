@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition, read_object
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
 from mcp_workbench.gateway.interceptors import (
@@ -132,7 +132,7 @@ class Call(ResponseHandler):
     def _may_send_again(self, loss: Failure) -> bool:
         if self.route is None or not self.is_repeatable():
             return False
-        from mcp_workbench.core.call import may_send_again  # loaded when something is lost
+        from mcp_workbench.core.call_request import may_send_again
 
         harmless = self.route.is_harmless
         return may_send_again(loss.code, may_have_run=loss.may_have_run, harmless=harmless)

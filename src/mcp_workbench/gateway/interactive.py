@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier

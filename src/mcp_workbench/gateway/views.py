@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from mcp_workbench.core.call import TOOLS_CALL, CallRequest
+from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.catalogue import KnownCatalogue, OpenedToolbox, ServerReport
 from mcp_workbench.core.errors import ServerUnavailable, WorkbenchError, no_tool, not_connected
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot

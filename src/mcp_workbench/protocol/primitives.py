@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.raw_json import (
     Members,
     TooLong,

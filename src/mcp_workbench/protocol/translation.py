@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.raw_json import (
     Members,
     TooManyParts,

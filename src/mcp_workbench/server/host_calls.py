@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.raw_json import TooManyParts
 from mcp_workbench.core.spec import ServerAddress

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import MIGRATION, InvalidCall, shown_name
 from mcp_workbench.core.raw_json import (
     LARGE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError, shown_name
 from mcp_workbench.core.primitives import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from mcp_workbench.core.call import TOOLS_CALL, CallRequest
+from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, shown_name
 from mcp_workbench.core.raw_json import LONGEST_NAME, Members
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier

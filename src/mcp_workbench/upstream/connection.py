@@ -50,7 +50,7 @@ from mcp_workbench.upstream.health import (
 )
 from mcp_workbench.upstream.primitives import Primitives
 from mcp_workbench.upstream.server_requests import ConnectionHost, ServerRequests
-from mcp_workbench.upstream.tools import (
+from mcp_workbench.upstream.tool_list import (
     TOOLS_CHANGED,
     ToolList,
     ToolRefresh,

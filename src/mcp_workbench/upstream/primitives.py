@@ -32,7 +32,7 @@ from mcp_workbench.upstream.subscriptions import (
     ServerNotification,
     SubscriptionRegistry,
 )
-from mcp_workbench.upstream.tools import (
+from mcp_workbench.upstream.tool_list import (
     LIST_SECONDS,
     PAGES,
     TOO_LARGE,

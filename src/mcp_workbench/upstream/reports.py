@@ -26,7 +26,7 @@ from mcp_workbench.upstream.dial import StdioLink, masked
 from mcp_workbench.upstream.health import RetryState
 from mcp_workbench.upstream.pool import ConnectionPool
 from mcp_workbench.upstream.server_requests import ConnectionHost
-from mcp_workbench.upstream.tools import TOOLS_CHANGED, ToolList
+from mcp_workbench.upstream.tool_list import TOOLS_CHANGED, ToolList
 
 SHOWN = 200  # characters of a line that was no message
 

@@ -21,7 +21,7 @@ from mcp_workbench.protocol.primitives import most_verbose
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.tools import LIST_SECONDS, TOOLS_CHANGED, Unlistable, request_meta
+from mcp_workbench.upstream.tool_list import LIST_SECONDS, TOOLS_CHANGED, Unlistable, request_meta
 
 # Listen requests
 SHORTEST, LONGEST = pause(1.0), pause(60.0)  # seconds before it is reopened

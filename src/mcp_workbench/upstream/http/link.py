@@ -21,7 +21,7 @@ from functools import partial
 
 import msgspec
 
-from mcp_workbench.core.call import TOOLS_CALL
+from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.redact import redact
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec
 from mcp_workbench.protocol.handshake import DISCOVER, INITIALIZE, MODERN
