@@ -294,9 +294,9 @@ TOOLBOX = {
         10_000,
     ),
     "discover": Key(
-        one_of("lazy", "eager"),
-        "Whether a search may start servers of which nothing is known yet.",
-        "lazy",
+        one_of("eager", "lazy"),
+        "Whether a search starts servers whose tools nobody has read yet, or leaves that to `open_toolbox`.",
+        "eager",
     ),
     "inheritEnv": Key(
         INHERIT,

@@ -179,7 +179,7 @@ class _FileReader:
             servers,
             valid.get("detail", "schema"),
             int(valid.get("resultBudget", 0)),
-            valid.get("discover", "lazy"),
+            valid.get("discover", "eager"),
         )
 
     def servers(self, toolbox: str, value: Object | None, path: Path) -> dict[str, ServerSpec]:

@@ -208,7 +208,7 @@ class ToolboxSpec(msgspec.Struct, frozen=True):
     servers: dict[str, ServerSpec] = {}
     detail: Detail = "schema"
     result_budget: int = 0  # for servers that have none of their own; 0: none
-    discover: Discover = "lazy"
+    discover: Discover = "eager"
 
     def budget(self, server: ServerSpec) -> int:
         """Returns the characters of text that a result may have; 0: no limit."""

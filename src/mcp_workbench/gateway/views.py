@@ -219,10 +219,14 @@ class View:
 
     async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Return those of these servers that can be reached in time; all are started in parallel."""
-        servers = [self._pool.begun(spec, self._host) for spec in specs]
-        begun = [server for server in servers if isinstance(server, Connection)]
+        begun = self.begun(specs)
         await reports.wait_until_decided(begun, self.snapshot.limits.open_wait)
         return [connection for connection in begun if connection.usable]
+
+    def begun(self, specs: Iterable[ServerSpec]) -> list[Connection]:
+        """Start these servers, and return the connections of those that can be started now."""
+        servers = [self._pool.begun(spec, self._host) for spec in specs]
+        return [server for server in servers if isinstance(server, Connection)]
 
     def live(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Return those of these servers that are connected already."""

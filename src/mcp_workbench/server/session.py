@@ -270,7 +270,7 @@ class HostSession:
             own = self._call(id, ToolIdentifier(request.toolbox, "", name), members, meta, OwnCall)
             if not self.elicitation.register(own):
                 return
-        self.run(id, self._tools.answer, id, request)
+        self.run(id, self._tools.answer, id, request, meta.get("progressToken"))
 
     def _call(
         self,
