@@ -139,7 +139,7 @@ def init(settings: Settings, toolbox: str, *, user: bool, dry_run: bool) -> int:
     Examples:
       mcp-workbench init
       mcp-workbench init --user
-      mcp-workbench init --toolbox dev --config ~/work/workbench-config.json
+      mcp-workbench init --toolbox dev --config ~/dev/workbench-config.json
     """
     machine = this_machine()
     named = settings.config or machine.environ.get(VARIABLE)
