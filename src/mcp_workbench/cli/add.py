@@ -22,6 +22,7 @@ from mcp_workbench.cli.install import (
     confirmed,
     lines_of,
     preview,
+    say_secrets,
 )
 from mcp_workbench.cli.registry import fetched
 from mcp_workbench.cli.servers import survey
@@ -349,13 +350,7 @@ def _print_plan(
     for server in servers:
         for note in server.notes:
             say(f"{glyph('doubtful')} {plain(server.name)}: {plain(note)}", color=settings.color)
-    for taken in addition.taken:
-        blanks = "; it has blanks around it" if taken.blanks else ""
-        say(
-            f"{glyph('doubtful')} {plain(taken.server)}: {plain(taken.place)} is a literal secret, "
-            f"so ${{{taken.variable}}} stands there instead{blanks}",
-            color=settings.color,
-        )
+    say_secrets(settings, addition.taken)
 
 
 def _print_end(

@@ -18,6 +18,7 @@ from mcp_workbench.cli.install import (
     apply_if_confirmed,
     lines_of,
     preview,
+    say_secrets,
 )
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json, table
@@ -231,13 +232,7 @@ def _print(settings: Settings, merged: Merged, target: str, machine: Machine) ->
     for choice in merged.chosen:
         for note in choice.notes if choice.new else ():
             say(f"{glyph('doubtful')} {plain(choice.name)}: {plain(note)}", color=settings.color)
-    for taken in merged.taken:
-        blanks = "; it has blanks around it" if taken.blanks else ""
-        say(
-            f"{glyph('doubtful')} {plain(taken.server)}: {plain(taken.place)} is a literal secret, "
-            f"so ${{{taken.variable}}} stands there instead{blanks}",
-            color=settings.color,
-        )
+    say_secrets(settings, merged.taken)
 
     _print_environment(settings, merged)
 

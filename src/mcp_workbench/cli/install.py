@@ -7,6 +7,7 @@ in the journal that `undo` reads.
 import os
 import shlex
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ from mcp_workbench.hosts.plan import (
     plan_uninstall,
     variables_in,
 )
+from mcp_workbench.hosts.secrets import ExtractedSecret
 from mcp_workbench.hosts.table import HOSTS, Host
 
 _HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1, shell_complete=complete_host)
@@ -310,6 +312,17 @@ def _print_end(plan: Plan, changed: set[str], record: int | None) -> None:
 
 
 # A change: previewed, confirmed, applied
+
+
+def say_secrets(settings: Settings, taken: Iterable[ExtractedSecret]) -> None:
+    """Names the literal secrets that a variable replaces in the file to be written."""
+    for secret in taken:
+        blanks = "; it has blanks around it" if secret.blanks else ""
+        say(
+            f"{glyph('doubtful')} {plain(secret.server)}: {plain(secret.place)} is a literal secret, "
+            f"so ${{{secret.variable}}} stands there instead{blanks}",
+            color=settings.color,
+        )
 
 
 def preview(changes: list[Change], machine: Machine, settings: Settings) -> None:
