@@ -21,7 +21,7 @@ from mcp_workbench.core.raw_json import (
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.gateway.interceptors import Rejected
 from mcp_workbench.protocol.handshake import Agreed
-from mcp_workbench.protocol.primitives import level_of
+from mcp_workbench.protocol.primitive_messages import level_of
 from mcp_workbench.protocol.translation import token_of
 from mcp_workbench.server import parse
 from mcp_workbench.server.session import HostSession, StdioFront

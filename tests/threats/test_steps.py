@@ -17,7 +17,7 @@ from mcp_workbench.config.validate import MOST as MOST_FINDINGS
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition, read_definitions
 from mcp_workbench.core.errors import InvalidCall, did_you_mean
-from mcp_workbench.core.primitives import (
+from mcp_workbench.core.primitive_names import (
     Primitive,
     ServerPrimitives,
     owner_by_template,

@@ -24,7 +24,7 @@ from mcp_workbench.gateway.interceptors import (
     with_before,
 )
 from mcp_workbench.protocol.handshake import STAMPS
-from mcp_workbench.protocol.primitives import request_params
+from mcp_workbench.protocol.primitive_messages import request_params
 from mcp_workbench.protocol.translation import PAIRS, params_for
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.upstream.connection import Connection

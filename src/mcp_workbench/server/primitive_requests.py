@@ -10,7 +10,7 @@ import msgspec
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError, shown_name
-from mcp_workbench.core.primitives import (
+from mcp_workbench.core.primitive_names import (
     KEYS,
     PrimitiveKind,
     PrimitiveRef,
@@ -24,8 +24,8 @@ from mcp_workbench.core.primitives import (
 from mcp_workbench.core.raw_json import Members, changed, each, read_members
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.interceptors import Rejected
-from mcp_workbench.gateway.primitives import ListedPrimitives, ViewPrimitives
-from mcp_workbench.protocol.primitives import not_found_code, read_error_for, with_cache
+from mcp_workbench.gateway.view_primitives import ListedPrimitives, ViewPrimitives
+from mcp_workbench.protocol.primitive_messages import not_found_code, read_error_for, with_cache
 from mcp_workbench.protocol.translation import PAIRS, EraPair, asks_for_input
 from mcp_workbench.server import text
 from mcp_workbench.server.host_calls import HostCall

@@ -25,7 +25,7 @@ from mcp_workbench.protocol.handshake import (
     LOG_LEVEL_KEY,
     STAMPS,
 )
-from mcp_workbench.protocol.primitives import level_in, most_verbose, read_level
+from mcp_workbench.protocol.primitive_messages import level_in, most_verbose, read_level
 from mcp_workbench.protocol.translation import complete
 from mcp_workbench.server import parse, text
 from mcp_workbench.server.elicitation import ROOTS_CHANGED, AskedBy, Elicitation
@@ -40,7 +40,7 @@ from mcp_workbench.transport.stdio import Channel
 from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from mcp_workbench.gateway.primitives import ServerNotification, ViewPrimitives
+    from mcp_workbench.gateway.view_primitives import ServerNotification, ViewPrimitives
     from mcp_workbench.gateway.views import View
     from mcp_workbench.server.elicitation import InputRequests
     from mcp_workbench.server.primitive_requests import PrimitiveRequests
@@ -434,7 +434,7 @@ class SessionPrimitives:
     @property
     def _load(self) -> _Loaded:
         if self._loaded is None:
-            from mcp_workbench.gateway.primitives import ViewPrimitives
+            from mcp_workbench.gateway.view_primitives import ViewPrimitives
             from mcp_workbench.server.primitive_requests import PrimitiveOwners, PrimitiveRequests
             from mcp_workbench.server.subscriptions import Subscriptions
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.primitives import PrimitiveRef, addressed
+from mcp_workbench.core.primitive_names import PrimitiveRef, addressed
 from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import ServerAddress
-from mcp_workbench.gateway.primitives import ServerNotification, ViewPrimitives
+from mcp_workbench.gateway.view_primitives import ServerNotification, ViewPrimitives
 from mcp_workbench.protocol.handshake import LOG_LEVEL_KEY, STAMPS, SUBSCRIPTION_KEY
-from mcp_workbench.protocol.primitives import level_in, reaches, tagged, untagged
+from mcp_workbench.protocol.primitive_messages import level_in, reaches, tagged, untagged
 from mcp_workbench.protocol.translation import complete
 from mcp_workbench.server.parse import RequestError, read_uri
 from mcp_workbench.server.primitive_requests import (

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.primitives import Primitive, PrimitiveKind, read_primitives
+from mcp_workbench.core.primitive_names import Primitive, PrimitiveKind, read_primitives
 from mcp_workbench.core.raw_json import TooLong, read_members
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities, is_modern
-from mcp_workbench.protocol.primitives import level_of, subscription_of
+from mcp_workbench.protocol.primitive_messages import level_of, subscription_of
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope

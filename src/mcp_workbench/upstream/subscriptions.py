@@ -17,7 +17,7 @@ import msgspec
 from mcp_workbench.core.errors import ServerError
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities, is_modern
-from mcp_workbench.protocol.primitives import most_verbose
+from mcp_workbench.protocol.primitive_messages import most_verbose
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.upstream.conversation import Conversation

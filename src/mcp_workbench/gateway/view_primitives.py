@@ -9,7 +9,7 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.errors import ServerUnavailable
-from mcp_workbench.core.primitives import (
+from mcp_workbench.core.primitive_names import (
     PrimitiveKind,
     PrimitiveRef,
     ServerPrimitives,

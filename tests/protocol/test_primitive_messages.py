@@ -10,7 +10,7 @@ import pytest
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.protocol.handshake import ServerCapabilities, read_capabilities, stamps
-from mcp_workbench.protocol.primitives import (
+from mcp_workbench.protocol.primitive_messages import (
     LEVELS,
     level_in,
     level_of,
