@@ -81,8 +81,7 @@ class Change(msgspec.Struct, frozen=True):
 def edited(text: str, format: str, put: Sequence[Member] = (), remove: Iterable[Keys] = ()) -> str:
     """Returns the text with these members added and those removed."""
     tool = editor(format)
-    for keys in remove:
-        text = tool.remove(text, keys)
+    text = tool.remove_all(text, remove)
     if not put:
         return text
     text = tool.put_all(text, ((member.keys, member.value) for member in put))
