@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import stat
 from pathlib import Path
@@ -239,6 +240,20 @@ def test_a_host_without_a_file_gets_one_and_loses_it_again(served: Person) -> No
     served.types("undo")
     assert not (served.home / ".kiro").exists()
     assert not (served.home / ".config").exists()
+
+
+@pytest.mark.parametrize(("home", "new"), [(0o700, 0o700), (0o755, 0o755), (0o775, 0o755)])
+def test_a_new_folder_is_no_more_open_than_the_one_it_is_in(
+    served: Person, home: int, new: int
+) -> None:
+    served.home.chmod(home)
+    umask = os.umask(0o022)
+    os.umask(umask)  # that of the command, too
+
+    served.types("install", "kiro", "--yes")
+
+    for folder in (".kiro", ".kiro/settings"):
+        assert stat.S_IMODE((served.home / folder).stat().st_mode) == new & ~umask
 
 
 def test_a_link_is_followed_and_the_mode_stays(served: Person) -> None:

@@ -11,7 +11,13 @@ from types import ModuleType
 
 import msgspec
 
-from mcp_workbench.config.state_home import private_folder, read_own, require_private, state_home
+from mcp_workbench.config.state_home import (
+    private_folder,
+    read_own,
+    require_private,
+    state_home,
+    write_whole,
+)
 from mcp_workbench.hosts.files import (
     MOST_BYTES,
     CannotEdit,
@@ -23,7 +29,6 @@ from mcp_workbench.hosts.files import (
     read_file,
     remove_folders,
     replace_file,
-    write_private,
 )
 from mcp_workbench.hosts.plan import Change, Member, editor
 from mcp_workbench.hosts.read import decoded, value_of
@@ -105,7 +110,7 @@ class Journal:
         return record
 
     def save(self, record: Record) -> None:
-        write_private(self._file(record.id), msgspec.json.encode(record))
+        write_whole(str(self._file(record.id)), msgspec.json.encode(record), durable=True)
 
     def discard(self, record: Record) -> None:
         """Removes a record of which nothing was done."""
@@ -139,7 +144,7 @@ class Journal:
         backup = ""
         if change.before is not None:
             backup = f"{number:04}-{index}"
-            write_private(self._folder / "backups" / backup, change.before)
+            write_whole(str(self._folder / "backups" / backup), change.before, durable=True)
         exists = change.path.exists()
         return Step(
             change.host,
