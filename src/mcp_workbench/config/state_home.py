@@ -108,9 +108,8 @@ def write_whole(path: str, data: bytes, *, replace: bool = True, durable: bool =
             os.replace(temporary, path)  # noqa: PTH105
         else:
             _place(temporary, path)
-    except BaseException:
+    finally:
         _remove(temporary)
-        raise
 
 
 def write_new(path: str, data: bytes, *, mode: int = PRIVATE, durable: bool = False) -> None:
@@ -135,8 +134,6 @@ def _place(temporary: str, path: str) -> None:
     except OSError:  # a file system without links
         if not os.path.exists(path):  # noqa: PTH110
             os.replace(temporary, path)  # noqa: PTH105
-            return
-    _remove(temporary)
 
 
 def _remove(path: str) -> None:

@@ -22,6 +22,26 @@ _INDENT = re.compile(r"[ \t]*")
 UNIT = "  "  # one level, if the file has no indentation
 
 
+class Source(msgspec.Struct, frozen=True):
+    """A value as it was written elsewhere, with its comments."""
+
+    text: str
+    indent: str  # of the line that it began on
+
+    def __repr__(self) -> str:
+        return f"Source({len(self.text)} characters)"  # it may hold a secret
+
+    @classmethod
+    def of(cls, text: str, node: Node) -> "Source":
+        """Returns the source of a value in this text."""
+        indent = _INDENT.match(text, text.rfind("\n", 0, node.start) + 1)
+        return cls(text[node.start : node.end], indent[0] if indent else "")
+
+    def written(self, indent: str, newline: str) -> str:
+        first, *lines = self.text.replace("\r\n", "\n").split("\n")
+        return newline.join([first, *(indent + line.removeprefix(self.indent) for line in lines)])
+
+
 def lookup(text: str, keys: Keys) -> Any:
     """Returns the value at this path, or None."""
     return value_at(parse_json(text), keys)
@@ -153,6 +173,8 @@ class _Style:
         return bool(node.children) and "\n" not in self.text[node.start : node.end]
 
     def written(self, value: Any, indent: str, *, inline: bool = False) -> str:
+        if isinstance(value, Source):
+            return value.written(indent, self.newline)
         if self.flat or inline:
             return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
         return _pretty(value, self.unit).replace("\n", self.newline + indent)

@@ -70,8 +70,8 @@ def remove_all(text: str, paths: Iterable[Keys]) -> str:
         names[keys[:-1]].add(keys[-1])
     for holder, doomed in names.items():
         there = lookup(text, holder)
-        present = doomed & set(cast("dict[str, Any]", there)) if isinstance(there, dict) else set()
-        if present:
+        members = cast("dict[str, Any]", there) if isinstance(there, dict) else {}
+        if present := doomed & members.keys():
             text = _without_tables(text, holder, present)
     return text
 

@@ -31,7 +31,8 @@ from mcp_workbench.hosts.files import (
     replace_file,
 )
 from mcp_workbench.hosts.plan import Change, Member, editor
-from mcp_workbench.hosts.read import decoded, value_of
+from mcp_workbench.hosts.put_back import put_back
+from mcp_workbench.hosts.read import decoded, value_at, value_of
 
 COMMAND_TIMEOUT = 60.0  # seconds; some hosts look for updates first
 OUTPUT_TAIL = 6  # lines of a failed command's output in the error
@@ -308,11 +309,13 @@ def _without_ours(
 
 
 def _with_theirs(tool: ModuleType, step: Step, text: str, before: str) -> str:
-    for keys in step.removed:
-        old = tool.lookup(before, keys)
-        if old is not None and tool.lookup(text, keys) is None:
-            text = tool.put(text, keys, old)
-    return text
+    then, now = tool.lookup(before, ()), tool.lookup(text, ())
+    missing = [
+        keys
+        for keys in step.removed
+        if value_at(then, keys) is not None and value_at(now, keys) is None
+    ]
+    return put_back(text, before, missing, step.format) if missing else text
 
 
 def available(words: tuple[str, ...]) -> bool:
