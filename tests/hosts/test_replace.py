@@ -159,7 +159,7 @@ def test_what_is_not_ours_stays_and_is_named(ada: Person) -> None:
 
     assert reasons(done) == {
         "basics": "default/basics is disabled",
-        "new": "no server of the configuration is the same   fix: mcp-workbench import cursor",
+        "new": "no server that the host gets from here is the same   fix: mcp-workbench import cursor",
         "helped": "its headers come from the host's own 'headersHelper'",
     }
     assert list(servers(cursor(ada))) == ["basics", "new", "helped", "workbench"]

@@ -47,13 +47,12 @@ def put_back(text: str, old: str, keys: Sequence[Keys], format: str) -> str:
 def _to_their_places(text: str, old: str, keys: Sequence[Keys], format: str) -> str | None:
     tool = editor(format)
     then, now = tool.lookup(old, ()), tool.lookup(text, ())
-    others = [
+    gone = {
         (*holder, name)
         for holder in {path[:-1] for path in keys}
         for name in {*_members(then, holder)} - {*_members(now, holder)}
-        if (*holder, name) not in set(keys)
-    ]
-    old = tool.remove_all(old, others)  # they would stand between
+    }
+    old = tool.remove_all(old, gone - set(keys))  # or they would stand between
     return merge_lines(tool.remove_all(old, keys), old, text)
 
 

@@ -41,7 +41,7 @@ from mcp_workbench.hosts.table import ENTRY, HOSTS
 
 _HOST_VALUE = re.compile(r"\$\{(?:prompt)?input:[^}\"]*\}|\$?\{file:[^}\"]*\}")
 _ENVIRONMENTS = ("env", "environment", "envs")
-NOT_OURS = "no server of the configuration is the same   fix: mcp-workbench import {host}"
+NOT_OURS = "no server that the host gets from here is the same   fix: mcp-workbench import {host}"
 
 
 class Verdict(msgspec.Struct, frozen=True):
