@@ -96,7 +96,7 @@ def test_uninstall_offers_to_put_back_what_was_removed(person: Person) -> None:
         screen.expect(QUESTION)
         assert answered(screen, "y") == 0
 
-    assert "Removed from Cursor. Put back: a. Restart Cursor." in screen.screen
+    assert "Removed from Cursor. Put back in Cursor: a. Restart Cursor." in screen.screen
     assert json.loads((person.home / CURSOR).read_text()) == {"mcpServers": {"a": demo()}}
 
 

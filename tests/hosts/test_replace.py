@@ -303,7 +303,9 @@ def test_uninstall_puts_back_what_was_removed_byte_for_byte(ada: Person) -> None
     assert done.status == 0
     assert cursor(ada).read_text() == TEXT
     assert codex.read_text() == TOML
-    assert "✔ Removed from Cursor. Put back: basics, workshop. Restart Cursor." in done.err
+    assert (
+        "✔ Removed from Cursor. Put back in Cursor: basics, workshop. Restart Cursor." in done.err
+    )
     assert TOKEN not in done.out + done.err
 
 
@@ -328,12 +330,12 @@ def test_they_can_be_put_back_later_and_once_only(ada: Person) -> None:
     ada.types("install", "cursor", "--replace", "--yes", **SET)
     ada.types("uninstall", "cursor", "--yes")
 
-    later = ada.types("uninstall", "cursor", "--restore", "--yes", "--json")
+    later = ada.types("uninstall", "cursor", "--restore", "--yes")
     text = cursor(ada).read_text()
     cursor(ada).write_text('{"mcpServers": {}}')
     again = ada.types("uninstall", "cursor", "--restore", "--yes", "--json")
 
-    assert later.data["restored"] == {"cursor": ["basics", "workshop"]}
+    assert later.err.startswith("✔ Put back in Cursor: basics, workshop. Restart Cursor.\n")
     assert text == TEXT
     assert (again.data["restored"], again.data["written"]) == ({}, False)
 

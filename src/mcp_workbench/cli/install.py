@@ -397,8 +397,11 @@ def _document(plan: Plan, lines: list[ChangeLine], record: int | None) -> Instal
 
 def _print_end(plan: Plan, changed: set[str], record: int | None) -> None:
     if record is not None:
-        for host in (file.host for file in plan.files if file.host.id in changed):
-            _print_done(plan, host)
+        for file, change in zip(plan.files, plan.changes, strict=True):
+            if file.host.id in changed:
+                _print_done(
+                    plan, file.host, only_restored=bool(plan.restored and not change.removed)
+                )
         say(f"undo: mcp-workbench undo {record}", err=True)
     for name, servers in plan.twice.items():
         say(
@@ -416,11 +419,13 @@ def _print_end(plan: Plan, changed: set[str], record: int | None) -> None:
         )
 
 
-def _print_done(plan: Plan, host: Host) -> None:
+def _print_done(plan: Plan, host: Host, *, only_restored: bool) -> None:
     step = host.next_step[0].upper() + host.next_step[1:]
     restored = plan.restored.get(host.id)
-    more = f" Put back: {plain(', '.join(restored))}." if restored else ""
-    say(f"{glyph('good')} {_DONE[plan.command]} {host.title}.{more} {step}.", err=True)
+    done = "" if only_restored else f"{_DONE[plan.command]} {host.title}. "
+    if restored:
+        done += f"Put back in {host.title}: {plain(', '.join(restored))}. "
+    say(f"{glyph('good')} {done}{step}.", err=True)
     if plan.variables and host.passes == "none":
         names = ", ".join(plan.variables)
         say(f"    it passes no variables on; write into its entry's env: {names}", err=True)
