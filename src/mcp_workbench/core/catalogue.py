@@ -144,7 +144,7 @@ class OpenToolboxResult(msgspec.Struct, frozen=True):
     servers_connected: int
     tools: tuple[ToolInfo, ...]
     unavailable: tuple[Unavailable, ...] = ()
-    # A changed configuration file that can't be used; lists that are out of date.
+    # A changed configuration file that can't be used; odd entries; lists that are out of date.
     warnings: tuple[str, ...] = ()
     stale: tuple[Stale, ...] = ()  # servers shown from an earlier listing
 
@@ -157,6 +157,7 @@ class OpenedServer(msgspec.Struct, frozen=True):
     modern: bool = False
     connected: bool = True
     stale: Stale | None = None  # its tools are from an earlier listing
+    idle_filters: tuple[str, ...] = ()  # patterns that match none of its tools
 
 
 class OpenedToolbox(msgspec.Struct, frozen=True):
@@ -165,7 +166,7 @@ class OpenedToolbox(msgspec.Struct, frozen=True):
     spec: ToolboxSpec
     servers: tuple[OpenedServer, ...]
     unavailable: tuple[Unavailable, ...]
-    warnings: tuple[str, ...] = ()  # about the configuration file, and lists that are out of date
+    warnings: tuple[str, ...] = ()  # about the configuration, and lists that are out of date
 
     @property
     def connected(self) -> int:
@@ -277,8 +278,14 @@ class KnownCatalogue(msgspec.Struct, frozen=True):
     def opened(self, spec: ServerSpec, now: float, why: str) -> OpenedServer:
         """Returns the server as its toolbox shows it while it is not connected; `why` marks it stale."""
         stale = Stale(spec.address.server, round(self.age(now)), why) if why else None
-        tools = tuple(self._visible(spec))
-        return OpenedServer(spec.address, tools, self.modern, connected=False, stale=stale)
+        return OpenedServer(
+            spec.address,
+            tuple(self._visible(spec)),
+            self.modern,
+            connected=False,
+            stale=stale,
+            idle_filters=tuple(spec.tools.idle(self.catalogue.names)),
+        )
 
     def report(self, spec: ServerSpec, now: float) -> ServerReport:
         """Returns the report on the server while it is not connected."""

@@ -184,6 +184,7 @@ class ToolList:
     """The tools of one server. Until they are listed, those of its last connection."""
 
     def __init__(self, address: ServerAddress, context: PoolContext) -> None:
+        self._address = address
         known = context.cache.held(address)
         self.catalogue = Catalogue() if known is None else known.catalogue
         self.complaints: tuple[str, ...] = ()
@@ -200,12 +201,18 @@ class ToolList:
         """The names of the tools that the filter shows, each with its JSON form."""
         if self._filter is not tool_filter:
             self._filter = tool_filter
+            if self.read_at:
+                self._context.record_idle_filters(self._address, self.idle_filters(tool_filter))
             self._visible = {
                 name: jsonrpc.encode(name)
                 for name in self.catalogue.tools
                 if tool_filter.shows(name)
             }
         return self._visible
+
+    def idle_filters(self, tool_filter: ToolFilter) -> tuple[str, ...]:
+        """The patterns of the filter that match none of the tools."""
+        return tuple(tool_filter.idle(self.catalogue.names))
 
     def fresh(self, seconds: float) -> bool:
         return not self.stale and time.monotonic() - self.listed_at < seconds
