@@ -268,6 +268,8 @@ class KnownCatalogue(msgspec.Struct, frozen=True):
     seconds: float = 0.0  # it took to start
     at: float = 0.0  # time of the listing
     change: ToolChange | None = None  # the last one that was noticed
+    # What its host could be asked for, as servers are told; some then offer more tools.
+    host_capabilities: tuple[str, ...] = ()
     # Prompts, resources and templates as received; kinds that were never listed are absent.
     offers: dict[str, tuple[bytes, ...]] = {}
 
@@ -308,17 +310,18 @@ class KnownCatalogue(msgspec.Struct, frozen=True):
 
 
 def tool_change(before: KnownCatalogue, after: KnownCatalogue) -> ToolChange | None:
-    """Returns how the tools differ, or None. Their order does not count."""
+    """Returns how the tools differ, or None. Their order does not count.
+
+    A server that offers more to a host that can be asked for more has not changed.
+    """
     old, new = before.catalogue.tools, after.catalogue.tools
-    if old == new:
+    asked_before, asked_after = set(before.host_capabilities), set(after.host_capabilities)
+    added = tuple(name for name in new if name not in old) if asked_after <= asked_before else ()
+    removed = tuple(name for name in old if name not in new) if asked_before <= asked_after else ()
+    changed = tuple(name for name in new if name in old and new[name] != old[name])
+    if not (added or removed or changed):
         return None
-    return ToolChange(
-        before.at,
-        after.at,
-        added=tuple(name for name in new if name not in old),
-        removed=tuple(name for name in old if name not in new),
-        changed=tuple(name for name in new if name in old and new[name] != old[name]),
-    )
+    return ToolChange(before.at, after.at, added, removed, changed)
 
 
 # What a definition costs the model that reads it

@@ -362,6 +362,7 @@ class _Body(msgspec.Struct, rename="camel", omit_defaults=True):
     capabilities: dict[str, bool] = {}
     seconds: float = 0.0
     change: ToolChange | None = None
+    host_capabilities: tuple[str, ...] = ()
     offers: dict[str, tuple[msgspec.Raw, ...]] = {}
 
 
@@ -378,6 +379,7 @@ def _encoded(known: KnownCatalogue) -> bytes:
             capabilities=known.capabilities,
             seconds=known.seconds,
             change=known.change,
+            host_capabilities=known.host_capabilities,
             offers={kind: tuple(map(msgspec.Raw, raws)) for kind, raws in known.offers.items()},
         )
     )
@@ -406,5 +408,6 @@ def _decoded(data: bytes) -> KnownCatalogue:
         stored.seconds,
         stored.at,
         stored.change,
+        stored.host_capabilities,
         {kind: tuple(map(bytes, raws)) for kind, raws in stored.offers.items()},
     )

@@ -304,7 +304,8 @@ class Connection:
         ):
             self._ready_at = time.monotonic()
             self._settle(Ready(agreed, self._ready_at - since))
-            self.tools.remember(self.spec, agreed, self._ready_at - since)
+            asking = self.server_requests.declared
+            self.tools.remember(self.spec, agreed, self._ready_at - since, asking)
             self._context.record_ready(self.spec.in_folder(self._folder))
             link.hold(held=self._held)
             self._wake.set()  # there may be stale lists: those of its predecessor

@@ -13,8 +13,9 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue, read_definitions
 from mcp_workbench.core.errors import shown_name
-from mcp_workbench.core.raw_json import MOST_ELEMENTS, check_elements, read_elements
+from mcp_workbench.core.raw_json import MOST_ELEMENTS, Members, check_elements, read_elements
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolFilter
+from mcp_workbench.protocol.elicitation import capability_names
 from mcp_workbench.protocol.handshake import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -253,8 +254,11 @@ class ToolList:
 
     # Cache
 
-    def remember(self, spec: ServerSpec, agreed: Agreed, seconds: float) -> None:
-        """Cache what a server that is ready offers; its primitives are those of the last listing."""
+    def remember(self, spec: ServerSpec, agreed: Agreed, seconds: float, asking: Members) -> None:
+        """Cache what a server that is ready offers; its primitives are those of the last listing.
+
+        `asking` is what its host can be asked for, as the server was told.
+        """
         before = self._context.cache.held(spec.address)
         self._cache(
             spec,
@@ -267,6 +271,7 @@ class ToolList:
                 agreed.instructions,
                 msgspec.structs.asdict(agreed.declared),
                 seconds,
+                host_capabilities=capability_names(asking),
                 offers={} if before is None else before.offers,
             ),
         )
