@@ -32,7 +32,7 @@ def test_the_figures_are_those_of_what_a_host_is_told(tmp_path: Path) -> None:
     path = write_config(tmp_path, toolbox(a=demo_server(), b=demo_server("workshop")))
     document = run_command("cost", "--json", cwd=tmp_path).data
     (box,) = document["toolboxes"]
-    with PipeHost(path) as host:
+    with PipeHost(path, cwd=tmp_path) as host:
         opening = host.initialize()
         menu = host.result("tools/list")["tools"]
         levels = {

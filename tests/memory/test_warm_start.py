@@ -175,6 +175,27 @@ def test_a_server_that_offers_more_to_a_host_that_can_be_asked_has_not_changed(
     assert "changed" not in run_command("tools", cwd=tmp_path).err
 
 
+@pytest.mark.parametrize("mode", ["proxy", "dynamic"])
+def test_the_example_in_the_instructions_is_a_tool_that_a_server_has(shop: Shop, mode: str) -> None:
+    config = shop.config(toolMode=mode)
+    wants = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+    shop.stock("s0", [{"name": "get_thing", "inputSchema": wants}])
+    with PipeHost(config) as host:
+        assert "read_file" in host.initialize()["instructions"], "nothing is known yet"
+    met(config)
+    started = shop.started
+
+    for modern in (False, True):
+        with PipeHost(config, modern=modern) as host:
+            hello = host.result("server/discover") if modern else host.initialize()
+        text = hello["instructions"]
+        call = json.loads(text[text.rindex("\n{") :])
+        assert call.pop("arguments") == {"id": "<id>"}
+        tool = {"toolbox": "dev", "server": "s0", "tool": "get_thing"}
+        assert call == ({"tool": tool} if mode == "proxy" else {"name": "dev__s0__get_thing"})
+    assert shop.started == started
+
+
 def test_a_change_is_told_once_and_what_is_the_same_is_not_told(shop: Shop) -> None:
     config = shop.config(toolMode="proxy")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -27,9 +28,11 @@ from mcp_workbench.core.spec import Snapshot, ToolboxSpec
 from mcp_workbench.schema.signature import first_sentence
 from mcp_workbench.search.index import Index, Search
 from mcp_workbench.search.queries import Query, SearchableServer, SearchScope, Words
+from mcp_workbench.server.example_call import example_call
 from mcp_workbench.server.own_tools import opened_text, search_text
 from mcp_workbench.server.session_tools import flat_definitions, opened_json, own_definitions
 from mcp_workbench.server.text import instructions
+from mcp_workbench.upstream.cache import CatalogueCache
 
 Json = dict[str, Any]
 
@@ -146,7 +149,8 @@ def _document(snapshot: Snapshot, counted: list[Json], reports: list[ServerRepor
     keys = ("name", "description", "inputSchema")
     shown = [{key: tool.get(key) for key in keys} for tool in own_definitions(snapshot)]
     menu_cost = estimate_tokens(msgspec.json.encode(shown).decode())
-    instruction_cost = estimate_tokens(instructions(snapshot))
+    example = example_call(snapshot, CatalogueCache(os.environ).recall)
+    instruction_cost = estimate_tokens(instructions(snapshot, example=example))
     return {
         "unit": "tokens",
         "rule": RULE,

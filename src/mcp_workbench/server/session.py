@@ -204,11 +204,11 @@ class HostSession:
         self._client_info = members.get("clientInfo", NOTHING)
         self.elicitation.declare(members.get("capabilities"))
         offered = parse.offered_revision(members)
-        self.era.revision, result = text.initialize_result(offered, self.view.snapshot)
+        self.era.revision, result = text.initialize_result(offered, self.view)
         self.reply(id, result)
 
     def _discover(self, id: bytes, members: Members, meta: Members) -> None:
-        self.reply(id, text.discover_result(self.view.snapshot))
+        self.reply(id, text.discover_result(self.view))
 
     def _ping(self, id: bytes, members: Members, meta: Members) -> None:
         self.reply(id, b"{}")
