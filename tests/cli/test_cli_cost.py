@@ -51,8 +51,8 @@ def test_the_figures_are_those_of_what_a_host_is_told(tmp_path: Path) -> None:
     assert document["everyRequest"]["instructions"] == estimate_tokens(opening["instructions"])
     keys = ("name", "description", "inputSchema")
     shown = [{key: tool[key] for key in keys} for tool in menu]
-    assert document["everyRequest"]["menu"] == estimate_tokens(
-        json.dumps(shown, separators=(",", ":"))
+    assert document["everyRequest"]["menu"] == sum(
+        estimate_tokens(json.dumps(tool, separators=(",", ":"))) for tool in shown
     )
 
 

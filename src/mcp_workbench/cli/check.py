@@ -10,7 +10,7 @@ import msgspec
 from mcp_workbench.cli.error_reports import ErrorReport, error_report, format_problems
 from mcp_workbench.cli.servers import cached_reports, survey
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options, variable
-from mcp_workbench.cli.terminal import counted, glyph, nearby, plain, say, say_json, table
+from mcp_workbench.cli.terminal import counted, glyph, nearby, number, plain, say, say_json, table
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import ServerAddress, Snapshot, generate_tool_name
@@ -151,8 +151,8 @@ def _row(report: ServerReport) -> tuple[str, ...]:
     took = f"{report.seconds:.1f} s"
     if report.reason:
         return (str(report.address), "not available", "", took, "")
-    count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}"
-    hidden = f", {report.hidden} hidden" if report.hidden else ""
+    count = f"{number(len(report.tools))} tool{'' if len(report.tools) == 1 else 's'}"
+    hidden = f", {number(report.hidden)} hidden" if report.hidden else ""
     program = f"{report.server_name} {report.server_version}"
     return (str(report.address), report.revision, f"{count}{hidden}", took, program)
 

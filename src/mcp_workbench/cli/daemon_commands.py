@@ -15,7 +15,7 @@ from mcp_workbench import __version__
 from mcp_workbench.cli.completion import complete_server
 from mcp_workbench.cli.serve import address_callback
 from mcp_workbench.cli.settings import DONE, Settings, global_options, log_calls_option, variable
-from mcp_workbench.cli.terminal import glyph, nearby, plain, say, say_json, table
+from mcp_workbench.cli.terminal import glyph, nearby, number, plain, say, say_json, table
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.daemon import control
@@ -253,7 +253,7 @@ def _print_servers(servers: tuple[ServerStatus, ...]) -> None:
             str(s.connections),
             "-" if s.processes is UNSET else str(s.processes),
             _megabytes(s.memory),
-            str(s.calls),
+            number(s.calls),
             str(s.calls_in_flight),
         )
         for s in servers

@@ -1,7 +1,7 @@
 """What a server offers: its tools as received, the reports and results made of them, their cost."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
 import msgspec
@@ -325,6 +325,16 @@ def tool_change(before: KnownCatalogue, after: KnownCatalogue) -> ToolChange | N
 
 
 # What a definition costs the model that reads it
+
+
+_LISTED = ("name", "description", "inputSchema")
+
+
+def listed_tokens(definition: Mapping[str, Any]) -> int:
+    """Returns the tokens of a tool that is listed directly: name, description and schema reach a model."""
+    read = {key: definition[key] for key in _LISTED if key in definition}
+    return estimate_tokens(msgspec.json.encode(read).decode())
+
 
 # A word with the underscore before it, up to three digits, one character of another script, a run of
 # punctuation, a run of line breaks. Spaces belong to what follows them.
