@@ -128,7 +128,9 @@ def test_a_command_that_does_not_exist_is_found_without_starting_anything(tmp_pa
 
     assert done.status == 0
     assert "1 toolbox, 6 servers, proxy mode, 4 warnings" in done.out
-    gone = "warning: server 'dev/gone' can't be started: command not found: no-such-command-anywhere"
+    gone = (
+        "warning: server 'dev/gone' can't be started: command not found: no-such-command-anywhere"
+    )
     assert gone in done.err
     assert "toolboxes.dev.mcpServers.gone.command" in done.err
     assert "fix: install no-such-command-anywhere, or write its absolute path" in done.err
