@@ -182,7 +182,7 @@ def test_the_example_in_the_instructions_is_a_tool_that_a_server_has(shop: Shop,
     shop.stock("s0", [{"name": "get_thing", "inputSchema": wants}])
     with PipeHost(config) as host:
         assert "read_file" in host.initialize()["instructions"], "nothing is known yet"
-    met(config)
+        host.open()
     started = shop.started
 
     for modern in (False, True):

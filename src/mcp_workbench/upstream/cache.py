@@ -276,7 +276,8 @@ class CatalogueFiles:
             _unlink(self._path(spec, key))
 
     def _path(self, spec: ServerSpec, key: bytes) -> str:
-        from hashlib import blake2b  # lazy: start-up time
+        # Of hashlib, which loads OpenSSL as well: the instructions need this before the first answer.
+        from _blake2 import blake2b
 
         digest = blake2b(key=key, digest_size=20)
         for text in server_identity(spec, self._environ, _here()):
