@@ -250,6 +250,12 @@ CODES = {
         "maintained.",
         "Install a newer version, or write the absolute path of a newer one.",
     ),
+    "WB-CONN-105": Explanation(
+        "A server can't be started on this machine",
+        "A warning: its command does not exist or can't be executed, or its working folder can't be "
+        "used. The other servers work.",
+        "Install the program, correct 'command' or 'cwd', or set \"disabled\": true.",
+    ),
     "WB-CALL-201": Explanation(
         "A call has no result",
         "The server accepted the call and then exited, was too busy, or did not respond in time. "
