@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.hosts.plan import Member, edited, merge
+from mcp_workbench.hosts.merge import merge
+from mcp_workbench.hosts.own_config import OwnServer
+from mcp_workbench.hosts.plan import Member, edited
 from mcp_workbench.hosts.read import HostServer
 from mcp_workbench.hosts.secrets import masked
 
@@ -39,8 +41,8 @@ def calls(action: Callable[[], object]) -> int:
 
 def imported(count: int) -> None:
     servers = [HostServer(f"s{n}", "cursor", "mcp.json", entry(n)) for n in range(count)]
-    existing = {f"old{n}": entry(n, f"other-{n}") for n in range(count)}
-    new = merge(servers, existing).new
+    existing = [OwnServer("b", f"old{n}", (), entry(n, f"other-{n}")) for n in range(count)]
+    new = {choice.name: choice.entry for choice in merge(servers, existing).new}
     assert len(new) == count
     members = [Member(("mcpServers", name), value) for name, value in new.items()]
     after = edited("", "json", members)

@@ -1,8 +1,7 @@
 """Literal secrets: replaced by variables on import, and hidden in previews."""
 
 import re
-from collections import ChainMap
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
@@ -56,15 +55,9 @@ class Vault:
     """Assigns a variable to each secret value; two values never share one."""
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
-        self._values: MutableMapping[str, str] = {}
+        self._values: dict[str, str] = {}
         self._reserved = reserved  # names that are already in use
         self.taken: list[ExtractedSecret] = []
-
-    def twin(self) -> "Vault":
-        """Returns a copy for a trial run; it reserves no names."""
-        twin = Vault()
-        twin._values = ChainMap({}, self._values)
-        return twin
 
     def values(self) -> dict[str, str]:
         """Returns the secrets by the variables that stand for them."""
