@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.samples import FILES, tree, write_home
-from tests.kit.command import Person, newcomer
+from tests.kit.command import READS, Person, newcomer
+from tests.kit.config import entry
 
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals here", allow_module_level=True)
@@ -69,3 +71,22 @@ def test_a_file_that_changed_while_somebody_thought_is_left_alone(person: Person
     assert "has changed since it was previewed" in terminal.screen
     assert "WB-HOST-502" in terminal.screen
     assert tree(person.home) == before
+
+
+def test_ctrl_c_while_servers_are_read_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    person = newcomer(tmp_path)
+    file = person.home / CURSOR
+    file.parent.mkdir()
+    file.write_text(json.dumps({"mcpServers": {"mute": entry("hang")}}))
+    file.chmod(0o600)
+    env = person.environ(TERM="xterm", NO_COLOR="1", **READS)
+
+    with terminal("import", cwd=person.folder, env=env) as screen:
+        screen.expect(QUESTION)
+        screen.type("y\n")
+        screen.expect("waiting for default/mute")
+        screen.type("\x03")
+        assert screen.rest() == 130
+
+    assert "nothing was changed" in screen.screen
+    assert not person.config.exists()
