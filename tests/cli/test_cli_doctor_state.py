@@ -118,7 +118,8 @@ def test_all_that_we_keep_is_known_as_ours(tmp_path: Path) -> None:
     write_config(tmp_path, toolbox(a=demo_server()))
     write_config(tmp_path, {"mcpServers": {"b": demo_server()}}, "more.json")
     assert run_command("check", "--connect", cwd=tmp_path, **variables).status == 0
-    assert run_command("import", "more.json", "--yes", cwd=tmp_path, **variables).status == 0
+    more = ("import", "more.json", "--toolbox", "more", "--yes")
+    assert run_command(*more, cwd=tmp_path, **variables).status == 0
     if sys.platform == "linux":
         assert run_command("up", cwd=tmp_path, **variables).status == 0
         assert run_command("down", cwd=tmp_path, **variables).status == 0

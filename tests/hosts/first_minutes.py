@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mcp_workbench import __version__
 from tests.hosts.samples import demo
-from tests.kit.command import Person, newcomer
+from tests.kit.command import READS, Person, newcomer
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "first-five-minutes.md"
 TOKEN = "3f9c0e5d-made-up"
@@ -40,7 +40,10 @@ PARTS = [
     ),
     (
         "Import",
-        "`import` merges both lists into one file. The server in both is written once, and the token is replaced by a variable.",
+        (
+            "`import` merges both lists into one file. The server in both is written once, and the token is replaced by a variable.\n"
+            "It connects to each server once, so that an agent's first search finds its tools."
+        ),
         ["mcp-workbench import --yes"],
     ),
     (
@@ -107,7 +110,7 @@ def _run(person: Person, command: str) -> str:
         return (person.home / words[0].removeprefix("~/")).read_text()
     if program == "export":
         return ""
-    done = person.types(*words, WORKSHOP_TOKEN=TOKEN)
+    done = person.types(*words, **READS, WORKSHOP_TOKEN=TOKEN)
     assert done.status == 0, done.err
     assert TOKEN not in done.out + done.err
     return done.out + re.sub(r"(?m)^.*: ready \(.*\n", "", done.err)  # progress, seen if it is slow

@@ -59,9 +59,11 @@ def test_the_whole_road_and_back_again(person: Person, replace: list[str]) -> No
 def test_an_import_brings_every_server_once(person: Person) -> None:
     data = person.types("import", "--yes", "--json").data
     text = person.config.read_text("utf-8")
-    servers = json.loads(text)["toolboxes"]["default"]["mcpServers"]
+    boxes = json.loads(text)["toolboxes"]
+    servers = [name for box in boxes.values() for name in box["mcpServers"]]
 
     assert data["written"]
+    assert len(servers) == len(set(servers))
     assert data["undo"] == 1
     assert {"basics", "github", "local", "figma", "docs", "search", "files", "files-crush"} <= set(
         servers

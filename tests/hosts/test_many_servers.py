@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.hosts.plan import Member, edited, editor, merge
+from mcp_workbench.hosts.merge import merge
+from mcp_workbench.hosts.own_config import OwnServer
+from mcp_workbench.hosts.plan import Member, edited, editor
 from mcp_workbench.hosts.read import HostServer
 from mcp_workbench.hosts.secrets import masked
 
@@ -40,8 +42,8 @@ def calls(action: Callable[[], object]) -> int:
 
 def imported(count: int) -> None:
     servers = [HostServer(f"s{n}", "cursor", "mcp.json", entry(n)) for n in range(count)]
-    existing = {f"old{n}": entry(n, f"other-{n}") for n in range(count)}
-    new = merge(servers, existing).new
+    existing = [OwnServer("b", f"old{n}", (), entry(n, f"other-{n}")) for n in range(count)]
+    new = {choice.name: choice.entry for choice in merge(servers, existing).new}
     assert len(new) == count
     members = [Member(("mcpServers", name), value) for name, value in new.items()]
     after = edited("", "json", members)
@@ -51,7 +53,7 @@ def imported(count: int) -> None:
 
 def hidden(count: int) -> None:
     text = edited("", "json", [Member(("servers", f"s{n}"), entry(n)) for n in range(count)])
-    assert masked(text, "json").count("[hidden]") == 2 * count + count
+    assert masked(text, "json").count("[hidden]") == 2 * count
 
 
 def removed(count: int, format: str) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.hosts.samples import FILES, demo, tree, write_home
-from tests.kit.command import Person, newcomer
+from tests.kit.command import READS, Person, newcomer
+from tests.kit.config import entry
 
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals here", allow_module_level=True)
@@ -121,3 +122,22 @@ def test_install_says_whom_it_waits_for(person: Person) -> None:
         screen.expect("! sleepy: default/sleepy is not available")
         screen.expect(QUESTION)
         assert answered(screen, "n") == 0
+
+
+def test_ctrl_c_while_servers_are_read_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    person = newcomer(tmp_path)
+    file = person.home / CURSOR
+    file.parent.mkdir()
+    file.write_text(json.dumps({"mcpServers": {"mute": entry("hang")}}))
+    file.chmod(0o600)
+    env = person.environ(TERM="xterm", NO_COLOR="1", **READS)
+
+    with terminal("import", cwd=person.folder, env=env) as screen:
+        screen.expect(QUESTION)
+        screen.type("y\n")
+        screen.expect("waiting for default/mute")
+        screen.type("\x03")
+        assert screen.rest() == 130
+
+    assert "nothing was changed" in screen.screen
+    assert not person.config.exists()

@@ -113,6 +113,46 @@ def test_a_preview_shows_no_secret(secret: str) -> None:
     assert "7q" not in masked(put("", ("mcp_servers",), {"a": entry}), "toml")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("LOG_LEVEL", "debug"),
+        ("REGION", "eu-west-1"),
+        ("PORT", "8080"),
+        ("TZ", "Europe/Paris"),
+        ("ROOT", "/home/ada/notes"),
+        ("API", "https://api.example.com:8443/v1"),
+        ("Accept", "application/json"),
+    ],
+)
+def test_a_preview_shows_what_is_plainly_no_secret(name: str, value: str) -> None:
+    for key in ("env", "headers"):
+        text = json.dumps({"mcpServers": {"a": {key: {name: value}}}})
+        assert masked(text, "json") == text
+    text = f'[mcp_servers.a.env]\n{name} = "{value}"\n'
+    assert masked(text, "toml") == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ANY", "9fK2mQ7xT4"),
+        ("ANY", "3f9c0e5d-1b2c-4d5e-8f90-a1b2c3d4e5f6"),
+        ("ANY", "qwertyuiopasdfghjk"),
+        ("ANY", "open sesame"),
+        ("ANY", "Bearer abc"),
+        ("PASSPHRASE", "sesame"),
+        ("PIN", "1234"),
+        ("API_KEY", "debug"),
+        ("HOOK", "https://hooks.example.com/services/T0A1B2/zz9"),
+    ],
+)
+def test_a_preview_hides_what_may_be_one(name: str, value: str) -> None:
+    text = json.dumps({"mcpServers": {"a": {"env": {name: value}}}})
+    assert value not in masked(text, "json")
+    assert value not in masked(f'[mcp_servers.a.env]\n{name} = "{value}"\n', "toml")
+
+
 def test_a_preview_shows_what_changes_and_where() -> None:
     lines = [f'  "k{n}": {n},' for n in range(10_000)]
     old = "{\n" + "\n".join(lines) + '\n  "env": {"T": "abc"}\n}\n'

@@ -261,8 +261,8 @@ def commands_shown() -> set[str]:
 FILLED = {
     "CODE": "WB-CONF-021",
     " PATH": " workbench-config.json",
-    "default/time/get_current_time timezone=Europe/Paris": "demo/basics/add a:=2 b:=3",
-    "add time -- uvx": "add time --yes --no-check -- uvx",
+    "home/time/get_current_time timezone=Europe/Paris": "demo/basics/add a:=2 b:=3",
+    "add time --toolbox home -- uvx": "add time --toolbox home --yes --no-check -- uvx",
     "workbench init": "workbench init --config new.json",
     "new.json --user": "new.json",
     "install HOST": "install cursor --yes",
@@ -294,11 +294,11 @@ def test_the_steps_of_the_readme_use_names_that_its_earlier_steps_made() -> None
     readme = (ROOT / "README.md").read_text("utf-8")
     steps = readme[readme.index("## Use it with your own servers") :]
 
-    (added,) = re.findall(r"`mcp-workbench add (\S+) -- ", steps)
+    ((added, toolbox),) = re.findall(r"`mcp-workbench add (\S+) --toolbox (\S+) -- ", steps)
     (called,) = re.findall(r"`mcp-workbench call ([^/]+/[^/]+)/", steps)
 
-    assert called == f"default/{added}"
-    assert "into a toolbox `default`" in steps[: steps.index("mcp-workbench add")]
+    assert called == f"{toolbox}/{added}"
+    assert f"into a toolbox `{toolbox}`" in steps[: steps.index("mcp-workbench call")]
 
 
 def test_every_target_in_the_documents_is_one_of_the_makefile() -> None:

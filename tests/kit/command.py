@@ -25,6 +25,8 @@ from tests.kit.results import INITIALIZE, Json
 
 COMMAND = forked.COMMAND
 TIMEOUT = 60  # seconds, on a busy machine
+NO_CHECK = "MCP_WORKBENCH_IMPORT_NO_CHECK"
+READS = {NO_CHECK: "0"}  # `import` connects to the servers that it writes, as it does for everybody
 
 
 class Done(NamedTuple):
@@ -78,9 +80,14 @@ class Person(NamedTuple):
         return self.folder / "workbench-config.json"
 
     def environ(self, **more: str) -> dict[str, str]:
-        """Few variables, so that no host of this machine is found; those of coverage stay."""
+        """Few variables, so that no host of this machine is found; those of coverage stay.
+
+        Most servers of their hosts are made up, so that `import` is not to connect to them: `READS`
+        among the variables lets it.
+        """
         kept = {k: v for k, v in os.environ.items() if k.startswith(("COVERAGE", "PYTHON"))}
-        return {**kept, "HOME": str(self.home), "PATH": self.path, "PYTHONUTF8": "1", **more}
+        usual = {"HOME": str(self.home), "PATH": self.path, "PYTHONUTF8": "1", NO_CHECK: "1"}
+        return {**kept, **usual, **more}
 
     def types(self, *argv: str, stdin: str = "", **variables: str) -> Done:
         """The command in their folder, with few variables."""

@@ -88,6 +88,29 @@ def test_each_toolbox_has_its_description_and_number_of_servers() -> None:
     assert "- ops (1 server)" in text.splitlines()
 
 
+def test_the_servers_of_each_toolbox_are_named_once() -> None:
+    text = instructions(configured(box("dev", "Tools", 2), box("ops", "With s0 (a) and s1.", 2)))
+
+    assert text.splitlines()[3:6] == [
+        "- dev (2 servers): Tools",
+        "  servers: s0, s1",
+        "- ops (2 servers): With s0 (a) and s1.",
+    ]
+
+
+@pytest.mark.parametrize("count", [5, 10, 20, 40])
+def test_names_of_servers_leave_room_for_every_toolbox(count: int) -> None:
+    """They are shortened, then left out, before a toolbox is."""
+    without = configured(*(box(f"toolbox-{n}", "about it", 0) for n in range(count)))
+    with_many = configured(*(box(f"toolbox-{n}", "about it", 50) for n in range(count)))
+
+    def shown(snapshot: Snapshot) -> int:
+        return len(re.findall(r"^- toolbox-\d+ ", instructions(snapshot), re.MULTILINE))
+
+    assert shown(with_many) >= shown(without) - 1  # "50 servers" is a digit longer than "0 servers"
+    assert len(instructions(with_many)) <= 2000
+
+
 def test_proxy_mode_says_what_to_call_and_shows_a_complete_call() -> None:
     text = instructions(configured(box("dev")))
 

@@ -3,7 +3,9 @@
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -15,50 +17,49 @@ from mcp_workbench.cli.install import (
     Agreement,
     ChangeLine,
     agreement_options,
-    apply_if_confirmed,
+    apply,
+    confirmed,
     lines_of,
     preview,
     say_secrets,
 )
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json, table
+from mcp_workbench.config.expand import secrets_of
 from mcp_workbench.config.file_access import check_ownership
+from mcp_workbench.config.load import snapshot_of
+from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, did_you_mean
+from mcp_workbench.core.redact import redact
+from mcp_workbench.core.spec import ServerAddress, Snapshot
 from mcp_workbench.hosts.environment import KEY, is_uncertain, known_variables
 from mcp_workbench.hosts.files import (
-    CannotEdit,
     HostFile,
     HostUsage,
     Machine,
     all_files,
     files_of,
-    not_editable,
     shown,
     this_machine,
 )
-from mcp_workbench.hosts.own_config import read_config_file, servers_keys
-from mcp_workbench.hosts.plan import (
-    Change,
-    ImportChoice,
-    Keys,
-    Member,
-    Merged,
-    edited,
-    merge,
-    plain_name,
+from mcp_workbench.hosts.merge import ImportChoice, Merged, merge
+from mcp_workbench.hosts.own_config import (
+    DEFAULT,
+    SERVERS,
+    ConfigFile,
+    plan_change,
+    read_config_file,
+    servers_keys,
+    servers_of,
 )
-from mcp_workbench.hosts.read import (
-    HostServer,
-    decoded,
-    servers_in,
-    servers_in_any,
-    text_of,
-    value_at,
-)
+from mcp_workbench.hosts.plan import Change, Member, plain_name, variables_in
+from mcp_workbench.hosts.read import HostServer, decoded, servers_in, servers_in_any, text_of
 from mcp_workbench.hosts.secrets import ExtractedSecret
 from mcp_workbench.hosts.table import HOSTS
+from mcp_workbench.hosts.toolboxes import ProposedToolbox, ServerSummary, description, proposed
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
+DETAIL = "signature"  # of new toolboxes: one line for each tool
 
 
 class ImportedServer(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,96 +69,228 @@ class ImportedServer(msgspec.Struct, frozen=True, rename="camel"):
     file: str
     server: str
     name: str  # in our configuration; empty if it was skipped
+    toolbox: str
     state: str
     reason: str
     notes: tuple[str, ...]
+    tools: int | None = None  # null if it was not read
+    unavailable: str = ""  # why it could not be read
+
+
+class ImportedToolbox(msgspec.Struct, frozen=True, rename="camel"):
+    """One toolbox that gets servers, in the JSON of `import`."""
+
+    name: str
+    description: str | None  # null if it is there already and stays as it is
+    servers: tuple[str, ...]
 
 
 class Imported(msgspec.Struct, frozen=True, rename="camel"):
     """The document that `import --json` prints."""
 
     config: str
-    toolbox: str
+    toolboxes: list[ImportedToolbox]
     servers: list[ImportedServer]
     variables: tuple[ExtractedSecret, ...]
+    unset: tuple[str, ...]  # other variables that the servers need and that have no value here
     not_inherited: tuple[str, ...]  # variables that hosts may have passed on, and we do not
     changes: list[ChangeLine]
     written: bool
     undo: int | None
 
 
+class ImportPlan(msgspec.Struct, frozen=True):
+    """What an import is about to write."""
+
+    config: ConfigFile
+    merged: Merged
+    toolboxes: list[ProposedToolbox]
+    reports: tuple[ServerReport, ...] = ()  # of the servers, once they have been read
+
+    def __repr__(self) -> str:
+        return f"ImportPlan({self.config!r})"
+
+    def description(self, toolbox: ProposedToolbox) -> str | None:
+        """Returns the description of a new toolbox; None for one that is there already."""
+        if toolbox.name in self.config.toolboxes or self._is_flat:
+            return None
+        known = {report.address.server: report for report in self.reports if not report.reason}
+        summaries: list[ServerSummary] = []
+        for name in toolbox.servers:
+            report = known.get(name)
+            title, text = (report.server_name, report.instructions) if report else ("", "")
+            summaries.append(ServerSummary(name, title, text))
+        return description(toolbox.about, summaries)
+
+    @property
+    def _is_flat(self) -> bool:
+        return servers_keys(self.config, DEFAULT) == (SERVERS,)
+
+    def changes(self) -> list[Change]:
+        members: list[Member] = []
+        entries = {choice.name: choice.entry for choice in self.merged.new}
+        for toolbox in self.toolboxes:
+            keys = servers_keys(self.config, toolbox.name)
+            text = self.description(toolbox)
+            if text is not None:
+                members.append(Member((*keys[:-1], "description"), text))
+                members.append(Member((*keys[:-1], "detail"), DETAIL))
+            members += (Member((*keys, name), entries[name]) for name in toolbox.servers)
+        return [plan_change(self.config, tuple(members))] if members else []
+
+
 @click.command("import")
 @click.argument("sources", metavar="[HOST|FILE|-]...", nargs=-1, shell_complete=complete_source)
 @click.option(
     "--toolbox",
-    default="default",
     metavar="NAME",
-    help="The toolbox they go into.",
+    help="One toolbox for all of them.",
     **variable("IMPORT_TOOLBOX"),
+)
+@click.option(
+    "--by",
+    type=click.Choice(["purpose", "host", "project"]),
+    help="What the toolboxes follow.  [default: purpose, if there are many servers]",
+    **variable("IMPORT_BY"),
+)
+@click.option(
+    "--no-check",
+    is_flag=True,
+    help="Write them without connecting to them first.",
+    **variable("IMPORT_NO_CHECK"),
 )
 @agreement_options
 @global_options
 @click.pass_obj
-def import_(
-    settings: Settings, sources: tuple[str, ...], toolbox: str, *, yes: bool, dry_run: bool
-) -> int:
+def import_(settings: Settings, sources: tuple[str, ...], **options: Any) -> int:
     """Copy the servers of other programs into the configuration file.
 
     Without a source, reads the files of all known hosts; they are not changed. Literal secrets are
     not copied: a variable takes their place, and the output names it.
 
+    Up to eight new servers go into the toolbox 'default', more of them into toolboxes by what they
+    are for. Each server is connected once, for at most a minute in all: its tools can be searched
+    from then on, and the descriptions of new toolboxes say what it says of itself. A server that
+    does not answer is written all the same.
+
     \b
     Examples:
       mcp-workbench import --dry-run          look, and change nothing
       mcp-workbench import cursor             from one host only
+      mcp-workbench import --by host          a toolbox for each host
       mcp-workbench import servers.json       from any file with mcpServers
       mcp-workbench import - --yes < servers.json
     """
-    if plain_name(toolbox) != toolbox:
-        hint = f"letters, digits, '-' and '_', such as: --toolbox {plain_name(toolbox)}"
-        raise HostUsage("bad_name", f"a toolbox can't be called '{toolbox}'", hint=hint)
     machine = this_machine()
-    servers = _servers(settings, sources, machine)
-    target = config_target(settings, machine, user=False, new_in_folder=True)
-    config = read_config_file(target)
-    before = config.before
-    keys = servers_keys(config, toolbox)
-    reserved = frozenset(_REFERENCE.findall((before or b"").decode()))
-    merged = merge(servers, value_at(config.value, keys) or {}, reserved)
-    changes = [c for c in [_change(target, before, keys, merged)] if c.needed]
+    _require_toolbox(options["toolbox"], options["by"])
+    found = FoundServers(machine)
+    found.read(sources)
+    plan = _planned(settings, found.servers, options, machine)
+    changes = plan.changes()
     if not settings.json:
-        _print(settings, merged, f"toolbox '{toolbox}' in {shown(target, machine)}", machine)
+        _print(settings, plan, machine)
         preview(changes, machine, settings)
-    undo = apply_if_confirmed(settings, "import", changes, Agreement(yes, dry_run))
+        _print_remarks(settings, plan, found, reads=not options["no_check"])
+    undo = None
+    if confirmed(settings, changes, Agreement(options["yes"], options["dry_run"])):
+        if not options["no_check"]:
+            plan = _read(settings, plan, changes)
+            changes = plan.changes()
+        undo = apply(settings, "import", changes)
     if settings.json:
-        lines = [_line(choice) for choice in merged.chosen]
-        document = Imported(
-            str(target),
-            toolbox,
-            lines,
-            merged.taken,
-            _not_inherited(merged),
-            lines_of(changes),
-            undo is not None,
-            undo,
-        )
-        say_json(document)
+        say_json(_document(plan, changes, undo))
     else:
-        _print_end(settings, merged, undo)
+        _print_end(settings, plan, undo, machine)
     return DONE
 
 
-def _servers(settings: Settings, sources: tuple[str, ...], machine: Machine) -> list[HostServer]:
-    if sources:
-        return [server for source in sources for server in _named(source, machine)]
-    servers: list[HostServer] = []
-    for file in all_files(machine):
-        try:
-            servers += _of_host(file, machine)
-        except ConfigError as error:  # a broken file does not stop the others
-            if not settings.json:
-                say(format_problems(error.problems, error.file), err=True, color=settings.color)
-    return servers
+def _require_toolbox(toolbox: str | None, by: str | None) -> None:
+    if toolbox is None:
+        return
+    if by:
+        raise click.UsageError("--toolbox and --by can't stand together")
+    if plain_name(toolbox) != toolbox:
+        hint = f"letters, digits, '-' and '_', such as: --toolbox {plain_name(toolbox)}"
+        raise HostUsage("bad_name", f"a toolbox can't be called '{toolbox}'", hint=hint)
+
+
+def _planned(
+    settings: Settings, servers: list[HostServer], options: dict[str, Any], machine: Machine
+) -> ImportPlan:
+    """Plans to add these servers to our file, without those that it has already."""
+    target = config_target(settings, machine, user=False, new_in_folder=True)
+    config = read_config_file(target)
+    reserved = frozenset(_REFERENCE.findall((config.before or b"").decode()))
+    toolbox: str | None = options["toolbox"]
+    if toolbox is None and servers_keys(config, DEFAULT) == (SERVERS,) and not options["by"]:
+        toolbox = DEFAULT  # the only one that such a file has
+    existing = [own for own in servers_of(config) if toolbox in (None, own.toolbox)]
+    merged = merge(servers, existing, reserved, machine.environ)
+    if toolbox is None:
+        boxes = proposed(merged.new, options["by"], config.toolboxes, machine)
+    else:
+        names = tuple(choice.name for choice in merged.new)
+        servers_keys(config, toolbox)  # fails if there is no room for it
+        boxes = [ProposedToolbox(toolbox, "", names)] if names else []
+    of = {name: box.name for box in boxes for name in box.servers}
+    chosen = tuple(
+        msgspec.structs.replace(c, toolbox=c.toolbox or of.get(c.name, "")) for c in merged.chosen
+    )
+    return ImportPlan(config, msgspec.structs.replace(merged, chosen=chosen), boxes)
+
+
+def _read(settings: Settings, plan: ImportPlan, changes: list[Change]) -> ImportPlan:
+    """Connects to the new servers, with the secrets that their hosts have."""
+    from mcp_workbench.cli.servers import read_catalogues  # a preview needs no event loop
+
+    environ = {**os.environ, **plan.merged.values}
+    [change] = changes
+    try:
+        snapshot = snapshot_of(str(change.path), change.after, environ)
+    except ConfigError:
+        if settings.talkative:
+            fix = "mcp-workbench check shows them"
+            say(f"{glyph('doubtful')} the file has other mistakes, so no server is read; {fix}")
+        return plan
+    addresses = [ServerAddress(c.toolbox, c.name) for c in plan.merged.new]
+    enabled = [address for address in addresses if snapshot.find(address) is not None]
+    try:
+        reports = read_catalogues(settings, snapshot, enabled, environ)
+    except KeyboardInterrupt:
+        say("nothing was changed; --no-check writes the servers without connecting", err=True)
+        raise
+    reports = [_without_secrets(report, snapshot, environ) for report in reports]
+    return msgspec.structs.replace(plan, reports=tuple(reports))
+
+
+def _without_secrets(
+    report: ServerReport, snapshot: Snapshot, environ: Mapping[str, str]
+) -> ServerReport:
+    """Returns the report; without the server's own words if a secret of its entry is in them."""
+    spec = snapshot.find(report.address)
+    text = f"{report.server_name}\n{report.instructions}"
+    if spec is None or redact(text, secrets_of(spec, environ)) == text:
+        return report
+    return msgspec.structs.replace(report, server_name="", instructions="")
+
+
+class FoundServers:
+    """The servers of hosts, and the files that can't be read."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.servers: list[HostServer] = []
+        self.broken: list[ConfigError] = []
+
+    def read(self, sources: tuple[str, ...]) -> None:
+        """Reads these sources; without any, all hosts, of which a broken file does not stop the others."""
+        for source in sources:
+            self.servers += _named(source, self._machine)
+        for file in () if sources else all_files(self._machine):
+            try:
+                self.servers += _of_host(file, self._machine)
+            except ConfigError as error:
+                self.broken.append(error)
 
 
 def _named(source: str, machine: Machine) -> list[HostServer]:
@@ -193,16 +326,26 @@ def _not_trusted(path: Path) -> str:
         return ""  # reading it reports the error
 
 
-def _change(target: Path, before: bytes | None, keys: Keys, merged: Merged) -> Change:
-    members = tuple(Member((*keys, name), entry) for name, entry in merged.new.items())
-    try:
-        after = edited((before or b"").decode(), "json", members)
-    except CannotEdit as error:
-        raise not_editable(str(target), error) from None
-    return Change("", target, "json", before, after.encode(), members)
+# Output
 
 
-def _line(choice: ImportChoice) -> ImportedServer:
+def _document(plan: ImportPlan, changes: list[Change], undo: int | None) -> Imported:
+    reports = {report.address.server: report for report in plan.reports}
+    merged = plan.merged
+    return Imported(
+        str(plan.config.path),
+        [ImportedToolbox(b.name, plan.description(b), b.servers) for b in plan.toolboxes],
+        [_line(choice, reports.get(choice.name)) for choice in merged.chosen],
+        merged.taken,
+        _unset(merged),
+        _not_inherited(merged),
+        lines_of(changes),
+        undo is not None,
+        undo,
+    )
+
+
+def _line(choice: ImportChoice, report: ServerReport | None) -> ImportedServer:
     server = choice.server
     state = "new" if choice.new else "skipped" if server.skipped else "same"
     return ImportedServer(
@@ -210,13 +353,18 @@ def _line(choice: ImportChoice) -> ImportedServer:
         server.file,
         server.name,
         choice.name,
+        choice.toolbox,
         "there" if choice.there else state,
         server.skipped,
         choice.notes or server.notes,
+        None if report is None or report.reason else len(report.tools),
+        report.reason if report else "",
     )
 
 
-def _print(settings: Settings, merged: Merged, target: str, machine: Machine) -> None:
+def _print(settings: Settings, plan: ImportPlan, machine: Machine) -> None:
+    """Prints which servers the hosts have, and where the new ones go."""
+    merged = plan.merged
     files = dict.fromkeys((c.server.host, c.server.file) for c in merged.chosen)
     rows = [
         (host, shown(Path(file), machine), "  ".join(map(_word, _those(merged, host, file))))
@@ -224,22 +372,42 @@ def _print(settings: Settings, merged: Merged, target: str, machine: Machine) ->
     ]
     for row in table(rows):
         say(row)
-    new = len(merged.new)
     if not merged.chosen:
         say("no servers were found in the files of the hosts that this program knows")
         return
-    say(f"{new} new server{'' if new == 1 else 's'} for {target}")
-    for choice in merged.chosen:
-        for note in choice.notes if choice.new else ():
+    new = len(merged.new)
+    say(f"{new} new server{'' if new == 1 else 's'} for {_place(plan, machine)}")
+
+
+def _place(plan: ImportPlan, machine: Machine) -> str:
+    file = plain(shown(plan.config.path, machine))
+    if len(plan.toolboxes) > 1:
+        counts = ", ".join(f"{plain(b.name)} ({len(b.servers)})" for b in plan.toolboxes)
+        return f"{len(plan.toolboxes)} toolboxes in {file}: {counts}"
+    return f"toolbox '{plan.toolboxes[0].name}' in {file}" if plan.toolboxes else file
+
+
+def _print_remarks(
+    settings: Settings, plan: ImportPlan, found: FoundServers, *, reads: bool
+) -> None:
+    """Prints, after the preview, what to know about the change."""
+    merged = plan.merged
+    if merged.new:
+        say("")
+    for choice in merged.new:
+        for note in choice.notes:
             say(f"{glyph('doubtful')} {plain(choice.name)}: {plain(note)}", color=settings.color)
     say_secrets(settings, merged.taken)
-
     _print_environment(settings, merged)
+    if reads and any(plan.description(box) is not None for box in plan.toolboxes):
+        say("the descriptions get what the servers say of themselves; --no-check leaves them so")
+    for error in found.broken:
+        say(format_problems(error.problems, error.file), err=True, color=settings.color)
 
 
 def _print_environment(settings: Settings, merged: Merged) -> None:
     """Says which servers inherit what their hosts passed on, and what the others may miss."""
-    new = [choice for choice in merged.chosen if choice.new]
+    new = merged.new
     inheriting = [choice for choice in new if KEY in choice.entry]
     if inheriting:
         names = ", ".join(plain(choice.name) for choice in inheriting)
@@ -258,8 +426,18 @@ def _print_environment(settings: Settings, merged: Merged) -> None:
         )
 
 
+def _unset(merged: Merged) -> tuple[str, ...]:
+    """Returns the variables that the new servers need, that have no value here, and that are no secrets
+    of a host's file: such as what a host asked its user for.
+    """
+    taken = {secret.variable for secret in merged.taken}
+    entries = {choice.name: choice.entry for choice in merged.new}
+    needed = variables_in(entries, needed=True)
+    return tuple(name for name in needed if name not in taken and name not in os.environ)
+
+
 def _not_inherited(merged: Merged) -> tuple[str, ...]:
-    if any(choice.new and _is_uncertain(choice) for choice in merged.chosen):
+    if any(map(_is_uncertain, merged.new)):
         return known_variables(os.environ)
     return ()
 
@@ -287,15 +465,47 @@ def _word(choice: ImportChoice) -> str:
     return f"{server.name} (there already)" if choice.there else server.name
 
 
-def _print_end(settings: Settings, merged: Merged, undo: int | None) -> None:
+def _print_end(settings: Settings, plan: ImportPlan, undo: int | None, machine: Machine) -> None:
     if undo is None or settings.quiet:
         return
     say(f"\nwritten   undo: mcp-workbench undo {undo}", err=True)
-    variables = sorted({taken.variable for taken in merged.taken})
-    if variables:
-        say(
-            "set these where the host starts this program, with the values from its file:", err=True
+    _print_read(settings, plan)
+    _print_variables(plan.merged, machine)
+    check = "" if plan.reports else "mcp-workbench check --connect, then "
+    say(f"next: {check}mcp-workbench install HOST", err=True)
+
+
+def _print_read(settings: Settings, plan: ImportPlan) -> None:
+    """Prints what the new toolboxes offer, and which servers did not answer."""
+    known = {report.address.server: report for report in plan.reports if not report.reason}
+    for box in plan.toolboxes if plan.reports else ():
+        tools = sum(len(known[name].tools) for name in box.servers if name in known)
+        servers = "1 server" if len(box.servers) == 1 else f"{len(box.servers)} servers"
+        about = plan.description(box)
+        line = f"{plain(box.name)}: {servers}, {tools} tool{'' if tools == 1 else 's'}"
+        say(f"{glyph('good')} {line}{f'   {plain(about)}' if about else ''}", err=True)
+    for report in plan.reports:
+        if report.reason:
+            from mcp_workbench.cli.doctor import cause  # a preview needs no event loop
+
+            reason = cause(report.reason).splitlines()[0]
+            fix = f"mcp-workbench doctor {report.address}"
+            line = f"{report.address}: not read: {plain(reason)}   fix: {fix}"
+            say(f"{glyph('doubtful')} {line}", color=settings.color, err=True)
+
+
+def _print_variables(merged: Merged, machine: Machine) -> None:
+    """Lists the variables to set, and where their values are."""
+    files = {choice.name: choice.server.file for choice in merged.new}
+    rows = {
+        taken.variable: (
+            f"export {taken.variable}=…",
+            f"in {shown(Path(files[taken.server]), machine)}",
         )
-        for variable in variables:
-            say(f"  export {variable}=…", err=True)
-    say("next: mcp-workbench check --connect, then mcp-workbench install HOST", err=True)
+        for taken in sorted(merged.taken, key=lambda secret: secret.variable)
+    }
+    rows |= {name: (f"export {name}=…", "not set yet") for name in _unset(merged)}
+    if rows:
+        say("set these where the host starts this program:", err=True)
+        for line in table(rows.values()):
+            say(f"  {line}", err=True)

@@ -5,6 +5,7 @@ The event loop and the gateway are loaded only to start a server.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from mcp_workbench.cli.settings import DONE, UNREACHABLE, Decorated, Settings, v
 from mcp_workbench.cli.terminal import QUIET_TIME, ProgressLine, say
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.spec import ServerAddress, Snapshot
+from mcp_workbench.timing import deadline
 from mcp_workbench.upstream.cache import CatalogueCache
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 FRESH = 86_400.0  # seconds; a day later, the servers are asked again
 NEWS = 86_400.0  # seconds for which a change of tools is shown
+READ_WAIT = deadline(60.0)  # seconds for all servers of an import; a first `npx` or `uvx` downloads
 
 
 def refresh_option(command: str) -> Callable[[Decorated], Decorated]:
@@ -95,23 +98,48 @@ def survey(
     snapshot: Snapshot,
     addresses: Sequence[ServerAddress],
     environ: Mapping[str, str] | None = None,
+    wait: float | None = None,
 ) -> list[ServerReport]:
-    """Returns a report of each server, in this order; shows progress on stderr meanwhile."""
+    """Returns a report of each server, in this order; shows progress on stderr meanwhile.
+
+    `wait` are the seconds for all of them together; without it, each has its own `connectTimeout`.
+    """
     from mcp_workbench.app import run_interruptible
     from mcp_workbench.gateway.workbench import Gateway
 
     settings.open_log(reports_servers=True)
     progress = SurveyProgress(settings, addresses)
+    gateway = Gateway(snapshot, environ=environ)
     try:
-        return run_interruptible(_survey(Gateway(snapshot, environ=environ), addresses, progress))
+        return run_interruptible(_survey(gateway, addresses, progress, wait))
     finally:
         progress.line.clear()
 
 
+def read_catalogues(
+    settings: Settings,
+    snapshot: Snapshot,
+    addresses: Sequence[ServerAddress],
+    environ: Mapping[str, str],
+) -> list[ServerReport]:
+    """Connects to these servers once, so that a search knows their tools; waits `READ_WAIT` at most."""
+    if not addresses:
+        return []
+    if settings.talkative:
+        count = "1 server" if len(addresses) == 1 else f"{len(addresses)} servers"
+        say(f"reading the tools of {count}, for at most {READ_WAIT:g} s …", err=True)
+    return survey(settings, snapshot, addresses, environ, READ_WAIT)
+
+
 async def _survey(
-    gateway: Gateway, addresses: Sequence[ServerAddress], progress: SurveyProgress
+    gateway: Gateway,
+    addresses: Sequence[ServerAddress],
+    progress: SurveyProgress,
+    wait: float | None,
 ) -> list[ServerReport]:
     import asyncio
+
+    until = math.inf if wait is None else time.monotonic() + wait
 
     async def ask(address: ServerAddress) -> ServerReport:
         report = await gateway.view.survey(address)
@@ -120,10 +148,19 @@ async def _survey(
 
     async with gateway, asyncio.TaskGroup() as group:
         asked = [group.create_task(ask(address)) for address in addresses]
-        while any(not task.done() for task in asked):
-            await asyncio.wait(asked, timeout=QUIET_TIME)
+        while any(not task.done() for task in asked) and time.monotonic() < until:
+            await asyncio.wait(asked, timeout=min(QUIET_TIME, until - time.monotonic()))
             progress.tick()
-    return [task.result() for task in asked]
+        for task in asked:
+            task.cancel()
+    return [
+        _too_slow(address, wait or 0.0) if task.cancelled() else task.result()
+        for address, task in zip(addresses, asked, strict=True)
+    ]
+
+
+def _too_slow(address: ServerAddress, seconds: float) -> ServerReport:
+    return ServerReport(address, f"it has not answered within {seconds:g} s", seconds=seconds)
 
 
 class SurveyProgress:

@@ -1,8 +1,7 @@
 """Plans changes of configuration files, and previews them; nothing is touched.
 
-`merge` decides what an import adds to our configuration: each server once, each name once, none that is
-there already. `plan_install` and `plan_uninstall` decide what changes in a host's file. `diff` shows a
-planned change with its secrets hidden.
+`plan_install` and `plan_uninstall` decide what changes in a host's file. `diff` shows a planned change with
+its secrets hidden.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import msgspec
 
 from mcp_workbench.config import jsonc
 from mcp_workbench.hosts import edit_json
-from mcp_workbench.hosts.environment import inherited_names, with_environment, without_secrets
+from mcp_workbench.hosts.environment import inherited_names
 from mcp_workbench.hosts.files import CannotEdit, HostFile, Keys, Machine, not_editable
 from mcp_workbench.hosts.own_entry import Words, own_entry, passed_on, renewed
 from mcp_workbench.hosts.read import (
@@ -33,7 +32,7 @@ from mcp_workbench.hosts.read import (
     value_at,
     value_of,
 )
-from mcp_workbench.hosts.secrets import ExtractedSecret, Vault, masked
+from mcp_workbench.hosts.secrets import Vault, masked
 from mcp_workbench.hosts.table import ENTRY, Format, Host
 
 Identity = tuple[str, ...]
@@ -202,80 +201,7 @@ def _filled(template: Words, scope: str, entry: str, words: Words) -> Words:
     return tuple(filled)
 
 
-# Importing servers from hosts
-
-
-class ImportChoice(msgspec.Struct, frozen=True):
-    """What the import does with one server."""
-
-    server: HostServer
-    name: str = ""  # in our configuration
-    entry: Entry = {}
-    same_as: str = ""  # the name of the identical server before it
-    there: bool = False  # already in our configuration
-    notes: tuple[str, ...] = ()
-
-    @property
-    def new(self) -> bool:
-        return bool(self.name) and not self.same_as and not self.there
-
-
-class Merged(msgspec.Struct, frozen=True):
-    """All choices, in the order of the files."""
-
-    chosen: tuple[ImportChoice, ...]
-    taken: tuple[ExtractedSecret, ...]
-
-    @property
-    def new(self) -> dict[str, Entry]:
-        return {choice.name: choice.entry for choice in self.chosen if choice.new}
-
-
-def merge(
-    servers: list[HostServer], existing: dict[str, Any], reserved: frozenset[str] = frozenset()
-) -> Merged:
-    """Chooses names and entries; `existing` are the entries of the toolbox."""
-    vault = Vault(reserved)
-    chosen: list[ImportChoice] = []
-    kept: defaultdict[Identity, list[ImportChoice]] = defaultdict(list)
-    ours = EntriesByIdentity(existing)
-    names = set(existing)
-    for server in servers:
-        if server.skipped:
-            chosen.append(ImportChoice(server))
-            continue
-        alike = kept[identity(server.entry)]
-        twin = next((c for c in alike if _same_account(c.server.entry, server.entry)), None)
-        if twin:
-            chosen.append(ImportChoice(server, twin.name, twin.entry, same_as=twin.name))
-            continue
-        choice = _choice(server, ours, names, vault)
-        names.add(choice.name)
-        chosen.append(choice)
-        alike.append(choice)
-    written = {choice.name for choice in chosen if choice.new}
-    taken = tuple(t for t in vault.taken if t.server in written)
-    variables = [secret.variable for secret in taken]
-    final = [
-        msgspec.structs.replace(c, entry=without_secrets(c.entry, variables, reserved))
-        for c in chosen
-    ]
-    return Merged(tuple(final), taken)
-
-
-def _choice(
-    server: HostServer, existing: EntriesByIdentity, names: set[str], vault: Vault
-) -> ImportChoice:
-    plain = plain_name(server.name)
-    if name := existing.serving(server, vault.twin()):
-        return ImportChoice(server, name, there=True)
-    name = plain if plain not in names else plain_name(f"{plain}-{server.host}")
-    number = 2
-    while name in names:
-        name, number = f"{plain}-{number}", number + 1
-    renamed = (f"'{server.name}' is called '{name}' here",) if name != server.name else ()
-    entry = with_environment(server.host, vault.cleaned(server, name))
-    return ImportChoice(server, name, entry, notes=(*renamed, *server.notes))
+# Servers that two files have in common
 
 
 class EntriesByIdentity:
@@ -292,7 +218,7 @@ class EntriesByIdentity:
         """Returns the name of the entry that reaches this server, or an empty string."""
         cleaned = vault.cleaned(server, plain_name(server.name))
         alike = self._named.get(identity(cleaned), ())
-        return next((name for name, entry in alike if _same_account(entry, cleaned)), "")
+        return next((name for name, entry in alike if same_account(entry, cleaned)), "")
 
 
 def plain_name(name: str) -> str:
@@ -323,7 +249,7 @@ def normal_url(url: str) -> str:
     return f"{parts.scheme}://{user}{host}{parts.path.rstrip('/')}{query}"
 
 
-def _same_account(left: Entry, right: Entry) -> bool:
+def same_account(left: Entry, right: Entry) -> bool:
     """Have two entries of one identity no differing value? Two accounts of one service are two servers."""
     for key in ("env", "headers"):
         ours, theirs = left.get(key), right.get(key)

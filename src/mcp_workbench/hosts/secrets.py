@@ -1,9 +1,7 @@
 """Literal secrets: replaced by variables on import, and hidden in previews."""
 
 import re
-from collections import ChainMap
-from collections.abc import Iterator, MutableMapping
-from itertools import chain
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
@@ -28,8 +26,18 @@ PLAIN = {"", "true", "false", "none", "null", "yes", "no", "0", "1"}
 Path = tuple[str | int, ...]
 Span = tuple[int, int]
 HIDDEN = "[hidden]"
-# Objects whose values are always hidden.
-_ALWAYS_HIDDEN = {"env", "environment", "envs", "headers", "http_headers"}
+# Objects whose values are hidden unless they are plainly no secrets.
+_MOSTLY_HIDDEN = {"env", "environment", "envs", "headers", "http_headers"}
+# Values that are plainly no secrets: numbers and words such as `debug`, `eu-west-1`, `Europe/Paris` or
+# `application/json`; a path or a URL of such words. Letters next to digits may be a key.
+_PLAIN_WORD = r"(?:[A-Z]?[a-z]{1,14}|[A-Z]{1,10}|v?\d{1,5})"
+_PLAIN_VALUE = re.compile(rf"(?:https?://|~?/|\./|\.)?(?:{_PLAIN_WORD}(?:[-_.:,+=/]|$))*", re.ASCII)
+LONGEST_PLAIN = 80  # characters of such a value
+# Under these names a word may be a secret, too.
+_DOUBTFUL_NAME = re.compile(
+    r"PASSPHRASE|PHRASE|PRIVATE|SALT|SEED|SIGN|SESSION|WEBHOOK|LICEN[CS]E|LOGIN|CODE|(?:^|[_-])PIN(?:$|[_-])",
+    re.IGNORECASE,
+)
 # Variables in the hosts' own syntax: names, no values.
 _NAMED = re.compile(r"(?:(?:Bearer )?(?:\$\{(?:env|input):[^}]+\}|\{env:\w+\}|\$\w+))")
 
@@ -47,24 +55,16 @@ class Vault:
     """Assigns a variable to each secret value; two values never share one."""
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
-        self._values: MutableMapping[str, str] = {}
+        self._values: dict[str, str] = {}
         self._reserved = reserved  # names that are already in use
         self.taken: list[ExtractedSecret] = []
-
-    def twin(self) -> "Vault":
-        """Returns a copy for a trial run; it reserves no names."""
-        twin = Vault()
-        twin._values = ChainMap({}, self._values)
-        return twin
 
     def values(self) -> dict[str, str]:
         """Returns the secrets by the variables that stand for them."""
         return dict(self._values)
 
     def variable(self, wanted: str, server: str, value: str) -> str:
-        base, own = _variable(wanted), _variable(f"{server}_{wanted}")
-        names = chain((base, own), (f"{own}_{n}" for n in range(2, 1000)))
-        for name in names:
+        for name in variable_names(wanted, server):
             if name in self._reserved:
                 continue
             if self._values.setdefault(name, value) == value:
@@ -138,6 +138,13 @@ class Vault:
         return f"${{{variable}}}"
 
 
+def variable_names(wanted: str, server: str) -> Iterator[str]:
+    """Yields the names that the variable of this secret may get, the best first."""
+    base, own = _variable(wanted), _variable(f"{server}_{wanted}")
+    yield from (base, own)
+    yield from (f"{own}_{n}" for n in range(2, 1000))
+
+
 def is_secret(name: str, value: str) -> bool:
     """Is this a literal secret? A reference to a variable is not."""
     if value.strip().lower() in PLAIN or not REFERENCE.sub("", _SCHEME.sub("", value)).strip():
@@ -201,11 +208,9 @@ def _is_secret_toml(path: Path, literal: str) -> bool:
     """Is this TOML literal to be hidden as a whole?"""
     words = literal.replace("'", '"').split('"')
     listed = "args" in path and any(_hidden_words(words[1::2]))
-    return (
-        bool(_ALWAYS_HIDDEN & set(path))
-        or listed
-        or _looks_secret(str(path[-1]), literal.strip(" \"'"))
-    )
+    value = literal.strip(" \"'")
+    mostly_hidden = bool(_MOSTLY_HIDDEN & set(path)) and not _is_plain(str(path[-1]), value)
+    return mostly_hidden or listed or _looks_secret(str(path[-1]), value)
 
 
 def secret_strings(value: Any, path: Path = ()) -> Iterator[Path]:
@@ -226,9 +231,19 @@ def _hidden(path: Path, value: str) -> bool:
     named = _NAMED.fullmatch(value) or REFERENCE.search(value)
     if named and not SECRET_LOOK.search(value):
         return False
-    if _ALWAYS_HIDDEN & set(path) and value.strip().lower() not in PLAIN:
+    if _MOSTLY_HIDDEN & set(path) and not _is_plain(str(path[-1]), value):
         return True
     return _looks_secret(str(path[-1]) if path else "", value)
+
+
+def _is_plain(name: str, value: str) -> bool:
+    """Is this plainly no secret? One that `is_secret` recognizes is hidden all the same."""
+    value = value.strip()
+    if value.lower() in PLAIN:
+        return True
+    if len(value) > LONGEST_PLAIN or _DOUBTFUL_NAME.search(name):
+        return False
+    return _PLAIN_VALUE.fullmatch(value) is not None
 
 
 def _looks_secret(name: str, value: str) -> bool:

@@ -28,6 +28,8 @@ INSTRUCTIONS_LIMIT = 2000  # characters; hosts cut at 2 KB
 COUNT_LIMIT = 120  # characters of the line that counts the toolboxes that do not fit
 DESCRIPTION_LIMIT = 160  # characters of one toolbox's description in the instructions
 NAMES_LIMIT = 400  # characters of names of toolboxes or servers in a list
+# Of the names of one toolbox's servers in the instructions: the largest with which all toolboxes fit.
+NAMES_LIMITS = (NAMES_LIMIT, 200, 120, 80, 40, 0)
 SLICE = 0.02  # seconds of work before other tasks run
 PIECE = 64 << 10  # bytes of a text that are quoted at once
 # In `_meta` of an error result, for programs: the error code, and the seconds to wait before a retry,
@@ -103,20 +105,30 @@ def instructions(
     head = _head(snapshot, modern=modern)
     tail = _example(snapshot, example or _some_call(snapshot))
     room = INSTRUCTIONS_LIMIT - len(head) - len(tail) - COUNT_LIMIT
-    lines: list[str] = []
     boxes = list(snapshot.toolboxes.values())
-    for box in boxes:
-        line = _line(box, searched=snapshot.tool_mode == "proxy")
-        if len(line) + 1 > room:
+    lines: list[str] = []
+    for names_limit in NAMES_LIMITS:
+        lines = list(_fitting(snapshot, room, names_limit))
+        if len(lines) == len(boxes):
             break
-        lines.append(line)
-        room -= len(line) + 1
     if rest := len(boxes) - len(lines):
         lines.append(
             f"- and {rest} more: a wrong toolbox_name is answered with the nearest right one; "
             "`mcp-workbench tools` lists all"
         )
     return "\n".join([head, *lines, "", tail])
+
+
+def _fitting(snapshot: Snapshot, room: int, names_limit: int) -> Iterator[str]:
+    """The lines of as many toolboxes as there is room for."""
+    for box in snapshot.toolboxes.values():
+        line = _line(box, searched=snapshot.tool_mode == "proxy")
+        if names_limit and not _names_all(line, box):
+            line += f"\n  servers: {name_list(box.servers, names_limit)}"
+        room -= len(line) + 1
+        if room < 0:
+            return
+        yield line
 
 
 def _head(snapshot: Snapshot, *, modern: bool) -> str:
@@ -132,6 +144,12 @@ def _head(snapshot: Snapshot, *, modern: bool) -> str:
         "their own, the user runs `mcp-workbench import` or `mcp-workbench add`."
     )
     return f"MCP Workbench gives access to many MCP servers, grouped in toolboxes. {how}{demo}\n\nToolboxes:"
+
+
+def _names_all(line: str, box: ToolboxSpec) -> bool:
+    """Does the line name every server of the toolbox already?"""
+    words = line.translate(dict.fromkeys(map(ord, ",;:.()"), " ")).split()
+    return set(box.servers) <= set(words)
 
 
 def _line(box: ToolboxSpec, *, searched: bool) -> str:
@@ -170,11 +188,11 @@ def _some_call(snapshot: Snapshot) -> ExampleCall:
     return ExampleCall(ToolIdentifier("dev", "filesystem", "read_file"), arguments)
 
 
-def name_list(names: Iterable[str]) -> str:
+def name_list(names: Iterable[str], limit: int = NAMES_LIMIT) -> str:
     """Names joined by commas, as many as fit."""
     joined = ""
     for name in names:
-        if len(joined) + len(name) + 2 > NAMES_LIMIT:
+        if len(joined) + len(name) + 2 > limit:
             return f"{joined}, …" if joined else "…"
         joined = f"{joined}, {name}" if joined else name
     return joined

@@ -204,6 +204,7 @@ def report(
         revision=agreed.revision if agreed else "",
         server_name=agreed.name if agreed else "",
         server_version=agreed.version if agreed else "",
+        instructions=agreed.instructions if agreed else "",
         tools=tuple(tool_info(definitions[name], spec.address) for name in visible),
         hidden=len(definitions) - len(visible),
         idle_filters=tuple(spec.tools.idle(tuple(definitions))),
