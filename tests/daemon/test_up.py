@@ -383,6 +383,7 @@ def test_status_tells_what_there_is(tmp_path: Path) -> None:
             "toolboxes": [],
             "folder": str(Path.cwd()),
             "callsInFlight": 1,
+            "name": "",
             "memory": told["hosts"][0]["memory"],
         }
         assert told["callsInFlight"] == 1

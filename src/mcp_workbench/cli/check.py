@@ -9,7 +9,15 @@ import msgspec
 
 from mcp_workbench.cli.error_reports import ErrorReport, error_report, format_problems
 from mcp_workbench.cli.servers import cached_reports, survey
-from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options, variable
+from mcp_workbench.cli.settings import (
+    DONE,
+    UNREACHABLE,
+    USAGE,
+    Settings,
+    attach_option,
+    global_options,
+    variable,
+)
 from mcp_workbench.cli.terminal import counted, glyph, nearby, plain, say, say_json, table
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, Problem
@@ -66,10 +74,14 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
     help="Start every server for real, too.",
     **variable("CHECK_CONNECT"),
 )
+@attach_option("CHECK")
 @global_options
 @click.pass_obj
 def check(settings: Settings, *, connect: bool) -> int:
     """Check the configuration and show every problem at once.
+
+    With --connect, every server is started, also one that has just failed. The workbench that
+    `mcp-workbench up` has started is asked if it runs, so that no server is started twice.
 
     Exit status 2 if it can't be used, 4 if a server can't be reached.
 

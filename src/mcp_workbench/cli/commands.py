@@ -34,7 +34,7 @@ Usage: mcp-workbench COMMAND …     (mcp-workbench --help for all of it)
   install HOST      add this program to a host; undo reverts it
   tools             what the toolboxes hold
   doctor            find problems and how to fix them
-  call T/S/TOOL     call one tool, such as: mcp-workbench call demo/basics/add a:=2 b:=3
+  call T/S/TOOL     call one tool, such as: mcp-workbench call demo/basics/add a=2 b=3
   serve             run as an MCP server over stdio: this is what a host starts"""
 # Each command: its module, and its line in `--help`.
 _COMMANDS = {

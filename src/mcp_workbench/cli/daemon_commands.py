@@ -275,7 +275,7 @@ def _print_hosts(hosts: tuple[HostLine, ...]) -> None:
     rows = [("HOST", "REVISION", "FOR", "MEMORY", "IN FLIGHT", "TOOLBOXES")]
     rows += [
         (
-            f"pid {h.pid}",
+            f"{h.name} (pid {h.pid})" if h.name else f"pid {h.pid}",
             h.revision or "-",
             _ago(h.seconds),
             _megabytes(h.memory),

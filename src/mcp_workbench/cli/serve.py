@@ -93,7 +93,7 @@ def serve(
 ) -> int:
     """Run as an MCP server over stdio: this is what a host starts.
 
-    It ends when its input ends. Without a configuration it serves the demo toolbox. Config changes
+    It ends when its input ends; on a terminal it says what it waits for. Without a configuration it serves the demo toolbox. Config changes
     are applied live, without losing a call; SIGHUP reloads the file at once.
 
     With --http it serves any number of hosts on a port of this machine until Ctrl-C. Any other

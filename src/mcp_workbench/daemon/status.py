@@ -20,6 +20,7 @@ from mcp_workbench import __version__
 if TYPE_CHECKING:  # loaded in the daemon, and not by the command
     from mcp_workbench.core.catalogue import ServerHealth
     from mcp_workbench.core.spec import ServerAddress
+    from mcp_workbench.daemon.command_clients import CommandClient
     from mcp_workbench.daemon.joined_hosts import JoinedHost
     from mcp_workbench.gateway.workbench import Gateway
     from mcp_workbench.upstream.connection import Connection
@@ -36,6 +37,7 @@ class HostLine(msgspec.Struct, frozen=True, rename="camel"):
     toolboxes: tuple[str, ...] = ()  # empty: all
     folder: str = ""  # empty: that of the configuration file
     calls_in_flight: int = 0
+    name: str = ""  # of a command that uses the workbench while it runs
     memory: int | UnsetType = UNSET  # bytes resident; left out if the system does not report it
 
 
@@ -91,7 +93,7 @@ class DaemonInfo(msgspec.Struct):
 def current_status(
     info: DaemonInfo,
     gateway: Gateway,
-    hosts: Iterable[JoinedHost],
+    hosts: Iterable[JoinedHost | CommandClient],
     trouble: str,
     *,
     stopping: bool,
@@ -148,10 +150,16 @@ def _server_line(health: ServerHealth, live: list[Connection], scope: str) -> Se
     )
 
 
-def _host_line(host: JoinedHost) -> HostLine:
-    revision = host.session.era.revision if host.session is not None else ""
-    seconds = round(time.monotonic() - host.since, 1)
-    return HostLine(host.pid, seconds, revision, host.toolboxes, host.folder, host.under_way)
+def _host_line(host: JoinedHost | CommandClient) -> HostLine:
+    return HostLine(
+        host.pid,
+        round(time.monotonic() - host.since, 1),
+        host.revision,
+        host.toolboxes,
+        host.folder,
+        host.under_way,
+        host.name,
+    )
 
 
 # In the command
