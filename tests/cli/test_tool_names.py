@@ -63,7 +63,7 @@ def test_others_are_chosen_from_the_lists(name: str, identified: ToolIdentifier)
         ("read", InvalidCall, "'read' fits 2 tools:\ndev/files/read\nops/mail/read"),
         ("git/log", InvalidCall, "'git/log' fits 2 tools:\ndev/git/log\nops/git/log"),
         ("git/nope", NotFound, "Tool 'git/nope' not found in any server"),
-        ("wirte", NotFound, "Tool 'wirte' not found in any server"),
+        ("writ", NotFound, "Tool 'writ' not found in any server"),
         ("dev", InvalidCall, "'dev' is a toolbox, not a tool"),
         ("mail", InvalidCall, "'mail' is a server, not a tool"),
     ],
@@ -74,7 +74,7 @@ def test_a_name_that_fits_none_or_several_is_an_error(
     with pytest.raises(kind) as raised:
         choose(name, CONFIG, LISTS)
     assert raised.value.message == message
-    if name == "wirte":
+    if name == "writ":
         assert raised.value.hint == "Did you mean 'write'?"
 
 
