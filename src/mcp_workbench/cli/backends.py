@@ -84,16 +84,19 @@ class BackendOptions(msgspec.Struct, frozen=True):
 USUAL = BackendOptions()
 
 
-def running_workbench(settings: Settings, options: BackendOptions = USUAL) -> socket.socket | None:
+def running_workbench(
+    settings: Settings, snapshot: Snapshot, options: BackendOptions = USUAL
+) -> socket.socket | None:
     """A connection to the running workbench of this configuration, if there is one that admits us."""
     if settings.attach == "never" or options.environ is not None or options.log_calls:
         return None
-    paths = daemon_paths(settings.config)
+    paths = daemon_paths(snapshot.origin) if snapshot.origin else None  # the demo is not shared
     if paths is None or not paths.home or not os.path.exists(paths.socket):  # noqa: PTH110
         return None
     from mcp_workbench.daemon.command_session import NotJoined, join  # only if there may be one
 
-    name = click.get_current_context().command_path
+    context = click.get_current_context(silent=True)
+    name = "mcp-workbench" if context is None else context.command_path
     try:
         return join(paths, name, options.person.capabilities)
     except NotJoined as error:
@@ -140,7 +143,7 @@ def with_backend(
         async with open_backend(snapshot, connection, options) as backend:
             return await work(backend)
 
-    connection = running_workbench(settings, options)
+    connection = running_workbench(settings, snapshot, options)
     try:
         return run_interruptible(done(connection))
     except WorkbenchError as error:
