@@ -64,8 +64,8 @@ def test_progress_is_told_on_stderr(tmp_path: Path) -> None:
         (["demo/basics/add"], "missing arguments 'a', 'b' for demo/basics/add\n"),
         (["demo/basics/now", "zone=x"], "unknown argument 'zone' for demo/basics/now\n"),
         (
-            ["demo/basics/add", "a=2", "b:=1"],
-            "argument 'a' takes num, not text: write a:=2\n  add(a: num, b: num)\n",
+            ["demo/basics/add", "a=two", "b:=1"],
+            "argument 'a' takes num, not the text 'two'\n  add(a: num, b: num)\n",
         ),
         (["demo//read_file", "path=x"], "Invalid tool identifier: server cannot be empty\n"),
         (["/b/c"], "Invalid tool identifier: toolbox cannot be empty\n"),
@@ -96,8 +96,8 @@ def test_progress_is_told_on_stderr(tmp_path: Path) -> None:
             "the value of 'a' is not JSON: JSON is malformed: trailing characters",
         ),
         (
-            ["add", "a:=1"],
-            "Invalid tool identifier: server cannot be empty\n  fix: a tool is named ",
+            ["basics", "a:=1"],
+            "'basics' is a server, not a tool\n  fix: a tool is named ",
         ),
     ],
 )

@@ -145,3 +145,24 @@ def test_a_tool_that_failed_says_so_on_a_terminal(tmp_path: Path) -> None:
     assert status == 5
     assert left(screen).startswith("no paper\n")
     assert "the tool says that it failed" in screen
+
+
+def test_ctrl_c_leaves_the_cursor_on_a_line_of_its_own(tmp_path: Path) -> None:
+    write_config(tmp_path, toolbox(workshop=demo_server("workshop")))
+    with terminal("call", "dev/workshop/slow", "seconds:=60", "steps:=100", cwd=tmp_path) as run:
+        run.expect("/100 step ")
+        run.type("\x03")
+        assert run.rest() == 130
+    assert run.screen.endswith("\n")
+
+
+def test_serve_on_a_terminal_says_what_it_waits_for(tmp_path: Path) -> None:
+    write_config(tmp_path, toolbox(basics=demo_server()))
+    with terminal("serve", cwd=tmp_path) as run:
+        run.expect("waiting for messages of an MCP host on stdin")
+        run.expect("mcp-workbench install HOST")
+        run.expect("Ctrl-C or Ctrl-D ends it.\n")
+        run.type("\x03")
+        assert run.rest() == 130
+    assert run.screen.endswith("\n")
+    assert "waiting" not in on_terminal("serve", "--quiet", "--toolbox", "no", cwd=tmp_path)[1]

@@ -130,6 +130,7 @@ def test_what_does_not_fit_is_told_with_its_place() -> None:
         "argument 'edits[1].n' takes int, not a number",
         "unknown 'odl' in argument 'edits[1]' (did you mean 'old'?)",
         "argument 'edits[2]' takes {old: string, n?: int}, not a number",
+        "argument 'either' takes string|int, not null",
         "argument 'title' takes string, not a number: write title=5",
         "argument 'flag' takes bool, not a number",
     ]
@@ -138,10 +139,26 @@ def test_what_does_not_fit_is_told_with_its_place() -> None:
 def test_a_value_of_the_wrong_kind_is_told_however_it_was_typed() -> None:
     info = tool({"properties": {"n": {"type": "integer"}, "s": {"type": ["string", "integer"]}}})
     assert argument_errors(info, {"n": "x", "s": "1"}, {"n", "s"}) == [
-        "argument 'n' takes int, not text: write n:=JSON"
+        "argument 'n' takes int, not the text 'x'"
     ]
     assert argument_errors(info, {"n": "x"}, set()) == ["argument 'n' takes int, not text"]
     assert argument_errors(info, {"n": 2, "s": 1}, set()) == []
+
+
+def test_limits_and_choices_are_told() -> None:
+    count = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    tags = {"type": "array", "items": {"type": "string"}}
+    size = {"type": "integer", "minimum": 3}
+    info = tool({"properties": {"n": count, "tags": tags, "size": size, "no": False}})
+
+    wrong = {"n": "x", "tags": "a,b", "size": 2, "no": 1}
+
+    assert argument_errors(info, wrong, {"n", "tags"}) == [
+        "argument 'n' takes int|null, not the text 'x'",
+        "argument 'tags' takes string[], not the text 'a,b': write tags:=JSON",
+        "argument 'size' must be at least 3",
+        "argument 'no' is not allowed",
+    ]
 
 
 def test_claims_and_cost() -> None:

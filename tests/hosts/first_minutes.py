@@ -59,7 +59,7 @@ PARTS = [
     (
         "List and call tools",
         "List what the agent can reach, and call a tool.",
-        ["mcp-workbench tools default/basics", "mcp-workbench call default/basics/add a:=2 b:=3"],
+        ["mcp-workbench tools default/basics", "mcp-workbench call default/basics/add a=2 b=3"],
     ),
     (
         "Check everything",

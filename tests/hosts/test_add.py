@@ -207,6 +207,9 @@ def test_a_program_of_this_folder_is_written_with_its_path(person: Person) -> No
         (["x", "--json", '{"command": 5, "url": 6}'], "there are no servers in it"),
         (["x", "--json", '{"command": "x", "args": 5}'], "must be a list"),
         (["x", "--json", '{"command": "x", "args": "y", "env": {"A": 1}}'], "must be a list"),
+        (["--json", "[1]"], "the JSON of a server must be an object"),
+        (["x", "--json", " [1]"], "the JSON of a server must be an object"),
+        (["x", "--json", '"text"'], "the JSON of a server must be an object"),
         (["x", "--user", "--config", "a.json", "--", "x"], "--user can't stand together"),
     ],
 )
@@ -217,6 +220,12 @@ def test_a_mistake_is_named_and_nothing_is_written(
 
     assert (done.status, reason in done.err) == (2, True), done.err
     assert tree(person.home) == tree(person.home / "nothing")
+
+
+def test_without_an_entry_behind_it_json_asks_for_json(person: Person) -> None:
+    done = person.types("add", "--json", "x")
+
+    assert done.failure["message"] == "name the server, and say what it is"
 
 
 def test_a_url_names_its_server(person: Person) -> None:

@@ -485,3 +485,14 @@ def test_of_a_file_of_variables_the_names_are_carried_and_no_value(person: Perso
     assert "one: its envFile .env is not read by us; set what it sets: A_NAME, B\n" in done.out
     assert "two: its envFile gone.env can't be read" in done.out
     assert secret not in done.out + done.err + person.config.read_text()
+
+
+def test_undo_says_that_there_is_nothing_to_list(person: Person) -> None:
+    done = person.types("undo", "--list")
+
+    assert (done.status, done.out, done.err) == (
+        0,
+        "",
+        "nothing to undo: no file was changed yet\n",
+    )
+    assert person.types("undo", "--list", "--json").data == []

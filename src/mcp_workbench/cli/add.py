@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from mcp_workbench.cli.commands import looks_like_json
 from mcp_workbench.cli.completion import complete_toolbox
 from mcp_workbench.cli.config_commands import USER, config_target, writable_config
 from mcp_workbench.cli.doctor import cause, remedy
@@ -239,7 +240,7 @@ def _requested(words: tuple[str, ...], request: Request, machine: Machine) -> li
     request.refuse_values()
     if rest:
         return [from_command(name, (source, *rest), request.parts, machine)]
-    if source.startswith("{"):
+    if looks_like_json(source):
         return from_json(name, source, request.parts, machine)
     if is_url(source):
         return [from_url(name, source, request.parts)]
@@ -249,7 +250,7 @@ def _requested(words: tuple[str, ...], request: Request, machine: Machine) -> li
 
 
 def _needs_no_name(source: str, request: Request, machine: Machine) -> bool:
-    if source.startswith("{") or is_url(source) or _is_json_file(source, machine):
+    if looks_like_json(source) or is_url(source) or _is_json_file(source, machine):
         return True
     registered = bool(request.registry and _REGISTERED.fullmatch(source))
     return registered or is_bundle(machine.folder / source)

@@ -5,35 +5,45 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 import msgspec
 
 from mcp_workbench.cli.call_arguments import (
     add_pairs,
-    argument_errors,
     argument_notes,
-    read_identifier,
+    checked_arguments,
     read_input,
 )
 from mcp_workbench.cli.completion import complete_tool
+from mcp_workbench.cli.servers import (
+    SurveyProgress,
+    age_text,
+    cached_reports,
+    last_lists,
+    refresh_option,
+    survey_with,
+)
 from mcp_workbench.cli.settings import (
     DONE,
     TOOL_ERROR,
     Settings,
+    attach_option,
     global_options,
     log_calls_option,
     stdin_is_terminal,
     variable,
 )
 from mcp_workbench.cli.terminal import ProgressLine, glyph, nearby, plain, say, say_json
-from mcp_workbench.core.errors import InvalidCall, WorkbenchError, not_connected
+from mcp_workbench.cli.tool_names import choose, identify, needed_lists
+from mcp_workbench.core.catalogue import ServerReport
+from mcp_workbench.core.errors import InvalidCall, NotFound, WorkbenchError, not_connected
 from mcp_workbench.core.spec import Snapshot, ToolIdentifier
 
 if TYPE_CHECKING:
+    from mcp_workbench.cli.backends import Backend, Nobody
     from mcp_workbench.gateway.interactive import Person
-    from mcp_workbench.gateway.views import View
 
 Json = dict[str, Any]
 # Types that servers use, and that Python's table has on some systems only.
@@ -51,10 +61,10 @@ LONGEST_NAME = 80  # characters of a file name that a server proposed
 class TypedCall(msgspec.Struct, frozen=True):
     """What the user typed; `texts` are the arguments given as text, None to skip the check."""
 
-    tool: ToolIdentifier
+    name: str  # of the tool, perhaps only its last parts
     arguments: Json
     texts: set[str] | None
-    log_calls: str = ""
+    refresh: bool = False
 
 
 @click.command()
@@ -72,7 +82,9 @@ class TypedCall(msgspec.Struct, frozen=True):
     help="Write images, sounds and resources of the answer into this folder.",
     **variable("CALL_SAVE"),
 )
-@log_calls_option("CALL")
+@refresh_option("CALL")
+@attach_option("CALL")
+@log_calls_option("CALL", "; the running workbench is not used then")
 @global_options
 @click.pass_obj
 def call(  # noqa: PLR0913 - each is an option
@@ -83,11 +95,19 @@ def call(  # noqa: PLR0913 - each is an option
     given: str | None,
     no_check: bool,
     folder: str | None,
+    refresh: bool,
     log_calls: str,
 ) -> int:
-    """Call one tool: NAME=TEXT gives a text, NAME:=JSON anything else.
+    """Call one tool. NAME=TEXT gives an argument as the tool's schema wants it, NAME:=JSON any value.
 
-    The arguments are checked against the tool's schema first; --no-check leaves that to its server.
+    SERVER/TOOL or TOOL is enough if no other tool of the configuration has that name.
+
+    The arguments are checked before the server is started, against the schema in the cache, and then
+    against the current one. --no-check sends them as they are: then NAME=TEXT is a text.
+
+    The workbench that `mcp-workbench up` has started is used if it runs. Otherwise the server is started
+    for this call, unless it has failed within the last 30 seconds; --refresh starts it all the same.
+
     What the server asks meanwhile (a form, a visit to an address) is asked here, on a terminal and
     without --no-input. Ctrl-C cancels the call at its server, too.
 
@@ -97,16 +117,14 @@ def call(  # noqa: PLR0913 - each is an option
     \b
     Examples:
       mcp-workbench call demo/basics/echo text=hello
-      mcp-workbench call demo/basics/add a:=2 b:=3
+      mcp-workbench call add a=2 b=3
       mcp-workbench call demo/basics/add --input '{"a": 2, "b": 3}' --json
       mcp-workbench call dev/browser/screenshot --save shots
     """
-    identifier = read_identifier(tool)
     arguments = read_input(given) if given is not None else {}
     texts = add_pairs(pairs, arguments)
-    result = _result(
-        settings, TypedCall(identifier, arguments, None if no_check else texts, log_calls)
-    )
+    request = TypedCall(tool, arguments, None if no_check else texts, refresh)
+    identifier, result = _made(settings, request, log_calls)
     saved = save_content(result, folder, identifier.tool) if folder is not None else {}
     failed = result.get("isError") is True
     if settings.json:
@@ -120,40 +138,36 @@ def call(  # noqa: PLR0913 - each is an option
     return TOOL_ERROR if failed else DONE
 
 
-def _result(settings: Settings, request: TypedCall) -> Json:
-    """Makes the call, and shows progress meanwhile."""
-    from mcp_workbench.app import run_interruptible  # the event loop: not for completion
+def _made(settings: Settings, request: TypedCall, log_calls: str) -> tuple[ToolIdentifier, Json]:
+    """Makes the call, and shows progress meanwhile; returns the tool and its result."""
+    from mcp_workbench.cli.backends import BackendOptions, with_backend  # not for completion
 
     settings.open_log(reports_servers=True)
     line = ProgressLine(wanted=settings.talkative)
+    snapshot = settings.snapshot()
+    identify(request.name, snapshot)  # what is wrong in any case is said before anything starts
+    options = BackendOptions(_person(settings, line), log_calls=log_calls)
+
+    async def called(backend: Backend) -> tuple[ToolIdentifier, Json]:
+        tool = await _identified(settings, snapshot, request, backend)
+        try:
+            arguments = await _checked(settings, snapshot, Target(tool, backend, line), request)
+        except WorkbenchError as error:
+            await backend.refuse(tool, request.arguments, error)
+            raise
+        with line.waiting(f"waiting for {tool.address} to answer"):
+            return tool, await backend.use_tool(tool, arguments, line.progress)
+
     try:
-        return run_interruptible(_called(settings, settings.snapshot(), request, line))
+        return with_backend(settings, snapshot, called, options)
     finally:
         line.clear()
 
 
-async def _called(
-    settings: Settings, snapshot: Snapshot, request: TypedCall, line: ProgressLine
-) -> Json:
-    from mcp_workbench.gateway.interactive import interactive_session
-    from mcp_workbench.gateway.workbench import Gateway
-
-    async with (
-        Gateway(snapshot, log_calls=request.log_calls) as gateway,
-        interactive_session(gateway.view, _person(settings, line)) as it,
-    ):
-        if request.texts is not None:
-            with line.waiting(f"waiting for {request.tool.address} to start"):
-                try:
-                    await _check(settings, it.view, request, request.texts)
-                except WorkbenchError as error:
-                    await it.refuse(request.tool, request.arguments, error)
-        with line.waiting(f"waiting for {request.tool.address} to answer"):
-            return await it.use_tool(request.tool, request.arguments, line.progress)
-
-
-def _person(settings: Settings, line: ProgressLine) -> Person:
+def _person(settings: Settings, line: ProgressLine) -> Person | Nobody:
     if settings.no_input or not (stdin_is_terminal() and sys.stderr.isatty()):
+        from mcp_workbench.cli.backends import Nobody
+
         return Nobody()
     # Loaded only where a user can be asked.
     from mcp_workbench.cli.elicitation_prompt import TerminalPerson
@@ -161,31 +175,81 @@ def _person(settings: Settings, line: ProgressLine) -> Person:
     return TerminalPerson(line)
 
 
-class Nobody:
-    """No terminal, or --no-input: declares no elicitation capability to servers."""
-
-    capabilities: Json = {}  # noqa: RUF012 - never changed
-
-    async def answer(self, question: object) -> None:
-        return None
+# The tool and its arguments
 
 
-async def _check(settings: Settings, view: View, request: TypedCall, texts: set[str]) -> None:
-    """Refuses what the tool's schema does not allow. The call itself reports an unknown tool."""
-    report = await view.survey(request.tool.address)
+async def _identified(
+    settings: Settings, snapshot: Snapshot, request: TypedCall, backend: Backend
+) -> ToolIdentifier:
+    """Returns the tool of this name. Servers that nobody has asked yet are asked, if that decides it."""
+    tool = identify(request.name, snapshot)
+    if tool is not None:
+        return tool
+    addresses = needed_lists(request.name, snapshot)
+    lists = {} if request.refresh else last_lists(snapshot, addresses)
+    unknown = [address for address in addresses if address not in lists]
+    reports: list[ServerReport] = []
+    if unknown:
+        progress = SurveyProgress(settings, unknown, lines=False)
+        reports = await survey_with(backend, unknown, progress, fresh=request.refresh)
+        progress.line.clear()
+    lists |= {r.address: tuple(info.name for info in r.tools) for r in reports if not r.reason}
+    try:
+        return choose(request.name, snapshot, lists)
+    except NotFound as error:
+        missing = [f"{r.address} is not available: {r.reason}" for r in reports if r.reason]
+        message = "\n".join((error.message, *missing))
+        raise NotFound(error.code, message, hint=error.hint) from None
+
+
+class Target(NamedTuple):
+    """The tool of a call, and where its server is."""
+
+    tool: ToolIdentifier
+    backend: Backend
+    line: ProgressLine
+
+
+async def _checked(
+    settings: Settings, snapshot: Snapshot, target: Target, request: TypedCall
+) -> Json:
+    """Starts the server; returns the arguments as the tool's schema wants them.
+
+    Raises InvalidCall for what the schema does not allow, before that if it is known from the cache.
+    The call itself reports an unknown tool.
+    """
+    tool, texts = target.tool, request.texts
+    snapshot.toolbox(tool.toolbox).server(tool.server)
+    if texts is not None and not request.refresh:
+        _check_cached(snapshot, tool, request.arguments, texts)
+    with target.line.waiting(f"waiting for {tool.address} to start"):
+        report = await target.backend.survey(tool.address, fresh=request.refresh)
     if report.reason:
-        error = not_connected(request.tool.server, request.tool.toolbox, report.reason)
-        error.hint = f"mcp-workbench doctor {request.tool.address}"
+        error = not_connected(tool.server, tool.toolbox, report.reason)
+        error.hint = f"mcp-workbench doctor {tool.address}"
         raise error
-    for info in report.tools:
-        if info.name != request.tool.tool:
-            continue
-        if wrong := argument_errors(info, request.arguments, texts):
-            from mcp_workbench.cli.tools import signature  # only for a refusal
+    info = next((info for info in report.tools if info.name == tool.tool), None)
+    if info is None or texts is None:
+        return request.arguments
+    arguments = checked_arguments(info, request.arguments, texts)
+    for note in argument_notes(info, arguments) if settings.talkative else ():
+        say(f"note: {plain(note)}", err=True)
+    return arguments
 
-            raise InvalidCall("\n".join((*wrong, signature(info))))
-        for note in argument_notes(info, request.arguments) if settings.talkative else ():
-            say(f"note: {plain(note)}", err=True)
+
+def _check_cached(
+    snapshot: Snapshot, tool: ToolIdentifier, arguments: Json, texts: set[str]
+) -> None:
+    known = cached_reports(snapshot, [tool.address]).get(tool.address)
+    if known is None or known.age is None:
+        return
+    for info in known.tools:
+        if info.name == tool.tool:
+            try:
+                checked_arguments(info, arguments, texts)
+            except InvalidCall as error:
+                source = f"from the cache, asked {age_text(known.age)}; --refresh asks the server"
+                raise InvalidCall(f"{error.message}\n({source})") from None
 
 
 def print_result(result: Json, saved: dict[int, str]) -> None:

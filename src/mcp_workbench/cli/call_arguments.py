@@ -13,20 +13,20 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.core.catalogue import ToolInfo
-from mcp_workbench.core.errors import InvalidCall, did_you_mean, empty_component
+from mcp_workbench.core.errors import InvalidCall, did_you_mean
 from mcp_workbench.core.raw_json import TooComplex
-from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.schema.document import properties_of, types_of
 from mcp_workbench.schema.mismatches import Mismatch, allowed_values, is_closed, mismatches
 from mcp_workbench.schema.mismatches import Path as ValuePath
 from mcp_workbench.schema.signature import type_text
+from mcp_workbench.schema.text_values import typed
 from mcp_workbench.transport.json_text import DEPTH, read_json
 
 Json = dict[str, Any]
-_NAMED = "a tool is named TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them"
 _OBJECT = 'such as {"name": "value"}'
 _TOO_DEEP = f"nested more than {DEPTH} levels deep"  # the limit of a message
 _FILE = "write --input @PATH with a file that holds a JSON object, or --input - for standard input"
+_MOST_QUOTED = 60  # characters of a text in a message
 _MOST_SHOWN = 12  # choices of an enumeration in a message
 _WORDS: dict[Any, str] = {
     str: "text",
@@ -37,15 +37,6 @@ _WORDS: dict[Any, str] = {
     dict: "an object",
     type(None): "null",
 }
-
-
-def read_identifier(text: str) -> ToolIdentifier:
-    """Reads `TOOLBOX/SERVER/TOOL`."""
-    parts = text.split("/", 2)
-    for field, part in zip(("toolbox", "server", "tool"), (*parts, "", ""), strict=False):
-        if not part:
-            raise InvalidCall(empty_component(field), hint=_NAMED)
-    return ToolIdentifier(*parts)
 
 
 def read_input(given: str) -> Json:
@@ -127,6 +118,16 @@ def _json(name: str, value: str) -> Any:
 # Checks against the schema
 
 
+def checked_arguments(tool: ToolInfo, arguments: Json, texts: set[str]) -> Json:
+    """Returns the arguments as the schema wants them. Raises InvalidCall with all that it refuses."""
+    values = typed(tool.input_schema, arguments, texts)
+    if wrong := argument_errors(tool, values, texts):
+        from mcp_workbench.cli.tools import signature  # only for a refusal
+
+        raise InvalidCall("\n".join((*wrong, signature(tool))))
+    return values
+
+
 def argument_errors(tool: ToolInfo, arguments: Json, texts: set[str]) -> list[str]:
     """Returns what the schema refuses, the worst first. `texts` were typed as `name=text`."""
     wrong = list(_mismatches(tool, arguments))
@@ -152,7 +153,7 @@ def argument_notes(tool: ToolInfo, arguments: Json) -> list[str]:
 
 def _mismatches(tool: ToolInfo, arguments: Json) -> Iterator[Mismatch]:
     try:
-        yield from mismatches(tool.input_schema, arguments, direct=True)
+        yield from mismatches(tool.input_schema, arguments)
     except TooComplex:  # the server decides about the rest
         return
 
@@ -165,11 +166,17 @@ def _strange_and_unused(tool: ToolInfo, arguments: Json) -> tuple[list[str], lis
 
 
 def _line(mismatch: Mismatch, texts: set[str]) -> str:
-    """Returns one mismatch in words; nothing for those that are left to the server."""
+    """Returns one mismatch in words; nothing for the arguments as a whole, which the server explains."""
+    if not mismatch.path:
+        return ""
     *parents, name = mismatch.path
     match mismatch.kind:
-        case "type":
-            return _mistyped(mismatch, typed=not parents and name in texts)
+        case "type" | "choice":
+            return _mistyped(mismatch, as_text=not parents and name in texts)
+        case "limit":
+            return f"argument '{_dotted(mismatch.path)}' {mismatch.detail}"
+        case "forbidden":
+            return f"argument '{_dotted(mismatch.path)}' is not allowed"
         case "value":
             return _unlisted(mismatch)
         case "missing":
@@ -177,16 +184,17 @@ def _line(mismatch: Mismatch, texts: set[str]) -> str:
         case "unknown":
             hint = _in_brackets(mismatch.detail)
             return f"unknown '{name}' in argument '{_dotted(parents)}'{hint}"
-        case _:
-            return ""
 
 
-def _mistyped(mismatch: Mismatch, *, typed: bool) -> str:
+def _mistyped(mismatch: Mismatch, *, as_text: bool) -> str:
     path, value, schema = _dotted(mismatch.path), mismatch.value, mismatch.schema
+    if as_text and isinstance(value, str):
+        shown = value if len(value) <= _MOST_QUOTED else f"{value[:_MOST_QUOTED]}…"
+        nested = {"array", "object"} & set(types_of(schema))
+        hint = f": write {path}:=JSON" if nested else ""
+        return f"argument '{path}' takes {type_text(schema)}, not the text '{shown}'{hint}"
     words = _WORDS[cast("Any", type(value))]
     line = f"argument '{path}' takes {type_text(schema)}, not {words}"
-    if typed:
-        return f"{line}: write {path}:={_as_json(value)}"
     if "string" in types_of(schema) and "." not in path and "[" not in path:
         return f"{line}: write {path}={msgspec.json.encode(value).decode()}"
     return line
@@ -204,14 +212,6 @@ def _dotted(path: ValuePath | list[str | int]) -> str:
     text = ""
     for key in path:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
-    return text
-
-
-def _as_json(text: str) -> str:
-    try:
-        read_json(text)
-    except (ValueError, RecursionError):
-        return "JSON"
     return text
 
 

@@ -10,7 +10,15 @@ import msgspec
 
 from mcp_workbench.cli.error_reports import ErrorReport, error_report, format_problems
 from mcp_workbench.cli.servers import cached_reports, survey
-from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options, variable
+from mcp_workbench.cli.settings import (
+    DONE,
+    UNREACHABLE,
+    USAGE,
+    Settings,
+    attach_option,
+    global_options,
+    variable,
+)
 from mcp_workbench.cli.terminal import counted, glyph, nearby, number, plain, say, say_json, table
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.catalogue import ServerReport
@@ -74,14 +82,19 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
     help="Start every server for real, too.",
     **variable("CHECK_CONNECT"),
 )
+@attach_option("CHECK")
 @global_options
 @click.pass_obj
 def check(settings: Settings, *, connect: bool) -> int:
     """Check the configuration and show every problem at once.
 
-    A command that does not exist on this machine is a warning; no server is started to find out. With
-    --connect, the last line says how many servers are ready. Exit status 2 if the configuration can't be
-    used, 4 if a server can't be reached.
+    A command that does not exist on this machine is a warning; no server is started to find out.
+
+    With --connect, every server is started, also one that has just failed, and the last line says how
+    many are ready. The workbench that `mcp-workbench up` has started is asked if it runs, so that no
+    server is started twice.
+
+    Exit status 2 if the configuration can't be used, 4 if a server can't be reached.
 
     \b
     Examples:

@@ -34,7 +34,7 @@ Usage: mcp-workbench COMMAND …     (mcp-workbench --help for all of it)
   install HOST      add this program to a host; undo reverts it
   tools             what the toolboxes hold
   doctor            find problems and how to fix them
-  call T/S/TOOL     call one tool, such as: mcp-workbench call demo/basics/add a:=2 b:=3
+  call T/S/TOOL     call one tool, such as: mcp-workbench call demo/basics/add a=2 b=3
   serve             run as an MCP server over stdio: this is what a host starts"""
 # Each command: its module, and its line in `--help`.
 _COMMANDS = {
@@ -186,8 +186,13 @@ def _with_plain_json(argv: list[str]) -> list[str]:
         return argv
     end = argv.index("--") if "--" in argv else len(argv)  # behind it is the server's own command
     pairs = zip(argv[:end], argv[1 : end + 1] if end < len(argv) else [*argv[1:], ""], strict=True)
-    ours = [word for word, after in pairs if not (word == "--json" and after.startswith("{"))]
+    ours = [word for word, after in pairs if not (word == "--json" and looks_like_json(after))]
     return [*ours, *argv[end:]]
+
+
+def looks_like_json(word: str) -> bool:
+    """Does this begin like JSON? An object is an entry; of another value `add` says what it wants."""
+    return word.lstrip()[:1] in ("{", "[", '"')
 
 
 def complete() -> int:

@@ -12,7 +12,7 @@ import msgspec
 
 from mcp_workbench.cli.completion import complete_toolbox
 from mcp_workbench.cli.servers import cached_or_asked, refresh_option, show_cached, show_unreached
-from mcp_workbench.cli.settings import Settings, global_options
+from mcp_workbench.cli.settings import Settings, attach_option, global_options
 from mcp_workbench.cli.terminal import about, number, say, say_json, table
 from mcp_workbench.core.catalogue import (
     Catalogue,
@@ -61,6 +61,7 @@ LEVELS: dict[str, dict[str, Callable[[OpenedToolbox], str]]] = {
 @click.command()
 @click.argument("toolbox", metavar="[TOOLBOX]", default="", shell_complete=complete_toolbox)
 @refresh_option("COST")
+@attach_option("COST")
 @global_options
 @click.pass_obj
 def cost(settings: Settings, toolbox: str, *, refresh: bool) -> int:

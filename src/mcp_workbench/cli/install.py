@@ -575,6 +575,8 @@ def _list_records(settings: Settings, records: list[Record]) -> None:
             ]
         )
         return
+    if not records and settings.talkative:
+        say("nothing to undo: no file was changed yet", err=True)
     machine = this_machine()
     rows = [
         (

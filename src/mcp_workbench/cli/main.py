@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import suppress
 
 TYPE_CHECKING = False  # as in `typing`, which is slow to load
 if TYPE_CHECKING:
@@ -49,7 +50,15 @@ def main() -> None:
         import signal  # a second Ctrl-C would only show a traceback
 
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _end_line()
     sys.exit(status)
+
+
+def _end_line() -> None:
+    """Starts a new line on a terminal, which shows `^C` where the cursor was."""
+    if os.isatty(2):
+        with suppress(OSError):  # the window was closed
+            os.write(2, b"\n")
 
 
 def _run(argv: list[str]) -> int:
@@ -92,6 +101,8 @@ def _serve(options: dict[str, list[str]]) -> int | None:
     log_calls = options.get(LOG_CALLS.name, [""])[-1]
     if HTTP.name in options:
         return _serve_http(config, options[HTTP.name][-1], toolboxes, log_calls)
+    if os.isatty(0):
+        return None  # the command tells the person who typed it what it waits for
     if log_calls and attach == "always":
         return None
     from mcp_workbench.daemon.attach import attach_host

@@ -10,10 +10,22 @@ import click
 
 from mcp_workbench.cli.completion import complete_toolbox
 from mcp_workbench.cli.main import ATTACH, HTTP, TOOLBOX, ServeOption, read_address
-from mcp_workbench.cli.settings import Decorated, Settings, global_options, log_calls_option
+from mcp_workbench.cli.settings import (
+    Decorated,
+    Settings,
+    global_options,
+    log_calls_option,
+    stdin_is_terminal,
+)
 
 if TYPE_CHECKING:
     from mcp_workbench.core.spec import Snapshot
+
+_ON_TERMINAL = (
+    "waiting for messages of an MCP host on stdin; hosts start this command themselves.\n"
+    "mcp-workbench install HOST adds it to a host, mcp-workbench tour shows what it does; "
+    "Ctrl-C or Ctrl-D ends it."
+)
 
 
 def address_callback(
@@ -81,7 +93,7 @@ def serve(
 ) -> int:
     """Run as an MCP server over stdio: this is what a host starts.
 
-    It ends when its input ends. Without a configuration it serves the demo toolbox. Config changes
+    It ends when its input ends; on a terminal it says what it waits for. Without a configuration it serves the demo toolbox. Config changes
     are applied live, without losing a call; SIGHUP reloads the file at once.
 
     With --http it serves any number of hosts on a port of this machine until Ctrl-C. Any other
@@ -139,6 +151,8 @@ def _serve_stdio(
         raise click.UsageError(
             "--log-calls: the shared workbench logs its calls with up --log-calls"
         )
+    if stdin_is_terminal() and not settings.quiet:
+        click.echo(_ON_TERMINAL, err=True)
     outcome = attach_host(settings.config, toolboxes, "never" if log_calls else attach)
     if isinstance(outcome, int):
         return outcome

@@ -18,12 +18,13 @@ from mcp_workbench.cli.error_reports import ErrorReport, format_error
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, Decorated, Settings, variable
 from mcp_workbench.cli.terminal import QUIET_TIME, ProgressLine, say
 from mcp_workbench.core.catalogue import ServerReport
+from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import ServerAddress, Snapshot
 from mcp_workbench.timing import deadline
 from mcp_workbench.upstream.cache import CatalogueCache
 
 if TYPE_CHECKING:
-    from mcp_workbench.gateway.workbench import Gateway
+    from mcp_workbench.cli.backends import Backend
 
 FRESH = 86_400.0  # seconds; a day later, the servers are asked again
 NEWS = 86_400.0  # seconds for which a change of tools is shown
@@ -44,7 +45,7 @@ def cached_or_asked(
     reports = {} if refresh else cached_reports(snapshot, addresses)
     unknown = [address for address in addresses if address not in reports]
     if unknown:
-        asked = survey(settings, snapshot, unknown)
+        asked = survey(settings, snapshot, unknown, fresh=refresh)
         reports |= {report.address: report for report in _with_changes(snapshot, asked)}
     return [reports[address] for address in addresses]
 
@@ -79,6 +80,20 @@ def with_last_lists(snapshot: Snapshot, reports: list[ServerReport]) -> list[Ser
     return shown
 
 
+def last_lists(
+    snapshot: Snapshot, addresses: Sequence[ServerAddress]
+) -> dict[ServerAddress, tuple[str, ...]]:
+    """Returns the names of the tools of those servers that are in the cache, however old."""
+    memory, now = CatalogueCache(os.environ), time.time()
+    lists: dict[ServerAddress, tuple[str, ...]] = {}
+    for address in addresses:
+        spec = snapshot.toolbox(address.toolbox).server(address.server)
+        known = memory.recall(spec)
+        if known is not None:
+            lists[address] = tuple(tool.name for tool in known.opened(spec, now, "").tools)
+    return lists
+
+
 def _with_changes(snapshot: Snapshot, asked: list[ServerReport]) -> list[ServerReport]:
     """Adds the changes of tools that were recorded while these servers were asked."""
     kept = cached_reports(snapshot, [report.address for report in asked if not report.reason])
@@ -93,27 +108,33 @@ def _with_changes(snapshot: Snapshot, asked: list[ServerReport]) -> list[ServerR
 # Asking the servers
 
 
-def survey(
+def survey(  # noqa: PLR0913 - what one survey is made of
     settings: Settings,
     snapshot: Snapshot,
     addresses: Sequence[ServerAddress],
     environ: Mapping[str, str] | None = None,
+    *,
     wait: float | None = None,
+    fresh: bool = True,
 ) -> list[ServerReport]:
     """Returns a report of each server, in this order; shows progress on stderr meanwhile.
 
     `wait` are the seconds for all of them together; without it, each has its own `connectTimeout`.
+    `fresh`: also of those that have just failed. With an `environ` of its own, the servers are started
+    for this command, even if the workbench of the configuration is running.
     """
-    from mcp_workbench.app import run_interruptible
-    from mcp_workbench.gateway.workbench import Gateway
+    from mcp_workbench.cli.backends import BackendOptions, with_backend
 
     settings.open_log(reports_servers=True)
-    progress = SurveyProgress(settings, addresses)
-    gateway = Gateway(snapshot, environ=environ)
-    try:
-        return run_interruptible(_survey(gateway, addresses, progress, wait))
-    finally:
-        progress.line.clear()
+
+    async def asked(backend: Backend) -> list[ServerReport]:
+        progress = SurveyProgress(settings, addresses)
+        try:
+            return await survey_with(backend, addresses, progress, fresh=fresh, wait=wait)
+        finally:
+            progress.line.clear()
+
+    return with_backend(settings, snapshot, asked, BackendOptions(environ=environ))
 
 
 def read_catalogues(
@@ -128,25 +149,31 @@ def read_catalogues(
     if settings.talkative:
         count = "1 server" if len(addresses) == 1 else f"{len(addresses)} servers"
         say(f"reading the tools of {count}, for at most {READ_WAIT:g} s …", err=True)
-    return survey(settings, snapshot, addresses, environ, READ_WAIT)
+    return survey(settings, snapshot, addresses, environ, wait=READ_WAIT)
 
 
-async def _survey(
-    gateway: Gateway,
+async def survey_with(
+    backend: Backend,
     addresses: Sequence[ServerAddress],
     progress: SurveyProgress,
-    wait: float | None,
+    *,
+    fresh: bool,
+    wait: float | None = None,
 ) -> list[ServerReport]:
+    """Asks all these servers at once. Raises a WorkbenchError if the running workbench does."""
     import asyncio
 
     until = math.inf if wait is None else time.monotonic() + wait
 
-    async def ask(address: ServerAddress) -> ServerReport:
-        report = await gateway.view.survey(address)
+    async def ask(address: ServerAddress) -> ServerReport | WorkbenchError:
+        try:
+            report = await backend.survey(address, fresh=fresh)
+        except WorkbenchError as error:
+            return error  # raised below, outside of the group
         progress.arrived(report)
         return report
 
-    async with gateway, asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as group:
         asked = [group.create_task(ask(address)) for address in addresses]
         while any(not task.done() for task in asked) and time.monotonic() < until:
             await asyncio.wait(asked, timeout=min(QUIET_TIME, until - time.monotonic()))
@@ -154,7 +181,7 @@ async def _survey(
         for task in asked:
             task.cancel()
     return [
-        _too_slow(address, wait or 0.0) if task.cancelled() else task.result()
+        _too_slow(address, wait or 0.0) if task.cancelled() else _reported(task.result())
         for address, task in zip(addresses, asked, strict=True)
     ]
 
@@ -163,12 +190,22 @@ def _too_slow(address: ServerAddress, seconds: float) -> ServerReport:
     return ServerReport(address, f"it has not answered within {seconds:g} s", seconds=seconds)
 
 
-class SurveyProgress:
-    """Shows on a terminal one line with the servers that are still waited for; elsewhere a line per finished server."""
+def _reported(outcome: ServerReport | WorkbenchError) -> ServerReport:
+    if isinstance(outcome, WorkbenchError):
+        raise outcome
+    return outcome
 
-    def __init__(self, settings: Settings, addresses: Sequence[ServerAddress]) -> None:
+
+class SurveyProgress:
+    """Shows on a terminal one line with the servers that are still waited for; elsewhere a line per
+    finished server, if `lines` are wanted.
+    """
+
+    def __init__(
+        self, settings: Settings, addresses: Sequence[ServerAddress], *, lines: bool = True
+    ) -> None:
         self.line = ProgressLine(wanted=settings.talkative)
-        self._wanted = settings.talkative
+        self._wanted = settings.talkative and lines
         self._waiting = list(addresses)
 
     def arrived(self, report: ServerReport) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mcp_workbench.cli.main import ATTACH, LOG_CALLS, PREFIX
 from mcp_workbench.cli.main import DONE as DONE
 from mcp_workbench.cli.main import INTERRUPTED as INTERRUPTED
-from mcp_workbench.cli.main import LOG_CALLS, PREFIX
 
 if TYPE_CHECKING:
     from mcp_workbench.core.spec import Snapshot
@@ -36,6 +36,7 @@ class Settings:
         self.verbose = False
         self.no_input = False
         self.no_color = False
+        self.attach = "auto"  # of commands that can use the running workbench
 
     @property
     def color(self) -> bool | None:
@@ -141,6 +142,20 @@ def log_calls_option(command: str, more: str = "") -> Callable[[Decorated], Deco
         default="",
         help=f"Append one JSON line per call to this file{more}.",
         **variable(f"{command}_LOG_CALLS"),
+    )
+
+
+def attach_option(command: str) -> Callable[[Decorated], Decorated]:
+    """Returns `--attach`, for a command that can use the running workbench."""
+    return click.option(
+        ATTACH.name,
+        metavar="WHEN",
+        type=click.Choice(("auto", "never")),
+        help="Use the servers of the workbench that `up` has started for this file: auto (if it runs; "
+        "the default), never.",
+        expose_value=False,
+        callback=_remember,
+        **variable(f"{command}_ATTACH"),
     )
 
 

@@ -13,14 +13,23 @@ import msgspec
 
 from mcp_workbench.cli.completion import complete_tool
 from mcp_workbench.cli.servers import (
+    SurveyProgress,
     cached_or_asked,
     news,
     refresh_option,
     show_cached,
     show_unreached,
+    survey_with,
     with_last_lists,
 )
-from mcp_workbench.cli.settings import DONE, FAILED, Settings, global_options, variable
+from mcp_workbench.cli.settings import (
+    DONE,
+    FAILED,
+    Settings,
+    attach_option,
+    global_options,
+    variable,
+)
 from mcp_workbench.cli.terminal import (
     ProgressLine,
     about,
@@ -39,6 +48,7 @@ from mcp_workbench.schema.document import as_object
 from mcp_workbench.schema.signature import AMPLE, arguments_shape, first_sentence, signature_within
 
 if TYPE_CHECKING:
+    from mcp_workbench.cli.backends import Backend
     from mcp_workbench.search.queries import Query, SearchResult
 
 WIDEST = 64  # characters of a signature; `--schema` has all of it
@@ -60,13 +70,16 @@ _CLAIMS = {True: "yes", False: "no", None: "-"}
     **variable("TOOLS_SCHEMA"),
 )
 @refresh_option("TOOLS")
+@attach_option("TOOLS")
 @global_options
 @click.pass_obj
 def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int:
     """Show what the toolboxes hold.
 
     Servers that were connected within a day are not started: the list is from the cache. For a server
-    that can't be reached, the last list is shown, however old it is.
+    that can't be reached, the last list is shown, however old it is. One that has failed within the
+    last 30 seconds is not started again. The workbench that `mcp-workbench up` has started is asked if
+    it runs, so that no server is started twice.
 
     Each server is shown with its state: ready, or why not. ≈TOKENS is about what a tool's definition
     costs a model if it is listed directly. READ-ONLY is what the tool declares, - if it declares
@@ -247,6 +260,8 @@ def read_only(tool: ToolInfo) -> bool | None:
     show_default=True,
     help="How much to tell of each.",
 )
+@refresh_option("SEARCH")
+@attach_option("SEARCH")
 @global_options
 @click.pass_obj
 def search(  # noqa: PLR0913 - each of them an option
@@ -256,6 +271,8 @@ def search(  # noqa: PLR0913 - each of them an option
     server: str,
     limit: int,
     detail: Detail,
+    *,
+    refresh: bool,
 ) -> int:
     """Find tools by what they do, ranked as an agent gets them.
 
@@ -263,18 +280,29 @@ def search(  # noqa: PLR0913 - each of them an option
     mcp-workbench search add two numbers
     mcp-workbench search demo/basics/add --detail full
 
-    Servers whose tools are not known are started and asked. Exit status 1 if nothing fits.
+    Servers whose tools are not known are started and asked, unless they have failed within the last
+    30 seconds. The workbench that `mcp-workbench up` has started is used if it runs. Exit status 1 if
+    nothing fits.
     """
-    from mcp_workbench.app import run_interruptible
+    from mcp_workbench.cli.backends import with_backend
     from mcp_workbench.search.queries import Query
     from mcp_workbench.server.own_tools import search_text
 
     snapshot = settings.snapshot()
     settings.open_log()
     line = ProgressLine(wanted=settings.talkative)
+    query = Query(" ".join(words), toolbox, server, limit)
+
+    async def found(backend: Backend) -> SearchResult:
+        if refresh:
+            addresses = [a for a in _addresses(snapshot, "", "") if query.covers(a)]
+            progress = SurveyProgress(settings, addresses)
+            await survey_with(backend, addresses, progress, fresh=True)
+            progress.line.clear()
+        return await _search_results(backend, query, line)
+
     try:
-        query = Query(" ".join(words), toolbox, server, limit)
-        results = run_interruptible(_search_results(snapshot, query, line))
+        results = with_backend(settings, snapshot, found)
     finally:
         line.clear()
     if settings.json:
@@ -284,25 +312,15 @@ def search(  # noqa: PLR0913 - each of them an option
     return DONE if results.tools else FAILED
 
 
-async def _search_results(snapshot: Snapshot, query: Query, line: ProgressLine) -> SearchResult:
-    from mcp_workbench.gateway.tool_search import Reading, find
-    from mcp_workbench.gateway.workbench import Gateway
+async def _search_results(backend: Backend, query: Query, line: ProgressLine) -> SearchResult:
+    reading = ""
 
-    def report(_progress: int, _total: int, text: str) -> None:
+    def show(text: str) -> None:
         nonlocal reading
         reading = text
 
-    reading, wait = "", snapshot.limits.open_wait
-    async with Gateway(snapshot) as gateway:
-        with line.waiting(lambda: reading):
-            results = await find(gateway.view, query, Reading(report, lazy=True, wait=wait))
-    # What is still being read ends with this command.
-    late = f"no answer within {wait:g} s"
-    unknown = (
-        msgspec.structs.replace(server, starting=False, reason=late) if server.starting else server
-        for server in results.unknown
-    )
-    return msgspec.structs.replace(results, unknown=tuple(unknown))
+    with line.waiting(lambda: reading):
+        return await backend.search(query, show)
 
 
 def _search_document(results: SearchResult) -> dict[str, Any]:

@@ -115,9 +115,7 @@ def serve_attached(paths: DaemonPaths, toolboxes: tuple[str, ...]) -> int | Take
         connection = control.connect(paths)
         if connection is None:
             return None
-        fields = [__version__.encode(), os.fsencode(paths.config), ",".join(toolboxes).encode()]
-        fields.append(_folder())
-        fields += [b"%b=%b" % pair for pair in os.environb.items()]
+        fields = host_fields(paths, ",".join(toolboxes).encode())
         response, fds = control.request_with_fds(connection, ANSWER, control.JOIN, *fields)
     except control.NoAnswer as error:
         raise AttachFailed(str(error)) from None
@@ -129,6 +127,12 @@ def serve_attached(paths: DaemonPaths, toolboxes: tuple[str, ...]) -> int | Take
         raise AttachFailed(response[-1].decode("utf-8", "replace"))
     pid = control.peer_credentials(connection)[0] or lock_holder(paths)
     return _AttachedProcess(connection, Takeover(*fds), pid).wait()
+
+
+def host_fields(paths: DaemonPaths, *own: bytes) -> list[bytes]:
+    """The fields of a request to join: version, file, those of the request, folder, environment."""
+    fields = [__version__.encode(), os.fsencode(paths.config), *own, _folder()]
+    return fields + [b"%b=%b" % pair for pair in os.environb.items()]
 
 
 def _folder() -> bytes:

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 # Version of the protocol: the first field of a client's first frame, in all versions.
 FORMAT = b"1"
 
-# Requests of a client
-JOIN, STATUS, DOWN, RELOAD = b"join", b"status", b"down", b"reload"
+# Requests of a client. After COMMAND come the messages of `command_messages`.
+JOIN, COMMAND = b"join", b"command"
+STATUS, DOWN, RELOAD = b"status", b"down", b"reload"
 # Later messages of an attached process: its pipes, SIGTERM, SIGINT, heartbeat
 PIPES, ASKED, INTERRUPTED, PING = b"pipes", b"asked", b"interrupted", b"ping"
 # Responses
@@ -288,9 +289,13 @@ class ControlConnection:
 
     def close(self) -> None:
         if not self.is_closed:
-            self._loop.remove_reader(self._socket.fileno())
-            self._loop.remove_writer(self._socket.fileno())
-            self._socket.close()
+            self.detach().close()
+
+    def detach(self) -> socket.socket:
+        """The socket, for another protocol; this connection is closed."""
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
+        return socket.socket(fileno=self._socket.detach())
 
     def _readable(self) -> None:
         try:

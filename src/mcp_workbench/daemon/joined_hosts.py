@@ -22,7 +22,7 @@ from mcp_workbench.config.expand import references, strings_of
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.errors import ConfigError, NotFound
-from mcp_workbench.core.spec import Snapshot, StdioCommand
+from mcp_workbench.core.spec import ServerSpec, Snapshot, StdioCommand
 from mcp_workbench.daemon import control
 from mcp_workbench.daemon.control import ControlConnection
 from mcp_workbench.daemon.crash_journal import (
@@ -41,12 +41,14 @@ from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.parse import Message, UseToolRequest, cancelled_id
 from mcp_workbench.server.session import HostSession, StdioFront
 from mcp_workbench.server.session_tools import ToolView
+from mcp_workbench.timing import deadline, pause
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Malformed
 from mcp_workbench.transport.stdio import READ_BYTES, PipeReader
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 
 if TYPE_CHECKING:
+    from mcp_workbench.daemon.command_clients import CommandClient
     from mcp_workbench.daemon.lifecycle import BoundedLog
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,8 @@ KEPT = frozenset(
     }
 )
 KEPT_BYTES = 1 << 16  # of one such request
+APPLY = deadline(2.0)  # seconds for a change of the file to be applied before a command uses it
+BETWEEN = pause(0.1)  # seconds between two looks at that
 
 
 class HostRegistry:
@@ -79,6 +83,7 @@ class HostRegistry:
         self._log_file = log_file
         self._expected: dict[ControlConnection, JoinedHost] = {}  # welcomed, pipes not yet received
         self.hosts: set[JoinedHost] = set()
+        self.commands: set[CommandClient] = set()
         self.is_stopping = False
         self.down: Callable[[], None] = lambda: None
         self.reload: Callable[[], None] = lambda: None
@@ -87,11 +92,13 @@ class HostRegistry:
     def handle(self, connection: ControlConnection, request: bytes, fields: list[bytes]) -> None:
         if request == control.JOIN and len(fields) >= 4:
             self._scope.start(self._join(connection, fields), f"join {connection.pid}")
+        elif request == control.COMMAND and len(fields) >= 5:
+            self._scope.start(self._join_command(connection, fields), f"command {connection.pid}")
         elif request == control.STATUS:
             status = current_status(
                 self._info,
                 self._gateway,
-                self.hosts,
+                (*self.hosts, *self.commands),
                 self._log_file.trouble,
                 stopping=self.is_stopping,
             )
@@ -106,26 +113,71 @@ class HostRegistry:
     # Joining
 
     async def _join(self, connection: ControlConnection, fields: list[bytes]) -> None:
-        # In a thread: a file may be long, or a pipe that nobody writes to.
-        outdated = await asyncio.to_thread(self._outdated_reason, self._gateway.snapshot)
-        if connection.is_closed:
-            return
         version, config, names, folder, *variables = fields
         toolboxes = tuple(filter(None, names.decode("utf-8", "replace").split(",")))
-        try:
-            reason = self._refusal(version, config, toolboxes, variables) or outdated
-        except NotFound as error:
-            connection.send(control.REFUSED, control.QUIETLY, error.message.encode())
-            return
-        if reason:
-            log.info("host refused (pid %d): %s", connection.pid, reason)
-            connection.send(control.REFUSED, control.LOUDLY, reason.encode())
+        claims = HostClaims(version, config, toolboxes, variables)
+        if not await self._is_admitted(connection, claims):
             return
         try:
             self._welcome(connection, toolboxes, other_folder(os.fsdecode(folder)))
         except OSError as error:
             reason = error.strerror or str(error)
             connection.send(control.REFUSED, control.LOUDLY, reason.encode())
+
+    async def _join_command(self, connection: ControlConnection, fields: list[bytes]) -> None:
+        """Serve a command until it disconnects."""
+        version, config, name, capabilities, folder, *variables = fields
+        claims = HostClaims(version, config, (), variables)
+        await self._apply_file()  # the command has read it just now
+        if not await self._is_admitted(connection, claims):
+            return
+        from mcp_workbench.daemon.command_clients import CommandClient  # only for commands
+
+        declared = msgspec.json.decode(capabilities)
+        at = other_folder(os.fsdecode(folder))
+        command = CommandClient(connection.pid, name.decode("utf-8", "replace"), at, declared)
+        self.commands.add(command)
+        connection.send(control.WELCOME)
+        try:
+            await command.serve(self._gateway.view, connection.detach())
+        finally:
+            self.commands.discard(command)
+            if not self.is_used:
+                self.on_empty()
+
+    async def _apply_file(self) -> None:
+        """Wait, at most a moment, until the configuration is that of the file."""
+        until = time.monotonic() + APPLY
+        while time.monotonic() < until and await asyncio.to_thread(self._is_behind):
+            self.reload()
+            await asyncio.sleep(BETWEEN)
+
+    def _is_behind(self) -> bool:
+        """Has the file other servers than those that are served?"""
+        try:
+            wanted = load_config(self._info.config)
+        except ConfigError:  # the previous configuration stays in force
+            return False
+        served = servers_of(self._gateway.snapshot)
+        return {a: _own(s) for a, s in servers_of(wanted).items()} != {
+            a: _own(s) for a, s in served.items()
+        }
+
+    async def _is_admitted(self, connection: ControlConnection, claims: HostClaims) -> bool:
+        """Whether this host may join; if not, it is told why."""
+        # In a thread: a file may be long, or a pipe that nobody writes to.
+        outdated = await asyncio.to_thread(self._outdated_reason, self._gateway.snapshot)
+        if connection.is_closed:
+            return False
+        try:
+            reason = self._refusal(claims) or outdated
+        except NotFound as error:
+            connection.send(control.REFUSED, control.QUIETLY, error.message.encode())
+            return False
+        if reason:
+            log.info("host refused (pid %d): %s", connection.pid, reason)
+            connection.send(control.REFUSED, control.LOUDLY, reason.encode())
+        return not reason
 
     def _welcome(
         self, connection: ControlConnection, toolboxes: tuple[str, ...], folder: str
@@ -148,19 +200,17 @@ class HostRegistry:
         for connection in [client for client in self._expected if client.is_closed]:
             self._expected.pop(connection).discard()
 
-    def _refusal(
-        self, version: bytes, config: bytes, toolboxes: tuple[str, ...], variables: list[bytes]
-    ) -> str:
+    def _refusal(self, claims: HostClaims) -> str:
         """Why a host may not join; empty if it may."""
-        if version != __version__.encode():
-            other = version.decode("utf-8", "replace")
+        if claims.version != __version__.encode():
+            other = claims.version.decode("utf-8", "replace")
             return f"it is version {__version__}, this is {other}: {RENEW}"
-        if config != os.fsencode(self._info.config):
+        if claims.config != os.fsencode(self._info.config):
             return f"it serves {self._info.config}"
         if self.is_stopping:
             return "it is ending"
-        snapshot = self._gateway.snapshot.narrowed(toolboxes)
-        return _different_variables(snapshot, _environment(variables))
+        snapshot = self._gateway.snapshot.narrowed(claims.toolboxes)
+        return _different_variables(snapshot, _environment(claims.variables))
 
     def _outdated_reason(self, snapshot: Snapshot) -> str:
         """Which changes of the file only the next start applies; a host served alone has them already."""
@@ -200,16 +250,22 @@ class HostRegistry:
             connection.close()
             self.hosts.discard(host)
             log.info("host left (pid %d; %d connected)", host.pid, len(self.hosts))
-            if not self.hosts:
+            if not self.is_used:
                 self.on_empty()
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.hosts or self.commands)
 
     async def release_all(self, seconds: float, at_once: asyncio.Event) -> None:
         """Stop serving: the attached process of every host continues on its own."""
         self.is_stopping = True
+        for command in tuple(self.commands):
+            self._scope.start(command.finished(seconds), f"release {command.pid}")
         hosts = tuple(self.hosts)
         for host in hosts:
             host.release(seconds)
-        while self.hosts:
+        while self.is_used:
             try:
                 async with asyncio.timeout(0.05):
                     await at_once.wait()
@@ -217,7 +273,23 @@ class HostRegistry:
                 continue
             for host in self.hosts:
                 host.gone()
+            for command in self.commands:
+                command.disconnect()
             await asyncio.sleep(0.01)
+
+
+class HostClaims(msgspec.Struct, frozen=True):
+    """What a client says of itself."""
+
+    version: bytes
+    config: bytes
+    toolboxes: tuple[str, ...]  # that it is to see; empty: all
+    variables: list[bytes]
+
+
+def _own(spec: ServerSpec) -> ServerSpec:
+    """An entry without what the daemon sets itself."""
+    return msgspec.structs.replace(spec, idle_timeout=0.0, place="")
 
 
 def other_folder(folder: str) -> str:
@@ -307,6 +379,14 @@ class JoinedHost:
     @property
     def under_way(self) -> int:
         return 0 if self.session is None else len(self.session.under_way)
+
+    @property
+    def revision(self) -> str:
+        return "" if self.session is None else self.session.era.revision
+
+    @property
+    def name(self) -> str:
+        return ""
 
     # Its session
 

@@ -189,7 +189,7 @@ def _stop_without_hosts(registry: HostRegistry, end: Ending, linger: float) -> N
     timer: asyncio.TimerHandle | None = None
 
     def check() -> None:
-        if not registry.hosts:
+        if not registry.is_used:
             log.info("no host for %g seconds", linger)
             end.asked()
 

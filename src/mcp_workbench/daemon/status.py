@@ -20,6 +20,7 @@ from mcp_workbench import __version__
 if TYPE_CHECKING:  # loaded in the daemon, and not by the command
     from mcp_workbench.core.catalogue import ServerHealth
     from mcp_workbench.core.spec import ServerAddress
+    from mcp_workbench.daemon.command_clients import CommandClient
     from mcp_workbench.daemon.joined_hosts import JoinedHost
     from mcp_workbench.gateway.workbench import Gateway
     from mcp_workbench.upstream.connection import Connection
@@ -32,7 +33,7 @@ class HostLine(msgspec.Struct, frozen=True, rename="camel"):
 
     pid: int  # of its attached process
     seconds: float
-    name: str = ""  # as it calls itself; empty until it has
+    name: str = ""  # as it calls itself; empty until it has. A command uses it while it runs
     version: str = ""
     revision: str = ""
     toolboxes: tuple[str, ...] = ()  # empty: all
@@ -96,7 +97,7 @@ class DaemonInfo(msgspec.Struct):
 def current_status(
     info: DaemonInfo,
     gateway: Gateway,
-    hosts: Iterable[JoinedHost],
+    hosts: Iterable[JoinedHost | CommandClient],
     trouble: str,
     *,
     stopping: bool,
@@ -154,17 +155,24 @@ def _server_line(gateway: Gateway, health: ServerHealth, live: list[Connection])
     )
 
 
-def _host_line(host: JoinedHost) -> HostLine:
+def _named(host: JoinedHost | CommandClient) -> tuple[str, str]:
+    """The name and version of a host, as far as it has said them."""
+    from mcp_workbench.daemon.joined_hosts import JoinedHost
     from mcp_workbench.server.parse import client_name_and_version
 
-    session = host.session
-    name, version = ("", "") if session is None else client_name_and_version(session.client_info)
+    if not isinstance(host, JoinedHost):
+        return host.name, ""
+    return ("", "") if host.session is None else client_name_and_version(host.session.client_info)
+
+
+def _host_line(host: JoinedHost | CommandClient) -> HostLine:
+    name, version = _named(host)
     return HostLine(
         host.pid,
         round(time.monotonic() - host.since, 1),
         name,
         version,
-        "" if session is None else session.era.revision,
+        host.revision,
         host.toolboxes,
         host.folder,
         host.under_way,

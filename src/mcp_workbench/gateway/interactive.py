@@ -141,14 +141,17 @@ class Person(Protocol):
 
 
 @asynccontextmanager
-async def interactive_session(view: View, person: Person) -> AsyncGenerator[InteractiveSession]:
+async def interactive_session(
+    view: View, person: Person, *, sole: bool = True, folder: str = ""
+) -> AsyncGenerator[InteractiveSession]:
     """While this is open, the person answers the questions of this view's servers.
 
-    Enter it before the first server starts: the handshake declares what it may ask for.
+    As the `sole` host, those of all servers: then enter it before the first server starts, because the
+    handshake declares what it may ask for. `folder` is that of the person, if it is not ours.
     """
     async with task_scope() as scope:
-        host = InteractiveHost(person, scope)
-        yield InteractiveSession(view.for_host(host, sole=True), host)
+        host = InteractiveHost(person, scope, folder)
+        yield InteractiveSession(view.for_host(host, sole=sole), host)
 
 
 class InteractiveSession:
@@ -188,10 +191,10 @@ class InteractiveHost:
     """The person as a host whose connections are not shared."""
 
     takes_turns = False
-    folder = ""  # ours
 
-    def __init__(self, person: Person, scope: TaskScope) -> None:
+    def __init__(self, person: Person, scope: TaskScope, folder: str = "") -> None:
         self._person = person
+        self.folder = folder
         self.scope = scope
         self._one_at_a_time = asyncio.Lock()
         self.leases: dict[ServerAddress, Any] = {}

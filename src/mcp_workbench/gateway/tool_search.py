@@ -53,6 +53,7 @@ class Reading(msgspec.Struct, frozen=True):
     report: Callable[[int, int, str], None] | None = None  # of how many, how many are read; a text
     lazy: bool = False  # reads those of lazy toolboxes, too
     wait: float = 0.0  # seconds; 0: the usual ones
+    skipped: frozenset[ServerAddress] = frozenset()  # are not started
 
 
 USUAL_READING = Reading()
@@ -155,6 +156,7 @@ class Finder:
             spec
             for spec in knowledge.unknown
             if query.covers(spec.address)
+            and spec.address not in reading.skipped
             and (reading.lazy or boxes[spec.address.toolbox].discover == "eager")
         ]
         wanted = self._to_read(view, unknown) if unknown else []

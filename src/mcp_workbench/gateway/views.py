@@ -247,12 +247,20 @@ class View:
             raise reports.not_ready(connection)
         return connection
 
-    async def survey(self, address: ServerAddress) -> ServerReport:
-        """Report on one server in detail. If it can't be reached, the report says why."""
+    async def survey(self, address: ServerAddress, *, fresh: bool = False) -> ServerReport:
+        """Report on one server in detail. If it can't be reached, the report says why.
+
+        `fresh`: it is tried again if it has just failed, and lists its tools again if it is running.
+        """
         spec = self.spec(address)
         since = time.monotonic()
+        running = self._pool.met(spec, self._host)
+        if fresh:
+            self._pool.end_backoff(spec, self._host)
         try:
             connection = await self.connected(spec)
+            if fresh and connection is running:  # otherwise it has just listed them
+                await connection.refresh()
         except ServerUnavailable as error:
             return ServerReport(address, error.reason, seconds=time.monotonic() - since)
         return reports.report(spec, connection, since, self._pool.context)

@@ -112,7 +112,13 @@ def from_json(name: str, text: str, options: Options, machine: Machine) -> list[
         raise InvalidCall(
             "--env, --header and --type can't stand together with JSON: write them into it"
         )
-    return from_value(name, value_of(text, "json", ORIGIN), text, machine)
+    value = value_of(text, "json", ORIGIN)
+    if not isinstance(value, dict):
+        raise InvalidCall(
+            "the JSON of a server must be an object",
+            hint='such as {"command": "uvx", "args": ["mcp-server-time"]}',
+        )
+    return from_value(name, value, text, machine)
 
 
 def from_value(name: str, value: Any, text: str, machine: Machine) -> list[HostServer]:

@@ -43,7 +43,6 @@ LONGEST = 60  # characters of a value or a choice that is quoted
 LONGEST_NAME = 200  # characters of a name in a path
 STEPS = 20_000  # for one call: nested choices can ask for any number
 GUESSES = 200  # names among which a mistyped one is looked for
-_INDIRECT = ("$ref", "anyOf", "oneOf", "allOf", "not", "if")  # a schema elsewhere, or a choice
 _BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "minimum": (operator.lt, "must be at least"),
     "maximum": (operator.gt, "must be at most"),
@@ -68,12 +67,9 @@ class Mismatch(msgspec.Struct, frozen=True):
     detail: str = ""  # the limit in words, or a hint at the name that was meant
 
 
-def mismatches(schema: Any, value: Any, *, direct: bool = False) -> Iterator[Mismatch]:
-    """Yields what is wrong, in the order of the values. Raises TooComplex, also after some mismatches.
-
-    `direct`: leaves members with references and choices to the server.
-    """
-    return _Checker(schema, direct=direct).check(schema, value, _Place())
+def mismatches(schema: Any, value: Any) -> Iterator[Mismatch]:
+    """Yields what is wrong, in the order of the values. Raises TooComplex, also after some mismatches."""
+    return _Checker(schema).check(schema, value, _Place())
 
 
 def explain(schema: Any, arguments: Any) -> list[str]:
@@ -98,17 +94,14 @@ class _Place(NamedTuple):
 
 
 class _Checker:
-    def __init__(self, root: Any, *, direct: bool) -> None:
+    def __init__(self, root: Any) -> None:
         self._steps = Steps(STEPS)
         self._refs = Refs(root, self._steps)
-        self._direct = direct
 
     def check(self, schema: Any, value: Any, place: _Place) -> Iterator[Mismatch]:
         self._steps.take()
         if schema is False:
             yield Mismatch("forbidden", place.path, value=value)
-            return
-        if self._is_left_out(schema, place):
             return
         try:
             schema, trail = self._refs.resolve(schema, place.trail)
@@ -117,10 +110,6 @@ class _Checker:
         if not isinstance(schema, dict) or len(place.path) > DEEPEST:
             return
         yield from self._resolved(cast("Json", schema), value, place._replace(trail=trail))
-
-    def _is_left_out(self, schema: Any, place: _Place) -> bool:
-        indirect = self._direct and any(key in as_object(schema) for key in _INDIRECT)
-        return indirect and bool(place.path)
 
     def _resolved(self, schema: Json, value: Any, place: _Place) -> Iterator[Mismatch]:
         self._take_for(schema, value)
@@ -131,8 +120,7 @@ class _Checker:
         else:
             for limit in _exceeded(schema, value):
                 yield Mismatch("limit", place.path, schema, value, limit)
-            if not self._direct:
-                yield from self._choices(schema, value, place)
+            yield from self._choices(schema, value, place)
             yield from self._inside(schema, value, place)
 
     def _take_for(self, schema: Json, value: Any) -> None:

@@ -8,5 +8,6 @@ health          backoff, timeouts, idle time, limits on requests
 tools           tools of a server · primitives: prompts and resources
 subscriptions   log levels and updates · server_requests: elicitation, sampling and roots
 cache           what servers offered last time, in memory and on disk
+recent_failures servers that have just failed to start, for the next command
 reports         what users and hosts see of connections
 """

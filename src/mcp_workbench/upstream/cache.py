@@ -120,7 +120,7 @@ class CatalogueCache:
 
     @property
     def _is_enabled(self) -> bool:
-        return self._environ.get(SWITCH, "").lower() not in _OFF
+        return is_enabled(self._environ)
 
     def _open(self) -> CatalogueFiles:
         if self._files is None:
@@ -194,6 +194,11 @@ class CatalogueCache:
         if about not in self._warned:
             self._warned.add(about)
             log.warning(text)
+
+
+def is_enabled(environ: Mapping[str, str]) -> bool:
+    """May anything about servers be kept on disk?"""
+    return environ.get(SWITCH, "").lower() not in _OFF
 
 
 def _loop() -> asyncio.AbstractEventLoop:
@@ -275,16 +280,19 @@ class CatalogueFiles:
         if key := self._read_key():
             _unlink(self._path(spec, key))
 
-    def _path(self, spec: ServerSpec, key: bytes) -> str:
-        # Of hashlib, which loads OpenSSL as well: the instructions need this before the first answer.
-        from _blake2 import blake2b
+    def name(self, identity: Iterable[str], *, create: bool = False) -> str:
+        """A name for what these texts identify, which reveals none of them without our key.
 
-        digest = blake2b(key=key, digest_size=20)
-        for text in server_identity(spec, self._environ, _here()):
-            part = text.encode("utf-8", "backslashreplace")
-            # With lengths, so that no two lists have the same digest.
-            digest.update(b"%d:%b" % (len(part), part))
-        return os.path.join(self._folder, digest.hexdigest() + SUFFIX)  # noqa: PTH118
+        Empty if there is no key yet; `create` makes one, and may raise OSError.
+        """
+        if create:
+            private_folder(self._home, FOLDER)
+        key = self._make_key() if create else self._read_key()
+        return keyed_name(identity, key) if key else ""
+
+    def _path(self, spec: ServerSpec, key: bytes) -> str:
+        name = keyed_name(server_identity(spec, self._environ, _here()), key)
+        return os.path.join(self._folder, name + SUFFIX)  # noqa: PTH118
 
     def _key_path(self) -> str:
         return os.path.join(self._folder, "key")  # noqa: PTH118
@@ -331,6 +339,18 @@ class CatalogueFiles:
             crowded = index >= self._limits.files or total > self._limits.bytes
             if crowded or now - written > EXPIRY:
                 _unlink(path)
+
+
+def keyed_name(identity: Iterable[str], key: bytes) -> str:
+    # Of hashlib, which loads OpenSSL as well: the instructions need this before the first answer.
+    from _blake2 import blake2b
+
+    digest = blake2b(key=key, digest_size=20)
+    for text in identity:
+        part = text.encode("utf-8", "backslashreplace")
+        # With lengths, so that no two lists have the same digest.
+        digest.update(b"%d:%b" % (len(part), part))
+    return digest.hexdigest()
 
 
 def _here() -> str:

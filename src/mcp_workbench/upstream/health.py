@@ -91,6 +91,10 @@ class Backoff:
     def of(self, spec: ServerSpec) -> RetryState:
         return self._states.get((spec.address, spec.target), RetryState())
 
+    def forget(self, spec: ServerSpec) -> None:
+        """The next attempt is due at once."""
+        self._states.pop((spec.address, spec.target), None)
+
     def ended(
         self,
         spec: ServerSpec,

@@ -129,6 +129,10 @@ class ConnectionPool(Lifetime):
     def _pause(self, spec: ServerSpec) -> float:
         return self.context.backoff.of(spec).not_before - time.monotonic()
 
+    def end_backoff(self, spec: ServerSpec, host: ConnectionHost | None) -> None:
+        """Let the next request start this server, however often it has failed."""
+        self.context.backoff.forget(self._located(spec, host))
+
     def begun(self, spec: ServerSpec, host: ConnectionHost | None = None) -> Connection | str:
         """The same for one server of many: the reason where it can't be started now."""
         try:
