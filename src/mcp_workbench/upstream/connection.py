@@ -267,8 +267,11 @@ class Connection:
     async def _enter(self, link: Link, era: Era) -> Agreed | None:
         """Perform the handshake and list the tools; None: the server has to be restarted."""
         try:
+            host = self.server_requests
+            legacy_host = host.is_legacy
+            first = handshake.first_step(era, legacy_host=legacy_host)
             outcome = await perform_handshake(
-                self.conversation, era, self.server_requests.declare(self.conversation)
+                self.conversation, first, host.declare(self.conversation)
             )
             if isinstance(outcome, Startover):
                 return None
@@ -277,8 +280,9 @@ class Connection:
                 raise Ended(outcome.reason)  # noqa: TRY301 - handled with the other failures below
             self.modern = is_modern(outcome.revision)
             link.agreed(outcome.revision)
-            if not self.modern and self.spec.era == "auto":
-                self._context.eras[self.spec.target] = "legacy"  # the next start needs no probe
+            if self.spec.era == "auto" and self.modern == legacy_host:
+                # It does not speak the era of its host: the next start need not try that.
+                self._context.eras[self.spec.target] = "modern" if self.modern else "legacy"
             self.primitives.subscriptions.listen_for_changes(self.conversation, outcome)
             announced = self.succeeds or self._context.cache.held(self.spec.address) is not None
             conversation, timeout = self.conversation, self.spec.connect_timeout
@@ -383,11 +387,11 @@ class Connection:
 
 
 async def perform_handshake(
-    conversation: Conversation, era: Era, capabilities: Members
+    conversation: Conversation, first: handshake.Step, capabilities: Members
 ) -> Agreed | Startover | HandshakeRefused:
     """Agree with the server on an era and a revision. The caller limits the time."""
     events: asyncio.Queue[handshake.HandshakeEvent] = asyncio.Queue()
-    state, actions = handshake.first_step(era)
+    state, actions = first
     while True:
         for action in actions:
             params = handshake.params_of(action.method, IMPLEMENTATION, capabilities)
@@ -426,7 +430,7 @@ class _OpeningResponse(ResponseHandler):
 async def _next_event(
     events: asyncio.Queue[handshake.HandshakeEvent], state: handshake.HandshakeState
 ) -> handshake.HandshakeEvent:
-    patience = handshake.PROBE_PATIENCE if isinstance(state, handshake.Probing) else None
+    patience = handshake.PROBE_PATIENCE if handshake.has_fallback(state) else None
     try:
         async with asyncio.timeout(patience):
             return await events.get()
@@ -442,7 +446,7 @@ class PoolContext(msgspec.Struct):
     changed: Callable[[Connection], None]  # its tools changed
     crowded: Callable[[], bool]  # is limits.calls reached?
     cache: CatalogueCache
-    eras: dict[object, Era] = {}  # what each target turned out to speak
+    eras: dict[object, Era] = {}  # the only era that each target speaks, where that is known
     backoff: Backoff = msgspec.field(default_factory=Backoff)
     processes: Processes = msgspec.field(default_factory=Processes)
 

@@ -55,6 +55,11 @@ class ConnectionHost(Protocol):
         """The connections that it holds until it leaves."""
         ...
 
+    @property
+    def is_legacy(self) -> bool:
+        """Does it speak the legacy era, as its servers should if they can?"""
+        ...
+
     def asking_capabilities(self) -> Members:
         """The capabilities for server requests, as it declared them."""
         ...
@@ -96,6 +101,11 @@ class ServerRequests:
     @property
     def any(self) -> bool:
         return bool(self._open)
+
+    @property
+    def is_legacy(self) -> bool:
+        """Is there one host, and is it of the legacy era?"""
+        return self.host is not None and self.host.is_legacy
 
     def declare(self, conversation: Conversation) -> Members:
         """The capabilities of the host, which the server is told in the handshake."""
