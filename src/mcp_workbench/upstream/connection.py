@@ -353,10 +353,7 @@ class Connection:
                 retry = self._context.record_failure(self.spec, reason, lived, self.conversation)
             self._settle(Closed(reason, retry))
         self.server_requests.withdraw_all()
-        if self._link is not None:
-            unsent = Failure.of_call("server_exited", reason, may_have_run=False)
-            self.conversation.fail_unsent(self._link.unsent(), unsent)
-        self.conversation.fail_all(Failure.of_call("server_exited", reason, may_have_run=True))
+        self.conversation.end(() if self._link is None else self._link.unsent(), reason)
 
     # Events
 
