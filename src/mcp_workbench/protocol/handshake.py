@@ -237,11 +237,9 @@ def step(state: HandshakeState, event: HandshakeEvent) -> Step:
             return _after_probe(state, event)
         case Probing(fallback=True), Silence():
             return Greeting(probed=True), (Ask(INITIALIZE),)
-        case Probing(fallback=True), HungUp():
-            return Startover(), ()
         case Greeting(fallback=True, probed=False), Silence():
             return Greeting(probed=True, fallback=True), (Ask(DISCOVER),)
-        case Greeting(fallback=True, probed=True), HungUp():
+        case ((Probing(fallback=True) | Greeting(fallback=True, probed=True)), HungUp()):
             return Startover(), ()
         case Greeting(probed=True), Answered(method="server/discover"):
             return _after_late_probe(state, event)
