@@ -132,8 +132,8 @@ bench-joined: $(VENV)/.dev ## a host of a shared workbench beside a host alone: 
 	@$(COMPILE)
 	$(BIN)/python bench/joined.py $(BENCH)
 
-bench-search: $(VENV)/.dev ## how well tools are found, and for how many tokens; DATA=folder of a set
-	@test -n "$(DATA)" || { echo "DATA is missing: a folder with tools.jsonl and queries.jsonl" >&2; exit 2; }
+bench-search: $(VENV)/.dev ## how well tools are found, and for how many tokens; DATA=folders of sets
+	@test -n "$(DATA)" || { echo "DATA is missing: folders with tools.jsonl and queries.jsonl, see bench/search_sets.py" >&2; exit 2; }
 	$(BIN)/python -m bench.search $(DATA)
 
 constraints: ## renew constraints.txt from a fresh environment

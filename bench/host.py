@@ -6,7 +6,9 @@
 import os
 import select
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +22,7 @@ PATIENCE = 60  # seconds for any one answer: a hang ends the run instead of last
 POLITE = 2.0  # seconds for a child to leave after its stdin has closed, and again after SIGTERM
 READ = 1 << 20
 CONFIG = "{config}"  # stands for the configuration's path in a gateway's command
+PORT = "{port}"  # stands for a free port: the gateway is then spoken to over HTTP
 SERVER = Path(__file__).with_name("server.py")
 TOOLBOX = "box"
 LAST_TOOL = "tool_0007"  # of every server: its listing has arrived as a whole
@@ -52,6 +55,10 @@ class Contender(msgspec.Struct, frozen=True):
     def relays(self) -> bool:
         return CONFIG in self.command
 
+    @property
+    def over_http(self) -> bool:
+        return any(PORT in part for part in self.command)
+
 
 class Host:
     """A session with one contender. The timed methods do nothing between write and read."""
@@ -60,7 +67,12 @@ class Host:
         self.name, self.relays = contender.name, contender.relays
         self._number, self._rest = 0, b""
         self._log = folder / "stderr.log"
-        command = [str(folder / "config.json") if a == CONFIG else a for a in contender.command]
+        self._port = free_port() if contender.over_http else 0
+        config = str(folder / "config.json")
+        command = [
+            part.replace(CONFIG, config).replace(PORT, str(self._port))
+            for part in contender.command
+        ]
         home = {"MCP_WORKBENCH_HOME": str(folder / "home")}
         with self._log.open("wb") as log:
             self._spawned = time.perf_counter_ns()
@@ -255,6 +267,152 @@ class Host:
     def _signal_group(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
+
+
+class HttpHost(Host):
+    """The same over HTTP: one connection for calls one by one, 64 for calls at once."""
+
+    def __init__(self, contender: Contender, folder: Path) -> None:
+        super().__init__(contender, folder)
+        self._head = (
+            f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n"
+            "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
+        ).encode()
+        self._connections = [self._connect()]
+
+    def _connect(self) -> socket.socket:
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                connection = socket.create_connection(("127.0.0.1", self._port), PATIENCE)
+                break
+            except ConnectionRefusedError:
+                if self._child.poll() is not None or time.monotonic() > deadline:
+                    self.close()
+                    raise self._lost("does not listen") from None
+                time.sleep(0.001)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def ask(self, method: str, params: dict[str, Any]) -> Any:
+        self._number += 1
+        message = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
+        head, body = self._exchange(self._request(msgspec.json.encode(message)))
+        name = b"mcp-session-id: "
+        if method == "initialize" and name in head.lower():
+            start = head.lower().index(name) + len(name)
+            self._head += b"Mcp-Session-Id: %b\r\n" % head[start:].partition(b"\r\n")[0]
+        result = msgspec.json.decode(body).get("result")
+        if result is None or result.get("isError"):
+            raise GatewayFailed(f"{self.name} answered {body[:300]!r}")
+        return result
+
+    def in_turn(self, line: Line, calls: int) -> list[int]:
+        clock, exchange = time.perf_counter_ns, self._exchange
+        taken, body = [], b""
+        for i in range(calls):
+            request = self._request(line(i)[:-1])
+            start = clock()
+            _, body = exchange(request)
+            taken.append(clock() - start)
+        if b'"error"' in body[:80] or b'"isError":true' in body[-200:]:
+            raise GatewayFailed(f"{self.name} answered {body[:300]!r}")
+        return taken
+
+    def at_once(self, line: Line, calls: int, in_flight: int) -> float:
+        while len(self._connections) < in_flight:
+            self._connections.append(self._connect())
+        poll = select.poll()
+        busy = {connection.fileno(): connection for connection in self._connections[:in_flight]}
+        for number in busy:
+            poll.register(number, select.POLLIN)
+        start = time.perf_counter_ns()
+        sent = done = 0
+        for connection in list(busy.values())[:calls]:
+            connection.sendall(self._request(line(sent)[:-1]))
+            sent += 1
+        while done < calls:
+            for number, _ in poll.poll(PATIENCE * 1000):
+                self._receive(busy[number])
+                done += 1
+                if sent < calls:
+                    busy[number].sendall(self._request(line(sent)[:-1]))
+                    sent += 1
+        return (time.perf_counter_ns() - start) / 1e9
+
+    def _request(self, body: bytes) -> bytes:
+        return b"%bContent-Length: %d\r\n\r\n%b" % (self._head, len(body), body)
+
+    def _exchange(self, request: bytes) -> tuple[bytes, bytes]:
+        self._connections[0].sendall(request)
+        return self._receive(self._connections[0])
+
+    def _receive(self, connection: socket.socket) -> tuple[bytes, bytes]:
+        """Head and body of one response, which has its length in its head."""
+        data = self._more(connection)
+        while (end := data.find(b"\r\n\r\n")) < 0:
+            data += self._more(connection)
+        head = data[:end]
+        at = head.lower().find(b"content-length:") + len(b"content-length:")
+        missing = end + 4 + int(head[at:].partition(b"\r\n")[0]) - len(data)
+        parts = [data]
+        while missing > 0:
+            parts.append(self._more(connection))
+            missing -= len(parts[-1])
+        return head, b"".join(parts)[end + 4 :]
+
+    def _more(self, connection: socket.socket) -> bytes:
+        try:
+            data = connection.recv(READ)
+        except TimeoutError:
+            raise self._lost(f"did not answer within {PATIENCE} s") from None
+        if not data:
+            raise self._lost("closed the connection")
+        return data
+
+    def _send(self, data: bytes) -> None:
+        """A notification; it is answered without a body."""
+        self._exchange(self._request(data[:-1]))
+
+    def close(self) -> None:
+        for connection in getattr(self, "_connections", ()):
+            connection.close()
+        self._signal_group(signal.SIGTERM)
+        super().close()
+
+
+class UrlServer:
+    """The server over HTTP, for gateways whose servers have a URL."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        command = [sys.executable, "-I", str(SERVER), "s0", str(self.port)]
+        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            with suppress(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", self.port), PATIENCE).close()
+                return self
+            time.sleep(0.01)
+        raise GatewayFailed("the server does not listen")
+
+    def __exit__(self, *_: object) -> None:
+        self._child.stdin.close()
+        try:
+            self._child.wait(POLITE)
+        finally:
+            self._child.kill()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
 
 
 def _call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:

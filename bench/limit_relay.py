@@ -1,6 +1,6 @@
 """The limit relay: about the least that a Python gateway must do per call. A yardstick, no product.
 
-python -I limit_relay.py --config FILE
+python -I limit_relay.py --config FILE [--http PORT]
 
 Bytes in, bytes out on uvloop; what it need not understand stays `Raw`. A call still pays for what no
 honest gateway can leave out: tool check, size limit, progress tokens, cancellation, a timer, counters.
@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import msgspec
 import uvloop
@@ -112,7 +114,7 @@ class Counters:
 
 
 class Call:
-    __slots__ = ("counters", "host_id", "started", "timer", "token")
+    __slots__ = ("counters", "front", "host_id", "started", "timer", "token")
 
 
 def enlarge(fd):
@@ -128,6 +130,16 @@ class Server:
         self.calls, self.futures, self.tools = {}, {}, frozenset()
 
     async def start(self, spec):
+        await self.connect(spec)
+        about = {"name": "limit-relay", "version": "0"}
+        wanted = {"protocolVersion": VERSIONS[-1], "capabilities": {}, "clientInfo": about}
+        await self.ask(b"initialize", encode(wanted))
+        self.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        tools = (await self.ask(b"tools/list", b"{}"))["tools"]
+        self.tools = frozenset(tool["name"] for tool in tools)
+        return tools
+
+    async def connect(self, spec):
         loop = asyncio.get_running_loop()
         their_in, our_out = os.pipe()
         our_in, their_out = os.pipe()
@@ -146,16 +158,12 @@ class Server:
         await loop.connect_read_pipe(
             lambda: Lines(self.take, lambda: None), os.fdopen(our_in, "rb", 0)
         )
-        about = {"name": "limit-relay", "version": "0"}
-        wanted = {"protocolVersion": VERSIONS[-1], "capabilities": {}, "clientInfo": about}
-        await self.ask(b"initialize", encode(wanted))
-        self.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-        tools = (await self.ask(b"tools/list", b"{}"))["tools"]
-        self.tools = frozenset(tool["name"] for tool in tools)
-        return tools
 
     def send(self, message):
         self.write(message + b"\n")
+
+    def close(self):
+        self.pipe.close()
 
     async def ask(self, method, params):
         self.number = number = self.number + 1
@@ -178,16 +186,16 @@ class Server:
 
     def settle(self, call, message):
         call.timer.cancel()
-        self.relay.in_flight.pop(call.host_id, None)
+        self.relay.in_flight.pop((call.front, call.host_id), None)
         counters = call.counters
         counters.calls += 1
         spent = time.monotonic_ns() - call.started
         counters.spent += spent
         counters.buckets[(spent // 1000).bit_length()] += 1
         if message.result:
-            self.relay.answer(call.host_id, b"result", bytes(message.result))
+            call.front.answer(call.host_id, b"result", bytes(message.result))
         else:
-            self.relay.answer(call.host_id, b"error", bytes(message.error))
+            call.front.answer(call.host_id, b"error", bytes(message.error))
 
     def pass_progress(self, params):
         progress = decode(params)
@@ -195,7 +203,7 @@ class Server:
         if call is not None and call.token:
             progress["progressToken"] = Raw(call.token)
             head = b'{"jsonrpc":"2.0","method":"notifications/progress","params":'
-            self.relay.send(head + encode(progress) + b"}")
+            call.front.send(head + encode(progress) + b"}")
 
     def forget(self, number):
         call = self.calls.pop(number, None)
@@ -208,19 +216,78 @@ class Server:
     def expire(self, number):
         call = self.forget(number)
         if call is not None:
-            self.relay.in_flight.pop(call.host_id, None)
+            self.relay.in_flight.pop((call.front, call.host_id), None)
             call.counters.timeouts += 1
-            self.relay.answer(call.host_id, b"error", b'{"code":-32001,"message":"timed out"}')
+            call.front.answer(call.host_id, b"error", b'{"code":-32001,"message":"timed out"}')
 
 
-class Relay:
-    """The host's side: its requests in, answers under its own ids out."""
+class UrlServer(Server):
+    """A server behind a URL: kept connections, one exchange on each at a time, answers as JSON."""
 
-    def __init__(self, config, write, later):
-        self.toolboxes = decode(config)["toolboxes"]
-        self.write, self.later = write, later
-        self.servers, self.opened, self.in_flight, self.counters = {}, {}, {}, {}
-        self.tasks = set()
+    async def connect(self, spec):
+        address = spec["url"].removeprefix("http://")
+        self.address, _, path = address.partition("/")
+        self.head = (
+            f"POST /{path} HTTP/1.1\r\nHost: {self.address}\r\nContent-Type: application/json\r\n"
+            "Accept: application/json, text/event-stream\r\n"
+        ).encode()
+        self.free, self.connecting = [], set()
+
+    def send(self, message):
+        if self.free:
+            self.free.pop().post(message)
+        else:
+            task = asyncio.get_running_loop().create_task(self.open(message))
+            self.connecting.add(task)
+            task.add_done_callback(self.connecting.discard)
+
+    async def open(self, message):
+        host, _, port = self.address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        _, exchange = await loop.create_connection(lambda: Exchange(self), host, int(port))
+        exchange.post(message)
+
+    def close(self):
+        pass
+
+
+class Exchange(asyncio.Protocol):
+    def __init__(self, server):
+        import httptools  # stdio does without
+
+        self.server, self.parts = server, []
+        self.parser = httptools.HttpResponseParser(self)
+
+    def connection_made(self, transport: Any):
+        self.transport = transport
+
+    def post(self, message):
+        self.parts = []
+        head = b"%bContent-Length: %d\r\n\r\n" % (self.server.head, len(message))
+        self.transport.write(head + message)
+
+    def data_received(self, data):
+        self.parser.feed_data(data)
+
+    def on_header(self, name, value):
+        if name.lower() == b"mcp-session-id" and b"Mcp-Session-Id" not in self.server.head:
+            self.server.head += b"Mcp-Session-Id: %b\r\n" % value
+
+    def on_body(self, data):
+        self.parts.append(data)
+
+    def on_message_complete(self):
+        body = b"".join(self.parts)
+        self.server.free.append(self)
+        if body:
+            self.server.take(body)
+
+
+class PipeFront:
+    """The host on a pipe."""
+
+    def __init__(self, write):
+        self.write = write
 
     def send(self, message):
         self.write(message + b"\n")
@@ -228,32 +295,86 @@ class Relay:
     def answer(self, host_id, kind, body):
         self.send(b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (host_id, kind, body))
 
-    def take(self, line):
+
+class HttpFront(asyncio.Protocol):
+    """A host over HTTP: one connection, one answer to each POST. Path and Host are checked."""
+
+    def __init__(self, relay, names):
+        import httptools
+
+        self.relay, self.names, self.parts, self.wrong = relay, names, [], b""
+        self.parser = httptools.HttpRequestParser(self)
+
+    def connection_made(self, transport: Any):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.parser.feed_data(data)
+
+    def on_url(self, url):
+        self.parts, self.wrong = [], b"" if url == b"/mcp" else b"404 Not Found"
+
+    def on_header(self, name, value):
+        if len(name) == len("host") and name.lower() == b"host" and value not in self.names:
+            self.wrong = b"421 Misdirected Request"
+        elif len(name) == len("origin") and name.lower() == b"origin":
+            self.wrong = b"403 Forbidden"
+
+    def on_body(self, data):
+        self.parts.append(data)
+
+    def on_message_complete(self):
+        if self.wrong:
+            self.transport.write(b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % self.wrong)
+        elif not self.relay.take(self, b"".join(self.parts)):
+            self.transport.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+
+    def send(self, message):
+        pass  # it has no stream for notifications
+
+    def answer(self, host_id, kind, body):
+        frame = b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (host_id, kind, body)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        self.transport.write(head % len(frame) + frame)
+
+
+class Relay:
+    """The hosts' side: their requests in, answers under their own ids out."""
+
+    def __init__(self, config, later):
+        self.toolboxes = decode(config)["toolboxes"]
+        self.later = later
+        self.servers, self.opened, self.in_flight, self.counters = {}, {}, {}, {}
+        self.tasks = set()
+
+    def take(self, front, line):
+        """Take a message of a host. Returns whether it will be answered."""
         if len(line) > LARGEST:
-            return
+            return False
         message = decode_message(line)
         if not message.id:
             if message.method == "notifications/cancelled":
-                self.cancel(bytes(decode_cancelled(message.params).requestId))
-            return
+                self.cancel((front, bytes(decode_cancelled(message.params).requestId)))
+            return False
         if message.method == "tools/call":
             params = decode_call(message.params)
             if params.name == "use_tool":
-                self.use_tool(bytes(message.id), params)
-                return
-        task = asyncio.get_running_loop().create_task(self.take_slowly(message))
+                self.use_tool(bytes(message.id), params, front)
+                return True
+        task = asyncio.get_running_loop().create_task(self.take_slowly(message, front))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        return True
 
-    def use_tool(self, host_id, params):
+    def use_tool(self, host_id, params, front):
         name = params.arguments.tool
         server = self.servers.get((name.toolbox, name.server))
         if server is None or name.tool not in server.tools:
-            self.answer(host_id, b"error", b'{"code":-32602,"message":"Tool not found"}')
+            front.answer(host_id, b"error", b'{"code":-32602,"message":"Tool not found"}')
             return
         server.number = number = server.number + 1
         call = Call()
-        call.host_id, call.token, extra = host_id, b"", b""
+        call.front, call.host_id, call.token, extra = front, host_id, b"", b""
         if params.meta:
             call.token = bytes(decode_meta(params.meta).progressToken)
             if call.token:
@@ -266,15 +387,15 @@ class Relay:
             b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%b,"arguments":%b%b}}'
             % (number, encode(name.tool), bytes(params.arguments.arguments), extra)
         )
-        self.in_flight[host_id] = (server, number)
+        self.in_flight[front, host_id] = (server, number)
         call.timer = self.later(PATIENCE, server.expire, number)
 
-    def cancel(self, host_id):
-        if host_id in self.in_flight:
-            server, number = self.in_flight.pop(host_id)
+    def cancel(self, key):
+        if key in self.in_flight:
+            server, number = self.in_flight.pop(key)
             server.forget(number)
 
-    async def take_slowly(self, message):
+    async def take_slowly(self, message, front):
         match message.method:
             case "initialize":
                 wanted = decode(message.params)["protocolVersion"]
@@ -291,9 +412,9 @@ class Relay:
                 result = {}
             case _:
                 error = b'{"code":-32601,"message":"Method not found"}'
-                self.answer(bytes(message.id), b"error", error)
+                front.answer(bytes(message.id), b"error", error)
                 return
-        self.answer(bytes(message.id), b"result", encode(result))
+        front.answer(bytes(message.id), b"result", encode(result))
 
     async def open(self, toolbox):
         if toolbox not in self.opened:
@@ -309,24 +430,30 @@ class Relay:
         return Raw(self.opened[toolbox])
 
     async def connect(self, toolbox, name, spec):
-        self.servers[toolbox, name] = server = Server(self)
+        self.servers[toolbox, name] = server = (UrlServer if "url" in spec else Server)(self)
         tools = await server.start(spec)
         return [{**tool, "server": name, "toolbox": toolbox} for tool in tools]
 
 
-async def main():
+async def main(config, port=""):
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
-    enlarge(0)
-    enlarge(1)
-    out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(1, "wb", 0))
-    with open(sys.argv[-1], "rb") as file:  # noqa: ASYNC230, PTH123  pathlib costs start-up time
-        relay = Relay(file.read(), out.write, loop.call_later)
-    await loop.connect_read_pipe(lambda: Lines(relay.take, ended.set), os.fdopen(0, "rb", 0))
+    with open(config, "rb") as file:  # noqa: ASYNC230, PTH123  pathlib costs start-up time
+        relay = Relay(file.read(), loop.call_later)
+    if port:
+        names = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost", "[::1]")}
+        await loop.create_server(lambda: HttpFront(relay, names), "127.0.0.1", int(port))
+        await loop.connect_read_pipe(lambda: Lines(len, ended.set), os.fdopen(0, "rb", 0))
+    else:
+        enlarge(0)
+        enlarge(1)
+        out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(1, "wb", 0))
+        take = partial(relay.take, PipeFront(out.write))
+        await loop.connect_read_pipe(lambda: Lines(take, ended.set), os.fdopen(0, "rb", 0))
     await ended.wait()
     for server in relay.servers.values():
-        server.pipe.close()
+        server.close()
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
+    uvloop.run(main(*sys.argv[2::2]))

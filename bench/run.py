@@ -15,12 +15,13 @@ import signal
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import proc
 from bars import ROWS, Bar, Results, Row, Verdict, judge
-from host import CONFIG, SERVER, Contender, GatewayFailed
+from host import CONFIG, PORT, SERVER, Contender, GatewayFailed
 from suites import Lineup, latency, open_many, startup
 
 HERE = Path(__file__).resolve().parent
@@ -38,21 +39,32 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few rounds: a glance, no proof")
     parser.add_argument("--no-sdk", action="store_true", help="leave the slow gateway out")
     parser.add_argument(
+        "--http", action="store_true", help="hosts over HTTP (without the slow gateway)"
+    )
+    parser.add_argument(
+        "--http-servers",
+        action="store_true",
+        help="a server over HTTP behind them (latency only, without the slow gateway)",
+    )
+    parser.add_argument(
         "--ours", metavar="CMD", default=shlex.quote(str(ours)), help="default: %(default)s"
     )
     return parser.parse_args()
 
 
-def contenders(ours: str, *, sdk: bool) -> list[Contender]:
+def contenders(options: argparse.Namespace) -> list[Contender]:
     """The bare server, the two yardsticks and us; all on the interpreter that runs the bench."""
     python = sys.executable
-    limit = (python, "-I", str(HERE / "limit_relay.py"), "--config", CONFIG)
+    port = ("--http", PORT) if options.http else ()
+    over_http = options.http or options.http_servers
+    limit = (python, "-I", str(HERE / "limit_relay.py"), "--config", CONFIG, *port)
     slow = (python, "-I", str(HERE / "sdk_gateway.py"), "--config", CONFIG)
+    sdk = [] if options.no_sdk or over_http else [Contender("sdk", slow)]
     return [
-        Contender("direct", (python, "-I", str(SERVER), "s0")),
+        Contender("direct", (python, "-I", str(SERVER), "s0", *((PORT,) if over_http else ()))),
         Contender("limit", limit),
-        *([Contender("sdk", slow)] if sdk else []),
-        Contender("ours", (*shlex.split(ours), "serve", "--config", CONFIG)),
+        *sdk,
+        Contender("ours", (*shlex.split(options.ours), "serve", "--config", CONFIG, *port)),
     ]
 
 
@@ -64,7 +76,10 @@ def measure(options: argparse.Namespace) -> tuple[Results, dict[str, str]]:
         proc.favoured(),
         tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder,
     ):
-        lineup = Lineup(contenders(options.ours, sdk=not options.no_sdk), Path(folder))
+        lineup = Lineup(contenders(options), Path(folder))
+        if options.http_servers:
+            SUITES["latency"] = partial(latency, to_url=True)
+            options.suite = "latency"
         for name in [options.suite] if options.suite else SUITES:
             rounds = options.rounds or (QUICK if options.quick else ROUNDS)[name]
             print(f"{name}: {rounds} rounds ...", file=sys.stderr, flush=True)
@@ -105,9 +120,13 @@ def layout(name: str, values: list[str], ratios: list[str], verdict: str) -> str
     return f"{name:<37}{left}{right} {verdict}".rstrip()
 
 
-def report(results: Results, failures: dict[str, str]) -> list[Verdict]:
+def title(options: argparse.Namespace) -> str:
+    return f"{'HTTP' if options.http else 'stdio'} to {'HTTP' if options.http_servers else 'stdio'}"
+
+
+def report(title: str, results: Results, failures: dict[str, str]) -> list[Verdict]:
     print()
-    print(layout("stdio to stdio", list(COLUMNS), ["x limit", "bar", "x sdk", "bar"], "verdict"))
+    print(layout(title, list(COLUMNS), ["x limit", "bar", "x sdk", "bar"], "verdict"))
     for text in filter(None, (line(row, results) for row in ROWS)):
         print(text)
     if not proc.KNOWN:
@@ -137,7 +156,7 @@ def main() -> int:
     except GatewayFailed as reason:
         print(reason, file=sys.stderr)
         return 1
-    verdicts = report(results, failures)
+    verdicts = report(title(options), results, failures)
     run = {
         "when": time.strftime("%F %T", time.localtime(began)),
         "seconds": round(time.time() - began),

@@ -1,6 +1,6 @@
 """How well and how cheaply tools are found: `make bench-search DATA=folder`.
 
-DATA holds tools.jsonl and queries.jsonl; rankings are judged by the `evaluate.py` beside that folder.
+DATA is a set of queries, as `bench/search_sets.py` describes; of several, recall alone is measured.
 Everything but the timings is the same in every run. Times are our own, of the processor, so that
 other programs on the same machine do not count; some are told by the clock, too. Each line that has a
 bar says whether it holds.
@@ -14,15 +14,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import msgspec
+from bench.search_sets import DEPTH, FullText, Set, misspelt, recall, recalls
 from rs_bpe.bpe import openai
 from tests.schema.blind import blind_arguments
 from tests.schema.reader import read_signature
@@ -33,13 +32,15 @@ from mcp_workbench.gateway.views import View
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.schema.signature import arguments_shape, short_signature
 from mcp_workbench.search.index import Index, Search
-from mcp_workbench.search.queries import Query, SearchableServer, SearchScope, Words
+from mcp_workbench.search.queries import Query, QueryWords, SearchableServer, SearchScope, Words
 from mcp_workbench.server.own_tools import MOST_SIBLINGS, search_text, search_tools, tool_lines
 from mcp_workbench.server.session_tools import own_definitions
 
 Json = dict[str, Any]
 
 LARGE = 10_000  # tools
+LEAST = {"task": 35, "step": 67, "agent": 66}  # recall at 5 of the kinds of queries of LiveMCPBench
+TYPOS = 3000  # misspelt queries of a set, at least: each query several times, with different errors
 BOX = ToolboxSpec("all")
 tokens = openai.o200k_base().count
 Times = tuple[float, float]  # of the processor, and of the clock
@@ -77,10 +78,16 @@ class Bench:
     def build(self) -> float:
         since = time.process_time()
         self.index = Index(self.words)
+        self.fill()
+        return time.process_time() - since
+
+    def fill(self) -> None:
         for at, one in self.known.items():
             self.index.put(at, one.visible(), one.about, one.fingerprint, weigh=False)
         self.index.fill()
-        return time.process_time() - since
+
+    def ids(self, words: str) -> list[str]:
+        return [ident(one.tool) for one in self.search(words, DEPTH).tools]
 
     def search(self, words: str, limit: int) -> Any:
         knowledge = SearchScope(self.known, ())
@@ -99,29 +106,66 @@ def known_server(name: str, rows: list[Json]) -> SearchableServer:
     return SearchableServer(spec, BOX, Catalogue(tools), title, text)
 
 
-def judge(bench: Bench, queries: list[Json], data: Path, bars: Bars) -> None:
-    print("Recall and coverage, in percent")
-    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
-        for query in queries:
-            ranked = [ident(one.tool) for one in bench.search(query["query"], 20).tools]
-            named = [
-                f"{s.address.server}::{name}"
-                for s in bench.search(query["query"], 5).siblings
-                for name in s.names[:MOST_SIBLINGS]
-            ]
-            file.write(json.dumps({"id": query["id"], "ranked": ranked, "named": named}) + "\n")
-        file.flush()
-        judge = [sys.executable, str(data.parent / "evaluate.py"), file.name, "--data", str(data)]
-        done = subprocess.run([*judge, "--json"], capture_output=True, text=True, check=True)
-    scores = json.loads(done.stdout)
-    for kind, least in (("task", 35), ("step", 67), ("agent", 66)):
+def judge(bench: Bench, data: Set, bars: Bars) -> None:
+    print("Recall, in percent")
+    full_text = FullText(data.tools)
+    for kind in data.kinds:
+        queries = [query for query in data.judged if query["kind"] == kind]
+        ours = recalls(bench.ids, queries, (1, 5, 10))
+        theirs = recalls(full_text.find, queries, (1, 5))
+        print(f" {kind}, {len(queries)} queries")
         for cut in (1, 5, 10):
-            value = 100 * scores["recall"][kind][f"recall@{cut}"]
-            bars.show(f"{kind}, recall at {cut}", value, least=least if cut == 5 else 0)
-    for cut in (5, 10):
-        bars.show(f"coverage, top {cut}", 100 * scores["coverage"][f"coverage@{cut}"])
-    covered = 100 * scores["coverage"]["coverage@5+named"]
-    bars.show("coverage, top 5 with siblings", covered, least=78)
+            bars.show(f"recall at {cut}", ours[cut], least=LEAST.get(kind, 0) if cut == 5 else 0)
+        bars.show("recall at 1 of SQLite's full-text search", theirs[1])
+        bars.show("recall at 5 of SQLite's full-text search", theirs[5], most=ours[5])
+    misspell(bench, data, bars)
+
+
+def misspell(bench: Bench, data: Set, bars: Bars) -> None:
+    """What one typing error costs, and what it would cost if no close words were searched for."""
+    cut = 5
+    whole = recalls(bench.ids, data.judged, (cut,))[cut]
+    rounds = -(-TYPOS // len(data.judged))
+    wrong = [misspelt(query, seed) for seed in range(rounds) for query in data.judged]
+    lost = whole - recalls(bench.ids, wrong, (cut,))[cut]
+    index, bench.index = bench.index, Exact(bench.words)
+    bench.fill()
+    exact = recalls(bench.ids, data.judged, (cut,))[cut] - recalls(bench.ids, wrong, (cut,))[cut]
+    bench.index = index
+    bars.show("recall at 5 that a typing error costs without close words", exact)
+    bars.show("recall at 5 that a typing error costs", lost, most=exact / 2)
+
+
+class Exact(Index):
+    """An index that searches for words as they are spelled."""
+
+    def with_close_words(self, asked: QueryWords) -> QueryWords:
+        return asked
+
+
+def cover(bench: Bench, data: Set, bars: Bars) -> None:
+    """How many of the tools that people named for a task all its queries together show."""
+    asked: dict[str, list[str]] = {}
+    for query in data.queries:
+        if query["kind"] == "agent":
+            asked.setdefault(query["task"], []).append(query["query"])
+    tasks = {q["id"].removeprefix("task-"): q["gold"] for q in data.judged if q["kind"] == "task"}
+    shares: dict[str, list[float]] = {"top 5": [], "top 10": [], "top 5 with siblings": []}
+    for task, gold in tasks.items():
+        words = asked.get(task, [])
+        top = {n: [one for text in words for one in bench.ids(text)[:n]] for n in (5, 10)}
+        named = [
+            f"{s.address.server}::{name}"
+            for text in words
+            for s in bench.search(text, 5).siblings
+            for name in s.names[:MOST_SIBLINGS]
+        ]
+        shares["top 5"].append(recall(gold, top[5]))
+        shares["top 10"].append(recall(gold, top[10]))
+        shares["top 5 with siblings"].append(recall(gold, top[5] + named))
+    for what, values in shares.items():
+        least = 78 if "siblings" in what else 0
+        bars.show(f"coverage, {what}", 100 * sum(values) / len(values), least=least)
 
 
 def ident(tool: Any) -> str:
@@ -277,22 +321,23 @@ def show_times(what: str, rounds: list[list[Times]], bars: Bars) -> None:
     bars.show(f"{what} p95 by the clock, ms", clock[int(0.95 * len(clock))])
 
 
-def main(data: Path) -> int:
-    rows = [json.loads(line) for line in (data / "tools.jsonl").read_text("utf-8").splitlines()]
-    queries = [
-        json.loads(line) for line in (data / "queries.jsonl").read_text("utf-8").splitlines()
-    ]
+def main(folders: list[Path]) -> int:
     bars = Bars()
-    bench = Bench(rows)
-    print(
-        f"{len(rows)} tools, {len(queries)} queries; index built in {1000 * bench.build():.0f} ms"
-    )
-    judge(bench, queries, data, bars)
-    weigh(bench, rows, queries, bars)
-    call_blindly(rows, bars)
-    race(rows, queries, bars)
+    for folder in folders:
+        data = Set(folder)
+        bench = Bench(data.tools)
+        counts = f"{len(data.tools)} tools, {len(data.queries)} queries"
+        print(f"{data.name}: {counts}; index built in {1000 * bench.build():.0f} ms")
+        judge(bench, data, bars)
+        if len(folders) > 1:
+            continue
+        if set(LEAST) <= set(data.kinds):
+            cover(bench, data, bars)
+        weigh(bench, data.tools, data.queries, bars)
+        call_blindly(data.tools, bars)
+        race(data.tools, data.queries, bars)
     return 1 if bars.failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main([Path(folder) for folder in sys.argv[1:]]))

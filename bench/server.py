@@ -1,6 +1,7 @@
 """The server behind every gateway: raw JSON-RPC lines, standard library only, so that it is never the bottleneck.
 
-python -I server.py NAME
+python -I server.py NAME          on stdin and stdout
+python -I server.py NAME PORT     over HTTP, until stdin closes
 
 Tools: `echo(text)`, `blob(kb)`, and eight fillers that give the listing a realistic size.
 """
@@ -9,6 +10,7 @@ Tools: `echo(text)`, `blob(kb)`, and eight fillers that give the listing a reali
 # pyright: basic, reportOptionalMemberAccess=false
 
 import os
+import socket
 import sys
 from contextlib import suppress
 from json import JSONDecoder, dumps
@@ -99,6 +101,65 @@ def write(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
+# Over HTTP
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
+REFUSED = b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n"
+
+
+class Peer:
+    """One connection: requests in, responses out, in blocking writes."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.data = b""
+
+    def receive(self) -> bool:
+        """Answer what has arrived. Returns whether the connection is still open."""
+        chunk = self.connection.recv(1 << 18)
+        self.data += chunk
+        while (request := self.next()) is not None:
+            self.connection.sendall(request)
+        return bool(chunk)
+
+    def next(self) -> bytes | None:
+        """The response to the next whole request, if there is one."""
+        head, end, rest = self.data.partition(b"\r\n\r\n")
+        if not end:
+            return None
+        _, _, length = head.lower().partition(b"content-length:")
+        size = int(length.partition(b"\r\n")[0] or 0)
+        if len(rest) < size:
+            return None
+        body, self.data = rest[:size], rest[size:]
+        if not head.startswith(b"POST "):
+            return REFUSED
+        answer = answered(body)[:-1]
+        return OK % len(answer) + answer if answer else ACCEPTED
+
+
+def serve_http(port: int) -> None:
+    from selectors import EVENT_READ, DefaultSelector
+
+    selector = DefaultSelector()
+    listener = socket.create_server(("127.0.0.1", port), backlog=256)
+    selector.register(listener, EVENT_READ)
+    selector.register(0, EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is listener:
+                connection, _ = listener.accept()
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                selector.register(connection, EVENT_READ, Peer(connection))
+            elif key.fileobj == 0:
+                return
+            elif not key.data.receive():
+                selector.unregister(key.fileobj)
+                key.data.connection.close()
+
+
 def main() -> None:
     """Answer until stdin closes: that is how every gateway, also one that was killed, ends it."""
     rest = b""
@@ -109,5 +170,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt, BrokenPipeError):
-        main()
+    with suppress(KeyboardInterrupt, BrokenPipeError, ConnectionResetError):
+        if sys.argv[2:]:
+            serve_http(int(sys.argv[2]))
+        else:
+            main()

@@ -13,7 +13,7 @@ from statistics import median
 
 import msgspec
 import proc
-from host import SERVER, TOOLBOX, Contender, GatewayFailed, Host
+from host import SERVER, TOOLBOX, Contender, GatewayFailed, Host, HttpHost, UrlServer
 
 Figures = dict[str, dict[str, float]]  # by contender, then by figure
 
@@ -33,14 +33,19 @@ class Lineup:
         self._contenders, self._folder = contenders, folder
         self.failures: dict[str, str] = {}
 
-    def start(self, contender: Contender, stack: ExitStack, servers: int = 1) -> Host:
-        """A new process of it, with a folder of its own; `stack` ends both."""
+    def start(
+        self, contender: Contender, stack: ExitStack, servers: int = 1, url: str = ""
+    ) -> Host:
+        """A new process of it, with a folder of its own; `stack` ends both.
+
+        Its servers are started by itself, unless there is the `url` of one.
+        """
         prefix = f"{contender.name}-"
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=self._folder))
         )
-        (folder / "config.json").write_bytes(_config(servers))
-        return stack.enter_context(Host(contender, folder))
+        (folder / "config.json").write_bytes(_config(servers, url))
+        return stack.enter_context((HttpHost if contender.over_http else Host)(contender, folder))
 
     def turn(self, number: int) -> Iterator[Contender]:
         """Those still in the run; the other way round every second time."""
@@ -52,13 +57,17 @@ class Lineup:
         self.failures[contender.name] = str(reason)
 
 
-def latency(lineup: Lineup, rounds: int) -> Figures:
-    """Calls one by one, 64 at once, and with large results; memory. All contenders live at once."""
+def latency(lineup: Lineup, rounds: int, *, to_url: bool = False) -> Figures:
+    """Calls one by one, 64 at once, and with large results; memory. All contenders live at once.
+
+    `to_url`: the server behind them is one that they reach over HTTP.
+    """
     with ExitStack() as stack:
+        url = stack.enter_context(UrlServer()).url if to_url else ""
         hosts = []
         for contender in lineup.turn(0):
             try:
-                host = lineup.start(contender, stack)
+                host = lineup.start(contender, stack, url=url)
                 host.get_ready()
                 hosts.append(host)
             except GatewayFailed as reason:
@@ -206,11 +215,13 @@ def _turn(things: Sequence, number: int) -> Sequence:
     return things if number % 2 == 0 else things[::-1]
 
 
-def _config(servers: int) -> bytes:
-    """The same for every gateway: one toolbox with so many servers."""
-    behind = {
+def _config(servers: int, url: str = "") -> bytes:
+    """The same for every gateway: one toolbox with so many servers, or with the one at this URL."""
+    behind: dict[str, dict] = {
         f"s{i}": {"command": sys.executable, "args": ["-I", str(SERVER), f"s{i}"]}
         for i in range(servers)
     }
+    if url:
+        behind = {"s0": {"url": url}}
     box = {"description": "bench", "mcpServers": behind}
     return msgspec.json.encode({"toolboxes": {TOOLBOX: box}})

@@ -57,6 +57,8 @@ def _new_home() -> str:
 # What is remembered on disk must neither come from another test nor reach the user's own folder.
 _scratch = TemporaryDirectory(prefix="mcp-workbench-tests-")
 os.environ["MCP_WORKBENCH_HOME"] = _new_home()  # for scenes that last longer than a test
+# Nor may the user's own configuration be used where a test has none.
+os.environ["XDG_CONFIG_HOME"] = str(Path(_scratch.name) / "config")
 
 
 @pytest.fixture(autouse=True)

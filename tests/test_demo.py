@@ -282,7 +282,7 @@ async def test_a_cancelled_call_ends_unanswered_and_delays_nobody() -> None:
 def test_without_a_configuration_both_are_offered() -> None:
     (toolbox,) = demo_snapshot().toolboxes.values()
     assert (toolbox.name, list(toolbox.servers)) == ("demo", ["basics", "workshop"])
-    assert "`mcp-workbench check`" in toolbox.description
+    assert "`mcp-workbench import` or `mcp-workbench add`" in toolbox.description
     assert len(toolbox.description) <= 160  # what the instructions show of a description
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # `typing` itself is four milliseconds that importing us does without
 if TYPE_CHECKING:
     from mcp_workbench.config.load import load_config
-    from mcp_workbench.core.call import OpenToolboxInput, UseToolInput
+    from mcp_workbench.core.call_request import OpenToolboxInput, UseToolInput
     from mcp_workbench.core.catalogue import OpenToolboxResult, ToolInfo
     from mcp_workbench.core.errors import ConfigError, WorkbenchError
     from mcp_workbench.core.spec import ToolIdentifier, generate_tool_name, parse_tool_name
@@ -30,11 +30,11 @@ __all__ = [
 
 _HOME = {
     "ConfigError": "core.errors",
-    "OpenToolboxInput": "core.call",
+    "OpenToolboxInput": "core.call_request",
     "OpenToolboxResult": "core.catalogue",
     "ToolIdentifier": "core.spec",
     "ToolInfo": "core.catalogue",
-    "UseToolInput": "core.call",
+    "UseToolInput": "core.call_request",
     "Workbench": "gateway.workbench",
     "WorkbenchError": "core.errors",
     "generate_tool_name": "core.spec",

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from mcp_workbench.config.file_access import OWNERSHIP_CODES
 from mcp_workbench.config.load import FILE_NAME, FileWatch, LoadResult
+from mcp_workbench.config.user_file import user_config
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.gateway.views import narrowed_to
@@ -280,7 +281,13 @@ def following(
             loop.call_soon_threadsafe(follower.apply, outcome)
 
     accepted = any(problem.code in OWNERSHIP_CODES for problem in gateway.snapshot.warnings)
-    watch = FileWatch(origin or FILE_NAME, on_change, optional=not origin, accepted=accepted)
+    watch = FileWatch(
+        origin or FILE_NAME,
+        on_change,
+        optional=not origin,
+        accepted=accepted,
+        fallback=user_config(os.environ),
+    )
     watch.start()
     try:
         yield watch.look

@@ -149,6 +149,16 @@ def test_names_too_long_for_hosts_are_warned_about_in_dynamic_mode(tmp_path: Pat
     assert 'or set "toolMode": "proxy"' in done.err
 
 
+def test_a_server_that_depends_on_the_folder_of_its_host_is_named(tmp_path: Path) -> None:
+    here = entry()
+    here["args"] = [*here["args"], "."]
+    write_config(tmp_path, toolbox("dev", here=here, a=entry()))
+
+    done = run_command("check", "--connect", cwd=tmp_path)
+
+    assert "2 server processes; under `up` one for each host, in its folder: dev/here" in done.out
+
+
 def test_the_number_of_processes_is_told(tmp_path: Path) -> None:
     mine = toolbox("dev", a=entry(), b=entry(), own=entry(scope="session"), gone={"command": "no"})
     write_config(tmp_path, mine)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit.command import COMMAND, TIMEOUT, environ, run_command
-from tests.kit.config import write_config
+from tests.kit.config import demo_server, toolbox, write_config
 
 from mcp_workbench import __version__
 
@@ -154,6 +154,7 @@ def test_an_argument_that_is_no_text_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_command_loads_what_it_needs(argv: list[str], unwanted: set[str], tmp_path: Path) -> None:
+    write_config(tmp_path, toolbox("demo", basics=demo_server()))
     script = (
         f"import sys; from mcp_workbench.cli.commands import run; run({argv}); "
         f"sys.exit(', '.join({unwanted} & sys.modules.keys()))"

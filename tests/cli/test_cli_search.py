@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from tests.kit.command import run_command
-from tests.kit.config import demo_server, toolbox, write_config
+from tests.kit.config import demo_server, entry, toolbox, write_config
 
 from mcp_workbench.cli import tools
 from mcp_workbench.server import session_tools
@@ -40,7 +41,10 @@ def test_nothing_that_fits_is_a_status_of_its_own(tmp_path: Path) -> None:
     done = run_command("search", "zebra", cwd=tmp_path)
 
     assert done.status == 1
-    assert done.out == "No tool fits, of 8 tools that are known. None has: zebra. Toolboxes: demo\n"
+    assert (
+        done.out
+        == "No tool fits, of 8 tools that are known. None has: zebra. The tools are described in English: try other English words. Toolboxes: demo\n"
+    )
 
 
 def test_the_ranking_is_data_too(tmp_path: Path) -> None:
@@ -52,6 +56,36 @@ def test_the_ranking_is_data_too(tmp_path: Path) -> None:
     assert done.data["tools"][0]["score"] > 0
     assert (done.data["strange_words"], done.data["not_read"]) == (["zebra"], ["dev/dead"])
     assert done.data["looked_at"] == 4
+
+
+def test_every_server_is_read_and_one_that_is_too_slow_is_named(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)  # that nobody opens
+    slow = {"discover": "lazy", "mcpServers": {"slow": entry(f"gate={gate}")}}
+    boxes = {"dev": {"discover": "lazy", "mcpServers": {"good": demo_server()}}, "ops": slow}
+    write_config(tmp_path, {"toolboxes": boxes})
+    read = run_command("search", "add", "--toolbox", "dev", cwd=tmp_path)
+    write_config(tmp_path, {"toolboxes": boxes, "limits": {"openWait": 0.5}})
+    late = run_command("search", "add", cwd=tmp_path)
+    alone = run_command("search", "add", "--toolbox", "ops", cwd=tmp_path)
+
+    slow_one = "not available: ops/slow (no answer within 0.5 s)"
+    assert read.out.startswith("1 of 4 tools")
+    assert late.out == f"{read.out}{slow_one}\n"
+    assert (alone.status, alone.out) == (
+        1,
+        f"No tools are known yet. Toolboxes: dev, ops\n{slow_one}\n",
+    )
+
+
+def test_a_misspelt_word_is_searched_for_by_close_ones(tmp_path: Path) -> None:
+    done = run_command("search", "ad two nmbers", "--limit", "1", cwd=tmp_path)
+    data = run_command("--json", "search", "nmbers", cwd=tmp_path).data
+
+    assert "add(a: num, b: num) - Adds two numbers." in done.out
+    assert "in no tool: ad, nmbers (searched for numbers)" in done.out
+    assert data["close_words"] == {"nmbers": ["numbers"]}
+    assert data["tools"][0]["tool"] == "add"
 
 
 @pytest.mark.parametrize("words", ["add", "demo/basics/add"])

@@ -12,6 +12,7 @@ from tests.kit.command import run_command
 from tests.kit.config import demo_server, toolbox, write_config
 
 from mcp_workbench import __version__
+from mcp_workbench.config.load import DEMO_NOTICE
 
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals here", allow_module_level=True)
@@ -27,15 +28,16 @@ def on_terminal(*argv: str, cwd: Path, **variables: str) -> tuple[int, str]:
 
 
 def left(screen: str) -> str:
-    """What is on the screen in the end: a clock that went on for a while has been erased."""
-    return re.sub(r"[^\n]*\x1b\[2K", "", screen)
+    """What is on the screen in the end, below the notice of the demo: a clock has been erased."""
+    assert screen.startswith(DEMO_NOTICE)
+    return re.sub(r"[^\n]*\x1b\[2K", "", screen.removeprefix(DEMO_NOTICE).lstrip("\r\n"))
 
 
 def test_a_terminal_gets_a_short_screen(tmp_path: Path) -> None:
     status, screen = on_terminal(cwd=tmp_path)
     assert status == 0
     assert screen.startswith(
-        f"MCP Workbench {__version__}   no workbench-config.json here: the demo"
+        f"MCP Workbench {__version__}   no configuration file was found: the built-in demo"
     )
     write_config(tmp_path, toolbox(a=demo_server(), b=demo_server()))
     _, screen = on_terminal(cwd=tmp_path)

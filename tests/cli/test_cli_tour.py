@@ -38,15 +38,25 @@ def test_what_it_says_to_paste_is_right(tmp_path: Path) -> None:
     entry = json.loads(done.out[done.out.rindex('{"mcpServers"') :])["mcpServers"]["workbench"]
     assert Path(entry["command"]).is_absolute()
     assert entry["args"][-3:] == ["serve", "--config", str(tmp_path / "workbench-config.json")]
-    start = done.out.index('{"toolboxes"')
-    example = done.out[start : done.out.index("\n2. Try it")]
-    write_config(tmp_path, example)
-    assert run_command("check", cwd=tmp_path).status == 0
+
+
+def test_it_ends_with_the_commands_that_come_next(tmp_path: Path) -> None:
+    done = run_command("tour", cwd=tmp_path)
+    end = done.out[done.out.index("With your own servers") :].splitlines()
+    steps = [line.split("mcp-workbench ")[1].split("   ")[0] for line in end[1:5]]
+    assert steps == ["import", "add time -- uvx mcp-server-time", "check --connect", "install HOST"]
+    for command in ("import", "add", "check", "install"):
+        assert run_command(command, "--help", cwd=tmp_path).status == 0
 
 
 def test_it_shows_the_demo_whatever_is_configured(tmp_path: Path) -> None:
     file = write_config(tmp_path, {"toolboxes": 7})
-    done = run_command("tour", cwd=tmp_path, WORKBENCH_CONFIG=str(file))
+    own = tmp_path / "mcp-workbench" / "config.json"
+    own.parent.mkdir()
+    own.write_text("nothing")
+    done = run_command(
+        "tour", cwd=tmp_path, WORKBENCH_CONFIG=str(file), XDG_CONFIG_HOME=str(tmp_path)
+    )
     assert done.status == 0
     assert "demo (2 servers)" in done.out
 

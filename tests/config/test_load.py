@@ -55,6 +55,14 @@ def test_another_tool_mode_is_an_error(tmp_path: Path) -> None:
     assert problem.fix == "Did you mean 'dynamic'?"
 
 
+@pytest.mark.parametrize("beside", [{"command": "x", "cwd": "sub"}, {"url": "http://x/mcp"}])
+def test_a_scope_that_has_no_effect_is_a_warning(tmp_path: Path, beside: dict[str, str]) -> None:
+    [(path, message, fix)] = warnings(tmp_path, {**beside, "scope": "folder"})
+
+    assert (path, fix) == ("scope", "remove it")
+    assert message == f"\"folder\" has no effect beside '{list(beside)[-1]}'"
+
+
 @pytest.mark.parametrize("word", ["type", "transport"])
 @pytest.mark.parametrize(
     ("given_", "meant"), [("http", "http"), ("streamable-http", "http"), ("sse", "sse")]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_workbench.core.call import is_harmless, may_send_again
+from mcp_workbench.core.call_request import is_harmless, may_send_again
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from mcp_workbench.core.catalogue import estimate_tokens
-from mcp_workbench.demo.servers import SERVERS
+from mcp_workbench.demo.builtin import SERVERS
 from tests.kit.tokens import o200k_tokens
 
 ROOT = Path(__file__).parents[2]

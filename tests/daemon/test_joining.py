@@ -350,6 +350,16 @@ def test_who_does_not_want_to_join_is_served_alone(tmp_path: Path) -> None:
         assert alone(bench, bench.host(MCP_WORKBENCH_SERVE_ATTACH="never")) == ""
 
 
+def test_so_is_another_value_of_a_variable_that_is_inherited_by_its_name(tmp_path: Path) -> None:
+    server = entry(inheritEnv=["SOME_KEY", "OTHER_*"])
+    first = {"SOME_KEY": "first-value", "OTHER_KEY": "first"}
+    with shared(config_file(tmp_path, {"a": server}), **first) as bench:
+        told = alone(bench, bench.host(SOME_KEY="second-value", OTHER_KEY="first"))
+        assert "variables have another value here: SOME_KEY;" in told
+        with bench.host(SOME_KEY="first-value", OTHER_KEY="second") as same:  # only by a glob
+            same.handshake()
+
+
 def test_another_value_of_a_variable_is_a_reason(tmp_path: Path) -> None:
     server = entry(env={"KEY": "${SOME_KEY}", "OTHER": "${UNSET_KEY:-}"})
     with shared(config_file(tmp_path, {"a": server}), SOME_KEY="first-value") as bench:

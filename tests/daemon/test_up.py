@@ -381,6 +381,7 @@ def test_status_tells_what_there_is(tmp_path: Path) -> None:
             "seconds": 0,
             "revision": "2025-11-25",
             "toolboxes": [],
+            "folder": str(Path.cwd()),
             "callsInFlight": 1,
             "memory": told["hosts"][0]["memory"],
         }

@@ -11,7 +11,7 @@ import pytest
 from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.spec import Limits
 from mcp_workbench.gateway.workbench import Workbench
-from mcp_workbench.upstream import tools as listing
+from mcp_workbench.upstream import tool_list as listing
 from tests.faults.scene import OTHER, Watched, faulty
 from tests.kit.clock import PATIENCE, eventually, takes_at_most, until
 from tests.kit.config import entry, snapshot, spec, tool

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.protocol import handshake
 from mcp_workbench.protocol.elicitation import asked_by, asking, read_input_required

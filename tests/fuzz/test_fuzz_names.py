@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from hypothesis import strategies as st
 
 from mcp_workbench.config.schema import AMBIGUOUS, NAME
-from mcp_workbench.core.primitives import (
+from mcp_workbench.core.primitive_names import (
     Primitive,
     PrimitiveRef,
     ServerPrimitives,

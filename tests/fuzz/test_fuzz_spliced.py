@@ -17,7 +17,7 @@ from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.gateway.arguments import error_with_hint, result_with_hint
 from mcp_workbench.gateway.result_budget import KeptResults, within_budget
 from mcp_workbench.protocol.handshake import STAMPS
-from mcp_workbench.protocol.primitives import read_error_for, with_cache
+from mcp_workbench.protocol.primitive_messages import read_error_for, with_cache
 from mcp_workbench.protocol.translation import (
     PAIRS,
     EraPair,

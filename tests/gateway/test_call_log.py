@@ -18,6 +18,7 @@ import pytest
 
 import mcp_workbench
 from mcp_workbench import ToolIdentifier, Workbench, WorkbenchError, load_config
+from mcp_workbench.core import raw_json
 from mcp_workbench.gateway.call_log import LONGEST_NAME, CallLog, LogUnusable, OutcomeWord
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
@@ -254,8 +255,9 @@ def test_a_disk_that_is_full_costs_no_call(
     assert len(warned) == 1
 
 
-def test_a_name_of_a_megabyte_is_a_short_line(tmp_path: Path, calls: Path) -> None:
-    name = "t" * (1 << 20)
+@pytest.mark.parametrize("length", [raw_json.LONGEST_NAME // 2, 1 << 20])
+def test_a_long_name_is_a_short_line(tmp_path: Path, calls: Path, length: int) -> None:
+    name = "t" * length
     file = config_file(tmp_path, {"a": entry()})
     with PipeHost(file, "--log-calls", str(calls)) as host:
         host.initialize()
@@ -266,11 +268,12 @@ def test_a_name_of_a_megabyte_is_a_short_line(tmp_path: Path, calls: Path) -> No
         host.use("a", "echo")
 
     text = calls.read_text()
-    assert [line["outcome"] for line in lines(calls)] == [
-        "unknown_tool", "unknown_server", "unknown_toolbox", "invalid_request", "ok",
-    ]  # fmt: skip
+    unknown = ["unknown_tool", "unknown_server", "unknown_toolbox"]
+    is_read = length < raw_json.LONGEST_NAME
+    refused = unknown if is_read else ["invalid_parameters"] * 3
+    assert [line["outcome"] for line in lines(calls)] == [*refused, "invalid_request", "ok"]
     assert max(map(len, text.splitlines())) < 1000
-    assert lines(calls)[0]["tool"] == name[:LONGEST_NAME] + "…"
+    assert lines(calls)[0]["tool"] == (name[:LONGEST_NAME] + "…" if is_read else "use_tool")
 
 
 TORN = """
@@ -337,7 +340,7 @@ def test_the_page_lists_every_outcome() -> None:
     # Errors that are not about a call: of the configuration, of starting, of our own tools.
     others = {
         "invalid_config", "log_unusable", "port_refused", "tour_failed", "daemon_failed",
-        "unknown_result",
+        "unknown_result", "registry_failed",
     }  # fmt: skip
     codes = set(_error_codes())
     assert others < codes
@@ -381,3 +384,15 @@ def _code_values(node: ast.AST) -> Iterator[ast.expr]:
         for item in node.body:
             if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "code":
                 yield item.value
+
+
+def test_a_file_of_another_user_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_text("")
+    somebody = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: somebody)
+
+    with pytest.raises(LogUnusable, match="belongs to another user"):
+        CallLog(str(path))

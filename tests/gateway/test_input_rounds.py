@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interactive import InputRounds, read_questions

@@ -66,6 +66,7 @@ def test_everything_that_leads_elsewhere_does() -> None:
         replace(one, target=replace(command, args=("2",))),
         replace(one, target=replace(command, env=(("K", "w"),))),
         replace(one, target=replace(command, cwd="other")),
+        replace(one, target=replace(command, inherit=("A",))),
         replace(one, target=HttpEndpoint("http://x/mcp")),
         replace(one, era="modern"),
         replace(one, scope="session"),

@@ -261,7 +261,10 @@ def commands_shown() -> set[str]:
 FILLED = {
     "CODE": "WB-CONF-021",
     " PATH": " workbench-config.json",
-    "home/time/get_current_time timezone=Europe/Paris": "demo/basics/add a:=2 b:=3",
+    "default/time/get_current_time timezone=Europe/Paris": "demo/basics/add a:=2 b:=3",
+    "add time -- uvx": "add time --yes --no-check -- uvx",
+    "workbench init": "workbench init --config new.json",
+    "new.json --user": "new.json",
     "install HOST": "install cursor --yes",
     "import cursor": "import cursor --yes",
     "workbench undo": "workbench undo --list",
@@ -285,6 +288,17 @@ def test_a_command_in_the_documents_runs(command: str, tmp_path: Path) -> None:
         run("down").check_returncode()
 
     assert (ran.returncode, ran.stderr if ran.returncode else "") == (0, "")
+
+
+def test_the_steps_of_the_readme_use_names_that_its_earlier_steps_made() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    steps = readme[readme.index("## Use it with your own servers") :]
+
+    (added,) = re.findall(r"`mcp-workbench add (\S+) -- ", steps)
+    (called,) = re.findall(r"`mcp-workbench call ([^/]+/[^/]+)/", steps)
+
+    assert called == f"default/{added}"
+    assert "into a toolbox `default`" in steps[: steps.index("mcp-workbench add")]
 
 
 def test_every_target_in_the_documents_is_one_of_the_makefile() -> None:

@@ -12,6 +12,7 @@ import pytest
 from mcp_workbench.core.spec import HttpSettings, Limits
 from mcp_workbench.server.http.access import Access, Principals, names_of
 from mcp_workbench.transport.http.messages import RepeatedHead
+from tests.kit.clock import until
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Answer, OwnPort, Peer, Session, port
 from tests.kit.results import use_tool
@@ -242,6 +243,28 @@ async def test_a_length_that_does_not_fit_is_left_to_the_parser() -> None:
         assert (await peer.answer()).status == 200
         assert (await peer.answer()).body == b"ok"
         peer.send(head.replace(b"content-length: ", b"content-length: -") + b"\r\n\r\n" + body)
+        assert (await peer.answer()).status == 400
+
+
+@pytest.mark.parametrize("cut", [1, 12, -1])
+async def test_what_was_read_with_the_end_of_something_else_is_no_head(cut: int) -> None:
+    async with port() as opened:
+        session = await opened.open()
+        opened.close()
+        peer = await opened.connect()
+        first, second = (session.request(session.ask("ping")) for _ in "ab")
+        await settle(peer, first)
+        whole = first + second if cut < 0 else first
+        end = len(first) - 1 if cut < 0 else cut
+        (connection,) = opened.server.connections
+        peer.send(whole[:end])
+        await until(lambda: not connection.is_idle)  # until these bytes have arrived
+        peer.send(whole[end:])
+        for _ in range(2 if cut < 0 else 1):
+            assert (await peer.answer()).status == 200
+
+        peer.send(whole[end:])
+
         assert (await peer.answer()).status == 400
 
 

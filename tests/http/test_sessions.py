@@ -320,6 +320,43 @@ async def test_an_idle_session_ends_and_one_that_listens_does_not() -> None:
         assert (await listens.post(listens.ask("ping"))).status == 200
 
 
+async def test_a_session_is_idle_from_the_end_of_its_last_call_on() -> None:
+    async with port() as opened:
+        session = await opened.open()
+        peer = await session.begin("hold", {"key": "k"})
+        await until(lambda: opened.front.busy)
+        now = opened.server.now
+        clock = opened.server._timer  # pyright: ignore[reportPrivateUsage]
+        assert clock is not None
+        clock.cancel()  # time is what we say
+        for minute in range(50):
+            opened.front.tick(now + 60 * minute)
+        other = await opened.open()
+        await other.use("release", {"key": "k"})
+        assert (await peer.answer()).status == 200
+        for minute in range(50, 70):
+            opened.front.tick(now + 60 * minute)
+
+        assert (await session.post(session.ask("ping"))).status == 200
+
+
+async def test_sessions_that_were_ended_leave_nothing_behind() -> None:
+    async with port() as opened:
+        lasting = await opened.open()
+        for _ in range(200):
+            session = await opened.open()
+            assert (await session.post(b"", "DELETE")).status == 200
+            opened.close()
+
+        assert len(opened.front._sessions._expiries) < 100  # pyright: ignore[reportPrivateUsage]
+        now = opened.server.now
+        opened.front.tick(now + sessions.IDLE - 60)
+        assert (await lasting.post(lasting.ask("ping"))).status == 200
+        for minute in range(1, 3):
+            opened.front.tick(now + minute * sessions.IDLE)
+        assert (await lasting.post(lasting.ask("ping"))).status == 404
+
+
 @pytest.mark.fault("F39")
 async def test_sessions_are_bounded() -> None:
     async with port(snapshot(spec("fixture"), limits=Limits(sessions=2))) as opened:

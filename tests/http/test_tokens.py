@@ -22,7 +22,6 @@ from mcp_workbench.core.spec import (
     StdioCommand,
     ToolFilter,
 )
-from mcp_workbench.server.http import access
 from mcp_workbench.server.http.access import Principals
 from tests.kit.config import snapshot, spec
 from tests.kit.http_host import Answer, Port, port, rpc
@@ -432,7 +431,7 @@ def test_every_token_is_compared_whichever_it_is(
         compared.append(other)
         return one == other
 
-    monkeypatch.setattr(access, "compare_digest", compare)
+    monkeypatch.setattr("hmac.compare_digest", compare)
     Principals(SINGLE, WISH.tokens).bearer(f"Bearer {given}".encode())
 
     assert len(set(compared)) == 4

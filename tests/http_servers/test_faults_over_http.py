@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from mcp_workbench.core.spec import Limits
+from mcp_workbench.transport.http.client import HttpClient
+from mcp_workbench.transport.http.urls import parse_url
+from mcp_workbench.transport.jsonrpc import NOTHING
 from mcp_workbench.upstream.http.event_streams import CONNECTS, MINUTE, SOONEST, Pace
+from mcp_workbench.upstream.http.requests import OutgoingRequest
 from mcp_workbench.upstream.subscriptions import LONGEST, SHORTEST
 from tests.http_servers.scenes import TOKEN, bench, echo, reason, trouble
-from tests.kit.clock import until
+from tests.kit.clock import PATIENCE, until
 from tests.kit.config import url_spec
 from tests.kit.servers.bad_http import MODES, Hung, Request, bad_http, event, result
 
@@ -197,6 +201,26 @@ async def test_a_forgotten_session_is_opened_anew_and_nobody_notices() -> None:
         await until(lambda: len(bad.calls("tools/list")) > 1)  # it may offer other tools now
 
 
+async def test_a_call_that_learns_late_of_the_lost_session_uses_the_new_one() -> None:
+    release = asyncio.Event()
+
+    async def act(request: Request, out: Hung) -> None:
+        if request.body["params"]["arguments"]["text"] == "late" and not release.is_set():
+            await release.wait()
+        await bad.good(request, out)
+
+    async with bad_http() as bad, bench(url_spec(bad.on("/session", act))) as workbench:
+        await asyncio.gather(echo(workbench), echo(workbench))  # two connections
+        bad.sessions = {"x", "y"}  # as after a restart
+        late = asyncio.ensure_future(echo(workbench, "late"))
+        await until(lambda: len(bad.calls()) == 3)
+        assert await echo(workbench, "soon") == "soon"
+        release.set()
+        assert await late == "late"
+
+        assert len(bad.calls("initialize")) == 2
+
+
 async def test_a_session_that_is_forgotten_again_and_again_is_lost() -> None:
     async def never(request: Request, out: Hung) -> None:
         await out.reply(404, b"no such session", "text/plain")
@@ -208,6 +232,23 @@ async def test_a_session_that_is_forgotten_again_and_again_is_lost() -> None:
         assert not error.may_have_run
         assert len(bad.calls()) == 2
         assert len(bad.calls("initialize")) == 2
+
+
+async def test_a_call_that_is_cancelled_before_its_task_runs_ends_its_connection() -> None:
+    async def read() -> None:
+        """Reads the response, if it ever runs."""
+
+    async with bad_http() as bad, asyncio.timeout(PATIENCE):
+        client = HttpClient(parse_url(bad.url("/")), {})
+        await client.reach()
+        head = client.head(b"POST /hang", b"")
+        request = OutgoingRequest(1, "tools/call", b"{}", NOTHING)
+        request.response = client.send_now(head, b'{"method":"tools/call"}')
+        request.task = asyncio.ensure_future(read())
+        request.stop()
+
+        await until(lambda: bad.dropped == ["/hang"])
+        client.close()
 
 
 # Sizes

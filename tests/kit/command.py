@@ -16,6 +16,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from mcp_workbench.config.http_settings import TOKEN_VARIABLE
+from mcp_workbench.config.load import DEMO_NOTICE
 from tests.kit import forked
 from tests.kit.clock import PATIENCE
 from tests.kit.forked import Streams
@@ -50,8 +51,12 @@ def environ(**more: str) -> dict[str, str]:
 
 
 def run_command(*argv: str, cwd: Path, stdin: str = "", **variables: str) -> Done:
-    """The command in this folder, with our environment and these variables."""
-    return typed(argv, cwd, Streams(stdin), environ(**variables))
+    """The command in this folder, with our environment and these variables.
+
+    Many tests use the demo for their servers: that it is used is not in `err`. `Person` reads it all.
+    """
+    done = typed(argv, cwd, Streams(stdin), environ(**variables))
+    return done._replace(err=done.err.removeprefix(f"{DEMO_NOTICE}\n"))
 
 
 def typed(argv: Sequence[str], cwd: Path, streams: Streams, env: dict[str, str]) -> Done:

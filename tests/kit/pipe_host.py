@@ -39,6 +39,7 @@ class PipeHost:
         *options: str,
         modern: bool = False,
         env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
         command: Sequence[str] | None = None,
     ) -> None:
         self.modern = modern
@@ -54,6 +55,7 @@ class PipeHost:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=env,
+            cwd=cwd,
             bufsize=0,
         )
         self._stderr = bytearray()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.protocol.handshake import stamps

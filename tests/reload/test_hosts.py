@@ -181,13 +181,18 @@ def test_what_waits_for_the_next_start_is_said(tmp_path: Path) -> None:
 # Which file
 
 
-def test_the_demo_gives_way_to_the_file_when_it_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [False, True])
+def test_the_demo_gives_way_to_the_file_when_it_is_written(tmp_path: Path, own: bool) -> None:
+    """The file of the folder, or the user's own."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    env = {k: v for k, v in os.environ.items() if k != "WORKBENCH_CONFIG"}
     process = subprocess.Popen(
         [sys.executable, "-m", "mcp_workbench", "serve"],
-        cwd=tmp_path,
+        cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={k: v for k, v in os.environ.items() if k != "WORKBENCH_CONFIG"},
+        env=env | {"XDG_CONFIG_HOME": str(tmp_path)},
     )
     assert process.stdin
     assert process.stdout
@@ -205,7 +210,11 @@ def test_the_demo_gives_way_to_the_file_when_it_is_written(tmp_path: Path) -> No
         opening = ask("initialize", INITIALIZE)
         assert "- demo (2 servers)" in opening["instructions"]
 
-        config(tmp_path, {"dev": {"a": entry()}})
+        written = config(folder, {"dev": {"a": entry()}}).read_text()
+        if own:
+            (folder / "workbench-config.json").rename(tmp_path / "elsewhere.json")
+            (tmp_path / "mcp-workbench").mkdir()
+            (tmp_path / "mcp-workbench" / "config.json").write_text(written)
 
         def listed() -> bool:
             return "Toolboxes: dev" in json.dumps(ask("tools/list", {}))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.gateway.arguments import error_with_hint, hint_for, result_with_hint

@@ -21,6 +21,7 @@ DEEP = "[" * 2000 + "]" * 2000
 LIMIT = "limit: must be a whole number from 1 to 20"
 OFFSET = "offset: must be a whole number from 0 up"
 LENGTH = "length: must be a whole number from 1 up"
+ENGLISH = "The tools are described in English: try other English words."
 NO_WORD = "The query has no word to look for: common words and signs do not count. 6 tools known."
 
 
@@ -141,7 +142,10 @@ def test_words_of_other_scripts_are_looked_for_like_any(
 ) -> None:
     text = told_of(host, query=query)
 
-    assert text == f"No tool fits, of 6 tools that are known. None has: {words}. Toolboxes: dev"
+    assert (
+        text
+        == f"No tool fits, of 6 tools that are known. None has: {words}. {ENGLISH} Toolboxes: dev"
+    )
 
 
 def test_the_longest_query_holds_nobody_up(host: PipeHost) -> None:

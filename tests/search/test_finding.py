@@ -24,11 +24,18 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def lazy(shown: Snapshot) -> Snapshot:
+    """The same, with toolboxes of which a search starts nothing."""
+    boxes = shown.toolboxes.items()
+    idle = {name: msgspec.structs.replace(box, discover="lazy") for name, box in boxes}
+    return msgspec.structs.replace(shown, toolboxes=idle)
+
+
 class Knowing(View):
     """A view whose servers are known from earlier; none is started."""
 
     def __init__(self, shown: Snapshot, **servers: list[Definition]) -> None:
-        self._opened = Gateway(shown)
+        self._opened = Gateway(lazy(shown))
         super().__init__(self._opened, self._opened.scopes.whole)
         self.json_text: dict[str, KnownCatalogue] = {}
         for server, tools in servers.items():
@@ -42,7 +49,7 @@ class Knowing(View):
         await self._opened.__aexit__(*raised)
 
     def reload(self, shown: Snapshot) -> None:
-        self.gateway.reload(shown)
+        self.gateway.reload(lazy(shown))
 
     def says(self, server: str, *tools: Definition) -> None:
         self.json_text[server] = KnownCatalogue(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mcp_workbench.gateway.tool_search import MOST_READ
 from tests.kit.clock import eventually
 from tests.kit.config import entry, write_config
 from tests.kit.pipe_host import PipeHost
@@ -98,23 +99,65 @@ def told(host: PipeHost, tool: str, **arguments: Any) -> str:
 
 
 @ERAS
-def test_nothing_is_started_for_a_search_and_what_is_known_is_found(
-    place: Place, *, modern: bool
-) -> None:
+def test_the_first_search_reads_servers_that_nobody_has_read(place: Place, *, modern: bool) -> None:
     boxes: dict[str, Any] = {
         "dev": {"mcpServers": {"a": place.server(toolFilters=["!secret_*"])}},
-        "ops": {"mcpServers": {"b": place.server()}},
-    }
+        "ops": {"mcpServers": {"b": place.server(toolFilters=["echo"]), "dead": {"command": "false"}}},
+    }  # fmt: skip
     with place.host(modern=modern, **boxes) as host:
         host.handshake()
+        first = told(host, "search_tools", query="repeat a note", limit=1)
+        again = told(host, "search_tools", query="repeat a note", limit=1)
+
+    *lines, failed = first.splitlines()
+    assert lines[0] == "1 of 6 tools, under # toolbox/server; call with use_tool"
+    assert "echo(note: string, times?: int) - Repeats a note." in lines
+    assert failed.startswith("not available: ops/dead (")
+    assert again.splitlines()[:-1] == lines
+    assert len(pids_in(place.pids)) == 2
+
+
+def test_a_search_reads_only_where_it_looks(place: Place) -> None:
+    box = {"mcpServers": {"a": place.server()}}
+    with place.host(dev=box, ops=box) as host:
+        host.handshake()
+        told(host, "search_tools", query="repeat a note", toolbox="ops")
+
+    assert len(pids_in(place.pids)) == 1
+
+
+@ERAS
+def test_progress_is_reported_while_servers_are_read(place: Place, *, modern: bool) -> None:
+    servers = {"a": place.server(), "b": place.server()}
+    with place.host(modern=modern, dev={"mcpServers": servers}) as host:
+        host.handshake()
+        result = host.call("search_tools", {"query": "note"}, _meta={"progressToken": "p"})
+        notices = [m["params"] for m in host.others if m["method"] == "notifications/progress"]
+
+    assert "note: string" in texts(result)[0]
+    assert [(n["progressToken"], n["total"]) for n in notices] == [("p", 2)] * len(notices)
+    steps = [notice["progress"] for notice in notices]
+    assert (steps[0], steps[-1], sorted(set(steps))) == (0, 2, steps)
+    assert notices[0]["message"] == "reading dev/a, dev/b"
+
+
+@ERAS
+def test_a_lazy_toolbox_is_left_alone_and_says_so(place: Place, *, modern: bool) -> None:
+    boxes: dict[str, Any] = {
+        "dev": {"discover": "lazy", "mcpServers": {"a": place.server(toolFilters=["!secret_*"])}},
+        "ops": {"discover": "lazy", "mcpServers": {"b": place.server()}},
+    }
+    with place.host(modern=modern, **boxes) as host:
+        opened = host.result("server/discover") if modern else host.initialize()
         before = told(host, "search_tools", query="repeat a note")
         started = pids_in(place.pids)
         host.open("dev")
         after = told(host, "search_tools", query="repeat a note", limit=1)
         named = told(host, "search_tools", query="dev/a/echo", detail="full")
 
+    assert "- dev (1 server; can be searched once it has been opened)" in opened["instructions"]
     assert before.splitlines() == [
-        "No tool fits, of 0 tools that are known. None has: repeat, note. Toolboxes: dev, ops",
+        "No tools are known yet. Toolboxes: dev, ops",
         "not read yet (open_toolbox reads them): dev/a, ops/b",
     ]
     assert started == []
@@ -133,22 +176,35 @@ def test_nothing_is_started_for_a_search_and_what_is_known_is_found(
     ]
 
 
-def test_a_toolbox_that_allows_it_is_learnt_by_the_first_search(place: Place) -> None:
-    boxes: dict[str, Any] = {
-        "dev": {"discover": "eager", "mcpServers": {"a": place.server(), "dead": {"command": "false"}}},
-        "ops": {"mcpServers": {"b": place.server()}},
-    }  # fmt: skip
-    with place.host(**boxes) as host:
+def test_one_search_starts_a_bounded_number_of_servers_and_names_the_rest(place: Place) -> None:
+    servers = {f"s{n}": {"command": "false"} for n in range(MOST_READ)}
+    with place.host(dev={"mcpServers": {**servers, "last": place.server()}}) as host:
         host.handshake()
-        first = told(host, "search_tools", query="dev/a/echo")
-        again = told(host, "search_tools", query="dev/a/echo")
+        first = told(host, "search_tools", query="repeat a note")
+        again = told(host, "search_tools", query="repeat a note")
 
-    assert "echo(note: string, times?: int)" in first
-    *_, failed, unread = first.splitlines()
-    assert failed.startswith("not available: dev/dead (")
-    assert unread == "not read yet (open_toolbox reads them): ops/b"
-    assert again.splitlines()[:4] == first.splitlines()[:4]
-    assert again.endswith(unread)
+    assert first.startswith("No tools are known yet. Toolboxes: dev\nnot available: dev/s0 (")
+    assert first.endswith("\nnot read yet (the next search reads them): dev/last")
+    assert " of 6 tools" in again
+
+
+@pytest.mark.usefixtures("short_deadlines")
+def test_while_nothing_is_known_the_answer_says_what_is_being_read(place: Place) -> None:
+    gate = place.folder / "gate"
+    os.mkfifo(gate)
+    with place.host(dev={"mcpServers": {"slow": place.server(f"gate={gate}")}}) as host:
+        host.handshake()
+        first = told(host, "search_tools", query="repeat a note")
+        gate.open("w").close()  # the server may go on
+        eventually(
+            lambda: " of 6 tools" in told(host, "search_tools", query="repeat a note"),
+            "the slow server is known",
+        )
+
+    assert first.splitlines() == [
+        "No tools are known yet. Toolboxes: dev",
+        "being read, for the next search: dev/slow",
+    ]
     assert len(pids_in(place.pids)) == 1
 
 
@@ -158,7 +214,7 @@ def test_a_server_that_is_slow_is_learnt_in_the_background(place: Place) -> None
     gate = place.folder / "gate"
     os.mkfifo(gate)
     servers = {"a": place.server(), "slow": place.server(f"gate={gate}")}
-    with place.host(dev={"discover": "eager", "mcpServers": servers}) as host:
+    with place.host(dev={"mcpServers": servers}) as host:
         host.handshake()
         host.use("a", "echo")  # however long it takes: then the search waits for the slow one alone
         first = told(host, "search_tools", query="repeat a note")
@@ -201,7 +257,9 @@ def test_a_hidden_tool_is_never_found(either: PipeHost, query: str) -> None:
     assert [line for line in answer.splitlines() if "secret" in line] in (
         ["in no tool: secret"],
         ["in no tool: secret, plan"],
-        ["No tool fits, of 5 tools that are known. None has: secret, plan. Toolboxes: dev"],
+        [
+            "No tool fits, of 5 tools that are known. None has: secret, plan. The tools are described in English: try other English words. Toolboxes: dev"
+        ],
     )
 
 

@@ -20,6 +20,7 @@ from mcp_workbench.core.spec import (
     ToolFilter,
     ToolIdentifier,
 )
+from mcp_workbench.search.close_words import CloseWords, is_close
 from mcp_workbench.search.index import Index, Search, Term, best_scores, scores_of
 from mcp_workbench.search.queries import (
     Query,
@@ -162,6 +163,106 @@ def test_nothing_fits_is_an_answer_and_strange_words_are_named() -> None:
     assert (nothing.tools, nothing.strange, nothing.total) == ((), ("zebra", "crossing"), 5)
     assert some.strange == ("zebra",)
     assert some.tools != ()
+
+
+@pytest.mark.parametrize(
+    ("query", "best", "close"),
+    [
+        ("wether of the next dayz", "home/weather/forecast", {"wether": ("weather",), "dayz": ("days",)}),
+        ("overwritse", "dev/files/write_file", {"overwritse": ("overwrites",)}),
+        ("raeds", "dev/files/read_file", {"raeds": ("reads",)}),
+        ("folders drectory", "dev/files/list_directory", {"drectory": ("directory",)}),
+    ],
+    ids=lambda value: str(value)[:12],
+)  # fmt: skip
+def test_a_misspelt_word_is_searched_for_by_close_ones(
+    query: str, best: str, close: dict[str, tuple[str, ...]]
+) -> None:
+    found = searched(query, FILES, WEATHER)
+
+    assert names(found)[0] == best
+    assert found.close == close
+    assert found.strange == tuple(close)
+
+
+def test_only_a_word_that_matches_nothing_is_replaced() -> None:
+    right = searched("read a text", FILES, WEATHER)
+    both = searched("place", FILES, WEATHER, known("dev/shop", tool("plate", "Sells plates.")))
+
+    assert right.close == both.close == {}
+    assert names(both) == ["home/weather/search"]
+    for other in ("ead", "eads", "qeads", "rea", "12345", "zebra", "radsz"):
+        assert searched(other, FILES, WEATHER).close == {}
+
+
+def test_a_hidden_word_is_close_to_nothing() -> None:
+    secret = tool("secret_plan", "Plans zebras.")
+    hiding = known("dev/files", *FILES.visible(), secret, shown="*_[fd]*")
+
+    assert searched("zebars", hiding).close == {}
+    index = Index(Words())
+    put(index, "a", [["zebras"]])
+    assert index.search("zebars") != []
+    put(index, "a", [["city"]])
+    assert index.search("zebars") == []
+
+
+LETTERS = st.text("abcd", min_size=4, max_size=9)
+
+
+@given(LETTERS, st.lists(LETTERS, max_size=30), st.integers(0, 8), st.sampled_from("abcdx"))
+def test_close_words_are_all_that_one_letter_makes_the_same(
+    word: str, others: list[str], at: int, letter: str
+) -> None:
+    at = 1 + at % (len(word) - 1)
+    edits = {
+        word[:at] + word[at + 1 :],
+        word[:at] + letter + word[at:],
+        word[:at] + letter + word[at + 1 :],
+        word[:at] + word[at : at + 2][::-1] + word[at + 2 :],
+    }
+    close = CloseWords({*others, *edits}).of(word)
+
+    # Of four letters, the two in the middle may have changed places: then nothing else tells them.
+    assert {edit for edit in edits if len(word) > 4 or edit[:2] == word[:2]} <= close
+    assert all(is_close(word, other) and is_close(other, word) for other in close)
+    assert all(abs(len(other) - len(word)) <= 1 for other in close)
+
+
+GERMAN = known(
+    "dev/dateien", tool("lesen", "Liest eine Datei aus dem Ordner."), tool("x", "Und das Wetter.")
+)
+CHINESE = known("dev/files", tool("bing", "使用必应搜索指定的关键词并返回搜索结果列表"))
+
+
+@pytest.mark.parametrize(
+    "query", ["читать файл", "ファイルを読む", "ouvrir fichier", "dateien öffnen"]
+)
+def test_a_query_of_another_language_that_matches_nothing_says_so(query: str) -> None:
+    found = searched(query, FILES, WEATHER)
+
+    assert (found.tools, found.in_english) == ((), True)
+    assert found.strange != ()
+    for other in (GERMAN, CHINESE):
+        assert not searched("zebra", other).in_english
+    assert not searched("read", FILES).in_english  # nobody has to be told
+
+
+def test_a_word_repeated_in_a_long_query_does_not_hide_the_others() -> None:
+    many = [known(f"dev/s{n}", tool(f"library_{n}", "Keeps a library.")) for n in range(5)]
+    servers = (
+        *many,
+        *(known(f"x/t{n}", tool(f"t{n}", "Does this.")) for n in range(20)),
+        FILES,
+        WEATHER,
+    )
+    short = "library weather library"
+    things = (
+        "library, alpha beta gamma delta epsilon zeta eta theta iota kappa lambda library weather"
+    )
+
+    assert "library" in names(searched(Query(short, limit=1), *servers))[0]
+    assert names(searched(Query(things, limit=1), *servers)) == ["home/weather/forecast"]
 
 
 def test_a_hidden_tool_changes_nothing_not_even_an_order() -> None:

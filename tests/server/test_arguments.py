@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.core.spec import ToolIdentifier
-from mcp_workbench.server.parse import read_open_toolbox, read_use_tool, renamed_hint
+from mcp_workbench.server.parse import read_open_toolbox, read_use_tool
 from mcp_workbench.server.session_tools import (
     open_toolbox_definition,
     use_tool_definition,
 )
+from mcp_workbench.server.wrong_arguments import renamed_hint
 from tests.kit.config import snapshot
 from tests.kit.results import raw
 
@@ -81,6 +82,40 @@ def test_the_retired_form_is_hinted_at_beside_the_right_one_too() -> None:
 
     assert str(caught.value) == 'Invalid parameters: Unrecognized key: "tool_name"'
     assert caught.value.hint == renamed_hint()
+
+
+def test_the_form_of_the_typescript_versions_after_ours_is_explained() -> None:
+    theirs = {"toolbox": "dev", "server": "fs", "name": "read"}
+    with pytest.raises(InvalidCall) as caught:
+        read_use_tool(raw({"tool": theirs}))
+
+    assert str(caught.value) == (
+        'Invalid parameters: tool.tool: Required; tool: Unrecognized key: "name"'
+    )
+    assert caught.value.hint == (
+        '"name" of the TypeScript workbench (0.12 to 0.14) is "tool" in the identifier: '
+        '{"tool": {"toolbox": "…", "server": "…", "tool": "…"}, "arguments": {…}}. '
+        "More: mcp-workbench explain migration"
+    )
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_so_is_their_form_of_open_toolbox(*, native: bool) -> None:
+    with pytest.raises(InvalidCall) as caught:
+        read_open_toolbox(b'{"toolbox":"dev"}', native=native)
+
+    assert str(caught.value) == "Invalid parameters: toolbox_name: Required"
+    assert caught.value.hint == (
+        '"toolbox" of the TypeScript workbench (0.12 to 0.14) is "toolbox_name": '
+        '{"toolbox_name": "…"}. More: mcp-workbench explain migration'
+    )
+
+
+def test_a_name_beside_the_right_key_is_no_other_form() -> None:
+    with pytest.raises(InvalidCall) as caught:
+        read_use_tool(raw({"tool": {**GOOD, "name": "read"}}))
+
+    assert caught.value.hint == ""
 
 
 def test_arguments_are_optional() -> None:

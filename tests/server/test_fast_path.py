@@ -22,7 +22,7 @@ from mcp_workbench.transport.tasks import task_scope
 from tests.kit.config import snapshot, spec, tool, url_spec
 from tests.kit.inside import InsideWorkbench
 from tests.kit.memory_host import MemoryHost
-from tests.kit.results import json_text, texts
+from tests.kit.results import META, enveloped, json_text, texts
 from tests.kit.servers.bad_http import bad_http
 from tests.server.test_session import INITIALIZE, LIMIT, line
 
@@ -101,6 +101,31 @@ async def test_before_the_conversation_is_opened_nothing_is_sent() -> None:
             talking.receive(talking.use("echo"))
 
             assert "open the conversation first" in (await talking.answer())["error"]["message"]
+
+
+async def test_a_modern_call_declares_what_its_own_meta_says_whatever_came_before_it() -> None:
+    host = MemoryHost()
+    asks: dict[str, Any] = {META + "clientCapabilities": {"elicitation": {}}}
+    other: dict[str, Any] = {META + "clientInfo": {"name": "other", "version": "1"}}
+    async with asyncio.timeout(LIMIT), InsideWorkbench(snapshot(spec("a"))) as workbench:
+        await workbench.use_tool(tool("a", "echo"))
+        async with task_scope() as requests:
+            session = HostSession(workbench.view, host, requests, ToolView(workbench.view, ()))
+            talking = Talk(workbench.gateway, session, host)
+            call = enveloped({"_meta": asks})
+            declared = talking.sent(talking.use("echo", {}, **call)).request.capabilities
+            name = session.host_name
+            talking.receive(
+                line(id="l", method="tools/list", params=enveloped({"_meta": other})),
+            )
+            assert session.host_name == "other"
+
+            again = talking.sent(talking.use("echo", {}, **call))
+
+            assert json.loads(bytes(declared)) == {"elicitation": {}}
+            assert bytes(again.request.capabilities) == bytes(declared)
+            assert session.host_name == name
+            await talking.answer()
 
 
 async def test_nothing_is_sent_before_a_server_is_there() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.protocol.elicitation import ELICIT, Question
 from mcp_workbench.server.elicitation import InputRequests

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_workbench.cli.terminal import say_json
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.raw_json import TooComplex
 from mcp_workbench.core.spec import ToolIdentifier

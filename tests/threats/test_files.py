@@ -252,7 +252,8 @@ def test_check_and_doctor_show_it_once(met: Path, words: list[str]) -> None:
     done = run_command(*words, "--config", str(met), cwd=met.parent)
 
     shown = done.out + done.err
-    assert shown.count("who ") == 1
+    reason = "who decides what is started" if code == "WB-CONF-008" else "file could be put there"
+    assert shown.count(reason) == 1
     assert code in shown or "used because it was named" in shown
 
 
@@ -464,9 +465,10 @@ def test_the_owner_of_a_folder_can_not_have_the_rights_of_other_files_changed(
     swapper.start()
     try:
         while swaps < 20 and time.monotonic() < until:
-            replace_file(path, None, b"{}", 0o4666)
+            with suppress(FileNotFoundError):  # between removing our file and putting a link there
+                replace_file(path, None, b"{}", 0o4666)
             swaps += path.is_symlink()
-            path.unlink()
+            path.unlink(missing_ok=True)
     finally:
         swapper.stopped.set()
         swapper.join()

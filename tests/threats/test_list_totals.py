@@ -15,7 +15,7 @@ from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.handshake import Agreed, ServerCapabilities
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.primitives import Primitives
-from mcp_workbench.upstream.tools import TOO_LARGE, list_tools
+from mcp_workbench.upstream.tool_list import TOO_LARGE, list_tools
 from tests.kit.clock import PATIENCE
 
 LIMIT = 1 << 20  # bytes of a message

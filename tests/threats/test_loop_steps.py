@@ -31,7 +31,7 @@ from mcp_workbench.server.session_tools import ToolView
 from mcp_workbench.server.text import collect, quoted
 from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.tasks import task_scope
-from mcp_workbench.upstream import tools as listing
+from mcp_workbench.upstream import tool_list as listing
 from tests.kit.config import snapshot
 from tests.kit.inside import InsideWorkbench
 from tests.kit.memory_host import MemoryHost
@@ -342,6 +342,7 @@ def test_a_host_that_joins_does_not_hold_up_others(
                     control.JOIN,
                     __version__.encode(),
                     bytes(path),
+                    b"",
                     b"",
                 )
             )

@@ -139,6 +139,7 @@ class Asked:
     key = owner = None
     takes_turns = False
     is_legacy = False
+    folder = ""
 
     def __init__(self) -> None:
         self.leases: Any = {}

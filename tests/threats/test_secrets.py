@@ -97,7 +97,7 @@ def test_a_secret_is_masked_where_python_prints_its_bytes() -> None:
 
 
 def test_only_the_end_of_a_long_complaint_is_kept_and_its_cut_secret_is_not_shown() -> None:
-    secret = "".join(BODY) * 8
+    secret = "".join(BODY) * (STDERR_BYTES // len("".join(BODY)) + 2)
     one = spec("a", env={"A_KEY": "${K}"})
     stderr = (secret + "\n").encode()[-STDERR_BYTES:].decode()
 

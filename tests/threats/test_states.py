@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.protocol.signed_state import digest_of
 from mcp_workbench.server.suspended_calls import RequestStates
 from tests.kit.config import config_file, tool

@@ -95,6 +95,31 @@ async def test_what_nobody_asked_for_ends_a_connection() -> None:
         assert bad.connects == 2
 
 
+async def test_a_second_response_to_one_request_is_not_read_as_more_of_the_first() -> None:
+    async def act(request: Request, out: Hung) -> None:
+        await out.reply(200, b"{}")
+
+    async def twice(request: Request, out: Hung) -> None:
+        await act(request, out)
+        await read.wait()
+        await act(request, out)
+
+    read = asyncio.Event()
+    async with bad_http() as bad, asyncio.timeout(PATIENCE):
+        bad.acts |= {"/one": act, "/two": twice}
+        client = to(bad)
+        for _ in range(2):
+            await post(client, b"/one")
+        answer = await client.send(b"POST /two", b"", BODY)
+        read.set()
+        await until(lambda: bad.open == 0)  # we have ended the connection
+        body = await answer.whole(1 << 20)
+        answer.close()
+        client.close()
+
+    assert body == b"{}"
+
+
 async def test_a_failed_connection_lets_the_next_one_try() -> None:
     async with bad_http() as bad:
         port = bad.port

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.spec import (
     Era,
     Limits,

@@ -38,11 +38,13 @@ def test_only_what_programs_need_to_start_is_passed_on() -> None:
         "PATH HOME LANG LC_ALL TZ TMPDIR XDG_CONFIG_HOME HTTPS_PROXY no_proxy SSL_CERT_FILE "
         "NODE_EXTRA_CA_CERTS"
     )
-    assert child_environment(OWN, {}) == {name: OWN[name] for name in names.split()}
+    assert child_environment(OWN, StdioCommand("x")) == {name: OWN[name] for name in names.split()}
 
 
 def test_what_the_entry_says_comes_in_and_wins() -> None:
-    env = child_environment(OWN, {"GITHUB_TOKEN": "given", "PATH": "/only"})
+    env = child_environment(
+        OWN, StdioCommand("x", env=(("GITHUB_TOKEN", "given"), ("PATH", "/only")))
+    )
 
     assert (env["GITHUB_TOKEN"], env["PATH"], env["HOME"]) == ("given", "/only", "/home/x")
 

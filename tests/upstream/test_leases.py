@@ -29,6 +29,7 @@ class Guest:
     key = owner = "everybody"
     takes_turns = True
     is_legacy = False
+    folder = ""
 
     def __init__(self) -> None:
         self.leases: dict[ServerAddress, Any] = {}

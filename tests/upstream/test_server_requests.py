@@ -37,6 +37,7 @@ class Server:
     key = owner = None
     takes_turns = False
     is_legacy = False
+    folder = ""
 
     def __init__(self) -> None:
         self.leases: Any = {}

@@ -140,6 +140,9 @@ def _print_processes(snapshot: Snapshot, reports: list[ServerReport]) -> None:
     ours = sum(report.processes for report in reports if report.address not in own)
     counts = [f"{ours} server process{'' if ours == 1 else 'es'}"] if ours else []
     counts += [f"one for each host: {', '.join(map(str, own))} (scope: session)"] if own else []
+    local = [s.address for box in boxes for s in box.servers.values() if s.follows_hosts]
+    names = ", ".join(map(str, local))
+    counts += [f"under `up` one for each host, in its folder: {names}"] if local else []
     if counts:
         say("; ".join(counts))
 

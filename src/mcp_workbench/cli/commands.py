@@ -29,6 +29,7 @@ Usage: mcp-workbench COMMAND …     (mcp-workbench --help for all of it)
 
   tour              see what an agent sees, in a few seconds
   import            copy the servers of your hosts into the configuration
+  add NAME -- CMD   add one server to it; remove, disable and list go with it
   check             check the configuration; with --connect start its servers, too
   install HOST      add this program to a host; undo reverts it
   tools             what the toolboxes hold
@@ -43,10 +44,16 @@ _COMMANDS = {
     "status": ("daemon_commands", "Show it: its servers, hosts, calls and memory."),
     "logs": ("daemon_commands", "Show its log, and what its servers write to stderr."),
     "import": ("import_", "Copy the servers of other programs into the configuration."),
+    "init": ("config_commands", "Write a new configuration file, with comments."),
+    "add": ("add", "Add a server to the configuration."),
+    "remove": ("config_commands", "Remove servers from it."),
+    "enable": ("config_commands", "Enable servers that are disabled in it."),
+    "disable": ("config_commands", "Disable servers without removing them."),
+    "list": ("config_commands", "List the servers of the configuration."),
     "check": ("check", "Check the configuration and show every problem at once."),
     "install": ("install", "Add this program to a host."),
     "uninstall": ("install", "Remove it from a host."),
-    "undo": ("install", "Undo what import, install or uninstall has changed."),
+    "undo": ("install", "Undo what import, add, install and the like have changed."),
     "tools": ("tools", "Show what the toolboxes hold."),
     "search": ("tools", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
@@ -70,7 +77,7 @@ class Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, _ = _COMMANDS[cmd_name]
-        name = "import_" if cmd_name == "import" else cmd_name  # a keyword of Python
+        name = f"{cmd_name}_" if cmd_name in ("import", "list") else cmd_name  # words of Python
         return getattr(import_module(f"mcp_workbench.cli.{module}"), name)
 
     def resolve_command(
@@ -148,6 +155,7 @@ def run(argv: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         getattr(stream, "reconfigure", dict[str, str])(errors="backslashreplace")
     lenient_stderr()
+    argv = _with_plain_json(argv)
     try:
         return _run(argv)
     except (KeyboardInterrupt, click.Abort):
@@ -167,6 +175,19 @@ def _run(argv: list[str]) -> int:
         return import_module("mcp_workbench.cli.error_reports").report_usage(error, argv)
     except _workbench_error() as error:  # loaded only after an error
         return import_module("mcp_workbench.cli.error_reports").report(error, argv)
+
+
+def _with_plain_json(argv: list[str]) -> list[str]:
+    """Returns the words without `--json` before an entry, as in `add NAME --json '{…}'`.
+
+    There it announces the entry; elsewhere it is the flag that asks for output as JSON.
+    """
+    if "add" not in argv:
+        return argv
+    end = argv.index("--") if "--" in argv else len(argv)  # behind it is the server's own command
+    pairs = zip(argv[:end], argv[1 : end + 1] if end < len(argv) else [*argv[1:], ""], strict=True)
+    ours = [word for word, after in pairs if not (word == "--json" and after.startswith("{"))]
+    return [*ours, *argv[end:]]
 
 
 def complete() -> int:
@@ -204,13 +225,13 @@ def _used_config(settings: Settings) -> str:
     from mcp_workbench.core.errors import ConfigError
 
     try:
-        snapshot = settings.snapshot()
+        snapshot = settings.snapshot(shows_demo=True)
     except ConfigError as error:
         count = len(error.problems)
         noun = "problem" if count == 1 else "problems"
         return f"config {nearby(error.file)}: {count} {noun}, see mcp-workbench check"
     if not snapshot.origin:
-        return "no workbench-config.json here: the demo toolbox is used"
+        return "no configuration file was found: the built-in demo is used"
     return f"config {nearby(snapshot.origin)}: {counted(snapshot)}"
 
 

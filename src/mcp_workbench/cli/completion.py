@@ -154,7 +154,7 @@ def _snapshot(context: click.Context) -> Snapshot:
     from mcp_workbench.core.spec import Snapshot
 
     try:
-        return (context.find_object(Settings) or Settings()).snapshot(silent=True)
+        return (context.find_object(Settings) or Settings()).snapshot(silent=True, shows_demo=True)
     except WorkbenchError:
         return Snapshot({})
 

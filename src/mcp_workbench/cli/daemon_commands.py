@@ -17,6 +17,7 @@ from mcp_workbench.cli.serve import address_callback
 from mcp_workbench.cli.settings import DONE, Settings, global_options, log_calls_option, variable
 from mcp_workbench.cli.terminal import glyph, nearby, plain, say, say_json, table
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
+from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.daemon import control
 from mcp_workbench.daemon.control import NoAnswer, connect, peer_credentials, request
 from mcp_workbench.daemon.paths import OWN_SOURCE, ROTATED, DaemonPaths, daemon_paths, lock_holder
@@ -29,6 +30,8 @@ ANSWER = deadline(5.0)  # seconds for an answer
 MARGIN = deadline(10.0)
 LINES = 100  # shown by default
 POLL = pause(0.2)  # seconds between two reads of a file that is followed
+_PER_HOST = "each host has its own, in the host's folder"
+_CHOICE = 'a "cwd" or "scope": "shared" in its entry shares it'
 _MARKS = {"ready": "good", "idle": "good", "starting": "doubtful", "degraded": "doubtful"}
 
 
@@ -84,7 +87,7 @@ def up(settings: Settings, *, address: tuple[str, int] | None, log_calls: str) -
       mcp-workbench up --http 7411
     """
     paths = paths_for(settings)
-    settings.snapshot()  # reports the problems of the configuration
+    snapshot = settings.snapshot()  # reports the problems of the configuration
     try:
         daemon = running(paths) or start(paths, address=address, log_calls=log_calls)
     except NotStarted as error:
@@ -95,6 +98,8 @@ def up(settings: Settings, *, address: tuple[str, int] | None, log_calls: str) -
         say_json({**document, "version": daemon.version})
         return DONE
     _print_up(daemon)
+    if not settings.quiet:
+        _print_per_host(snapshot)
     if not daemon.is_new and not settings.quiet:
         _print_ignored(daemon, http=address is not None, log_calls=bool(log_calls))
     return DONE
@@ -107,6 +112,14 @@ def _print_up(daemon: Started) -> None:
     if daemon.version != __version__:
         message = f"it is version {daemon.version}, this is {__version__}; hosts of this one do not join it"
         say(f"{message}\nmcp-workbench down, then up, renews it", err=True)
+
+
+def _print_per_host(snapshot: Snapshot) -> None:
+    """Prints which servers depend on the folder of their host, so that hosts do not share them."""
+    for box in snapshot.toolboxes.values():
+        for spec in box.servers.values():
+            if why := spec.follows_hosts:
+                say(f"{spec.address} is not shared: {_PER_HOST} ({plain(why)}); {_CHOICE}")
 
 
 def _print_ignored(daemon: Started, *, http: bool, log_calls: bool) -> None:
@@ -249,6 +262,8 @@ def _print_servers(servers: tuple[ServerStatus, ...]) -> None:
     say(f"  {head}")
     for server, line in zip(servers, lines, strict=True):
         say(f"{glyph(_MARKS.get(server.state, 'bad'))} {line}")
+        if server.scope == "folder":
+            say(f"    {_PER_HOST}; {_CHOICE}")
         if server.reason and server.state not in ("ready", "idle"):
             say(f"    {plain(server.reason)}")
 

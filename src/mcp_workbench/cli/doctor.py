@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -24,6 +24,7 @@ from mcp_workbench.cli.doctor_checks import (
     OwnConfig,
     check_hosts,
     check_state,
+    hosted_configs,
     own_config,
     problem_result,
 )
@@ -38,7 +39,7 @@ from mcp_workbench.cli.settings import (
     variable,
 )
 from mcp_workbench.cli.terminal import counted, glyph, hanging, nearby, plain, say, say_json
-from mcp_workbench.config.load import demo_snapshot
+from mcp_workbench.config.load import demo_snapshot, is_named, load_config
 from mcp_workbench.config.state_home import state_home
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError, did_you_mean
@@ -52,6 +53,7 @@ from mcp_workbench.core.spec import (
     ToolIdentifier,
 )
 from mcp_workbench.hosts.files import shown, this_machine
+from mcp_workbench.hosts.own_entry import same_file
 from mcp_workbench.upstream.cache import SWITCH
 
 OPEN_TO_ALL = "WB-CONF-006"
@@ -95,8 +97,10 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     """Find problems and how to fix them.
 
     Checks the program itself, the configuration, our entry in every host on this machine, every
-    server (started for real, all at once), the programs that they need, and the state folder. With a
-    toolbox or a server named, only those are started, and no host is checked.
+    server (started for real, all at once; where one fails, the variables that it misses), the programs
+    that they need, and the state folder. A configuration that a host starts is checked in any folder,
+    beside the one in use there, unless --config names one. With a toolbox or a server named, only
+    those are started, and no host is checked.
 
     --fix makes a configuration that everybody can change read-only for others, makes the state folder
     private if it holds nothing but our files, removes leftover files of ours in it, and renews our
@@ -112,8 +116,10 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
       mcp-workbench doctor --fix --json
     """
     output = Output(settings)
+    only_named = bool(which) or is_named(settings.config, os.environ)
+    hosted = {} if only_named else hosted_configs(this_machine())
     try:
-        snapshot, lines = _configured(settings, fix=fix)
+        snapshot, lines = _configured(settings, hosted, fix=fix)
     except ConfigError as error:
         output.show((*check_installation(), *check_state(state_home(os.environ), fix=fix)))
         output.show(
@@ -129,12 +135,34 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     output.show(self_test())
     if not which:
         output.show(check_hosts(own_config(snapshot), this_machine(), fix=fix))
+    status = _show_servers(settings, output, snapshot, specs)
+    for file, hosts in hosted.items():
+        if not same_file(file, snapshot.origin):
+            other = _show_other(settings, output, file, hosts)
+            status = status or other
+    return output.end(snapshot.origin, status)
+
+
+def _show_servers(
+    settings: Settings, output: Output, snapshot: Snapshot, specs: list[ServerSpec]
+) -> int:
+    """Starts these servers and shows the results; returns the exit status."""
     output.show(check_programs(specs, os.environ))
     reports = survey(settings, snapshot, [spec.address for spec in specs], _without_cache())
     output.show(check_servers(specs, reports))
     output.show(problem_result(d, "", "tools") for d in server_warnings(snapshot, reports))
-    reached = not any(report.reason for report in reports)
-    return output.end(snapshot.origin, DONE if reached else UNREACHABLE)
+    return UNREACHABLE if any(report.reason for report in reports) else DONE
+
+
+def _show_other(settings: Settings, output: Output, file: str, hosts: list[str]) -> int:
+    """Shows the results for another configuration than this folder's, which these hosts start."""
+    try:
+        snapshot = load_config(file, careful=True)
+    except ConfigError as error:
+        output.show(problem_result(problem, file, "config") for problem in error.problems)
+        return USAGE
+    output.show(_of_config(snapshot, hosts))
+    return _show_servers(settings, output, snapshot, chosen(snapshot, ""))
 
 
 class Output:
@@ -198,16 +226,23 @@ def check_installation() -> Iterator[CheckResult]:
         )
 
 
-def _configured(settings: Settings, *, fix: bool) -> tuple[Snapshot, list[CheckResult]]:
+def _configured(
+    settings: Settings, hosted: dict[str, list[str]], *, fix: bool
+) -> tuple[Snapshot, list[CheckResult]]:
+    """Returns the configuration to check: the one in use here, else the first that a host starts."""
     repaired: list[CheckResult] = []
     try:
-        snapshot = settings.snapshot(careful=True, silent=True)
+        snapshot = settings.snapshot(careful=True, silent=True, shows_demo=True)
     except ConfigError as error:
         if not (fix and error.problems[0].code == OPEN_TO_ALL):
             raise
         repaired.append(_closed(error.file))
-        snapshot = settings.snapshot(careful=True, silent=True)
-    return snapshot, [*repaired, *_of_config(snapshot)]
+        snapshot = settings.snapshot(careful=True, silent=True, shows_demo=True)
+    if snapshot.origin or not hosted:
+        return snapshot, [*repaired, *_of_config(snapshot)]
+    file, hosts = next(iter(hosted.items()))
+    snapshot = load_config(file, careful=True)
+    return snapshot, [*repaired, *_of_config(snapshot, hosts)]
 
 
 def _closed(file: str) -> CheckResult:
@@ -219,9 +254,18 @@ def _closed(file: str) -> CheckResult:
     )
 
 
-def _of_config(snapshot: Snapshot) -> Iterator[CheckResult]:
-    where = nearby(snapshot.origin) if snapshot.origin else "no file, so the demo toolbox"
-    yield CheckResult("good", "config", f"{where}: {counted(snapshot)}, {snapshot.tool_mode} mode")
+def _of_config(snapshot: Snapshot, hosts: Sequence[str] = ()) -> Iterator[CheckResult]:
+    contents = f"{counted(snapshot)}, {snapshot.tool_mode} mode"
+    if hosts:
+        users = f"what {', '.join(hosts)} {'starts' if len(hosts) == 1 else 'start'}"
+        yield CheckResult("good", "config", f"{nearby(snapshot.origin)}, {users}: {contents}")
+    elif snapshot.origin:
+        yield CheckResult("good", "config", f"{nearby(snapshot.origin)}: {contents}")
+    else:
+        message = f"no configuration file was found, so the built-in demo: {contents}"
+        yield CheckResult(
+            "doubtful", "config", message, "mcp-workbench import, add or init makes one"
+        )
     for warning in snapshot.warnings:
         yield problem_result(warning, snapshot.origin, "config")
 
@@ -284,7 +328,7 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
     for spec, report in zip(specs, reports, strict=True):
         subject = str(report.address)
         if report.reason:
-            fix = remedy(report.reason, remote=isinstance(spec.target, HttpEndpoint))
+            fix = _fix_of(spec, report.reason)
             yield CheckResult("bad", subject, cause(report.reason), fix, UNREACHED, spec.place)
             continue
         count = len(report.tools)
@@ -293,6 +337,15 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
         program = f"{report.server_name} {report.server_version}".strip()
         about = f"{program or 'ready'}, {report.revision}, {tools}, {report.seconds:.1f} s"
         yield CheckResult("good", subject, about)
+
+
+def _fix_of(spec: ServerSpec, reason: str) -> str:
+    if isinstance(spec.target, HttpEndpoint):
+        return remedy(reason, remote=True)
+    # Only where a server failed: the tab key loads this file, too.
+    from mcp_workbench.cli.missing_variables import variable_advice
+
+    return variable_advice(reason, spec.target, os.environ) or remedy(reason)
 
 
 def cause(reason: str) -> str:

@@ -17,7 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from mcp_workbench.config.state_home import VARIABLE
+from mcp_workbench.config.state_home import BUNDLES, VARIABLE
+from mcp_workbench.config.user_file import user_config
 from mcp_workbench.core.errors import ConfigError, Problem, WorkbenchError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.daemon import paths as daemon
@@ -110,6 +111,29 @@ class OwnConfig(msgspec.Struct, frozen=True):
 def own_config(snapshot: Snapshot) -> OwnConfig:
     config = str(Path(snapshot.origin).absolute()) if snapshot.origin else ""
     return OwnConfig(config, tuple(snapshot.toolboxes), usable=True)
+
+
+def hosted_configs(machine: Machine) -> dict[str, list[str]]:
+    """Returns the configurations that hosts start us with, each with these hosts.
+
+    Files of the current folder don't count: they may be anybody's, and servers are started.
+    """
+    hosted: dict[str, list[str]] = {}
+    for file in all_files(machine):
+        if file.host.format == "yaml" or file.scope == "project":
+            continue
+        try:
+            entries = own_entries_in(file, text_of(file.path) or "", machine)
+        except (ConfigError, OSError):  # `check_hosts` reports it
+            continue
+        for entry in entries:
+            # Without a name, the folder that the host starts in decides: most have no configuration.
+            config = entry.config or user_config(machine.environ)
+            starts_us = entry.ours and not entry.off and not entry.remote
+            if starts_us and Path(config).is_absolute() and Path(config).is_file():
+                hosts = hosted.setdefault(os.path.realpath(config), [])
+                hosts += [file.host.id] if file.host.id not in hosts else []
+    return hosted
 
 
 def check_hosts(ours: OwnConfig, machine: Machine, *, fix: bool) -> Iterator[CheckResult]:
@@ -409,6 +433,7 @@ FOLDERS = {
     daemon.FOLDER: _names(r"[0-9a-f]{16}\.(?:sock|lock|log|log\.1)", "(?!)"),
     "journal": _names(r"\d{4,}\.json", _PRIVATE),
     "backups": _names(r"\d{4,}-\d+", _PRIVATE),
+    BUNDLES: _names(r"[A-Za-z0-9_-]+-[0-9a-f]{16}", _PRIVATE),
 }
 
 

@@ -4,12 +4,12 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, cast
 
 import click
 import msgspec
 
 from mcp_workbench.cli.completion import complete_source
+from mcp_workbench.cli.config_commands import config_target
 from mcp_workbench.cli.error_reports import format_problems
 from mcp_workbench.cli.install import (
     Agreement,
@@ -18,12 +18,13 @@ from mcp_workbench.cli.install import (
     apply_if_confirmed,
     lines_of,
     preview,
+    say_secrets,
 )
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json, table
 from mcp_workbench.config.file_access import check_ownership
-from mcp_workbench.config.load import FILE_NAME, VARIABLE
 from mcp_workbench.core.errors import ConfigError, did_you_mean
+from mcp_workbench.hosts.environment import KEY, is_uncertain, known_variables
 from mcp_workbench.hosts.files import (
     CannotEdit,
     HostFile,
@@ -32,10 +33,10 @@ from mcp_workbench.hosts.files import (
     all_files,
     files_of,
     not_editable,
-    read_file,
     shown,
     this_machine,
 )
+from mcp_workbench.hosts.own_config import read_config_file, servers_keys
 from mcp_workbench.hosts.plan import (
     Change,
     ImportChoice,
@@ -52,7 +53,7 @@ from mcp_workbench.hosts.read import (
     servers_in,
     servers_in_any,
     text_of,
-    value_of,
+    value_at,
 )
 from mcp_workbench.hosts.secrets import ExtractedSecret
 from mcp_workbench.hosts.table import HOSTS
@@ -79,6 +80,7 @@ class Imported(msgspec.Struct, frozen=True, rename="camel"):
     toolbox: str
     servers: list[ImportedServer]
     variables: tuple[ExtractedSecret, ...]
+    not_inherited: tuple[str, ...]  # variables that hosts may have passed on, and we do not
     changes: list[ChangeLine]
     written: bool
     undo: int | None
@@ -116,12 +118,12 @@ def import_(
         raise HostUsage("bad_name", f"a toolbox can't be called '{toolbox}'", hint=hint)
     machine = this_machine()
     servers = _servers(settings, sources, machine)
-    target = _target(settings, machine)
-    before = read_file(target)
-    config = value_of(decoded(before or b"", str(target)), "json", str(target))
-    keys = _section(config, toolbox, str(target))
+    target = config_target(settings, machine, user=False, new_in_folder=True)
+    config = read_config_file(target)
+    before = config.before
+    keys = servers_keys(config, toolbox)
     reserved = frozenset(_REFERENCE.findall((before or b"").decode()))
-    merged = merge(servers, _at(config, keys), reserved)
+    merged = merge(servers, value_at(config.value, keys) or {}, reserved)
     changes = [c for c in [_change(target, before, keys, merged)] if c.needed]
     if not settings.json:
         _print(settings, merged, f"toolbox '{toolbox}' in {shown(target, machine)}", machine)
@@ -130,7 +132,14 @@ def import_(
     if settings.json:
         lines = [_line(choice) for choice in merged.chosen]
         document = Imported(
-            str(target), toolbox, lines, merged.taken, lines_of(changes), undo is not None, undo
+            str(target),
+            toolbox,
+            lines,
+            merged.taken,
+            _not_inherited(merged),
+            lines_of(changes),
+            undo is not None,
+            undo,
         )
         say_json(document)
     else:
@@ -184,31 +193,6 @@ def _not_trusted(path: Path) -> str:
         return ""  # reading it reports the error
 
 
-def _target(settings: Settings, machine: Machine) -> Path:
-    given = settings.config or os.environ.get(VARIABLE) or FILE_NAME
-    return machine.folder / Path(given).expanduser()
-
-
-def _section(config: Any, toolbox: str, file: str) -> Keys:
-    """Returns the path of this toolbox's servers in the configuration, in either of its two forms."""
-    if isinstance(config, dict) and "mcpServers" in config:
-        if toolbox == "default":
-            return ("mcpServers",)
-        message = "it has 'mcpServers' at the top, which are the toolbox 'default'"
-        fix = (
-            'leave --toolbox out, or write "toolboxes": {"default": {"mcpServers": …}} around them'
-        )
-        error = CannotEdit(f"{message}, so there is no room for '{toolbox}'")
-        raise not_editable(file, error, fix=fix)
-    return ("toolboxes", toolbox, "mcpServers")
-
-
-def _at(config: Any, keys: Keys) -> dict[str, Any]:
-    for key in keys:
-        config = cast("dict[str, Any]", config).get(key) if isinstance(config, dict) else None
-    return cast("dict[str, Any]", config) if isinstance(config, dict) else {}
-
-
 def _change(target: Path, before: bytes | None, keys: Keys, merged: Merged) -> Change:
     members = tuple(Member((*keys, name), entry) for name, entry in merged.new.items())
     try:
@@ -248,13 +232,45 @@ def _print(settings: Settings, merged: Merged, target: str, machine: Machine) ->
     for choice in merged.chosen:
         for note in choice.notes if choice.new else ():
             say(f"{glyph('doubtful')} {plain(choice.name)}: {plain(note)}", color=settings.color)
-    for taken in merged.taken:
-        blanks = "; it has blanks around it" if taken.blanks else ""
+    say_secrets(settings, merged.taken)
+
+    _print_environment(settings, merged)
+
+
+def _print_environment(settings: Settings, merged: Merged) -> None:
+    """Says which servers inherit what their hosts passed on, and what the others may miss."""
+    new = [choice for choice in merged.chosen if choice.new]
+    inheriting = [choice for choice in new if KEY in choice.entry]
+    if inheriting:
+        names = ", ".join(plain(choice.name) for choice in inheriting)
         say(
-            f"{glyph('doubtful')} {plain(taken.server)}: {plain(taken.place)} is a literal secret, "
-            f"so ${{{taken.variable}}} stands there instead{blanks}",
+            f'{titles(inheriting)} passed the environment on to its servers, so "{KEY}" stands in '
+            f"these entries: {names}. Remove it, or list names, where a server needs less"
+        )
+    if lost := _not_inherited(merged):
+        text = (
+            f"{titles([c for c in new if _is_uncertain(c)])} may have passed on {', '.join(lost)}"
+        )
+        fix = f'write "{KEY}": ["{lost[0]}"] in the entry of a server that needs it'
+        say(
+            f"{glyph('doubtful')} {text}, which servers here do not get; {fix}",
             color=settings.color,
         )
+
+
+def _not_inherited(merged: Merged) -> tuple[str, ...]:
+    if any(choice.new and _is_uncertain(choice) for choice in merged.chosen):
+        return known_variables(os.environ)
+    return ()
+
+
+def _is_uncertain(choice: ImportChoice) -> bool:
+    return is_uncertain(choice.server.host, choice.entry)
+
+
+def titles(choices: list[ImportChoice]) -> str:
+    """Returns the names of the hosts that these servers come from."""
+    return ", ".join(dict.fromkeys(HOSTS[choice.server.host].title for choice in choices))
 
 
 def _those(merged: Merged, host: str, file: str) -> list[ImportChoice]:

@@ -7,6 +7,7 @@ in the journal that `undo` reads.
 import os
 import shlex
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ from mcp_workbench.hosts.plan import (
     plan_uninstall,
     variables_in,
 )
+from mcp_workbench.hosts.secrets import ExtractedSecret
 from mcp_workbench.hosts.table import HOSTS, Host
 
 _HOSTS = click.argument("hosts", metavar="HOST...", nargs=-1, shell_complete=complete_host)
@@ -312,6 +314,17 @@ def _print_end(plan: Plan, changed: set[str], record: int | None) -> None:
 # A change: previewed, confirmed, applied
 
 
+def say_secrets(settings: Settings, taken: Iterable[ExtractedSecret]) -> None:
+    """Names the literal secrets that a variable replaces in the file to be written."""
+    for secret in taken:
+        blanks = "; it has blanks around it" if secret.blanks else ""
+        say(
+            f"{glyph('doubtful')} {plain(secret.server)}: {plain(secret.place)} is a literal secret, "
+            f"so ${{{secret.variable}}} stands there instead{blanks}",
+            color=settings.color,
+        )
+
+
 def preview(changes: list[Change], machine: Machine, settings: Settings) -> None:
     """Prints the preview of all changes."""
     for change in changes:
@@ -332,11 +345,21 @@ def apply_if_confirmed(
     settings: Settings, command: str, changes: list[Change], agreed: Agreement
 ) -> int | None:
     """Applies the changes after confirmation; returns the number for `undo`, or None."""
+    return apply(settings, command, changes) if confirmed(settings, changes, agreed) else None
+
+
+def confirmed(settings: Settings, changes: list[Change], agreed: Agreement) -> bool:
+    """Asks whether to apply these changes; without any, and in a dry run, they are not."""
     if agreed.dry_run or not changes:
-        return None
-    if not agreed.yes and not _confirmed(settings):
-        say("nothing was changed", err=True)
-        return None
+        return False
+    if agreed.yes or _confirmed(settings):
+        return True
+    say("nothing was changed", err=True)
+    return False
+
+
+def apply(settings: Settings, command: str, changes: list[Change]) -> int:
+    """Applies the changes; returns the number for `undo`."""
 
     def starting(change: Change) -> None:
         if change.own and settings.talkative:
@@ -373,7 +396,8 @@ def _confirmed(settings: Settings) -> bool:
 @global_options
 @click.pass_obj
 def undo(settings: Settings, number: int | None, *, listing: bool, everything: bool) -> int:
-    """Undo what `import`, `install`, `uninstall` or `doctor --fix` has changed in other programs' files.
+    """Undo what `install`, `uninstall` or `doctor --fix` has changed in the files of hosts, and what
+    `import`, `add`, `remove`, `enable`, `disable` or `init` has changed in the configuration.
 
     A file that has not changed since is restored byte for byte. In one that has, only our edit is
     reverted: what we added is removed, and what we removed is added again.

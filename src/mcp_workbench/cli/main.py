@@ -104,6 +104,8 @@ def _serve(options: dict[str, list[str]]) -> int | None:
     resumed = None
     try:
         snapshot = _snapshot(config, toolboxes)
+        if not snapshot.origin and os.isatty(2):
+            return None  # the command warns a person of the demo; a host's agent reads the instructions
         from mcp_workbench.app import serve
 
         if outcome is not None:
@@ -125,6 +127,8 @@ def _serve_http(
 
     try:
         snapshot = _snapshot(config, toolboxes)
+        if not snapshot.origin:
+            return None  # the command warns of it
         from mcp_workbench.http_app import serve_http
 
         return serve_http(snapshot, address, toolboxes=toolboxes, log_calls=log_calls)

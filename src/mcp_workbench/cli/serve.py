@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,9 @@ def serve(
       mcp-workbench serve --attach never
       mcp-workbench serve --log-calls calls.jsonl
     """
-    snapshot = settings.snapshot(silent=settings.verbose).narrowed(toolboxes)
+    snapshot = settings.snapshot(silent=settings.verbose, shows_demo=True).narrowed(toolboxes)
+    if not snapshot.origin:
+        _warn_of_demo(over_http=address is not None)
     if settings.verbose and snapshot.warnings:  # only with -v: hosts show all of stderr as errors
         _print_warnings(settings, snapshot)
     if address is None:
@@ -107,6 +110,16 @@ def serve(
     return http_app.serve_http(
         snapshot, address, toolboxes=toolboxes, verbose=verbose, log_calls=log_calls
     )
+
+
+def _warn_of_demo(*, over_http: bool) -> None:
+    """Warns a person. A stdio host shows stderr as an error: it gets nothing there, and its agent is
+    told in the instructions.
+    """
+    from mcp_workbench.config.load import DEMO_NOTICE
+
+    if over_http or sys.stderr.isatty():
+        click.echo(DEMO_NOTICE, err=True)
 
 
 def _print_warnings(settings: Settings, snapshot: Snapshot) -> None:

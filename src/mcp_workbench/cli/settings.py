@@ -66,17 +66,22 @@ class Settings:
         if reports_servers and not self.verbose:
             logging.getLogger("mcp_workbench.upstream.connection").setLevel("ERROR")
 
-    def snapshot(self, *, careful: bool = False, silent: bool = False) -> Snapshot:
+    def snapshot(
+        self, *, careful: bool = False, silent: bool = False, shows_demo: bool = False
+    ) -> Snapshot:
         """Returns the configuration that these options name; the embedded demo if there is none.
 
-        Warns on stderr of a file of another user, unless the caller shows all warnings itself.
+        Warns on stderr of a file of another user, unless the caller shows all warnings itself
+        (`silent`), and of the demo, unless the caller does (`shows_demo`).
         """
         # Loaded here: `--help` and `version` need none of it.
-        from mcp_workbench.config.load import chosen_snapshot, owner_notice
+        from mcp_workbench.config.load import DEMO_NOTICE, chosen_snapshot, owner_notice
 
         snapshot = chosen_snapshot(self.config, careful=careful)
         if not silent and (notice := owner_notice(snapshot)):
             click.echo(notice, err=True)
+        if not snapshot.origin and not shows_demo and self.talkative:
+            click.echo(DEMO_NOTICE, err=True)
         return snapshot
 
 
@@ -107,7 +112,8 @@ _OPTIONS = (
         "--config",
         metavar="PATH",
         type=click.Path(),
-        help="The configuration file.  [env var: WORKBENCH_CONFIG; default: ./workbench-config.json]",
+        help="The configuration file.  [env var: WORKBENCH_CONFIG; default: "
+        "./workbench-config.json, else your own (see init)]",
         expose_value=False,
         callback=_remember,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,7 +151,7 @@ class ProgressLine:
         self.show(f"{bar}{progress_text(params)}")
 
     @contextmanager
-    def waiting(self, text: str) -> Generator[None]:
+    def waiting(self, text: str | Callable[[], str]) -> Generator[None]:
         """Shows every second how long it takes, on a terminal, until the server sends progress."""
         from asyncio import get_running_loop  # already loaded here
 
@@ -161,7 +161,8 @@ class ProgressLine:
         def tick() -> None:
             nonlocal timer
             if self.live and not self._has_progress:
-                self.show(f"{text}, {loop.time() - since:.0f} s")
+                current = text if isinstance(text, str) else text()
+                self.show(f"{current}, {loop.time() - since:.0f} s")
             timer = loop.call_later(SECOND, tick)
 
         timer = loop.call_later(SECOND, tick)

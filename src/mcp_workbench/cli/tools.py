@@ -266,16 +266,24 @@ def search(  # noqa: PLR0913 - each of them an option
 
 
 async def _search_results(snapshot: Snapshot, query: Query, line: ProgressLine) -> SearchResult:
-    from mcp_workbench.gateway.tool_search import find, known_tools
+    from mcp_workbench.gateway.tool_search import Reading, find
     from mcp_workbench.gateway.workbench import Gateway
 
+    def report(_progress: int, _total: int, text: str) -> None:
+        nonlocal reading
+        reading = text
+
+    reading, wait = "", snapshot.limits.open_wait
     async with Gateway(snapshot) as gateway:
-        view = gateway.view
-        unknown = [s for s in known_tools(view).unknown if query.covers(s.address)]
-        if unknown:
-            line.show(f"reading {', '.join(str(spec.address) for spec in unknown)}")
-            await view.connections(unknown)
-        return await find(view, query)
+        with line.waiting(lambda: reading):
+            results = await find(gateway.view, query, Reading(report, lazy=True, wait=wait))
+    # What is still being read ends with this command.
+    late = f"no answer within {wait:g} s"
+    unknown = (
+        msgspec.structs.replace(server, starting=False, reason=late) if server.starting else server
+        for server in results.unknown
+    )
+    return msgspec.structs.replace(results, unknown=tuple(unknown))
 
 
 def _search_document(results: SearchResult) -> dict[str, Any]:
@@ -295,5 +303,6 @@ def _search_document(results: SearchResult) -> dict[str, Any]:
         ],
         "looked_at": results.total,
         "strange_words": list(results.strange),
+        "close_words": {word: list(words) for word, words in results.close.items()},
         "not_read": [str(hit.address) for hit in results.unknown],
     }

@@ -27,10 +27,6 @@ Json = dict[str, Any]
 
 WIDTH = 84  # columns
 CONFIG = "workbench-config.json"
-EXAMPLE = """\
-{"toolboxes": {"dev": {
-  "description": "Work on the code",
-  "mcpServers": {"git": {"command": "uvx", "args": ["mcp-server-git"]}}}}}"""
 REVISION = "2025-11-25"
 SESSION_TIMEOUT = 30.0  # seconds for the whole session; it takes two or three
 STDERR_TAIL = 10  # lines of its stderr in the error
@@ -138,12 +134,16 @@ def _cost(instructions: str, menu: list[Json], tools: list[Json]) -> None:
 def _next_steps() -> None:
     typed = _as_typed()
     _head("\nWith your own servers")
-    say(f"1. Write {CONFIG}. A server's entry is the one from your host's file:")
-    _lines(EXAMPLE)
-    say("2. Try it:")
-    for words in ("check --connect", "tools dev", "call dev/git/git_status repo_path=."):
-        say(f"   {typed} {words}")
-    say("3. Give it to your host, in place of its other servers:")
+    rows = (
+        ("import", "copy the servers of your hosts, or"),
+        ("add time -- uvx mcp-server-time", "add one: a command, a URL, JSON"),
+        ("check --connect", "start every server, and see what each offers"),
+        ("install HOST", "give it to a host; undo reverts any of this"),
+    )
+    width = max(len(words) for words, _ in rows)
+    for words, what in rows:
+        say(f"   {typed} {words:{width}}   {what}")
+    say("What a host starts, if you prefer to write its entry yourself:")
     _lines(host_entry())
 
 
@@ -286,6 +286,7 @@ def started_workbench() -> Generator[Client, None, None]:
     """Starts the workbench as any host does, but in an empty folder and without a configuration."""
     environ = {k: v for k, v in os.environ.items() if k != "WORKBENCH_CONFIG"}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
+        environ |= {"XDG_CONFIG_HOME": folder, "APPDATA": folder}  # no configuration is there
         try:
             child = subprocess.Popen(
                 [sys.executable, "-P", "-m", "mcp_workbench", "serve"],

@@ -17,6 +17,8 @@ Target = StdioCommand | HttpEndpoint
 ResolvedServer = tuple[Target, str, str, str]  # expanded target, era, scope, problem
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_LIKE_A_REFERENCE = re.compile(r"\$\{[A-Z0-9_]+(?:\}|$)")
+VARIABLE_FORMS = "write ${NAME} or ${NAME:-default}; $${ is a literal ${"
 _PLAIN_KEY = "[A-Za-z0-9_$-]+"
 # These find their program independently of the folder they are started in.
 _RUNNERS = ("npx", "bunx", "uvx", "pipx", "docker", "podman", "dnx")
@@ -69,6 +71,23 @@ def references(text: str) -> tuple[str, ...]:
 def doubtful(text: str) -> bool:
     """Is there a `${` that is no variable but may have been meant as one?"""
     return "${" in _REFERENCE.sub(lambda match: f" {match[2] or ''}", text)
+
+
+def malformed(spec: ServerSpec) -> tuple[str, ...]:
+    """Returns, for every string of the entry with a `${` that begins no variable, what to do about it."""
+    return tuple(
+        f"{_begun(text)} in {dotted(path, spec.place)} is no variable and is passed on as it is; "
+        f"{VARIABLE_FORMS}"
+        for path, text in strings_of(spec.target)
+        if "${" in text and doubtful(text)
+    )
+
+
+def _begun(text: str) -> str:
+    """Returns the reference in quotes where it looks like a name; other text may be a secret."""
+    rest = _REFERENCE.sub(" ", text)
+    names = [match[0] for match in _LIKE_A_REFERENCE.finditer(rest)]
+    return " and ".join(f"'{name}'" for name in dict.fromkeys(names)) or "a '${'"
 
 
 def remedy(variable: str) -> str:
@@ -135,6 +154,7 @@ def _filled(target: Target, texts: dict[Path, str]) -> Target:
         tuple((name, texts["env", name]) for name, _ in target.env),
         texts["cwd",],
         target.folder,
+        target.inherit,
     )
 
 
@@ -148,7 +168,8 @@ def resolve_server(spec: ServerSpec, environ: Mapping[str, str]) -> ResolvedServ
     if isinstance(target, StdioCommand):
         cwd = os.path.join(target.folder, target.cwd) if target.cwd else ""  # noqa: PTH118
         env = tuple(sorted(target.env))  # their order in the file does not count
-        target = StdioCommand(target.command, target.args, env, cwd)
+        inherit = target.inherit
+        target = StdioCommand(target.command, target.args, env, cwd, inherit=inherit)
     else:
         target = HttpEndpoint(target.url, tuple(sorted(target.headers)), target.transport)
     return target, spec.era, spec.scope, spec.problem
@@ -196,6 +217,9 @@ def secrets_of(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the values that must not be printed, each with the name to print instead."""
     args = spec.target.args if isinstance(spec.target, StdioCommand) else ()
     secrets = dict(_secret_arguments([expand(text, environ).text for text in args]))
+    if isinstance(target := spec.target, StdioCommand) and target.inherit:
+        inherited = [name for name in environ if names_a_secret(name) and target.inherits(name)]
+        secrets |= {environ[name]: name for name in inherited}
     for path, text in strings_of(spec.target):
         value = expand(text, environ).text
         if path[0] == "headers":

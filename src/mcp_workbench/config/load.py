@@ -1,6 +1,7 @@
 """Loads the configuration file: the result is a snapshot, or all of its problems.
 
-Without a file, the configuration is the built-in demo. `FileWatch` loads a file again when it changes.
+A file that is named comes first, then that of the current folder, then the user's own. Without any, the
+configuration is the built-in demo. `FileWatch` loads a file again when it changes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from mcp_workbench.config.file_access import (
     ownership_notice,
     read_open,
 )
+from mcp_workbench.config.user_file import user_config
 from mcp_workbench.config.validate import MOST, Finding, validate
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, StdioCommand, ToolboxSpec
@@ -52,7 +54,11 @@ _DEMO = "demo"
 _DEMO_SERVERS = ("basics", "workshop")
 _DEMO_DESCRIPTION = (
     "A demo, there being no configuration yet: text, numbers, dice, units. "
-    "Next: write workbench-config.json and run `mcp-workbench check`."
+    "Next: run `mcp-workbench import` or `mcp-workbench add`."
+)
+DEMO_NOTICE = (
+    "mcp-workbench: no configuration file was found, so this is the built-in demo; "
+    "mcp-workbench import, add or init makes one"
 )
 
 
@@ -65,19 +71,22 @@ def chosen_snapshot(option: str | None, *, careful: bool = False) -> Snapshot:
 
 
 def find_config(option: str | None, environ: Mapping[str, str], cwd: str | Path) -> str | None:
-    """Returns the file to use: the option, else the variable, else the usual name. None: the demo."""
+    """Returns the file to use: the option, else the variable, else the usual name in the folder, else
+    the user's own file. None: the demo.
+    """
     given = option if option is not None else environ.get(VARIABLE) or None
     path = os.path.join(cwd, FILE_NAME if given is None else given)  # noqa: PTH118
     if _exists(path):
         return path
     if given is None:
-        return None
+        own = user_config(environ)
+        return own if own and _exists(own) else None
     source = "--config" if option is not None else f"${VARIABLE}"
     raise _refused(path, "WB-CONF-001", f"there is no such file (named by {source})", _WRITE)
 
 
 def is_named(option: str | None, environ: Mapping[str, str]) -> bool:
-    """Has the user named the file? Otherwise it was just found in the current folder."""
+    """Has the user named the file? Otherwise it was just found."""
     return option is not None or bool(environ.get(VARIABLE))
 
 
@@ -115,10 +124,22 @@ def load_config(
     """
     file = str(path)
     raw, findings = _read(file, named=named)
+    environ = os.environ if environ is None else environ
+    return _snapshot(file, raw, environ, findings, careful=careful)
+
+
+def snapshot_of(file: str, raw: bytes, environ: Mapping[str, str]) -> Snapshot:
+    """Returns the configuration that this file would be with these bytes. Raises ConfigError."""
+    return _snapshot(file, raw, environ, [], careful=False)
+
+
+def _snapshot(
+    file: str, raw: bytes, environ: Mapping[str, str], findings: list[Finding], *, careful: bool
+) -> Snapshot:
     value, plain = _decoded(file, raw)
     folder = os.path.dirname(os.path.abspath(file))  # noqa: PTH100, PTH120
-    snapshot, more = validate(value, os.environ if environ is None else environ, folder)
-    findings += more
+    snapshot, more = validate(value, environ, folder)
+    findings = [*findings, *more]
     if not (findings or careful or not plain):
         return msgspec.structs.replace(snapshot, origin=file)
     problems = problems_of(findings, raw.decode())
@@ -169,6 +190,11 @@ def _owner_findings(file: str, status: os.stat_result, *, named: bool) -> list[F
         raise ConfigError(file, tuple(problems))
     fix = "change the owner or the rights, or use a copy of your own"
     return [Finding((), w.code, w.message, fix, "warning") for w in ownership]
+
+
+def require_owner(file: str, *, named: bool) -> None:
+    """Raises ConfigError for an existing file that would be refused because of its owner or its rights."""
+    _owner_findings(file, os.stat(file), named=named)  # noqa: PTH116 - follows symbolic links
 
 
 def _decoded(file: str, raw: bytes) -> tuple[Any, bool]:
@@ -276,8 +302,9 @@ class FileWatch:
     """Polls, waits and reads in a thread of its own: a drive that hangs blocks nothing else.
 
     `report` is called in that thread with each configuration or error, first with the file as it is
-    now. A file that never existed (`optional`) is not reported as missing. One that another user could
-    have written is refused, unless the user was warned when it was first read (`accepted`).
+    now. A file that never existed (`optional`) is not reported as missing; while it does not exist,
+    `fallback` is used if that does. One that another user could have written is refused, unless the
+    user was warned when it was first read (`accepted`).
     """
 
     def __init__(
@@ -287,8 +314,10 @@ class FileWatch:
         *,
         optional: bool,
         accepted: bool = False,
+        fallback: str = "",
     ) -> None:
         self._path = path
+        self._candidates = (path, fallback) if optional and fallback else ()
         self._report = report
         self._optional = optional
         self._accepted = accepted
@@ -313,8 +342,15 @@ class FileWatch:
             self._wake.clear()
             if self._over:
                 return
+            self._choose()
             if asked or stamp_of(self._path) != seen:
                 seen = self._read(asked=asked)
+
+    def _choose(self) -> None:
+        """Chooses the file, as long as none was ever loaded."""
+        if self._candidates and self._optional:
+            first, last = self._candidates
+            self._path = first if _exists(first) else last
 
     def _read(self, *, asked: bool) -> Stamp:
         """Reads the file when it has settled; returns its stamp."""

@@ -141,6 +141,18 @@ def _texts_like(pattern: str, words: str) -> Kind:
     return Kind("a list of strings", {"type": "array", "items": items}, wrong)
 
 
+def _inherit_problem(value: Any) -> Wrong:
+    if isinstance(value, bool):
+        return
+    if not isinstance(value, list):
+        yield (), f"must be true, false or a list of strings, not {kind_of(value)}"
+        return
+    for index, item in enumerate(cast("list[Any]", value)):
+        yield from (((index,), message) for _, message in _filled_problem(item))
+        if isinstance(item, str) and "=" in item:
+            yield (index,), "is not the name of a variable"
+
+
 def pairs(words: str, names: str) -> Kind:
     """An object of strings. Numbers and booleans are accepted too: pasted files have them."""
 
@@ -190,6 +202,16 @@ HOSTS = _texts_like(
 ORIGINS = _texts_like(
     r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s]+", "an origin, such as https://example.com, without a path"
 )
+INHERIT = Kind(
+    "true, false or a list of strings",
+    {
+        "anyOf": [
+            {"type": "boolean"},
+            {"type": "array", "items": {"type": "string", "pattern": "^[^=]+$"}},
+        ]
+    },
+    _inherit_problem,
+)
 FLAG = _plain("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool))
 SECONDS = _in_range(
     "a number of seconds above 0",
@@ -210,6 +232,7 @@ class Key(msgspec.Struct, frozen=True):
     example: Any = None  # for a fix, where the default shows nothing
 
 
+_INHERITED = ["AWS_*", "KUBECONFIG"]
 SERVERS = object_of({"$ref": "#/$defs/servers"})
 _A_SERVER = {"filesystem": {"command": "npx", "args": ["-y", "some-package"]}}
 
@@ -238,6 +261,12 @@ TOP = {
         "Instead of `toolboxes`: the servers of one toolbox `default`.",
         example=_A_SERVER,
     ),
+    "inheritEnv": Key(
+        INHERIT,
+        "The same as in a server entry, for all servers whose toolbox has none.",
+        default=False,
+        example=_INHERITED,
+    ),
     "limits": Key(
         object_of({"$ref": "#/$defs/limits"}),
         "Limits on messages, calls and tools.",
@@ -265,9 +294,14 @@ TOOLBOX = {
         10_000,
     ),
     "discover": Key(
-        one_of("lazy", "eager"),
-        "Whether a search may start servers of which nothing is known yet.",
-        "lazy",
+        one_of("eager", "lazy"),
+        "Whether a search starts servers whose tools nobody has read yet, or leaves that to `open_toolbox`.",
+        "eager",
+    ),
+    "inheritEnv": Key(
+        INHERIT,
+        "The same as in a server entry, for its servers that have none.",
+        example=_INHERITED,
     ),
 }
 SERVER = {
@@ -280,6 +314,11 @@ SERVER = {
         "Variables that it gets.",
         {},
         {"TOKEN": "${TOKEN}"},
+    ),
+    "inheritEnv": Key(
+        INHERIT,
+        "Which variables of the workbench it gets besides the usual ones: all, none, or those that a name or glob matches.",
+        example=_INHERITED,
     ),
     "cwd": Key(TEXT, "Its folder; a relative one counts from the configuration file.", "", "."),
     "url": Key(URL, "Where a remote server listens.", example="https://example.com/mcp"),
@@ -305,9 +344,10 @@ SERVER = {
         "auto",
     ),
     "scope": Key(
-        one_of("shared", "session"),
-        "One connection for all hosts, or one for each; only then may it ask them over HTTP.",
-        "shared",
+        one_of("shared", "session", "folder"),
+        "One connection for all hosts, one for each (only then may it ask them over HTTP), or, under `up`, one for each host that "
+        "runs in its folder. The last is the default if an argument is a relative path and there is no `cwd`; otherwise `shared`.",
+        example="folder",
     ),
     "connectTimeout": Key(SECONDS, "Seconds until it must have started.", CONNECT_TIMEOUT),
     "timeout": Key(

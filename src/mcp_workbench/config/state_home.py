@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "MCP_WORKBENCH_HOME"
 NAME = ".mcp-workbench"
+BUNDLES = "bundles"  # the folder of unpacked bundles in it
 
 _OTHERS_WRITE = 0o022
 _OTHERS = 0o077

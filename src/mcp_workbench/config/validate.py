@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from mcp_workbench.config.expand import (
+    VARIABLE_FORMS,
     Path,
     Target,
     dotted,
@@ -73,7 +74,7 @@ NAME_RULE = (
 EXPANDED_ON_LOAD = ("type", "transport", "era", "toolFilters")
 NO_TARGET = "add 'command' for a program of this machine, or 'url' for a remote server"
 # Keys without effect in an entry that has this key.
-INEFFECTIVE = {"command": ("headers",), "url": ("args", "env", "cwd")}
+INEFFECTIVE = {"command": ("headers",), "url": ("args", "env", "inheritEnv", "cwd")}
 
 
 def validate(
@@ -92,6 +93,7 @@ class _FileReader:
         self.findings = findings
         self.entries = entries
         self.dynamic = False
+        self.inherit: bool | list[str] = False  # for toolboxes without `inheritEnv`
 
     def file(self, value: Any) -> Snapshot:
         if not self.findings.is_object(value, (), 'write {"mcpServers": {…}}'):
@@ -149,6 +151,7 @@ class _FileReader:
             message = "'mcpServers' and 'toolboxes' can't be used together"
             self.findings.error(("mcpServers",), "WB-CONF-015", message, fix)
         boxes: Object = top.get("toolboxes", {})
+        self.inherit = self.entries.inherit = top.get("inheritEnv", False)
         specs = {name: self.toolbox(name, boxes[name], ("toolboxes", name)) for name in boxes}
         if "mcpServers" in top:
             servers = self.servers("default", top["mcpServers"], ("mcpServers",))
@@ -168,6 +171,7 @@ class _FileReader:
             foreign = foreign_keys(value, "mcpServers")
             fix = advice(foreign[0], list(TOOLBOX)) if foreign else 'add "mcpServers": {…}'
             self.findings.error(path, "WB-CONF-016", "the toolbox has no 'mcpServers'", fix)
+        self.entries.inherit = valid.get("inheritEnv", self.inherit)
         servers = self.servers(name, valid.get("mcpServers"), (*path, "mcpServers"))
         return ToolboxSpec(
             name,
@@ -175,7 +179,7 @@ class _FileReader:
             servers,
             valid.get("detail", "schema"),
             int(valid.get("resultBudget", 0)),
-            valid.get("discover", "lazy"),
+            valid.get("discover", "eager"),
         )
 
     def servers(self, toolbox: str, value: Object | None, path: Path) -> dict[str, ServerSpec]:
@@ -218,6 +222,7 @@ class _EntryReader:
         self.findings = findings
         self.environ = environ
         self.folder = folder
+        self.inherit: bool | list[str] = False  # for entries without `inheritEnv`
 
     def spec(self, address: ServerAddress, entry: Object, path: Path) -> ServerSpec | None:
         entry, missing = self.expanded_on_load(entry, path)
@@ -229,6 +234,7 @@ class _EntryReader:
         if target is None:
             return None
         self.check_variables(target, path)
+        self.check_folder(valid, path)
         return ServerSpec(
             address,
             target,
@@ -238,7 +244,7 @@ class _EntryReader:
             float(valid.get("timeout", CALL_TIMEOUT)),
             dotted(path),
             "; ".join(unset(finding.inside[2:], dotted(finding.path)) for finding in missing),
-            valid.get("scope", "shared"),
+            valid.get("scope", "auto"),
             float(valid.get("idleTimeout", IDLE_TIMEOUT)),
             None if "resultBudget" not in valid else int(valid["resultBudget"]),
             valid.get("validate", False),
@@ -294,7 +300,8 @@ class _EntryReader:
             return HttpEndpoint(valid["url"], headers, "sse" if transport == "sse" else "http")
         env = self.pairs(valid.get("env", {}), (*path, "env"))
         args = tuple(valid.get("args", ()))
-        return StdioCommand(valid["command"], args, env, valid.get("cwd", ""), self.folder)
+        inherit = inherited(valid.get("inheritEnv", self.inherit))
+        return StdioCommand(valid["command"], args, env, valid.get("cwd", ""), self.folder, inherit)
 
     def transport(self, kind: str, valid: Object, path: Path) -> str:
         given = {key: TRANSPORTS[valid[key]] for key in ("type", "transport") if key in valid}
@@ -320,6 +327,12 @@ class _EntryReader:
             pairs.append((name, text))
         return tuple(pairs)
 
+    def check_folder(self, valid: Object, path: Path) -> None:
+        beside = next((key for key in ("url", "cwd") if key in valid), "")
+        if valid.get("scope") == "folder" and beside:
+            message = f"\"folder\" has no effect beside '{beside}'"
+            self.findings.warning((*path, "scope"), "WB-CONF-026", message, "remove it")
+
     def check_variables(self, target: Target, path: Path) -> None:
         """Warns of unset variables, and of a `${` that begins none."""
         for inner, text in strings_of(target):
@@ -328,8 +341,14 @@ class _EntryReader:
             self.findings.add(*(_unset(name, here) for name in missing))
             if doubtful(text):
                 message = "a '${' in it is no variable and stays as it is"
-                fix = "write ${NAME} or ${NAME:-default}; $${ is a literal ${"
-                self.findings.warning(here, "WB-CONF-027", message, fix)
+                self.findings.warning(here, "WB-CONF-027", message, VARIABLE_FORMS)
+
+
+def inherited(value: bool | list[str]) -> tuple[str, ...]:  # noqa: FBT001 - a value of the file
+    """Returns the names and globs of an `inheritEnv`."""
+    if isinstance(value, bool):
+        return ("*",) if value else ()
+    return tuple(value)
 
 
 def _unset(variable: str, path: Path) -> Finding:

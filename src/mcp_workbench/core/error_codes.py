@@ -17,9 +17,9 @@ class Explanation(msgspec.Struct, frozen=True):
 CODES = {
     "WB-CONF-001": Explanation(
         "The configuration file does not exist",
-        "--config or $WORKBENCH_CONFIG names a file that does not exist. The demo toolbox is used "
-        "only if neither is given.",
-        "Correct the path, or leave both out and put workbench-config.json into the current folder.",
+        "--config or $WORKBENCH_CONFIG names a file that does not exist. Other files, and the demo, "
+        "are used only if neither is given.",
+        "Correct the path, or leave both out; mcp-workbench init writes a new file.",
     ),
     "WB-CONF-002": Explanation(
         "The configuration file can't be read",
@@ -57,8 +57,8 @@ CODES = {
         "Another user can change the configuration file",
         "The file says which programs are started. It belongs to another user, or is writable by a "
         "group other than your private group (one with your name or number and no other members). "
-        "The file is refused if it was found in the current folder, or if its owner or permissions "
-        "change while it is served. If you named it (--config, $WORKBENCH_CONFIG), this is a "
+        "The file is refused if it was found and not named, or if its owner or permissions change "
+        "while it is served. If you named it (--config, $WORKBENCH_CONFIG), this is a "
         "warning. Files of root are trusted.",
         "Change the owner or the permissions of the file (chmod g-w FILE), use a copy of your own, "
         "or name it with --config if you trust everybody who can change it: under sudo, or as root "
@@ -345,7 +345,8 @@ CODES = {
         "There is no configuration to install",
         "An entry in a host names a configuration file, and none was found. The demo toolbox can't "
         "be installed.",
-        "mcp-workbench import makes one from the hosts' own files; or write workbench-config.json.",
+        "mcp-workbench import makes one from the hosts' own files, mcp-workbench add NAME -- COMMAND "
+        "from a command line, mcp-workbench init an empty one.",
     ),
     "WB-HOST-510": Explanation(
         "A host's entry can't be started",
@@ -385,5 +386,21 @@ CODES = {
         "the workbench without them. Those servers are unavailable there, whatever your shell has.",
         "mcp-workbench install HOST names them in the entry if the host can pass them on; otherwise "
         "write their values into the env of the entry.",
+    ),
+    "WB-HOST-516": Explanation(
+        "The toolbox has a server of this name already",
+        "`add` does not change an entry that exists, unless told so. The file is unchanged.",
+        "Choose another name, or add --replace. mcp-workbench list shows the servers.",
+    ),
+    "WB-HOST-517": Explanation(
+        "There is a configuration file already",
+        "`init` writes a new file and never replaces one.",
+        "mcp-workbench add and import add servers to the existing file; --config names another.",
+    ),
+    "WB-HOST-518": Explanation(
+        "A registry can't be used",
+        "The address that --registry or MCP_WORKBENCH_ADD_REGISTRY names can't be reached, refuses, or "
+        "is no MCP registry: it must answer /v0.1/servers/NAME/versions/latest with JSON.",
+        "Check the address and the network, or save the server.json and add that file.",
     ),
 }

@@ -15,13 +15,21 @@ MOST_MEMBERS = 20_000  # of an object
 LARGE = 5 * MOST_MEMBERS  # bytes; a member has at least five: `"":0,`
 MOST_ELEMENTS = 100_000  # of a larger list
 MOST_CHANGED = 10_000  # elements of a list that is rewritten
+LONGEST_NAME = (
+    64 << 10
+)  # bytes of a name, a URI or a key as it was sent; a string may take five times as many
 TOO_COMPLEX = "too complex to explain"
+_BACKSLASH = ord("\\")
 
 Members = dict[str, msgspec.Raw]
 
 
 class TooManyParts(msgspec.ValidationError):
     """Valid JSON, but with more parts than anybody would send."""
+
+
+class TooLong(TooManyParts):
+    """A name that is longer than anybody would write."""
 
 
 class TooComplex(Exception):
@@ -41,6 +49,18 @@ class Steps:
         self.left -= count
         if self.left < 0:
             raise TooComplex
+
+
+# Names
+
+_read_text = msgspec.json.Decoder(str).decode
+
+
+def read_name(json: msgspec.Raw | bytes) -> str:
+    """Returns the string. Raises TooLong for a long one, before anything of it is decoded."""
+    if len(json) > LONGEST_NAME:
+        raise TooLong(f"longer than {LONGEST_NAME >> 10} KiB")
+    return _read_text(json)
 
 
 # Objects
@@ -82,9 +102,82 @@ def read_members(json: msgspec.Raw | bytes) -> Members:
 
 
 def read_names(json: msgspec.Raw | bytes) -> dict[Name, msgspec.Raw]:
-    """Returns the members of an object, duplicate names included."""
+    """Returns the members of an object, duplicate names included. Raises TooManyParts."""
+    if len(json) > LARGE and may_have_long_key(json):
+        return _read_one_by_one(bytes(json))
     kind: Any = dict[Name, msgspec.Raw]
     return msgspec.json.Decoder(kind, dec_hook=_Names()).decode(json)
+
+
+# Long keys of objects: the codec decodes a key before its length can be looked at
+
+_STEP = LONGEST_NAME // 2
+_WINDOW = 1024  # bytes
+_COLON = re.compile(rb"\s*:\s*").match
+_FIRST = re.compile(rb'\s*\{\s*(?=")').match
+_NEXT = re.compile(rb'\s*,\s*(?=")').match
+_LAST = re.compile(rb"\s*\}\s*\Z").match
+_KEY = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL).match
+_END = re.compile(r".*trailing characters \(byte (\d+)\)$").match
+_SPACE = b" \t\r\n"
+_read_raw = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def may_have_long_key(json: msgspec.Raw | bytes) -> bool:
+    """Whether a key, at any depth, may be longer than LONGEST_NAME. If this is false, none is.
+
+    A long key covers a whole window, of which one is looked at in every step. No window inside a string
+    has a quote that is not escaped; the next such quote ends the key, so a colon follows.
+    """
+    json = bytes(json)
+    at = _STEP
+    while at < len(json):
+        end = at + _WINDOW
+        if json.count(b'"', at + 1, end) == json.count(b'\\"', at, end):
+            quote = json.find(b'"', end)
+            if quote < 0:
+                return False
+            if json[quote - 1] == _BACKSLASH or _COLON(json, quote + 1):
+                return True
+            at = max(quote // _STEP * _STEP, at)
+        at += _STEP
+    return False
+
+
+def _read_one_by_one(json: bytes) -> dict[Name, msgspec.Raw]:
+    """Does the same as the codec, but looks at the length of each key first."""
+    view, names = memoryview(json), _Names()
+    members: dict[Name, msgspec.Raw] = {}
+    head, end = _FIRST(json), 0
+    while head is not None:
+        key = _KEY(json, head.end(), head.end() + LONGEST_NAME)
+        if key is None:
+            raise TooLong(f"a member whose name is longer than {LONGEST_NAME >> 10} KiB")
+        colon = _COLON(json, key.end())
+        if colon is None:
+            break
+        end = colon.end() + _end_of_value(view[colon.end() :])
+        members[names(None, _read_text(key[0]))] = _trimmed(view[colon.end() : end])
+        head = _NEXT(json, end)
+    if not members or _LAST(json, end) is None:  # empty, or the codec says what is wrong
+        return {Name(name): value for name, value in _read_members(json).items()}
+    return members
+
+
+def _end_of_value(rest: memoryview) -> int:
+    """Returns the place after a value that is followed by more."""
+    try:
+        _read_raw(rest)
+    except msgspec.DecodeError as error:
+        if place := _END(str(error)):
+            return int(place[1]) - 1
+        raise
+    return len(rest)
+
+
+def _trimmed(value: memoryview) -> msgspec.Raw:
+    """Returns the value without the space after it."""
+    return msgspec.Raw(bytes(value).rstrip(_SPACE) if value[-1] in _SPACE else value)
 
 
 def has_few_members(definition: msgspec.Raw | bytes) -> bool:

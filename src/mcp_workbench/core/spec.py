@@ -13,7 +13,8 @@ import msgspec
 from mcp_workbench.core.errors import Problem, no_server, no_toolbox
 
 Era = Literal["auto", "legacy", "modern"]
-Scope = Literal["shared", "session"]  # one connection for all hosts, or one for each
+# One connection for all hosts, one for each, or one for each in its folder; auto: as its arguments suggest
+Scope = Literal["auto", "shared", "session", "folder"]
 Naming = Literal["full", "bare"]  # flat names, or the servers' own names
 ToolMode = Literal["proxy", "dynamic"]
 Detail = Literal[
@@ -22,7 +23,10 @@ Detail = Literal[
 Discover = Literal["lazy", "eager"]  # may a search start servers that were never listed?
 Pairs = tuple[tuple[str, str], ...]
 
+OWN_SETTINGS = "MCP_WORKBENCH_"  # variables of ours, one of which is a token
 SEPARATOR = "__"  # between the parts of a flat name
+
+_RELATIVE = re.compile(r"(?:--?[\w-]+=)?\.{1,2}(?:[/\\].*)?$")
 
 CONNECT_TIMEOUT = 120.0  # seconds; a first `npx` or `uvx` downloads before it starts
 CALL_TIMEOUT = 600.0  # seconds; agents run builds and crawls through tools
@@ -89,6 +93,23 @@ class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     env: Pairs = ()
     cwd: str = ""
     folder: str = ""  # of the configuration file: a relative `cwd` starts here
+    inherit: tuple[str, ...] = ()  # names and globs of our variables that it gets besides the usual
+
+    def inherits(self, variable: str) -> bool:
+        """Does it get this variable of ours? A glob does not pass on settings of this program."""
+        if variable.startswith(OWN_SETTINGS):
+            return variable in self.inherit
+        return bool(self.inherit) and tool_filter(self.inherit).shows(variable)
+
+    @property
+    def inherited_names(self) -> tuple[str, ...]:
+        """Returns the variables that are inherited by their names, not by a glob."""
+        return tuple(name for name in self.inherit if not _is_pattern(name))
+
+    @property
+    def relative_argument(self) -> str:
+        """Returns an argument that is a path from the current folder, such as `.` or `--root=./src`."""
+        return next((arg for arg in self.args if _RELATIVE.match(arg)), "")
 
     def __repr__(self) -> str:
         return f"StdioCommand({len(self.args)} args)"  # any string may hold a secret
@@ -134,6 +155,10 @@ def _glob(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(pattern))
 
 
+def _is_pattern(name: str) -> bool:
+    return name.startswith("!") or any(sign in name for sign in "*?[")
+
+
 def _matches(tool: str, patterns: tuple[str, ...]) -> bool:
     return any(p in ("*", tool) or _glob(p).match(tool) is not None for p in patterns)
 
@@ -149,10 +174,27 @@ class ServerSpec(msgspec.Struct, frozen=True):
     timeout: float = CALL_TIMEOUT
     place: str = ""  # its path in the file, for messages
     problem: str = ""  # why this server can't be used although the rest of the file is fine
-    scope: Scope = "shared"
+    scope: Scope = "auto"
     idle_timeout: float = IDLE_TIMEOUT
     result_budget: int | None = None  # characters of a result's text; None: as its toolbox says
     validate: bool = False  # check arguments before they are sent
+
+    @property
+    def follows_hosts(self) -> str:
+        """Returns why it runs in the folder of each host that shares a workbench; empty if it does not."""
+        target = self.target
+        if not isinstance(target, StdioCommand) or target.cwd:
+            return ""
+        if self.scope == "auto" and target.relative_argument:
+            return f"'{target.relative_argument}' in its args"
+        return "scope: folder" if self.scope == "folder" else ""
+
+    def in_folder(self, folder: str) -> "ServerSpec":
+        """Returns the same server, started in this folder; itself where none is given."""
+        if not folder or not isinstance(self.target, StdioCommand):
+            return self
+        cwd = folder.replace("${", "$${")
+        return msgspec.structs.replace(self, target=msgspec.structs.replace(self.target, cwd=cwd))
 
 
 # Toolboxes, limits, and the whole configuration
@@ -166,7 +208,7 @@ class ToolboxSpec(msgspec.Struct, frozen=True):
     servers: dict[str, ServerSpec] = {}
     detail: Detail = "schema"
     result_budget: int = 0  # for servers that have none of their own; 0: none
-    discover: Discover = "lazy"
+    discover: Discover = "eager"
 
     def budget(self, server: ServerSpec) -> int:
         """Returns the characters of text that a result may have; 0: no limit."""

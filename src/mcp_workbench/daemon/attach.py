@@ -116,6 +116,7 @@ def serve_attached(paths: DaemonPaths, toolboxes: tuple[str, ...]) -> int | Take
         if connection is None:
             return None
         fields = [__version__.encode(), os.fsencode(paths.config), ",".join(toolboxes).encode()]
+        fields.append(_folder())
         fields += [b"%b=%b" % pair for pair in os.environb.items()]
         response, fds = control.request_with_fds(connection, ANSWER, control.JOIN, *fields)
     except control.NoAnswer as error:
@@ -128,6 +129,14 @@ def serve_attached(paths: DaemonPaths, toolboxes: tuple[str, ...]) -> int | Take
         raise AttachFailed(response[-1].decode("utf-8", "replace"))
     pid = control.peer_credentials(connection)[0] or lock_holder(paths)
     return _AttachedProcess(connection, Takeover(*fds), pid).wait()
+
+
+def _folder() -> bytes:
+    """The folder in which the host has started us; empty if it is gone."""
+    try:
+        return os.getcwdb()  # noqa: PTH109 - `pathlib` takes four milliseconds
+    except OSError:
+        return b""
 
 
 class Takeover:

@@ -20,9 +20,9 @@ from mcp_workbench import __version__
 from mcp_workbench.app import DRAIN, FLUSH, HURRIED_DRAIN, INTERRUPTED
 from mcp_workbench.config.expand import references, strings_of
 from mcp_workbench.config.load import load_config
-from mcp_workbench.core.call import TOOLS_CALL
+from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.errors import ConfigError, NotFound
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import Snapshot, StdioCommand
 from mcp_workbench.daemon import control
 from mcp_workbench.daemon.control import ControlConnection
 from mcp_workbench.daemon.crash_journal import (
@@ -85,7 +85,7 @@ class HostRegistry:
         self.on_empty: Callable[[], None] = lambda: None  # called when the last host has left
 
     def handle(self, connection: ControlConnection, request: bytes, fields: list[bytes]) -> None:
-        if request == control.JOIN and len(fields) >= 3:
+        if request == control.JOIN and len(fields) >= 4:
             self._scope.start(self._join(connection, fields), f"join {connection.pid}")
         elif request == control.STATUS:
             status = current_status(
@@ -110,7 +110,7 @@ class HostRegistry:
         outdated = await asyncio.to_thread(self._outdated_reason, self._gateway.snapshot)
         if connection.is_closed:
             return
-        version, config, names, *variables = fields
+        version, config, names, folder, *variables = fields
         toolboxes = tuple(filter(None, names.decode("utf-8", "replace").split(",")))
         try:
             reason = self._refusal(version, config, toolboxes, variables) or outdated
@@ -122,20 +122,22 @@ class HostRegistry:
             connection.send(control.REFUSED, control.LOUDLY, reason.encode())
             return
         try:
-            self._welcome(connection, toolboxes)
+            self._welcome(connection, toolboxes, other_folder(os.fsdecode(folder)))
         except OSError as error:
             reason = error.strerror or str(error)
             connection.send(control.REFUSED, control.LOUDLY, reason.encode())
 
-    def _welcome(self, connection: ControlConnection, toolboxes: tuple[str, ...]) -> None:
+    def _welcome(
+        self, connection: ControlConnection, toolboxes: tuple[str, ...], folder: str
+    ) -> None:
         """Send the attached process the descriptors that it needs to continue on its own."""
         fd = create_journal(os.path.dirname(self._info.log))  # noqa: PTH120
         try:
             outbox = create_outbox()
             self._discard_closed()
-            self._expected[connection] = JoinedHost(
-                connection.pid, toolboxes, open_journal(fd), outbox, connection.send
-            )
+            host = JoinedHost(connection.pid, toolboxes, open_journal(fd), outbox, connection.send)
+            host.folder = folder
+            self._expected[connection] = host
             fds = [fd] if outbox is None else [fd, outbox.outlet]
             connection.send(control.WELCOME, fds=fds)
         finally:
@@ -218,6 +220,13 @@ class HostRegistry:
             await asyncio.sleep(0.01)
 
 
+def other_folder(folder: str) -> str:
+    """The folder of a host; empty where it is ours, or not known."""
+    if not os.path.isabs(folder) or os.path.realpath(folder) == os.getcwd():  # noqa: PTH109, PTH117
+        return ""
+    return folder
+
+
 def _environment(variables: list[bytes]) -> dict[str, str]:
     pairs = (os.fsdecode(variable).partition("=") for variable in variables)
     return {name: value for name, _, value in pairs}
@@ -228,8 +237,13 @@ def _different_variables(snapshot: Snapshot, environment: Mapping[str, str]) -> 
 
     A variable that is not set there is no reason: programs not started from a shell have few.
     """
-    texts = (text for spec in servers_of(snapshot).values() for _, text in strings_of(spec.target))
-    names = dict.fromkeys(name for text in texts for name in references(text))
+    targets = [spec.target for spec in servers_of(snapshot).values()]
+    names = dict.fromkeys(
+        name for target in targets for _, text in strings_of(target) for name in references(text)
+    )
+    for target in targets:
+        if isinstance(target, StdioCommand):
+            names |= dict.fromkeys(target.inherited_names)
     different = [
         name for name in names if environment.get(name, "") not in ("", os.environ.get(name))
     ]
@@ -252,6 +266,7 @@ class JoinedHost:
     ) -> None:
         self.pid = pid  # of its attached process
         self.toolboxes = toolboxes
+        self.folder = ""  # in which it runs, if that is not ours
         self.since = time.monotonic()
         self._journal = journal
         self._outbox = outbox
@@ -317,6 +332,7 @@ class JoinedHost:
         tools = JoinedToolView(view, self.toolboxes, self._notify)
         asked = "by its own servers"
         session = HostSession(view, channel, requests, tools, asked=asked)
+        session.elicitation.folder = self.folder
         self.session = session
         limit = view.snapshot.limits.message_bytes
         front = JoinedFront(session, channel, limit, self._journal, self._notify)

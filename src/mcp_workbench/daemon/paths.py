@@ -27,7 +27,7 @@ class DaemonPaths:
 
     def __init__(self, config: str, home: str, name: str, *, named: bool = True) -> None:
         self.config = config
-        self.named = named  # by the user; False if the file was found in the current folder
+        self.named = named  # by the user; False if the file was found
         self.home = home  # the state folder; empty if neither variable that decides it is set
         self.name = name
 
@@ -55,15 +55,24 @@ class DaemonPaths:
 
 
 def daemon_paths(option: str | None) -> DaemonPaths | None:
-    """The paths for the file that `--config`, the variable or the folder names; None without a file."""
+    """The paths for the file that `--config` or the variable names, or that is found; None without one."""
     given = option if option is not None else os.environ.get(CONFIG_VARIABLE) or None
-    config = os.path.realpath(CONFIG_FILE if given is None else given)
+    config = os.path.realpath(_found() if given is None else given)
     if not os.path.isfile(config):  # noqa: PTH113
         return None
     path = os.fsencode(config)
     # Two checksums, forwards and backwards, may collide: clients send the whole path, which is compared.
     name = f"{crc32(path):08x}{crc32(path[::-1]):08x}"
     return DaemonPaths(config, state_home(os.environ), name, named=given is not None)
+
+
+def _found() -> str:
+    """The file in the current folder if there is one, else the user's own; as `find_config` chooses."""
+    if os.path.lexists(CONFIG_FILE):
+        return CONFIG_FILE
+    from mcp_workbench.config.user_file import user_config  # hosts mostly name the file
+
+    return user_config(os.environ) or CONFIG_FILE
 
 
 def socket_address(path: str) -> tuple[str, int]:

@@ -34,6 +34,7 @@ class HostLine(msgspec.Struct, frozen=True, rename="camel"):
     seconds: float
     revision: str = ""
     toolboxes: tuple[str, ...] = ()  # empty: all
+    folder: str = ""  # empty: that of the configuration file
     calls_in_flight: int = 0
     memory: int | UnsetType = UNSET  # bytes resident; left out if the system does not report it
 
@@ -53,6 +54,7 @@ class ServerStatus(msgspec.Struct, frozen=True, rename="camel"):
     failures: int = 0
     next_try: float = 0.0
     reason: str = ""
+    scope: str = "shared"  # or session, or folder: one for each host, in its folder
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
@@ -98,7 +100,10 @@ def current_status(
     live: defaultdict[ServerAddress, list[Connection]] = defaultdict(list)
     for connection in gateway.connected:
         live[connection.spec.address].append(connection)
-    servers = tuple(_server_line(health, live[health.address]) for health in gateway.health())
+    servers = tuple(
+        _server_line(health, live[health.address], _scope(gateway, health.address))
+        for health in gateway.health()
+    )
     return Status(
         running=True,
         config=info.config,
@@ -116,7 +121,14 @@ def current_status(
     )
 
 
-def _server_line(health: ServerHealth, live: list[Connection]) -> ServerStatus:
+def _scope(gateway: Gateway, address: ServerAddress) -> str:
+    spec = gateway.snapshot.find(address)
+    if spec is None or spec.scope == "session":
+        return "session"
+    return "folder" if spec.follows_hosts else "shared"
+
+
+def _server_line(health: ServerHealth, live: list[Connection], scope: str) -> ServerStatus:
     from mcp_workbench.upstream.reports import process_group
 
     state = "ready" if health.state == "idle" and live else health.state
@@ -132,13 +144,14 @@ def _server_line(health: ServerHealth, live: list[Connection]) -> ServerStatus:
         failures=health.failures,
         next_try=round(health.next_try, 1),
         reason=health.reason,
+        scope=scope,
     )
 
 
 def _host_line(host: JoinedHost) -> HostLine:
     revision = host.session.era.revision if host.session is not None else ""
     seconds = round(time.monotonic() - host.since, 1)
-    return HostLine(host.pid, seconds, revision, host.toolboxes, host.under_way)
+    return HostLine(host.pid, seconds, revision, host.toolboxes, host.folder, host.under_way)
 
 
 # In the command

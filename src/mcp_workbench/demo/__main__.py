@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-from mcp_workbench.demo.servers import SERVERS, Json, Server
+from mcp_workbench.demo.builtin import SERVERS, Json, Server
 
 _writing = threading.Lock()
 

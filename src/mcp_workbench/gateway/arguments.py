@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition, read_object
 from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.core.raw_json import (
@@ -33,7 +33,9 @@ from mcp_workbench.transport import jsonrpc
 if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Call
 
-MOST_READ = 512 << 10  # bytes of a definition, and of arguments, that are compared
+MOST_READ = (
+    512 << 10
+)  # bytes of a definition, of arguments, and of a result or an error that gets a hint
 UNEXPLAINED = f"Whether the arguments fit the tool's schema is {TOO_COMPLEX}"
 
 # Servers write `isError` among the last members of a result, or as the first one.
@@ -66,13 +68,19 @@ class ArgumentHints(Interceptor):
         if not call.explains or call.definition is None:
             return outcome
         if isinstance(outcome, Completed) and may_be_error(outcome.result):
+            if len(outcome.result) > MOST_READ:  # there is enough in it
+                return outcome
             hint = hint_for(call.definition, call.request) if has_failed(outcome.result) else ""
             return Completed(result_with_hint(outcome.result, hint)) if hint else outcome
-        if isinstance(outcome, Rejected) and not outcome.is_ours:
-            code = jsonrpc.read_error(outcome.error).code
-            if code == jsonrpc.INVALID_PARAMS:
+        if (
+            isinstance(outcome, Rejected)
+            and not outcome.is_ours
+            and len(outcome.error) <= MOST_READ
+        ):
+            about = outcome.read()
+            if about.code == jsonrpc.INVALID_PARAMS:
                 hint = hint_for(call.definition, call.request)
-                return Rejected(outcome.error, hint) if hint else outcome
+                return Rejected(outcome.error, hint, about=about) if hint else outcome
         return outcome
 
 

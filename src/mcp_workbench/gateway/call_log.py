@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from mcp_workbench.core.call import TOOLS_CALL
+from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.gateway.arguments import has_failed, may_be_error
 from mcp_workbench.gateway.interceptors import (
@@ -100,10 +100,19 @@ def _open(path: str) -> int:
         fd = os.open(path, flags, 0o600)
     except OSError as error:
         raise LogUnusable(f"calls can't be logged in {path}: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    if problem := _problem(os.fstat(fd)):
         os.close(fd)
-        raise LogUnusable(f"calls can't be logged in {path}: not a regular file")
+        raise LogUnusable(f"calls can't be logged in {path}: {problem}")
     return fd
+
+
+def _problem(status: os.stat_result) -> str:
+    """Why this file is not written to; empty if it is."""
+    if not stat.S_ISREG(status.st_mode):
+        return "not a regular file"
+    if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+        return "it belongs to another user, who could change it"
+    return ""
 
 
 def _line(now: float, end: float, call: Call, outcome: CallOutcome) -> bytes:

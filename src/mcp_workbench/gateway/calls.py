@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition, read_object
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
 from mcp_workbench.gateway.interceptors import (
@@ -25,7 +25,7 @@ from mcp_workbench.gateway.interceptors import (
 from mcp_workbench.protocol.handshake import STAMPS
 from mcp_workbench.protocol.translation import PAIRS, Unanswerable, asks_for_input, result_for
 from mcp_workbench.transport import jsonrpc
-from mcp_workbench.transport.jsonrpc import NEVER, Outcome
+from mcp_workbench.transport.jsonrpc import NEVER, ErrorObject, Outcome
 from mcp_workbench.upstream.conversation import Failure, ResponseHandler
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Call(ResponseHandler):
 
     def settled(self, answer: Outcome) -> None:
         if answer.error:
-            self.rejected(answer.error)
+            self.rejected(answer.error, jsonrpc.read_error(answer.error))
             return
         modern_server = self.connection is not None and self.connection.modern
         if modern_server and asks_for_input(answer.result):
@@ -132,7 +132,7 @@ class Call(ResponseHandler):
     def _may_send_again(self, loss: Failure) -> bool:
         if self.route is None or not self.is_repeatable():
             return False
-        from mcp_workbench.core.call import may_send_again  # loaded when something is lost
+        from mcp_workbench.core.call_request import may_send_again
 
         harmless = self.route.is_harmless
         return may_send_again(loss.code, may_have_run=loss.may_have_run, harmless=harmless)
@@ -164,9 +164,9 @@ class Call(ResponseHandler):
         """Nobody answered a question that the server insists on."""
         self.finish(Rejected(error))
 
-    def rejected(self, error: msgspec.Raw) -> None:
-        """The server answered with an error."""
-        self.finish(Rejected(error))
+    def rejected(self, error: msgspec.Raw, about: ErrorObject) -> None:
+        """The server answered with an error, of which this was read."""
+        self.finish(Rejected(error, about=about))
 
     def deliver(self, outcome: CallOutcome) -> None:
         raise NotImplementedError
@@ -213,7 +213,7 @@ class PythonCall(Call):
         if isinstance(outcome, Completed):
             self._complete(outcome.result)
         elif isinstance(outcome, Rejected):
-            error = jsonrpc.read_error(outcome.error)
+            error = outcome.read()
             self._future.set_exception(ServerError(error.code, error.message, bytes(outcome.error)))
         elif isinstance(outcome, Failed):
             self._future.set_exception(outcome.error)

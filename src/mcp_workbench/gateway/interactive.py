@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
@@ -33,6 +33,7 @@ from mcp_workbench.protocol.elicitation import (
 )
 from mcp_workbench.protocol.handshake import URL_ELICITATION_NEEDED
 from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.jsonrpc import ErrorObject
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ class InteractiveHost:
 
     takes_turns = False
     is_legacy = False
+    folder = ""  # ours
 
     def __init__(self, person: Person, scope: TaskScope) -> None:
         self._person = person
@@ -275,25 +277,25 @@ class InteractiveCall(PythonCall):
     def unanswered(self, question: Question, error: msgspec.Raw) -> None:
         self.give_up("protocol_error", f"the server wants {question.method}: {NOBODY}")
 
-    def rejected(self, error: msgspec.Raw) -> None:
+    def rejected(self, error: msgspec.Raw, about: ErrorObject) -> None:
         """A legacy server may require that URLs are visited first; then it is called again."""
-        code = jsonrpc.read_error(error).code
-        if code != URL_ELICITATION_NEEDED or not self.is_repeatable():
-            super().rejected(error)
+        if about.code != URL_ELICITATION_NEEDED or not self.is_repeatable():
+            super().rejected(error, about)
             return
         try:
             questions = read_needed(self.request.tool.address, error)
         except msgspec.DecodeError:
-            super().rejected(error)
+            super().rejected(error, about)
             return
         self._has_visited = True
-        self._host.scope.start(self._visit(questions, error), f"answer {self.request.tool}")
+        refused = partial(super().rejected, error, about)
+        self._host.scope.start(self._visit(questions, refused), f"answer {self.request.tool}")
 
-    async def _visit(self, questions: dict[str, Question], error: msgspec.Raw) -> None:
+    async def _visit(self, questions: dict[str, Question], refused: Callable[[], None]) -> None:
         for question in questions.values():
             answer = await self._host.put(question)
             if answer is None or bytes(read_members(answer).get("action", b"")) != b'"accept"':
-                super().rejected(error)
+                refused()
                 return
         await self._dispatch()
 

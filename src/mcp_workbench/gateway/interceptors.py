@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
+from mcp_workbench.transport.jsonrpc import ErrorObject, read_error
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Call
@@ -31,6 +32,10 @@ class Rejected(msgspec.Struct, frozen=True):
     error: msgspec.Raw
     hint: str = ""
     is_ours: bool = False
+    about: ErrorObject | None = None  # what was read of it: a large one takes long
+
+    def read(self) -> ErrorObject:
+        return read_error(self.error) if self.about is None else self.about
 
 
 class Failed(msgspec.Struct, frozen=True):

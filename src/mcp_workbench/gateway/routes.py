@@ -10,7 +10,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from mcp_workbench.core.call import TOOLS_CALL, CallRequest
+from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.spec import ServerSpec, ToolIdentifier
 from mcp_workbench.gateway.calls import Call
@@ -24,7 +24,7 @@ from mcp_workbench.gateway.interceptors import (
     with_before,
 )
 from mcp_workbench.protocol.handshake import STAMPS
-from mcp_workbench.protocol.primitives import request_params
+from mcp_workbench.protocol.primitive_messages import request_params
 from mcp_workbench.protocol.translation import LEGACY_TO_MODERN, PAIRS, params_for, with_logs
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.upstream.connection import Connection
@@ -109,7 +109,7 @@ class Route:
     def is_harmless(self) -> bool:
         """Whether a second run changes nothing, as the tool declares. Requests other than calls only read."""
         if self._harmless is None:
-            from mcp_workbench.core.call import is_harmless
+            from mcp_workbench.core.call_request import is_harmless
 
             definition = self._catalogue.tools.get(self.tool.tool)
             known = definition is not None and is_harmless(definition.raw)

@@ -1,12 +1,15 @@
-"""Searches the tools of all toolboxes that a host may see, without starting servers that are known."""
+"""Searches the tools of all toolboxes that a host may see.
+
+Servers whose tools nobody has ever read are started by the first search; those that are known are not.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +26,7 @@ from mcp_workbench.search.queries import (
     Words,
 )
 from mcp_workbench.timing import deadline
+from mcp_workbench.transport.tasks import task_scope
 
 if TYPE_CHECKING:
     from mcp_workbench.core.catalogue import Catalogue
@@ -35,9 +39,23 @@ AT_ONCE = 150  # tools whose words are counted between two messages; more of the
 BYTES_AT_ONCE = 32 << 10  # of their definitions, where every word may be a new one
 INDEXES = 16  # indexes that are kept: hosts may see different toolboxes
 MOST_CHARACTERS = 20_000  # of a query; nobody searches for a longer text
+MOST_READ = 32  # servers that one search starts; the next one starts more
+MOST_SHOWN = 5  # servers that a report of progress names
 AGAIN = 60.0  # seconds until a search may start a server again that did not answer
 # Seconds for servers that a search starts; the tools of slower ones are found by a later search.
-EAGER_WAIT = deadline(5.0)
+READ_WAIT = deadline(5.0)
+FIRST_WAIT = deadline(20.0)  # as long as there is no tool at all to search
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """How a search reads servers of which nothing is known."""
+
+    report: Callable[[int, int, str], None] | None = None  # of how many, how many are read; a text
+    lazy: bool = False  # reads those of lazy toolboxes, too
+    wait: float = 0.0  # seconds; 0: the usual ones
+
+
+USUAL_READING = Reading()
 
 
 def known_tools(
@@ -85,12 +103,12 @@ def _is_current(old: SearchableServer, box: ToolboxSpec, description: Descriptio
     )
 
 
-async def find(view: View, query: Query) -> SearchResult:
+async def find(view: View, query: Query, reading: Reading = USUAL_READING) -> SearchResult:
     """Return the tools of this view that match the query. Raises as `Finder.find` does."""
     gateway = view.gateway
     if gateway.finder is None:
         gateway.finder = Finder()
-    return await gateway.finder.find(view, query)
+    return await gateway.finder.find(view, query, reading)
 
 
 class Indexed:
@@ -110,43 +128,64 @@ class Finder:
         self._tried: dict[ServerAddress, float] = {}  # servers that a search has started, and when
         self._indexes: OrderedDict[tuple[str, ...], Indexed] = OrderedDict()
 
-    async def find(self, view: View, query: Query) -> SearchResult:
+    async def find(
+        self, view: View, query: Query, reading: Reading = USUAL_READING
+    ) -> SearchResult:
         """Raises NotFound for an unknown toolbox or server, InvalidCall for a query that is too long."""
         if len(query.words) > MOST_CHARACTERS:
             text = f"query: must have at most {MOST_CHARACTERS} characters"
             raise InvalidCall(f"Invalid parameters: {text}")
         shows = _scope(view.snapshot, query)
-        await self._discover(view, query)
-        indexed = await self._current(view)
+        knowledge = known_tools(view, self._index_of(view).knowledge.known)
+        if knowledge.unknown and await self._read_unknown(view, knowledge, query, reading):
+            knowledge = known_tools(view, knowledge.known)
+        indexed = await self._current(view, knowledge)
         result = Search(indexed.index, indexed.knowledge, self._words, shows).find(query)
         return _with_states(result, view) if result.unknown else result
 
-    async def _discover(self, view: View, query: Query) -> None:
-        """Start unknown servers if their toolbox allows it; slow ones go on in the background."""
-        boxes, now = view.snapshot.toolboxes, time.monotonic()
-        if all(box.discover == "lazy" for box in boxes.values()):
-            return
-        wanted = [
-            spec
-            for spec in known_tools(view).unknown
-            if boxes[spec.address.toolbox].discover == "eager"
-            and query.covers(spec.address)
-            and now - self._tried.get(spec.address, -AGAIN) >= AGAIN
-        ]
-        if wanted:
-            self._tried.update((spec.address, now) for spec in wanted)
-            try:
-                async with asyncio.timeout(EAGER_WAIT):
-                    await view.connections(wanted)
-            except TimeoutError:
-                return
+    async def _read_unknown(
+        self, view: View, knowledge: SearchScope, query: Query, reading: Reading
+    ) -> bool:
+        """Start servers that nobody has read, and wait a while; slow ones go on in the background.
 
-    async def _current(self, view: View) -> Indexed:
+        Returns whether there were any to start.
+        """
+        boxes = view.snapshot.toolboxes
+        unknown = [
+            spec
+            for spec in knowledge.unknown
+            if query.covers(spec.address)
+            and (reading.lazy or boxes[spec.address.toolbox].discover == "eager")
+        ]
+        wanted = self._to_read(view, unknown) if unknown else []
+        if not wanted:
+            return False
+        known = knowledge.known.items()
+        any_known = any(query.covers(address) and one.catalogue.tools for address, one in known)
+        await _read(view.begun(wanted), reading, any_known=any_known)
+        return True
+
+    def _to_read(self, view: View, unknown: list[ServerSpec]) -> list[ServerSpec]:
+        """Leave out those that were tried a moment ago, unless they are still likely to answer."""
+        now = time.monotonic()
+        starting = {h.address for h in view.gateway.health() if h.state == "starting"}
+        wanted: list[ServerSpec] = []
+        for spec in unknown:
+            since = now - self._tried.get(spec.address, -AGAIN)
+            if len(wanted) == MOST_READ:
+                break
+            if since >= AGAIN:
+                self._tried[spec.address] = now
+            elif spec.address not in starting or since > FIRST_WAIT:
+                continue
+            wanted.append(spec)
+        return wanted
+
+    async def _current(self, view: View, knowledge: SearchScope) -> Indexed:
         """Return the index of what is known now; a large one is built in a thread, and swapped whole."""
         tries = 3  # servers may change while a large one is built
         while True:
             indexed = self._index_of(view)
-            knowledge = known_tools(view, indexed.knowledge.known)
             news = _news(indexed, knowledge)
             tools = [tool for one in news for tool in one.catalogue.tools.values()]
             fresh = [tool for tool in tools if tool.raw not in self._counted]
@@ -160,9 +199,10 @@ class Finder:
             if few:
                 index = Index(self._words, self._counted)
                 await asyncio.to_thread(index.count_words, fresh)
-                continue
-            made = await asyncio.to_thread(self._made, knowledge)
-            self._indexes[tuple(view.snapshot.toolboxes)] = made
+            else:
+                made = await asyncio.to_thread(self._made, knowledge)
+                self._indexes[tuple(view.snapshot.toolboxes)] = made
+            knowledge = known_tools(view, self._index_of(view).knowledge.known)
 
     def _index_of(self, view: View) -> Indexed:
         key = tuple(view.snapshot.toolboxes)
@@ -182,6 +222,34 @@ class Finder:
         indexed.index.fill()
         indexed.knowledge = knowledge
         return indexed
+
+
+async def _read(begun: list[Connection], reading: Reading, *, any_known: bool) -> None:
+    """Wait until these servers are ready or have failed, within the time that a search has."""
+    total = len(begun)
+    loop = asyncio.get_running_loop()
+    since = loop.time()
+    async with task_scope() as waiting:
+        tasks = {waiting.start(c.ready(), "read"): str(c.spec.address) for c in begun}
+        left: set[asyncio.Task[Any]] = set(tasks)
+        while left:
+            if reading.report is not None:
+                names = [name for task, name in tasks.items() if task in left]
+                more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+                text = f"reading {', '.join(names[:MOST_SHOWN])}{more}"
+                reading.report(total - len(left), total, text)
+            known = any_known or any(c.usable and c.catalogue.tools for c in begun)
+            wait = reading.wait or (READ_WAIT if known else FIRST_WAIT)
+            seconds = since + wait - loop.time()
+            if seconds <= 0:
+                return
+            done, left = await asyncio.wait(
+                left, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                return
+    if reading.report is not None:
+        reading.report(total, total, "read")
 
 
 def _news(indexed: Indexed, knowledge: SearchScope) -> list[SearchableServer]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from mcp_workbench.core.call import TOOLS_CALL, CallRequest
+from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.catalogue import KnownCatalogue, OpenedToolbox, ServerReport
 from mcp_workbench.core.errors import ServerUnavailable, WorkbenchError, no_tool, not_connected
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot
@@ -219,10 +219,14 @@ class View:
 
     async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Return those of these servers that can be reached in time; all are started in parallel."""
-        servers = [self._pool.begun(spec, self._host) for spec in specs]
-        begun = [server for server in servers if isinstance(server, Connection)]
+        begun = self.begun(specs)
         await reports.wait_until_decided(begun, self.snapshot.limits.open_wait)
         return [connection for connection in begun if connection.usable]
+
+    def begun(self, specs: Iterable[ServerSpec]) -> list[Connection]:
+        """Start these servers, and return the connections of those that can be started now."""
+        servers = [self._pool.begun(spec, self._host) for spec in specs]
+        return [server for server in servers if isinstance(server, Connection)]
 
     def live(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Return those of these servers that are connected already."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.core.call import TOOLS_CALL, CallRequest
+from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.catalogue import (
     OpenToolboxResult,
     ServerHealth,

@@ -21,6 +21,9 @@ Keys = tuple[str, ...]  # the path of a value in a file
 _VARIABLE = re.compile(r"\{(\w+):([^}]*)\}")
 MOST_BYTES = 64 << 20  # Claude Code keeps its history beside its servers
 PRIVATE = 0o600
+_FOLDER = (
+    0o755  # of a new one, whatever the umask: a configuration is refused where others can write
+)
 _RIGHTS = 0o777  # without those that let others act as the owner
 _CORRECT = "correct the text there, or let the host write the file anew; nothing was changed"
 _BY_HAND = "make the change by hand, or rewrite that place in the usual form"
@@ -138,7 +141,8 @@ def replace_file(path: Path, before: bytes | None, after: bytes | None, mode: in
     if after is None:
         target.unlink(missing_ok=True)
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(created_folders(target)):
+        folder.mkdir(_FOLDER, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     try:
         _write_new(temporary, after, mode)

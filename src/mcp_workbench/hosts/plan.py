@@ -20,6 +20,7 @@ import msgspec
 
 from mcp_workbench.config import jsonc
 from mcp_workbench.hosts import edit_json
+from mcp_workbench.hosts.environment import inherited_names, with_environment, without_secrets
 from mcp_workbench.hosts.files import CannotEdit, HostFile, Keys, Machine, not_editable
 from mcp_workbench.hosts.own_entry import Words, own_entry, passed_on, renewed
 from mcp_workbench.hosts.read import (
@@ -247,7 +248,13 @@ def merge(
         chosen.append(choice)
         alike.append(choice)
     written = {choice.name for choice in chosen if choice.new}
-    return Merged(tuple(chosen), tuple(t for t in vault.taken if t.server in written))
+    taken = tuple(t for t in vault.taken if t.server in written)
+    variables = [secret.variable for secret in taken]
+    final = [
+        msgspec.structs.replace(c, entry=without_secrets(c.entry, variables, reserved))
+        for c in chosen
+    ]
+    return Merged(tuple(final), taken)
 
 
 def _choice(
@@ -261,7 +268,8 @@ def _choice(
     while name in names:
         name, number = f"{plain}-{number}", number + 1
     renamed = (f"'{server.name}' is called '{name}' here",) if name != server.name else ()
-    return ImportChoice(server, name, vault.cleaned(server, name), notes=(*renamed, *server.notes))
+    entry = with_environment(server.host, vault.cleaned(server, name))
+    return ImportChoice(server, name, entry, notes=(*renamed, *server.notes))
 
 
 class EntriesByIdentity:
@@ -353,7 +361,9 @@ def variables_in(entries: dict[str, Any], *, needed: bool = False) -> tuple[str,
     `needed`: only those without which a server does not start, because they have no default.
     """
     asked = _ASKED.findall(msgspec.json.encode(entries).decode())
-    names = (name for name, default in asked if name and not (needed and default))
+    names = [name for name, default in asked if name and not (needed and default)]
+    if not needed:
+        names += inherited_names(entries.values())
     return tuple(dict.fromkeys(name for name in names if name not in _USUAL))
 
 

@@ -57,6 +57,10 @@ class Vault:
         twin._values = ChainMap({}, self._values)
         return twin
 
+    def values(self) -> dict[str, str]:
+        """Returns the secrets by the variables that stand for them."""
+        return dict(self._values)
+
     def variable(self, wanted: str, server: str, value: str) -> str:
         base, own = _variable(wanted), _variable(f"{server}_{wanted}")
         names = chain((base, own), (f"{own}_{n}" for n in range(2, 1000)))

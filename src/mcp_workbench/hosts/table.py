@@ -27,6 +27,18 @@ _MSIX = "{LOCALAPPDATA:~/AppData/Local}/Packages/Claude_*/LocalCache/Roaming"
 _CLINE = "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
 
 
+_ALL = ("*",)
+_FEW = ()  # those of the SDKs (HOME, PATH and the like), which servers get here as well
+# Gemini CLI withholds what looks like a secret.
+_NO_SECRETS = (
+    *_ALL,
+    *(
+        f"!*{word}*"
+        for word in ("TOKEN", "SECRET", "PASSW", "KEY", "AUTH", "CRED", "PRIVATE", "CERT")
+    ),
+)
+
+
 class OwnCommand(msgspec.Struct, frozen=True):
     """A host's own command to add and remove an entry. `{name}`, `{scope}`, `{json}`; `{words}` are many."""
 
@@ -50,6 +62,8 @@ class Host(msgspec.Struct, frozen=True):
     seconds: float = 0.001  # one unit of `timeout`; 0 where it means something else
     url_means: Literal["http", "sse"] = "http"
     passes: Passing = "none"  # how the user's environment variables reach a server that it starts
+    # Which of its variables a server gets whatever its entry says, as in `inheritEnv`; None: not known.
+    inherits: tuple[str, ...] | None = None
     after: str = "restart {title}"  # what the user does then, for the host to read its file
     import_only: str = ""  # why we write nothing there
 
@@ -86,6 +100,7 @@ _VSCODE = Host(
     shape="typed",
     after="start the server in its MCP view",
     passes="all",
+    inherits=_ALL,
 )
 
 HOSTS = {
@@ -99,6 +114,7 @@ HOSTS = {
             variables=("braces",),
             shape="claude",
             passes="all",
+            inherits=_ALL,
             own=OwnCommand(
                 ("claude", "mcp", "add-json", "-s", "{scope}", "{name}", "{json}"),
                 ("claude", "mcp", "remove", "-s", "{scope}", "{name}"),
@@ -117,6 +133,7 @@ HOSTS = {
                     "{APPDATA:~/AppData/Roaming}/Claude/claude_desktop_config.json",
                 ),
             },
+            inherits=_FEW,
         ),
         Host(
             "cursor",
@@ -142,6 +159,7 @@ HOSTS = {
             keys=("mcp_servers",),
             format="toml",
             passes="names",
+            inherits=_FEW,
             own=OwnCommand(
                 ("codex", "mcp", "add", "{name}", "--", "{words}"),
                 ("codex", "mcp", "remove", "{name}"),
@@ -155,6 +173,7 @@ HOSTS = {
             project=(".gemini/settings.json",),
             variables=("braces", "dollar"),
             passes="braces",
+            inherits=_NO_SECRETS,
             own=OwnCommand(
                 ("gemini", "mcp", "add", "-s", "{scope}", "{name}", "{words}"),
                 ("gemini", "mcp", "remove", "-s", "{scope}", "{name}"),
@@ -190,6 +209,8 @@ HOSTS = {
             project=(".zed/settings.json",),
             keys=("context_servers",),
             seconds=1,
+            passes="all",
+            inherits=_ALL,
             after="no restart needed",
         ),
         Host(
@@ -205,6 +226,7 @@ HOSTS = {
             variables=("curly",),
             shape="opencode",
             passes="all",
+            inherits=_ALL,
             own=OwnCommand(("opencode", "mcp", "add", "{name}", "--", "{words}")),
             seconds=0,
         ),
@@ -226,6 +248,7 @@ HOSTS = {
             "Cline",
             _editor("Code", _CLINE),
             seconds=1,
+            inherits=_FEW,
             after="no restart needed",
         ),
         Host(
@@ -251,6 +274,8 @@ HOSTS = {
             variables=("dollar", "braces"),
             shape="typed",
             seconds=1,
+            passes="all",
+            inherits=_ALL,
         ),
         Host(
             "roo",
@@ -258,6 +283,7 @@ HOSTS = {
             {},
             project=(".roo/mcp.json",),
             variables=("env", "braces"),
+            inherits=_FEW,
             import_only="it is no longer made",
         ),
         Host(

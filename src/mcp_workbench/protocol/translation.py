@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.raw_json import (
     Members,
     TooManyParts,
@@ -254,13 +254,18 @@ def with_token(params: msgspec.Raw, token: msgspec.Raw) -> bytes:
     return encode(members)
 
 
-def token_of(params: msgspec.Raw) -> Any:
-    """Return the token of a progress notification."""
-    return msgspec.json.decode(params, type=_Progress).progressToken
+def token_of(params: msgspec.Raw) -> int:
+    """Return the token of a progress notification; 0 for one that is none of our numbers."""
+    token = bytes(memoryview(_read_progress(params).progressToken)[:_DIGITS])
+    return int(token) if token.isdigit() and len(token) < _DIGITS else 0
 
 
 class _Progress(msgspec.Struct):
-    progressToken: int | str  # noqa: N815 - as in the protocol
+    progressToken: msgspec.Raw  # noqa: N815 - as in the protocol
+
+
+_DIGITS = 19  # more than any of our numbers has
+_read_progress = msgspec.json.Decoder(_Progress).decode
 
 
 def is_object(json: msgspec.Raw) -> bool:

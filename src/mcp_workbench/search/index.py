@@ -15,7 +15,9 @@ from mcp_workbench.core.spec import (
     generate_tool_name,
     parse_tool_name,
 )
+from mcp_workbench.search.close_words import CloseWords
 from mcp_workbench.search.queries import (
+    FOREIGN_WORDS,
     MOST_NAMED,
     WEIGHTS,
     Counts,
@@ -41,9 +43,16 @@ SHORT = 8  # words; of a longer query, a low score says nothing
 WEAK = 0.15  # of the best possible score
 NAMED = 1.0  # the score of a tool that the query names
 
-K1 = 1.2
+K1 = 1.6
 B = 0.6
-TWICE = 2  # a word repeated in the query counts twice at most
+# A word repeated in a short query counts twice: it is what the query is about. In a long one, which
+# asks for several things, it would hide the others.
+BRIEF = 12  # words
+CLOSE = 0.8  # the factor of a word that is searched for instead of a misspelt one
+MOST_CLOSE = 3  # words instead of a misspelt one
+MOST_CORRECTED = 16  # words of a query
+ENGLISH = 0.8  # of all words, those in Latin letters without accents
+FOREIGN = 0.1  # of all tools, those with a common word of another language
 # Mean lengths change in steps of 2 %, so that most changes of one server leave the weights of all
 # others valid, and the same tools always rank the same, whatever was indexed before.
 STEP = log(1.02)
@@ -84,7 +93,8 @@ class Search:
             tools = tuple(self._tool(Hit(tool, NAMED)) for tool in names[:MOST_NAMED])
             left_out = tuple(names[MOST_NAMED:])
             return SearchResult(tools, total, unknown=unknown, named=True, left_out=left_out)
-        index, asked = self._index, self._words.asked(query.words)
+        index = self._index
+        asked = index.with_close_words(self._words.asked(query.words))
         hits = index.ranked(asked, self._shows, DEEP)
         strange = tuple(word for stem, word in asked.spelled.items() if not index.holds(stem))
         best = hits[0].score if hits else NAMED  # a named tool ranks first
@@ -97,7 +107,15 @@ class Search:
         siblings = self._siblings(hits or exact, {match.tool for match in shown})
         wordless = not asked.times
         return SearchResult(
-            tuple(shown), total, siblings, strange, unknown, weak, wordless=wordless
+            tuple(shown),
+            total,
+            siblings,
+            strange,
+            {asked.spelled[stem]: words for stem, words in asked.close.items()},
+            unknown,
+            weak,
+            wordless=wordless,
+            in_english=not shown and index.is_in_english(),
         )
 
     def _listed(self, words: str) -> list[ToolIdentifier]:
@@ -155,11 +173,13 @@ class _Document(msgspec.Struct, frozen=True):
     tool: ToolIdentifier
     counts: Counts
     lengths: tuple[int, ...]
+    spellings: tuple[str, ...]  # of the tool's own words; those of its server's are there
 
 
 class _Server(msgspec.Struct, frozen=True):
     fingerprint: Fingerprint
     documents: tuple[int, ...]
+    spellings: tuple[str, ...]
 
 
 class _Posting(msgspec.Struct):
@@ -187,6 +207,7 @@ class Index:
         self._postings: dict[str, _Posting] = {}
         self._same: dict[Places, Places] = {}  # interned: few are different
         self._age = 0  # how often the means have changed
+        self._close: CloseWords | None = None  # of all words, since a query first needed it
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -226,12 +247,12 @@ class Index:
             tool = ToolIdentifier(address.toolbox, address.server, definition.name)
             lengths = (*own.lengths, *shared.lengths)
             number, self._next = self._next, self._next + 1
-            document = _Document(tool, self._both(own, shared), lengths)
+            document = _Document(tool, self._both(own, shared), lengths, own.spellings)
             self._documents[number] = document
             self._names.setdefault(definition.name.casefold(), set()).add(number)
             numbers.append(number)
             self._sums = [total + more for total, more in zip(self._sums, lengths, strict=True)]
-        self._servers[address] = _Server(fingerprint, tuple(numbers))
+        self._servers[address] = _Server(fingerprint, tuple(numbers), shared.spellings)
         self._settle()
         for number in numbers if weigh else ():
             self._enter(number)
@@ -271,13 +292,13 @@ class Index:
 
     def search(self, query: str, shows: Shows | None = None, most: int = 100) -> list[Hit]:
         """Return the best tools in which a word of the query occurs; equal ones are sorted by name."""
-        return self.ranked(self._words.asked(query), shows, most)
+        return self.ranked(self.with_close_words(self._words.asked(query)), shows, most)
 
     def ranked(self, asked: QueryWords, shows: Shows | None, most: int) -> list[Hit]:
         """The same for a query that is split already."""
-        factors = {word: self._factor(word, times) for word, times in asked.times.items()}
+        factors = self._factors(asked)
         words = sorted(factors, key=lambda word: (-factors[word], word))
-        terms = [self._term(word, factors[word]) for word in words if self.holds(word)]
+        terms = [self._term(word, factors[word]) for word in words]
         if shows is None:
             scores = best_scores(terms, most)
         else:
@@ -301,10 +322,55 @@ class Index:
 
     def most_possible(self, asked: QueryWords) -> float:
         """Return the best possible score: of a tool whose fields are the query itself."""
-        return sum(self._factor(word, times) for word, times in asked.times.items())
+        return sum(self._factor(word, asked) for word in asked.times)
 
-    def _factor(self, word: str, times: int) -> float:
-        return self.rarity(word) * min(times, TWICE)
+    def _factors(self, asked: QueryWords) -> dict[str, float]:
+        factors = {word: self._factor(word, asked) for word in asked.times if self.holds(word)}
+        for words in asked.close.values():
+            for stem in map(self._words.stem, words):
+                factors[stem] = factors.get(stem, 0.0) + CLOSE * self.rarity(stem)
+        return factors
+
+    def _factor(self, word: str, asked: QueryWords) -> float:
+        twice = asked.times[word] > 1 and len(asked.times) <= BRIEF
+        return self.rarity(word) * (2 if twice else 1)
+
+    # Words that no tool has
+
+    def with_close_words(self, asked: QueryWords) -> QueryWords:
+        """Return the query with close words for those that no tool has, if some tool has close ones."""
+        strange = [stem for stem in asked.times if not self.holds(stem)][:MOST_CORRECTED]
+        if not strange:
+            return asked
+        close = {stem: self._close_to(asked.spelled[stem]) for stem in strange}
+        return msgspec.structs.replace(
+            asked, close={s: words for s, words in close.items() if words}
+        )
+
+    def _close_to(self, word: str) -> tuple[str, ...]:
+        """Return close words, one of each stem; those that most tools have come first."""
+        if self._close is None:
+            spelled = [document.spellings for document in self._documents.values()]
+            spelled += [server.spellings for server in self._servers.values()]
+            self._close = CloseWords(set(self._postings).union(*spelled))
+        stem = self._words.stem
+        by_stem = {
+            stem(other): other for other in sorted(self._close.of(word))
+        }  # rather words than stems
+        known = [other for found, other in by_stem.items() if self.holds(found)]
+        known.sort(key=lambda other: (-len(self._postings[stem(other)].weights), other))
+        return tuple(known[:MOST_CLOSE])
+
+    def is_in_english(self) -> bool:
+        """Whether the tools are described in English, as far as their words tell."""
+        plain = sum(word.isascii() for word in self._postings)
+        if not plain or plain < ENGLISH * len(self._postings):
+            return False
+        stems = map(self._words.stem, FOREIGN_WORDS)
+        foreign = {
+            n for stem in stems if stem in self._postings for n in self._postings[stem].weights
+        }
+        return len(foreign) < FOREIGN * len(self._documents)
 
     # Updating
 
@@ -322,6 +388,7 @@ class Index:
         return counted
 
     def _drop(self, address: ServerAddress) -> None:
+        self._close = None
         gone = self._servers.pop(address, None)
         for number in gone.documents if gone else ():
             document = self._documents.pop(number)

@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from sys import intern
 from typing import Any, cast
 
 import msgspec
@@ -98,11 +99,13 @@ class SearchResult(msgspec.Struct, frozen=True):
     total: int  # tools that were searched
     siblings: tuple[Siblings, ...] = ()
     strange: tuple[str, ...] = ()  # words of the query that no tool has
+    close: dict[str, tuple[str, ...]] = {}  # to them: words that were searched for instead
     unknown: tuple[Unread, ...] = ()  # servers that could not be searched
     weak: bool = False
     named: bool = False  # the query consists of tool names
     left_out: tuple[ToolIdentifier, ...] = ()  # named too, beyond the limit
     wordless: bool = False  # the query has no word to search for
+    in_english: bool = False  # the searched tools are described in English
 
 
 # Words
@@ -115,6 +118,10 @@ into is it its just let may me might must my need of on or our out please shall 
 such than that the their them then there these they this those to us was we were what when where
 which while who whom why will with would you your"""
 STOP_WORDS = frozenset(_COMMON.split())
+# Words of any text in German, French, Spanish, Italian, Portuguese or Dutch, and of no English one.
+_COMMON_ELSEWHERE = """aus avec bei che como dans das degli dei della der des dos een eine einen einer het
+ihre los mit nach nicht ou par para pela pelo pour que sind sur uma una und une uno van von voor wird"""
+FOREIGN_WORDS = frozenset(_COMMON_ELSEWHERE.split())
 LONGEST = 64  # characters of a word; a longer one is data
 MOST_STEMS = 50_000  # cached
 MOST_ASKED = 512  # different words of a query
@@ -158,6 +165,7 @@ class QueryWords(msgspec.Struct, frozen=True):
 
     times: dict[str, int]
     spelled: dict[str, str]
+    close: dict[str, tuple[str, ...]] = {}  # to words that no tool has: close ones that some have
 
 
 class Words:
@@ -168,8 +176,12 @@ class Words:
         self._stem: Stem | None = None
         self._lock = threading.Lock()  # large indexes are built in a thread
 
-    def of(self, text: str) -> list[str]:
-        return [self._stemmed(word) for word in parts(text) if _counts(word)]
+    def of(self, text: str, spellings: set[str] | None = None) -> list[str]:
+        """Return the stems of a text, in its order; adds the words as they are spelled to `spellings`."""
+        words = [word for word in parts(text) if _counts(word)]
+        if spellings is not None:
+            spellings.update(words)
+        return [self.stem(word) for word in words]
 
     def asked(self, query: str) -> QueryWords:
         """Return the words of a query; what follows after MOST_ASKED different ones is ignored."""
@@ -181,12 +193,12 @@ class Words:
             if stem is None:
                 if len(times) >= MOST_ASKED or not _counts(word):
                     continue
-                stem = stems[word] = self._stemmed(word)
+                stem = stems[word] = self.stem(word)
                 spelled.setdefault(stem, word)
             times[stem] = times.get(stem, 0) + 1
         return QueryWords(times, spelled)
 
-    def _stemmed(self, word: str) -> str:
+    def stem(self, word: str) -> str:
         stem = self._stems.get(word)
         if stem is None:
             if len(self._stems) >= MOST_STEMS:
@@ -211,7 +223,7 @@ def _counts(word: str) -> bool:
 NAMES = (
     "tool", "description", "parameters", "parameter_texts", "server", "title", "server_text", "toolbox",
 )  # fmt: skip
-WEIGHTS = (3.0, 1.0, 0.5, 0.3, 1.5, 1.0, 0.3, 0.3)
+WEIGHTS = (3.0, 1.0, 0.5, 0.5, 1.5, 1.0, 0.3, 0.3)
 OF_TOOL = 4  # the first fields are the tool's own, the rest its server's
 DEEPEST = 4  # levels of parameters
 MOST_READ = 512 << 10  # bytes of a definition; of a larger one, only the name is searched
@@ -236,6 +248,7 @@ class FieldCounts(msgspec.Struct, frozen=True):
 
     counts: Counts
     lengths: tuple[int, ...]
+    spellings: tuple[str, ...] = ()  # of the words, where they are not stems themselves
 
 
 def tool_counts(definition: Definition, words: Words) -> FieldCounts:
@@ -245,7 +258,7 @@ def tool_counts(definition: Definition, words: Words) -> FieldCounts:
     tool = read_object(definition.raw)
     names: list[str] = []
     texts: list[str] = []
-    for name, descriptions in _parameters(tool.get("inputSchema"), DEEPEST):
+    for name, descriptions in parameters(tool.get("inputSchema"), DEEPEST):
         names.append(name)
         texts += descriptions
     description = f"{_text(tool.get('title'))} {_text(tool.get('description'))}"
@@ -261,15 +274,17 @@ def server_counts(server: ServerDescription, words: Words) -> FieldCounts:
 def _counted(texts: tuple[str, ...], words: Words, first: int) -> FieldCounts:
     counts: Counts = {}
     lengths: list[int] = []
+    spellings: set[str] = set()
     for field, text in enumerate(texts, first):
-        stems = words.of(text)
+        stems = words.of(text, spellings)
         lengths.append(len(stems))
         for word, times in Counter(stems).items():
             counts[word] = (*counts.get(word, ()), (field, times))
-    return FieldCounts(counts, tuple(lengths))
+    others = tuple(intern(word) for word in spellings if word not in counts)
+    return FieldCounts(counts, tuple(lengths), others)
 
 
-def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, list[str]]]:
+def parameters(schema: Any, depth: int) -> Iterator[tuple[str, list[str]]]:
     """Yield the names of parameters, each with its description and its enum values."""
     if not isinstance(schema, dict) or depth == 0:
         return
@@ -277,13 +292,13 @@ def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, list[str]]]:
     listed: Any = own.get("properties")
     for name, value in cast("Json", listed).items() if isinstance(listed, dict) else ():
         yield name, _descriptions(value)
-        yield from _parameters(value, depth - 1)
+        yield from parameters(value, depth - 1)
     inner: list[Any] = [own.get("items"), own.get("additionalProperties")]
     for key in ("anyOf", "oneOf", "allOf"):
         branches: Any = own.get(key)
         inner += cast("list[Any]", branches) if isinstance(branches, list) else []
     for value in inner:
-        yield from _parameters(value, depth - 1)
+        yield from parameters(value, depth - 1)
 
 
 def _descriptions(schema: Any) -> list[str]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.gateway.interceptors import Completed, Rejected
@@ -56,6 +56,10 @@ AskedBy = Literal["by all servers", "by its own servers", "by modern servers"]
 
 ROOTS_CHANGED = "notifications/roots/list_changed"
 GONE = "The suspended call is gone; it may have run"
+LONGEST_STATE = 1 << 20  # bytes of a `requestState` that a host returns
+LONGEST_SERVER_STATE = (
+    LONGEST_STATE // 2
+)  # bytes of a server's own, which takes a third more in ours
 _BAD_STATE = "Invalid or expired requestState"
 _NOT_DECLARED = {ELICIT: jsonrpc.INVALID_PARAMS}  # in a request; the code of other methods differs
 
@@ -71,6 +75,7 @@ class Elicitation:
         self._suspended = suspended
         self.takes_turns = shared is not None  # one request, whose answers come with another
         self.leases: dict[ServerAddress, Any] = {}
+        self.folder = ""  # of its host, where that is not ours
         self._capabilities: Members = {}
         self.declared = NOTHING  # the capabilities, encoded
 
@@ -199,7 +204,8 @@ class Elicitation:
 
     def _state(self, request: CallRequest) -> SignedState | None:
         try:
-            token = msgspec.json.decode(request.params["requestState"], type=str)
+            raw = request.params["requestState"]
+            token = msgspec.json.decode(raw, type=str) if len(raw) <= LONGEST_STATE else ""
         except msgspec.DecodeError:
             return None
         return self.input_requests.states.read(token, request)
@@ -310,6 +316,10 @@ class InputRequests:
         if required is None:
             return
         state = None
+        if required.state is not None and len(required.state) > LONGEST_SERVER_STATE:
+            long = f"its requestState is longer than {LONGEST_SERVER_STATE >> 10} KiB"
+            host_call.give_up("protocol_error", f"the server's question can't be relayed: {long}")
+            return
         if required.state is not None:
             state = self.states.sign(host_call.request, "relay", state=required.state)
         host_call.finish(Completed(input_required(required.questions, state)))

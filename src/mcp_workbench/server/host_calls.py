@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.raw_json import TooManyParts
 from mcp_workbench.core.spec import ServerAddress
@@ -29,7 +29,7 @@ from mcp_workbench.protocol.handshake import FOR_THE_HOST, OF_OUR_HOP, URL_ELICI
 from mcp_workbench.protocol.translation import with_token
 from mcp_workbench.server import text
 from mcp_workbench.transport import jsonrpc
-from mcp_workbench.transport.jsonrpc import Outcome
+from mcp_workbench.transport.jsonrpc import ErrorObject, Outcome
 
 if TYPE_CHECKING:
     import asyncio
@@ -99,12 +99,12 @@ class HostCall(Call):
         else:
             super().settled(answer)
 
-    def rejected(self, error: msgspec.Raw) -> None:
-        needs_url = jsonrpc.read_error(error).code == URL_ELICITATION_NEEDED
+    def rejected(self, error: msgspec.Raw, about: ErrorObject) -> None:
+        needs_url = about.code == URL_ELICITATION_NEEDED
         if needs_url and self.request.modern_host:
             self.session.elicitation.url_required(self, error)
         else:
-            super().rejected(error)
+            super().rejected(error, about)
 
     def deliver(self, outcome: CallOutcome) -> None:
         if self.suspended:
@@ -125,7 +125,7 @@ class HostCall(Call):
         if outcome.is_ours:
             self.session.refuse(self.id, error)
             return
-        read = jsonrpc.read_error(error)
+        read = outcome.read()
         if read.code in OF_OUR_HOP and self.connection is not None and self.connection.modern:
             why = f"the server refused what the workbench sent: {read.message} ({read.code})"
             error = msgspec.Raw(jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, why))

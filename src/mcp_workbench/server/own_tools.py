@@ -6,7 +6,7 @@ such request; `search` and `cost` print the same text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,9 +34,15 @@ from mcp_workbench.schema.signature import (
     whole_signature,
 )
 from mcp_workbench.search.queries import MOST_NAMED, FoundTool, Query, SearchResult, Siblings
-from mcp_workbench.server.parse import NonEmpty, read_last, whole_number, wrong_reading
+from mcp_workbench.server.parse import NonEmpty
 from mcp_workbench.server.session_tools import MOST_HITS, USUAL_HITS, Json
 from mcp_workbench.server.text import TimeSlice, name_list, text_result
+from mcp_workbench.server.wrong_arguments import (
+    read_last,
+    refuse_long,
+    whole_number,
+    wrong_reading,
+)
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.views import View
@@ -75,13 +81,19 @@ class _Search(msgspec.Struct):
 _read_search = msgspec.json.Decoder(_Search).decode
 
 
-async def search_tools(view: View, arguments: msgspec.Raw) -> bytes:
-    """The result of `search_tools`. Raises InvalidCall, or NotFound for an unknown toolbox or server."""
-    from mcp_workbench.gateway.tool_search import find
+async def search_tools(
+    view: View, arguments: msgspec.Raw, report: Callable[[int, int, str], None] | None = None
+) -> bytes:
+    """The result of `search_tools`. Raises InvalidCall, or NotFound for an unknown toolbox or server.
+
+    `report` is called as servers are read that nobody has read before.
+    """
+    from mcp_workbench.gateway.tool_search import Reading, find
 
     search = _read(arguments)
     limit = search.limit or USUAL_HITS
-    result = await find(view, Query(search.query, search.toolbox or "", search.server or "", limit))
+    query = Query(search.query, search.toolbox or "", search.server or "", limit)
+    result = await find(view, query, Reading(report))
     detail = search.detail or "signature"
     texts = await describe_tools((hit.definition for hit in result.tools), detail)
     return text_result(search_text(result, detail, view.snapshot, texts))
@@ -89,6 +101,7 @@ async def search_tools(view: View, arguments: msgspec.Raw) -> bytes:
 
 def _read(arguments: msgspec.Raw) -> _Search:
     bounds = {"limit": (1, MOST_HITS)}
+    refuse_long(arguments)
     try:
         search = read_last(_read_search, arguments)
     except msgspec.ValidationError:
@@ -108,13 +121,18 @@ def search_text(
     The same tools give the same text. `known` are descriptions that were made before.
     """
     if not result.tools:
-        return "\n".join([_nothing(result, snapshot), *_unsearched(result)])
+        return "\n".join([_nothing(result, snapshot), *_unsearched(result, snapshot)])
     lines, lossy = tool_lines(_by_server(result.tools), detail, known)
     lines += [_twins(hit) for hit in result.tools if hit.twins]
     lines += [_neighbours(siblings) for siblings in result.siblings]
     lines += _doubts(result) + _left_out(result)
     return "\n".join(
-        [_head(result, detail), *lines, *_unsearched(result), *omission_note(lossy, detail)]
+        [
+            _head(result, detail),
+            *lines,
+            *_unsearched(result, snapshot),
+            *omission_note(lossy, detail),
+        ]
     )
 
 
@@ -163,26 +181,44 @@ def _nothing(result: SearchResult, snapshot: Snapshot) -> str:
             "The query has no word to look for: common words and signs do not count. "
             f"{_count(result.total)} known. Toolboxes: {boxes}"
         )
-    return f"No tool fits, of {_count(result.total)} that are known.{words} Toolboxes: {boxes}"
+    if result.total == 0 and result.unknown:
+        return f"No tools are known yet. Toolboxes: {boxes}"
+    english = (
+        " The tools are described in English: try other English words." if result.in_english else ""
+    )
+    known = f"{_count(result.total)} that are known"
+    return f"No tool fits, of {known}.{words}{english} Toolboxes: {boxes}"
 
 
 def _words(result: SearchResult) -> str:
-    shown = ", ".join(one_line(word) for word in result.strange[:MOST_STRANGE])
+    shown = ", ".join(_strange(word, result.close) for word in result.strange[:MOST_STRANGE])
     more = len(result.strange) - MOST_STRANGE
     return f"{shown} (+{more})" if more > 0 else shown
 
 
-def _unsearched(result: SearchResult) -> list[str]:
+def _strange(word: str, close: dict[str, tuple[str, ...]]) -> str:
+    instead = " or ".join(map(one_line, close.get(word, ())))
+    return f"{one_line(word)} (searched for {instead})" if instead else one_line(word)
+
+
+def _unsearched(result: SearchResult, snapshot: Snapshot) -> list[str]:
     """Servers whose tools were not searched: an empty result does not mean that they have none."""
-    unknown = result.unknown
-    failed = [f"{server.address} ({_reason(server.reason)})" for server in unknown if server.reason]
-    starting = [str(server.address) for server in unknown if server.starting]
-    others = [str(s.address) for s in unknown if not (s.starting or s.reason)]
-    groups = {
-        "not available": failed,
-        "being read, for the next search": starting,
-        "not read yet (open_toolbox reads them)": others,
-    }
+    failed, starting = "not available", "being read, for the next search"
+    later, lazy = (
+        "not read yet (the next search reads them)",
+        "not read yet (open_toolbox reads them)",
+    )
+    groups: dict[str, list[str]] = {failed: [], starting: [], later: [], lazy: []}
+    for server in result.unknown:
+        name = str(server.address)
+        if server.starting:
+            groups[starting].append(name)
+        elif server.reason:
+            groups[failed].append(f"{name} ({_reason(server.reason)})")
+        elif snapshot.toolboxes[server.address.toolbox].discover == "eager":
+            groups[later].append(name)
+        else:
+            groups[lazy].append(name)
     return [f"{state}: {name_list(names)}" for state, names in groups.items() if names]
 
 
@@ -206,6 +242,7 @@ _read_reading = msgspec.json.Decoder(_Reading).decode
 
 def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> bytes:
     """The requested part of a result that was cut, in a block of its own, and where to read on."""
+    refuse_long(arguments)
     try:
         reading = read_last(_read_reading, arguments)
     except msgspec.ValidationError:

@@ -5,14 +5,23 @@ Stdio, HTTP and the daemon share this reader. It performs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from contextlib import suppress
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import MIGRATION, InvalidCall, shown_name
-from mcp_workbench.core.raw_json import Members, TooManyParts, read_members
+from mcp_workbench.core.raw_json import (
+    LARGE,
+    LONGEST_NAME,
+    Members,
+    TooLong,
+    TooManyParts,
+    may_have_long_key,
+    read_members,
+)
+from mcp_workbench.core.raw_json import read_name as read_text
 from mcp_workbench.core.spec import Detail, ToolIdentifier, ToolMode, parse_tool_name
 from mcp_workbench.protocol.handshake import (
     CAPABILITIES_KEY,
@@ -20,11 +29,19 @@ from mcp_workbench.protocol.handshake import (
     UNSUPPORTED_VERSION,
     VERSION_KEY,
 )
+from mcp_workbench.server.wrong_arguments import (
+    kind_of,
+    long_member,
+    read_given,
+    read_last,
+    refuse_long,
+    renamed_hint,
+    wrong_open_toolbox,
+    wrong_use_tool,
+)
 from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.json_text import SHALLOW, too_deep
 from mcp_workbench.transport.jsonrpc import NOTHING, Envelope
-
-T = TypeVar("T")
 
 OPEN_TOOLBOX = "open_toolbox"
 USE_TOOL = "use_tool"
@@ -32,6 +49,7 @@ SEARCH_TOOLS = "search_tools"
 READ_RESULT = "read_result"
 RENAMED = {"workbench_open_toolbox": OPEN_TOOLBOX, "workbench_use_tool": USE_TOOL}
 LONGEST_HOST_NAME = 100  # characters
+LONGEST_META = 1 << 20  # bytes of `_meta`
 NO_ARGUMENTS = msgspec.Raw(b"{}")
 _BRACE = ord("{")
 
@@ -78,11 +96,12 @@ class UseToolRequest(msgspec.Struct, gc=False):
 
     def whole(self) -> Envelope:
         """The same request in the general form."""
-        wanted = {"name": USE_TOOL, "arguments": self.params.arguments}
-        params = {**wanted, "_meta": self.params.meta} if self.params.meta else wanted
-        return Envelope(
-            id=self.id, method=self.method, params=msgspec.Raw(msgspec.json.encode(params))
-        )
+        parts = [b'{"name":"use_tool","arguments":{"tool":', self.tool]
+        parts += (b',"arguments":', self.arguments, b"}")
+        if self.params.meta:
+            parts += (b',"_meta":', self.params.meta)
+        params = msgspec.Raw(b"".join((*parts, b"}")))
+        return Envelope(id=self.id, method=self.method, params=params)
 
 
 Message = UseToolRequest | Envelope
@@ -94,21 +113,119 @@ def read(line: bytes) -> Message:
     """Parse one message of a host. Raises Malformed."""
     if not line.isascii():
         line = jsonrpc.checked_text(line)
+    if len(line) > LARGE:
+        return _read_large(line)
     try:
         message = _read_use_tool_request(line)
     except (msgspec.DecodeError, RecursionError):
         return jsonrpc.decode(line)
-    is_deep = len(line) > SHALLOW and too_deep(line)
-    if is_deep or memoryview(message.params.arguments.arguments)[0] != _BRACE:
+    if len(line) > SHALLOW and too_deep(line):
+        raise jsonrpc.too_deep_error(line)
+    if memoryview(message.params.arguments.arguments)[0] != _BRACE:
         return jsonrpc.decode(line)
     return message
+
+
+class _LargeParams(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: msgspec.Raw
+    arguments: _UseTool
+    meta: msgspec.Raw = msgspec.field(default=NOTHING, name="_meta")
+
+
+class _LargeRequest(msgspec.Struct, gc=False):
+    """A large `UseToolRequest`, in which no text is decoded that may be long: an error would quote it."""
+
+    id: msgspec.Raw
+    method: msgspec.Raw
+    params: _LargeParams
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a call of `use_tool` with nothing unusual in it."""
+        called = self.params.arguments
+        return (
+            bytes(memoryview(self.method)[:_LONGEST_WORD]) == b'"tools/call"'
+            and bytes(memoryview(self.params.name)[:_LONGEST_WORD]) == b'"use_tool"'
+            and memoryview(called.arguments)[0] == _BRACE
+        )
+
+
+_LONGEST_WORD = len(b'"tools/call"') + 1
+_read_large_request = msgspec.json.Decoder(_LargeRequest).decode
+
+
+def _read_large(line: bytes) -> Message:
+    """The same for a large message: read once if possible, since each reading takes long."""
+    message = None
+    if not _may_quote_long_key(line):
+        with suppress(msgspec.DecodeError, RecursionError):
+            message = _read_large_request(line)
+    if too_deep(line):
+        raise jsonrpc.too_deep_error(line)
+    if message is None or not message.is_plain:
+        return jsonrpc.decode(line, is_shallow=True)
+    params = _Params("use_tool", message.params.arguments, message.params.meta)
+    return UseToolRequest(message.id, "tools/call", params)
+
+
+class _AnyUseTool(msgspec.Struct, gc=False):
+    tool: msgspec.Raw
+    arguments: msgspec.Raw = NO_ARGUMENTS
+
+
+class _AnyParams(msgspec.Struct, gc=False):
+    arguments: _AnyUseTool
+    meta: msgspec.Raw = msgspec.field(default=NOTHING, name="_meta")
+
+
+class _AnyRequest(msgspec.Struct, gc=False):
+    """The same where an unknown member is no error."""
+
+    id: msgspec.Raw
+    params: _AnyParams
+
+
+_read_any_request = msgspec.json.Decoder(_AnyRequest).decode
+
+
+def _may_quote_long_key(line: bytes) -> bool:
+    """Whether to read it as a `use_tool` request may fail with an error that quotes a long key.
+
+    A key in ASCII takes little memory. Where the parts that stay as received are nearly the whole message,
+    nothing else in it is long.
+    """
+    if (line.isascii() and not json_text.has(line, b"\\")) or not may_have_long_key(line):
+        return False
+    try:
+        message = _read_any_request(line)
+    except (msgspec.DecodeError, RecursionError):
+        return True
+    called, meta = message.params.arguments, message.params.meta
+    kept = len(message.id) + len(meta) + len(called.tool) + len(called.arguments)
+    return len(line) - kept > LONGEST_NAME
+
+
+_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
 def read_body(body: bytes) -> Message:
     """Parse one message sent over HTTP: the body may have line breaks, the parts we relay may not."""
     message = read(body)
-    mended = json_text.one_line(body)
-    return message if mended is body else read(mended)
+    if not json_text.has(body, b"\n") and not json_text.has(body, b"\r"):
+        return message
+    if isinstance(message, Envelope):
+        parts = (message.result, message.error, message.id)
+        result, error, id = map(_one_line, parts)
+        return Envelope(result, error, id, message.method, _one_line(message.params))
+    called = message.params.arguments
+    arguments = _UseTool(_one_line(called.tool), _one_line(called.arguments))
+    params = _Params(message.params.name, arguments, _one_line(message.params.meta))
+    return UseToolRequest(_one_line(message.id), message.method, params)
+
+
+def _one_line(part: msgspec.Raw) -> msgspec.Raw:
+    """The same value without line breaks: they stand only between tokens, and would end a frame."""
+    return msgspec.Raw(bytes(part).translate(_SPACES)) if part else part
 
 
 # The era of a conversation
@@ -126,7 +243,7 @@ def is_stamped(meta: Members) -> bool:
 def read_stamp(meta: Members) -> str:
     """The revision of a modern request. Raises EnvelopeFault if `_meta` is incomplete."""
     try:
-        version = msgspec.json.decode(meta[VERSION_KEY], type=str)
+        version = read_text(meta[VERSION_KEY])
         msgspec.json.decode(meta[CAPABILITIES_KEY], type=dict[str, msgspec.Raw])
     except KeyError as missing:
         raise EnvelopeFault(f"_meta misses {missing} (every {MODERN} request has it)") from None
@@ -140,13 +257,14 @@ def offered_revision(members: Members) -> str:
 
 
 class _ClientInfo(msgspec.Struct):
-    name: str = ""
+    name: msgspec.Raw = NOTHING
 
 
 def client_name(info: msgspec.Raw) -> str:
     """The name in a host's `clientInfo`, cut to a reasonable length."""
     try:
-        return msgspec.json.decode(info or b"{}", type=_ClientInfo).name[:LONGEST_HOST_NAME]
+        name = msgspec.json.decode(info or b"{}", type=_ClientInfo).name
+        return read_text(name)[:LONGEST_HOST_NAME] if name else ""
     except (msgspec.DecodeError, RecursionError):
         return ""
 
@@ -204,11 +322,8 @@ class HostEra:
 
 
 def _unsupported(requested: str) -> RequestError:
-    data = {"supported": [MODERN], "requested": requested}
+    data = {"supported": [MODERN], "requested": shown_name(requested)}
     return RequestError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
-
-
-_read_text = msgspec.json.Decoder(str).decode
 
 
 def read_params(params: msgspec.Raw) -> Members:
@@ -216,6 +331,8 @@ def read_params(params: msgspec.Raw) -> Members:
         return {}
     try:
         return read_members(params)
+    except TooManyParts as error:
+        raise RequestError(jsonrpc.INVALID_PARAMS, f"params is {error}") from None
     except msgspec.DecodeError:
         raise RequestError(jsonrpc.INVALID_PARAMS, "params must be an object") from None
 
@@ -223,16 +340,21 @@ def read_params(params: msgspec.Raw) -> Members:
 def read_meta(meta: msgspec.Raw | None) -> Members:
     if not meta or jsonrpc.is_null(meta):
         return {}
+    if len(meta) > LONGEST_META:
+        too_long = f"params._meta is longer than {LONGEST_META >> 10} KiB"
+        raise RequestError(jsonrpc.INVALID_PARAMS, too_long)
     try:
         return read_members(meta)
+    except TooManyParts as error:
+        raise RequestError(jsonrpc.INVALID_PARAMS, f"params._meta is {error}") from None
     except msgspec.DecodeError:
         raise RequestError(jsonrpc.INVALID_PARAMS, "params._meta must be an object") from None
 
 
 def string_or_empty(raw: msgspec.Raw | None) -> str:
-    """The string; empty if it is missing, or something else."""
+    """The string; empty if it is missing, too long, or something else."""
     try:
-        return _read_text(raw or b'""')
+        return read_text(raw or b'""')
     except msgspec.DecodeError:
         return ""
 
@@ -247,7 +369,9 @@ def refuse_cursor(members: Members) -> None:
 def read_name(members: Members) -> str:
     """Take `name` out of `members`."""
     try:
-        return _read_text(members.pop("name"))
+        return read_text(members.pop("name"))
+    except TooLong as error:
+        raise RequestError(jsonrpc.INVALID_PARAMS, f"params.name is {error}") from None
     except (KeyError, msgspec.DecodeError):
         raise RequestError(jsonrpc.INVALID_PARAMS, "params.name must be a string") from None
 
@@ -255,7 +379,9 @@ def read_name(members: Members) -> str:
 def read_uri(members: Members) -> str:
     """The required `uri`."""
     try:
-        uri = _read_text(members["uri"])
+        uri = read_text(members["uri"])
+    except TooLong as error:
+        raise RequestError(jsonrpc.INVALID_PARAMS, f"params.uri is {error}") from None
     except (KeyError, msgspec.DecodeError):
         uri = ""
     if not uri:
@@ -325,7 +451,7 @@ def read_tool_request(
             f"Tool '{name}' has been renamed: call '{RENAMED[name]}'", hint=renamed_hint()
         )
     if mode == "proxy":
-        raise UnknownTool(f"Unknown tool: {name}")
+        raise UnknownTool(f"Unknown tool: {shown_name(name)}")
     return ServerTool(CallRequest(_flat_identifier(name), members, meta, modern_host), flat=True)
 
 
@@ -333,7 +459,7 @@ def _flat_identifier(name: str) -> ToolIdentifier:
     tool = parse_tool_name(name)
     if tool is None:
         raise InvalidCall(
-            f"Error: Invalid tool name format '{name}'. Expected format: "
+            f"Error: Invalid tool name format '{shown_name(name)}'. Expected format: "
             "{toolbox}__{server}__{tool} (note: double underscores between all components)",
             hint=f"The format of tool names changed in 0.5.0. More: {MIGRATION}",
         )
@@ -366,7 +492,9 @@ _read_open_toolbox = msgspec.json.Decoder(_OpenToolbox).decode
 
 
 def read_tool(raw: bytes) -> ToolIdentifier | None:
-    """The tool identifier; None if it does not have the right form."""
+    """The tool identifier; None if it does not have the right form, or is too long."""
+    if len(raw) > LONGEST_NAME:
+        return None
     try:
         tool = _read_tool(raw)
     except (msgspec.DecodeError, RecursionError):
@@ -376,6 +504,8 @@ def read_tool(raw: bytes) -> ToolIdentifier | None:
 
 def read_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw]:
     """The tool and its arguments. Raises InvalidCall with every problem."""
+    if len(raw) > LARGE:
+        return _read_large_use_tool(raw)
     try:
         call = read_last(_read_use_tool, raw, "tool")
     except msgspec.ValidationError:
@@ -386,10 +516,27 @@ def read_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw
     return ToolIdentifier(tool.toolbox, tool.server, tool.tool), call.arguments
 
 
+def _read_large_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw]:
+    """The same in one reading, because it takes long: the last of a repeated name counts."""
+    if kind_of(raw) != "object":
+        raise wrong_use_tool(raw)
+    given = read_given(raw)
+    small = {**given, "arguments": NO_ARGUMENTS}
+    arguments = given.get("arguments", NO_ARGUMENTS)
+    if memoryview(arguments)[0] != _BRACE:
+        small["arguments"] = msgspec.Raw(b"[]" if kind_of(arguments) == "array" else b"0")
+    lengths = {key: len(value) for key, value in small.items()}
+    long = [key for key, length in lengths.items() if length > LONGEST_NAME]
+    if long or sum(lengths.values()) > LARGE:
+        raise long_member(shown_name(long[0]) if long else "all beside arguments")
+    return read_use_tool(msgspec.json.encode(small))[0], arguments
+
+
 def read_open_toolbox(
     raw: msgspec.Raw | bytes, *, native: bool = False
 ) -> tuple[str, Detail | None]:
     """The toolbox and the level of detail. Raises InvalidCall. `native`: there are no levels."""
+    refuse_long(raw)
     try:
         if native:
             return read_last(_read_native_opening, raw).toolbox_name, None
@@ -397,160 +544,3 @@ def read_open_toolbox(
     except msgspec.ValidationError:
         raise wrong_open_toolbox(raw, detailed=not native) from None
     return opening.toolbox_name, opening.detail
-
-
-# Why arguments of our own tools do not fit: every problem at once, each with its path
-
-MOST_PROBLEMS = 100  # that are listed; the others are counted
-_DETAILS = [msgspec.json.encode(detail) for detail in get_args(Detail)]
-_TEXTS = ("query", "toolbox", "server", "handle", "find")
-Bounds = tuple[int, int]  # minimum and maximum of an integer; a maximum of 0: none
-NEW_FORM = '{"tool": {"toolbox": "…", "server": "…", "tool": "…"}, "arguments": {…}}'
-_FIELDS = {"toolbox": "Toolbox", "server": "Server", "tool": "Tool"}
-_KINDS = {
-    "{": "object",
-    "[": "array",
-    '"': "string",
-    "t": "boolean",
-    "f": "boolean",
-    "n": "null",
-}
-
-
-def read_last(
-    read: Callable[[msgspec.Raw | bytes], T], raw: msgspec.Raw | bytes, inside: str = ""
-) -> T:
-    """What `read` returns; of a repeated name the last value counts, whatever the others are.
-
-    The codec does the same, but validates every value. `inside` is a member to treat the same way.
-    """
-    try:
-        return read(raw)
-    except msgspec.ValidationError:
-        members = read_members(raw)
-        if inside in members:
-            members[inside] = msgspec.Raw(msgspec.json.encode(read_members(members[inside])))
-        return read(msgspec.json.encode(members))
-
-
-def wrong_use_tool(raw: msgspec.Raw | bytes) -> InvalidCall:
-    """What is wrong with these arguments of `use_tool`."""
-    if _kind(raw) != "object":
-        return _invalid([_mistyped("", "object", raw)])
-    try:
-        given = read_members(raw)
-        tool = given.get("tool")
-        parts = read_members(tool) if tool is not None and _kind(tool) == "object" else None
-    except TooManyParts as error:
-        return _invalid([str(error)])
-    problems = ["tool: Required"] if tool is None else _wrong_tool(tool, parts)
-    arguments = given.get("arguments")
-    if arguments is not None and _kind(arguments) != "object":
-        problems.append(_mistyped("arguments", "object", arguments))
-    problems += [f"tool: {_unknown(key)}" for key in parts or {} if key not in _FIELDS]
-    problems += [_unknown(key) for key in given if key not in ("tool", "arguments")]
-    renamed = "tool_name" in given or (tool is not None and _kind(tool) == "string")
-    return _invalid(problems, renamed_hint() if renamed else "")
-
-
-def wrong_open_toolbox(raw: msgspec.Raw | bytes, *, detailed: bool) -> InvalidCall:
-    """What is wrong with these arguments of `open_toolbox`; `detailed`: it takes a `detail`."""
-    if _kind(raw) != "object":
-        return _invalid([_mistyped("", "object", raw)])
-    try:
-        given = read_members(raw)
-    except TooManyParts as error:
-        return _invalid([str(error)])
-    problems = _wrong_name("toolbox_name", given.get("toolbox_name"), "Toolbox")
-    return _invalid(problems + (_wrong_detail(given) if detailed else []))
-
-
-def wrong_reading(raw: msgspec.Raw | bytes, needed: str, numbers: dict[str, Bounds]) -> InvalidCall:
-    """What is wrong with these arguments of `search_tools` or `read_result`.
-
-    `needed` is the required string; `numbers` are the optional integers, each with its bounds.
-    """
-    if _kind(raw) != "object":
-        return _invalid([_mistyped("", "object", raw)])
-    try:
-        members = read_members(raw).items()
-    except TooManyParts as error:
-        return _invalid([str(error)])
-    # An optional member that is null counts as absent.
-    given = {key: value for key, value in members if key == needed or _kind(value) != "null"}
-    problems = _wrong_name(needed, given.get(needed), needed.capitalize())
-    for key, value in given.items():
-        if key in numbers and _kind(value) != "number":
-            problems.append(_mistyped(key, "number", value))
-        elif key in numbers and not _fits(value, *numbers[key]):
-            least, most = numbers[key]
-            bounds = f"from {least} to {most}" if most else f"from {least} up"
-            problems.append(f"{key}: must be a whole number {bounds}")
-        elif key in _TEXTS and key != needed:
-            problems += _wrong_name(key, value, key.capitalize())
-    return _invalid(problems + _wrong_detail(given))
-
-
-def whole_number(value: Any, least: int) -> int | None:
-    """The number, if it is an integer and not below the minimum; 5.0 is 5, as in JSON Schema."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        return None
-    return value
-
-
-def _fits(value: msgspec.Raw, least: int, most: int) -> bool:
-    try:
-        number = whole_number(msgspec.json.Decoder(float_hook=float).decode(value), least)
-    except msgspec.ValidationError:  # thousands of digits
-        return False
-    return number is not None and (not most or number <= most)
-
-
-def _wrong_detail(given: Members) -> list[str]:
-    value = given.get("detail")
-    if value is None or bytes(value) in _DETAILS:
-        return []
-    return [f"detail: must be one of {', '.join(get_args(Detail))}"]
-
-
-def renamed_hint() -> str:
-    return f"Since 0.11.0 a tool is named by its parts: {NEW_FORM}. More: {MIGRATION}"
-
-
-def _wrong_tool(tool: msgspec.Raw, parts: Members | None) -> list[str]:
-    if parts is None:
-        return [_mistyped("tool", "object", tool)]
-    problems: list[str] = []
-    for field, word in _FIELDS.items():
-        problems += _wrong_name(f"tool.{field}", parts.get(field), word)
-    return problems
-
-
-def _wrong_name(path: str, value: msgspec.Raw | None, word: str) -> list[str]:
-    if value is None:
-        return [f"{path}: Required"]
-    if _kind(value) != "string":
-        return [_mistyped(path, "string", value)]
-    return [f"{path}: {word} name cannot be empty"] if bytes(value) == b'""' else []
-
-
-def _mistyped(path: str, expected: str, value: msgspec.Raw | bytes) -> str:
-    problem = f"Expected {expected}, received {_kind(value)}"
-    return f"{path}: {problem}" if path else problem
-
-
-def _kind(value: msgspec.Raw | bytes) -> str:
-    """The type of a JSON value, by its first character: this never fails."""
-    return _KINDS.get(chr(memoryview(value)[0]), "number")
-
-
-def _unknown(key: str) -> str:
-    return f'Unrecognized key: "{shown_name(key)}"'
-
-
-def _invalid(problems: list[str], hint: str = "") -> InvalidCall:
-    more = len(problems) - MOST_PROBLEMS
-    shown = [*problems[:MOST_PROBLEMS], f"and {more} more"] if more > 0 else problems
-    return InvalidCall(f"Invalid parameters: {'; '.join(shown)}", hint=hint)

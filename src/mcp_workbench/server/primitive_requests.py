@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition
-from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError
-from mcp_workbench.core.primitives import (
+from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError, shown_name
+from mcp_workbench.core.primitive_names import (
     KEYS,
     PrimitiveKind,
     PrimitiveRef,
@@ -24,8 +24,8 @@ from mcp_workbench.core.primitives import (
 from mcp_workbench.core.raw_json import Members, changed, each, read_members
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.interceptors import Rejected
-from mcp_workbench.gateway.primitives import ListedPrimitives, ViewPrimitives
-from mcp_workbench.protocol.primitives import not_found_code, read_error_for, with_cache
+from mcp_workbench.gateway.view_primitives import ListedPrimitives, ViewPrimitives
+from mcp_workbench.protocol.primitive_messages import not_found_code, read_error_for, with_cache
 from mcp_workbench.protocol.translation import PAIRS, EraPair, asks_for_input
 from mcp_workbench.server import text
 from mcp_workbench.server.host_calls import HostCall
@@ -85,7 +85,7 @@ class PrimitiveCall(HostCall):
         super().reply(result)
 
     def refuse(self, outcome: Rejected) -> None:
-        known = jsonrpc.read_error(outcome.error).code != jsonrpc.METHOD_NOT_FOUND
+        known = outcome.read().code != jsonrpc.METHOD_NOT_FOUND
         if self.unknown_method and not known and not outcome.is_ours:
             self.session.reply_own(self.id, self.unknown_method)
             return
@@ -333,7 +333,7 @@ class PrimitiveOwners:
             offered = {server.address: server.offers for server in listed.servers}
             owners.sort(key=lambda owner: owner.key not in offered.get(owner.address, {}))
         if not owners:
-            raise RequestError(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {name}")
+            raise RequestError(jsonrpc.INVALID_PARAMS, f"Unknown prompt: {shown_name(name)}")
         return owners[0]
 
     # Resources
@@ -342,7 +342,7 @@ class PrimitiveOwners:
         owner = await self.owner(uri)
         if owner is None:
             code = not_found_code(modern_host=self._era.modern)
-            raise RequestError(code, f"Resource not found: {uri}", {"uri": uri})
+            raise RequestError(code, f"Resource not found: {shown_name(uri)}", {"uri": uri})
         return owner
 
     async def owner(self, uri: str) -> PrimitiveRef | None:

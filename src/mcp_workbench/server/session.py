@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from mcp_workbench.core.call import TOOLS_CALL, CallRequest
-from mcp_workbench.core.errors import InvalidCall, WorkbenchError
-from mcp_workbench.core.raw_json import Members
+from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
+from mcp_workbench.core.errors import InvalidCall, WorkbenchError, shown_name
+from mcp_workbench.core.raw_json import LONGEST_NAME, Members
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.interceptors import Rejected
 from mcp_workbench.protocol.handshake import (
@@ -25,13 +25,14 @@ from mcp_workbench.protocol.handshake import (
     LOG_LEVEL_KEY,
     STAMPS,
 )
-from mcp_workbench.protocol.primitives import level_in, most_verbose, read_level
+from mcp_workbench.protocol.primitive_messages import level_in, most_verbose, read_level
 from mcp_workbench.protocol.translation import complete
 from mcp_workbench.server import parse, text
 from mcp_workbench.server.elicitation import ROOTS_CHANGED, AskedBy, Elicitation
 from mcp_workbench.server.host_calls import HostCall, OpenRequests, OwnCall, RequestTasks, Work
 from mcp_workbench.server.parse import HostEra, Message, RequestError, UseToolRequest
 from mcp_workbench.server.session_tools import NameCollision, SessionTools, ToolView
+from mcp_workbench.server.wrong_arguments import long_member
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.json_text import LineFramer
 from mcp_workbench.transport.jsonrpc import NOTHING, Envelope, Malformed
@@ -39,7 +40,7 @@ from mcp_workbench.transport.stdio import Channel
 from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from mcp_workbench.gateway.primitives import ServerNotification, ViewPrimitives
+    from mcp_workbench.gateway.view_primitives import ServerNotification, ViewPrimitives
     from mcp_workbench.gateway.views import View
     from mcp_workbench.server.elicitation import InputRequests
     from mcp_workbench.server.primitive_requests import PrimitiveRequests
@@ -113,10 +114,7 @@ class HostSession:
             self._receive_other(message.whole() if isinstance(message, UseToolRequest) else message)
             return
         if id in self.under_way or not (id.isdigit() or jsonrpc.usable_id(id)):
-            used = id in self.under_way
-            problem = "id is in use" if used else "id must be a string or an integer"
-            error = jsonrpc.error_object(jsonrpc.INVALID_REQUEST, problem)
-            self._channel.send(jsonrpc.refusal(b"", error), id)
+            self._refuse_id(id)
             return
         try:
             if self._is_draining and method != "ping":
@@ -130,6 +128,15 @@ class HostSession:
         except Exception:  # a bug of ours fails one request, not the session
             log.exception("%r failed", method)
             self.refuse(id, _INTERNAL_ERROR)
+
+    def _refuse_id(self, id: bytes) -> None:
+        problem = "id must be a string or an integer"
+        if id in self.under_way:
+            problem = "id is in use"
+        elif len(id) > jsonrpc.LONGEST_ID:
+            problem = f"id is longer than {jsonrpc.LONGEST_ID} bytes"
+        error = jsonrpc.error_object(jsonrpc.INVALID_REQUEST, problem)
+        self._channel.send(jsonrpc.refusal(b"", error), id)
 
     def _receive_other(self, message: Envelope) -> None:
         """Handle a notification, or a response to a question of a server."""
@@ -150,6 +157,7 @@ class HostSession:
         meta = parse.read_meta(raw)
         self.era.check(method, members, meta)
         if self.era.modern:
+            self._known_meta = (b"", _NO_META)  # another one describes the host now
             self._client_info = meta.get(CLIENT_INFO_KEY, NOTHING)
             self.elicitation.declare(meta.get(CAPABILITIES_KEY))
         return self._primitives.with_log_level(meta)
@@ -210,11 +218,12 @@ class HostSession:
     def _use_tool(self, id: bytes, message: UseToolRequest) -> None:
         """The most frequent request. If its route is known, nothing else of it is parsed."""
         params = message.params
-        written = bytes(params.arguments.tool)
+        named = params.arguments.tool
+        written = bytes(named) if len(named) <= LONGEST_NAME else b""
         route = self.view.routes.get(written)
         tool = parse.read_tool(written) if route is None else route.tool
         if tool is None or self._tool_view.bare:
-            self._request(id, message.whole())
+            self._unusual_use_tool(id, message)
             return
         era, meta = self.era, _NO_META
         if params.meta or not era.legacy or self._primitives.log_level is not None:
@@ -225,6 +234,14 @@ class HostSession:
         self.under_way[id] = call
         if route is None or not route.send(call):
             self.start(call, written)
+
+    def _unusual_use_tool(self, id: bytes, message: UseToolRequest) -> None:
+        if len(message.tool) <= LONGEST_NAME or self._tool_view.bare:
+            self._request(id, message.whole())
+            return
+        meta = self._meta(TOOLS_CALL, message.params.meta, {})
+        call = self._call(id, ToolIdentifier("", "", parse.USE_TOOL), {}, meta)
+        call.fail(long_member("tool"))
 
     def _tools_call(self, id: bytes, members: Members, meta: Members) -> None:
         name = parse.read_name(members)
@@ -253,7 +270,7 @@ class HostSession:
             own = self._call(id, ToolIdentifier(request.toolbox, "", name), members, meta, OwnCall)
             if not self.elicitation.register(own):
                 return
-        self.run(id, self._tools.answer, id, request)
+        self.run(id, self._tools.answer, id, request, meta.get("progressToken"))
 
     def _call(
         self,
@@ -282,7 +299,7 @@ class HostSession:
             self._refuse_call(call, RequestError(jsonrpc.INTERNAL_ERROR, str(error)))
             return
         if tool is None:
-            unknown = RequestError(jsonrpc.INVALID_PARAMS, f"Unknown tool: {name}")
+            unknown = RequestError(jsonrpc.INVALID_PARAMS, f"Unknown tool: {shown_name(name)}")
             self._refuse_call(call, unknown)
             return
         call.request = msgspec.structs.replace(call.request, tool=tool)
@@ -417,7 +434,7 @@ class SessionPrimitives:
     @property
     def _load(self) -> _Loaded:
         if self._loaded is None:
-            from mcp_workbench.gateway.primitives import ViewPrimitives
+            from mcp_workbench.gateway.view_primitives import ViewPrimitives
             from mcp_workbench.server.primitive_requests import PrimitiveOwners, PrimitiveRequests
             from mcp_workbench.server.subscriptions import Subscriptions
 

@@ -7,7 +7,7 @@ loop, so this module does not load asyncio.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
@@ -59,6 +59,7 @@ encode = msgspec.json.encode
 Json = dict[str, Any]
 
 LIST_CHANGED = "notifications/tools/list_changed"
+PROGRESS = "notifications/progress"
 STALE_KEY = "mcp-workbench/stale"  # in `_meta` of tools: the servers whose tools are cached ones
 USUAL_HITS = 5  # of a search
 MOST_HITS = 20
@@ -111,8 +112,10 @@ class SessionTools:
         self._session.reply(id, result)
         await self._primitives.opened(name)
 
-    async def answer(self, id: bytes, request: OpenToolbox | OwnTool) -> None:
-        """Answer a call of one of our own tools."""
+    async def answer(
+        self, id: bytes, request: OpenToolbox | OwnTool, token: msgspec.Raw | None = None
+    ) -> None:
+        """Answer a call of one of our own tools; `token` is that of its progress, if the host wants it."""
         if isinstance(request, OpenToolbox):
             await self._open(id, request)
             return
@@ -120,13 +123,27 @@ class SessionTools:
 
         try:
             if request.name == SEARCH_TOOLS:
-                result = await own_tools.search_tools(self._view, request.arguments)
+                report = None if token is None else self._progress(id, token)
+                result = await own_tools.search_tools(self._view, request.arguments, report)
             else:
                 results = self._view.gateway.kept_results
                 result = own_tools.read_result(results, self._tool_view.owner, request.arguments)
         except WorkbenchError as error:
             result = text.error_result(error)
         self._session.reply_own(id, result)
+
+    def _progress(self, id: bytes, token: msgspec.Raw) -> Callable[[int, int, str], None]:
+        """Notifies the host of progress; each is further than the one before."""
+        before = -1
+
+        def report(progress: int, total: int, message: str) -> None:
+            nonlocal before
+            if progress > before:
+                before = progress
+                params = {"progressToken": token, "progress": progress, "total": total}
+                self._session.notify(PROGRESS, encode({**params, "message": message}), id)
+
+        return report
 
     def tools_changed(self, server: ServerAddress) -> None:
         """The tools of a connected server have changed."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.primitives import PrimitiveRef, addressed
-from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.core.primitive_names import PrimitiveRef, addressed
+from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import ServerAddress
-from mcp_workbench.gateway.primitives import ServerNotification, ViewPrimitives
+from mcp_workbench.gateway.view_primitives import ServerNotification, ViewPrimitives
 from mcp_workbench.protocol.handshake import LOG_LEVEL_KEY, STAMPS, SUBSCRIPTION_KEY
-from mcp_workbench.protocol.primitives import level_in, level_of, reaches, tagged, untagged
+from mcp_workbench.protocol.primitive_messages import level_in, reaches, tagged, untagged
 from mcp_workbench.protocol.translation import complete
 from mcp_workbench.server.parse import RequestError, read_uri
 from mcp_workbench.server.primitive_requests import (
@@ -197,7 +197,7 @@ class Subscriptions:
 
     def _updated(self, notification: ServerNotification) -> None:
         try:
-            params = read_members(untagged(notification.params))
+            params = untagged(notification.params)
             changed = PrimitiveRef(notification.connection_id.address, read_uri(params))
         except (msgspec.DecodeError, RequestError):
             return
@@ -215,7 +215,7 @@ class Subscriptions:
     # Logging
 
     def _log(self, notification: ServerNotification) -> None:
-        level, address = level_of(notification.params), notification.connection_id.address
+        level, address = notification.level, notification.connection_id.address
         if self._session.era.modern:
             about = self._request_for(notification, level)
             if about:

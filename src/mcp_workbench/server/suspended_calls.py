@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.protocol.elicitation import (
     ROOTS,

@@ -94,7 +94,7 @@ def instructions(snapshot: Snapshot, *, modern: bool = False) -> str:
     lines: list[str] = []
     boxes = list(snapshot.toolboxes.values())
     for box in boxes:
-        line = _line(box)
+        line = _line(box, searched=snapshot.tool_mode == "proxy")
         if len(line) + 1 > room:
             break
         lines.append(line)
@@ -116,14 +116,17 @@ def _head(snapshot: Snapshot, *, modern: bool) -> str:
     demo = (
         ""
         if snapshot.origin
-        else " This is the built-in demo; point WORKBENCH_CONFIG at a file of your own."
+        else " This is the built-in demo, because no configuration file was found: for servers of "
+        "their own, the user runs `mcp-workbench import` or `mcp-workbench add`."
     )
     return f"MCP Workbench gives access to many MCP servers, grouped in toolboxes. {how}{demo}\n\nToolboxes:"
 
 
-def _line(box: ToolboxSpec) -> str:
+def _line(box: ToolboxSpec, *, searched: bool) -> str:
     count = len(box.servers)
     servers = "1 server" if count == 1 else f"{count} servers"
+    if searched and box.discover == "lazy":
+        servers += "; can be searched once it has been opened"
     description = " ".join(box.description.split())
     if len(description) > DESCRIPTION_LIMIT:
         description = description[: DESCRIPTION_LIMIT - 1] + "…"

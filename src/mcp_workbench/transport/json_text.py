@@ -224,7 +224,8 @@ def _backslashes(before: bytes) -> int:
 
 # Where a message would need more than these, its depth is not determined: it counts as too deep.
 MOST_QUOTES = 4_000_000  # of strings that have brackets inside or between them
-MOST_NEAR = 1_000_000  # brackets near the limit, each of which is looked at
+MOST_NEAR = 400_000  # brackets near the limit, each of which is looked at
+MOST_BRACKETS = 10_000_000  # in all: two of a list or an object, each of which takes time to read
 
 _BLOCK = 256  # brackets that are looked at one by one once the limit is that near
 _OPENING, _CLOSING = b"[", b"]"
@@ -246,7 +247,7 @@ def read_json(text: bytes | str) -> Any:
 def too_deep(json: bytes) -> bool:
     """Whether this valid JSON is nested more than DEPTH levels, the same on every Python version.
 
-    Short or simple texts are not looked into.
+    A text with very many lists and objects counts as such. Short or simple texts are not looked into.
     """
     if len(json) <= SHALLOW or not _opens_often(json):
         return False
@@ -276,6 +277,7 @@ class _DepthScan:
         self._in_string = False
         self._quotes_left = MOST_QUOTES
         self._near_left = MOST_NEAR
+        self._left = MOST_BRACKETS
 
     def goes_too_deep(self, json: bytes) -> bool:
         start = 0
@@ -307,7 +309,8 @@ class _DepthScan:
 
     def _passes_limit(self, brackets: bytes) -> bool:
         """Whether any of them exceeds the limit, or it would take too long to determine that."""
-        if self._quotes_left < 0:
+        self._left -= len(brackets)
+        if self._quotes_left < 0 or self._left < 0:
             return True
         at, depth = 0, self._depth
         while at < len(brackets):

@@ -27,6 +27,7 @@ MOST_BROKEN = 8 << 20  # bytes of a broken message whose id is sought at its end
 MOST_SIGNS = 200_000  # quotes and escapes in it
 LARGE = 64 << 10  # bytes; of a longer message, a string is not read before its length is known
 LONGEST_METHOD = 4096  # bytes
+LONGEST_ID = 1 << 16  # bytes
 LONGEST_MESSAGE = 1 << 20  # bytes of an error's message; a longer one is relayed, but not read
 _N = ord("n")
 
@@ -114,20 +115,23 @@ _TRUNCATED = "Input data was truncated"
 _BYTE = re.compile(r".*\(byte (\d+)\)$").match
 
 
-def decode(line: bytes) -> Envelope:
-    """Decode one message, which must be valid UTF-8. Lone surrogate escapes are repaired."""
+def decode(line: bytes, *, is_shallow: bool = False) -> Envelope:
+    """Decode one message, which must be valid UTF-8. Lone surrogate escapes are repaired.
+
+    `is_shallow`: the caller knows that it is not nested too deeply.
+    """
     try:
         message = _decode(line) if len(line) <= LARGE else _read_large(line)
     except RecursionError:
-        raise _too_deep(line) from None
+        raise too_deep_error(line) from None
     except msgspec.ValidationError as error:
         raise Malformed(
             INVALID_REQUEST, f"not a JSON-RPC message: {error}", salvaged_id(line)
         ) from None
     except msgspec.DecodeError as error:
         return _decode_mended(line, error)
-    if too_deep(line):
-        raise _too_deep(line)
+    if not is_shallow and too_deep(line):
+        raise too_deep_error(line)
     if not message.method and bool(message.result) == bool(message.error):
         id = bytes(message.id)
         ours = usable_id(id) and (message.result or b'"jsonrpc"' in line)  # else a log line in JSON
@@ -143,7 +147,7 @@ def _read_large(line: bytes) -> Envelope:
     return Envelope(message.result, message.error, message.id, method, message.params)
 
 
-def _too_deep(line: bytes) -> Malformed:
+def too_deep_error(line: bytes) -> Malformed:
     return Malformed(PARSE_ERROR, TOO_DEEP, salvaged_id(line))
 
 
@@ -225,8 +229,8 @@ def _batch_reader() -> Callable[[bytes], msgspec.Struct]:
 
 
 def usable_id(raw: bytes) -> bool:
-    """Strings and integers are ids; null, fractions, booleans and the rest are not."""
-    return raw[:1] == b'"' or raw.lstrip(b"-").isdigit()
+    """Strings and integers are ids; null, fractions, booleans and long texts are not."""
+    return len(raw) <= LONGEST_ID and (raw[:1] == b'"' or raw.lstrip(b"-").isdigit())
 
 
 def read_error(error: msgspec.Raw) -> ErrorObject:

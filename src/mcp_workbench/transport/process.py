@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 POLITE = deadline(1.0)  # seconds for a child to exit after its stdin has closed
 FIRM = deadline(0.3)  # seconds after SIGTERM
 EXIT_DRAIN = 0.25  # seconds for which stdout is read after the exit: it may hold responses
-STDERR_BYTES = 8192  # kept of the end of stderr
+STDERR_BYTES = (
+    32768  # kept of the end of stderr; the properties of a Node error may follow its message
+)
 PR_SET_DUMPABLE = 4  # of linux/prctl.h
 SHELL = "/bin/sh"  # 1.6 MB resident, 0.1 of them unshared; a second Python has 8.6
 RESTART_PAUSE = pause(1.0)  # seconds between two starts of a shell that keeps exiting

@@ -50,7 +50,7 @@ from mcp_workbench.upstream.health import (
 )
 from mcp_workbench.upstream.primitives import Primitives
 from mcp_workbench.upstream.server_requests import ConnectionHost, ServerRequests
-from mcp_workbench.upstream.tools import (
+from mcp_workbench.upstream.tool_list import (
     TOOLS_CHANGED,
     ToolList,
     ToolRefresh,
@@ -102,10 +102,12 @@ class Connection:
         host: ConnectionHost | None = None,
         primitives: Primitives | None = None,
         *,
+        folder: str = "",
         pause: float = 0.0,
         after: Connection | None = None,
     ) -> None:
         self.spec = spec
+        self._folder = folder  # of its host, where it runs there
         self._context = context
         self._pause = pause  # seconds before the start, because it failed before
         self._after = after  # a connection that is stopping, and must be gone first
@@ -243,7 +245,8 @@ class Connection:
             while not self._stopping:
                 conversation = self.conversation = self._new_conversation()
                 ended = partial(self._ended, conversation)
-                async with dial(self.spec, self._context, conversation, ended) as link:
+                spec = self.spec.in_folder(self._folder)
+                async with dial(spec, self._context, conversation, ended) as link:
                     self._link, conversation.channel = link, link.channel
                     try:
                         agreed = await self._enter(link, era)
@@ -262,7 +265,7 @@ class Connection:
                 era = "legacy"
 
     def _new_conversation(self) -> Conversation:
-        return Conversation(self._context.limits.message_bytes, self._on_message)
+        return Conversation(self._context.limits.message_bytes, self._on_message, self.spec.address)
 
     async def _enter(self, link: Link, era: Era) -> Agreed | None:
         """Perform the handshake and list the tools; None: the server has to be restarted."""
@@ -306,7 +309,7 @@ class Connection:
             self._ready_at = time.monotonic()
             self._settle(Ready(agreed, self._ready_at - since))
             self.tools.remember(self.spec, agreed, self._ready_at - since)
-            self._context.record_ready(self.spec)
+            self._context.record_ready(self.spec.in_folder(self._folder))
             link.hold(held=self._held)
             self._wake.set()  # there may be stale lists: those of its predecessor
             while not self._stopping:
@@ -350,7 +353,9 @@ class Connection:
             retry = RetryState()
             if not self._stopping:  # a stop is no failure
                 lived = time.monotonic() - self._ready_at if self.usable else 0.0
-                retry = self._context.record_failure(self.spec, reason, lived, self.conversation)
+                retry = self._context.record_failure(
+                    self.spec.in_folder(self._folder), reason, lived, self.conversation
+                )
             self._settle(Closed(reason, retry))
         self.server_requests.withdraw_all()
         self.conversation.end(() if self._link is None else self._link.unsent(), reason)

@@ -7,14 +7,21 @@ never raises for anything that a server sends. A request whose response does not
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from mcp_workbench.protocol.translation import token_of
 from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.json_text import LineFramer, too_deep
-from mcp_workbench.transport.jsonrpc import NEVER, Envelope, Malformed, Outcome, PendingRequests
+from mcp_workbench.transport.jsonrpc import (
+    LARGE,
+    NEVER,
+    Envelope,
+    Malformed,
+    Outcome,
+    PendingRequests,
+)
 from mcp_workbench.transport.stdio import Channel, PipeWriter
 
 log = logging.getLogger(__name__)
@@ -22,6 +29,8 @@ log = logging.getLogger(__name__)
 UNREADABLE = "the server's answer can't be read: "
 # Bytes kept of the last line that was no message: a secret is recognized only if it is complete.
 KEPT = 1 << 13
+LOG_MESSAGE = "notifications/message"
+LONGEST_NOTICE = 1 << 20  # bytes of other notifications, whose members are all short
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -110,7 +119,14 @@ class _NoChannel:
 class Conversation:
     """Requests and responses of one server."""
 
-    def __init__(self, message_bytes: int, on_notification: Callable[[Envelope], None]) -> None:
+    def __init__(
+        self,
+        message_bytes: int,
+        on_notification: Callable[[Envelope], None],
+        name: object = "a server",
+    ) -> None:
+        self._name = name
+        self._is_drop_logged = False
         self.channel: Channel = _NoChannel()
         self.pending: PendingRequests[ResponseHandler] = PendingRequests()
         self.failure: Failure | None = None  # what the server sent ends the connection
@@ -255,8 +271,11 @@ class Conversation:
             callback()
 
     def _receive_line(self, line: bytes) -> None:
-        """Fast path: a plain result for one of our requests is decoded in one step."""
-        answer = _plain_result(line) if line.isascii() else None
+        """Fast path: a plain result for one of our requests is decoded in one step.
+
+        A large message is not tried, because to read it twice takes long.
+        """
+        answer = _plain_result(line) if len(line) <= LARGE and line.isascii() else None
         entry = None if answer is None else self.pending.waiting.pop(answer.id, None)
         if answer is None or entry is None:
             self._receive_message(line)
@@ -288,9 +307,15 @@ class Conversation:
             raise
 
     def _receive_notification(self, message: Envelope) -> None:
-        if message.method == "notifications/progress" and message.params:
+        if (
+            len(message.params) > LONGEST_NOTICE
+            and not message.id
+            and message.method != LOG_MESSAGE
+        ):
+            self.drop_notice(message.method)
+        elif message.method == "notifications/progress" and message.params:
             try:
-                handler = self.pending.find(_as_number(token_of(message.params)))
+                handler = self.pending.find(token_of(message.params))
             except (msgspec.DecodeError, RecursionError):
                 return
             if handler is not None:
@@ -301,6 +326,12 @@ class Conversation:
             return
         else:
             self._on_notification(message)
+
+    def drop_notice(self, method: str) -> None:
+        """Ignore a notification that is longer than anybody would write."""
+        if not self._is_drop_logged:
+            self._is_drop_logged = True  # logged once: a server that does so does it often
+            log.warning("%s: a notification is too long, and is dropped: %s", self._name, method)
 
     def _long_request_ended(self, params: msgspec.Raw) -> bool:
         """Servers end a long request with its response, or by cancelling it."""
@@ -375,7 +406,3 @@ def _number(id: msgspec.Raw) -> int:
     """Our number in a response's id; 0 for other ids, the number as a string among them."""
     raw = bytes(id)
     return int(raw) if raw.isdigit() and len(raw) < 19 else 0
-
-
-def _as_number(token: Any) -> int:
-    return token if isinstance(token, int) else 0

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Protocol
 
-from mcp_workbench.config.expand import Unexpandable, expand_target, secrets_of
+from mcp_workbench.config.expand import Unexpandable, expand_target, malformed, secrets_of
 from mcp_workbench.core.redact import LineRedactor, redact, redact_cut
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.transport.process import EXIT_DRAIN, ChildProcess, ProcessSpec, running_child
@@ -25,7 +25,7 @@ from mcp_workbench.upstream.conversation import Conversation
 
 log = logging.getLogger(__name__)
 
-# What programs need to start. The rest of our environment may hold secrets, and is not passed on.
+# What programs need to start. The rest may hold secrets: it is passed on where `inheritEnv` says so.
 PASSED_ON = frozenset(
     """
     HOME LOGNAME PATH SHELL TERM USER LANG LANGUAGE TZ TMPDIR TEMP TMP
@@ -38,8 +38,7 @@ PASSED_ON = frozenset(
 PASSED_ON_PREFIXES = ("LC_", "XDG_")
 FIRST_LINE = 256  # bytes that Linux reads of a script's first line
 
-# The end of stderr, in the reason why a server exited
-TAIL_LINES = 5
+# Of stderr, in the reason why a server exited
 TAIL_CHARACTERS = 400
 SAMPLE = 100  # characters of a line that is no message; enough to recognize a banner
 
@@ -104,6 +103,8 @@ async def dial(
         target = expand_target(spec, environ)
     except Unexpandable as error:
         raise Unreachable(error.message) from None
+    for problem in malformed(spec):
+        log.warning("%s: %s", spec.address, problem)
     if isinstance(target, HttpEndpoint):
         async with _dial_http(target, spec, environ, conversation, ended) as link:
             yield link
@@ -226,7 +227,7 @@ async def _counted(
 
 def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> ProcessSpec:
     """The exact process to start for an expanded command."""
-    env = child_environment(environ, dict(target.env))
+    env = child_environment(environ, target)
     cwd = os.path.join(target.folder, target.cwd) if target.cwd else None  # noqa: PTH118 - text in, text out
     if cwd is not None and (problem := folder_problem(cwd)):
         raise Unreachable(problem)
@@ -244,15 +245,19 @@ def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> ProcessSpec:
     return ProcessSpec((program, *target.args), env, cwd)
 
 
-def child_environment(own: Mapping[str, str], entry: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child: the allowed part of ours, and that of its entry."""
+def child_environment(own: Mapping[str, str], target: StdioCommand) -> dict[str, str]:
+    """The environment of a child: the usual part of ours, what it inherits, and that of its entry."""
     passed = {
         name: value
         for name, value in own.items()
-        if (name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES))
-        and not value.startswith("()")  # an exported shell function
+        if is_passed_on(name, target) and not value.startswith("()")  # an exported shell function
     }
-    return {**passed, **entry}
+    return {**passed, **dict(target.env)}
+
+
+def is_passed_on(name: str, target: StdioCommand) -> bool:
+    """Does a child get this variable of ours?"""
+    return name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES) or target.inherits(name)
 
 
 def resolve(  # noqa: PLR0913 - what differs between systems
@@ -377,7 +382,7 @@ def _interpreter_problem(program: str) -> str:
 def exit_reason(
     what: str, status: int | None, stderr: str, spec: ServerSpec, environ: Mapping[str, str]
 ) -> str:
-    """`what` happened, with the exit status and the last lines of stderr, secrets masked."""
+    """`what` happened, with the exit status and what stderr says about it, secrets masked."""
     reason = what if status is None else f"{what} ({_describe(status)})"
     tail = _tail(stderr, spec, environ)
     return f"{reason}. stderr: {tail}" if tail else reason
@@ -393,11 +398,16 @@ def _describe(status: int) -> str:
 
 
 def _tail(stderr: str, spec: ServerSpec, environ: Mapping[str, str]) -> str:
-    """The last lines. Masked before it is split: a secret may span lines."""
+    """The lines that say what went wrong. Masked before it is split: a secret may span lines."""
+    # Loaded when something failed, to keep the start fast.
+    from mcp_workbench.upstream.crash_output import reason_lines
+
     clean = _without_secrets(stderr, spec, environ, cut=True)  # only the end was kept
-    lines = [printable(line.strip()) for line in clean.splitlines()]
-    text = " | ".join([line for line in lines if line][-TAIL_LINES:])
-    return text if len(text) <= TAIL_CHARACTERS else "…" + text[-TAIL_CHARACTERS:]
+    reason = reason_lines(clean)
+    text = " | ".join(map(printable, reason.lines))
+    if len(text) <= TAIL_CHARACTERS:
+        return text
+    return f"{text[:TAIL_CHARACTERS]}…" if reason.is_exception else f"…{text[-TAIL_CHARACTERS:]}"
 
 
 def startup_timeout(

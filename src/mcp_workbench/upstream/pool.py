@@ -92,9 +92,11 @@ class ConnectionPool(Lifetime):
         """Return the connection for `spec`, starting it if needed. Never awaits, so never races."""
         key = self._key(spec, host)
         current = self._live.get(key)
-        if current is not None and (not current.over or self._must_wait(spec, current)):
+        if current is not None and (
+            not current.over or self._must_wait(spec, self._located(spec, host), current)
+        ):
             return current
-        self._require_backoff_over(spec)
+        self._require_backoff_over(self._located(spec, host))
         return self._begin(spec, host, key, current)
 
     def _require_backoff_over(self, spec: ServerSpec) -> None:
@@ -120,9 +122,9 @@ class ConnectionPool(Lifetime):
         starting = any(isinstance(connection.state, Connecting) for connection in siblings)
         return starting and not any(connection.usable for connection in siblings)
 
-    def _must_wait(self, spec: ServerSpec, current: Connection) -> bool:
+    def _must_wait(self, spec: ServerSpec, located: ServerSpec, current: Connection) -> bool:
         """It keeps failing and its next attempt is not due: callers get its failure at once."""
-        return current.spec.target == spec.target and self._pause(spec) > PATIENCE
+        return current.spec.target == spec.target and self._pause(located) > PATIENCE
 
     def _pause(self, spec: ServerSpec) -> float:
         return self.context.backoff.of(spec).not_before - time.monotonic()
@@ -222,9 +224,10 @@ class ConnectionPool(Lifetime):
         connection = Connection(
             spec,
             self.context,
-            self.sole_host if spec.scope == "shared" else host,
+            host if isinstance(key, tuple) else self.sole_host,
             Primitives(_connection_id(key, host), self.subscriptions, self.subscriptions.publish),
-            pause=max(self._pause(spec), 0.0),
+            folder=_folder(spec, host),
+            pause=max(self._pause(self._located(spec, host)), 0.0),
             after=before if before is not None and before.stopped_idle else None,
         )
         connection.hold(held=self._held)
@@ -241,9 +244,13 @@ class ConnectionPool(Lifetime):
     def _subscribed(self, connection: Connection) -> bool:
         return bool(self.subscriptions.uris(connection.primitives.connection_id))
 
+    def _located(self, spec: ServerSpec, host: ConnectionHost | None) -> ServerSpec:
+        """The server as this host uses it. One that fails in one folder may work in another."""
+        return spec.in_folder(_folder(spec, host))
+
     def _key(self, spec: ServerSpec, host: ConnectionHost | None) -> ConnectionKey:
-        if spec.scope == "shared":
-            return spec.address
+        if spec.scope != "session":
+            return (spec.address, id(host)) if _folder(spec, host) else spec.address
         if host is None or not host.takes_turns:
             return (spec.address, id(host))
         return self._leases.key(spec, host)
@@ -485,6 +492,11 @@ def _connection_id(key: ConnectionKey, host: ConnectionHost | None) -> Connectio
 def owner_of(host: ConnectionHost | None) -> Hashable:
     """The owner of connections that this host does not share: itself, or its principal."""
     return host.key if host is not None and host.takes_turns else id(host)
+
+
+def _folder(spec: ServerSpec, host: ConnectionHost | None) -> str:
+    """The folder of this host, if the server runs there and not in ours."""
+    return host.folder if host is not None and spec.follows_hosts else ""
 
 
 def address_of(key: ConnectionKey) -> ServerAddress:

@@ -11,23 +11,28 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.primitives import Primitive, PrimitiveKind, read_primitives
-from mcp_workbench.core.raw_json import read_members
+from mcp_workbench.core.primitive_names import Primitive, PrimitiveKind, read_primitives
+from mcp_workbench.core.raw_json import TooLong, read_members
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities, is_modern
-from mcp_workbench.protocol.primitives import subscription_of
+from mcp_workbench.protocol.primitive_messages import level_of, subscription_of
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope
 from mcp_workbench.transport.tasks import TaskScope, task_scope
-from mcp_workbench.upstream.conversation import Conversation, RequestFailed, ResponseHandler
+from mcp_workbench.upstream.conversation import (
+    LOG_MESSAGE,
+    Conversation,
+    RequestFailed,
+    ResponseHandler,
+)
 from mcp_workbench.upstream.subscriptions import (
     ConnectionId,
     ConnectionSubscriptions,
     ServerNotification,
     SubscriptionRegistry,
 )
-from mcp_workbench.upstream.tools import (
+from mcp_workbench.upstream.tool_list import (
     LIST_SECONDS,
     PAGES,
     TOO_LARGE,
@@ -67,7 +72,7 @@ _STALE: dict[str, tuple[PrimitiveKind, ...]] = {
     "notifications/resources/list_changed": ("resources", "templates"),
 }
 _PASSED_ON = (
-    "notifications/message",
+    LOG_MESSAGE,
     "notifications/resources/updated",
     "notifications/elicitation/complete",
 )
@@ -276,18 +281,31 @@ class Primitives:
         if message.method == ACKNOWLEDGED:
             self.subscriptions.acknowledged(subscription_of(message.params))
         elif message.method in _PASSED_ON and message.params:
-            self._publish(message.method, message.params)
+            self._pass_on(message)
         return False
+
+    def _pass_on(self, message: Envelope) -> None:
+        level = ""
+        if message.method == LOG_MESSAGE:
+            try:
+                level = level_of(message.params)  # once for all hosts: its data may be large
+            except TooLong:
+                if self._conversation is not None:
+                    self._conversation.drop_notice(message.method)
+                return
+        self._publish(message.method, message.params, level)
 
     def _updated(self, uri: str) -> None:
         self._publish("notifications/resources/updated", msgspec.Raw(jsonrpc.encode({"uri": uri})))
 
-    def _publish(self, method: str, params: msgspec.Raw) -> None:
+    def _publish(self, method: str, params: msgspec.Raw, level: str = "") -> None:
         asker, caller = (
             (None, None) if self._conversation is None else _attribute(self._conversation)
         )
         self._notify(
-            ServerNotification(self.connection_id, method, params, self.modern, asker, caller)
+            ServerNotification(
+                self.connection_id, method, params, self.modern, asker, caller, level
+            )
         )
 
 

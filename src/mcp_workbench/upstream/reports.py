@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mcp_workbench.config.expand import malformed
 from mcp_workbench.core.catalogue import (
     OpenedServer,
     OpenedToolbox,
@@ -25,7 +26,7 @@ from mcp_workbench.upstream.dial import StdioLink, masked
 from mcp_workbench.upstream.health import RetryState
 from mcp_workbench.upstream.pool import ConnectionPool
 from mcp_workbench.upstream.server_requests import ConnectionHost
-from mcp_workbench.upstream.tools import TOOLS_CHANGED, ToolList
+from mcp_workbench.upstream.tool_list import TOOLS_CHANGED, ToolList
 
 SHOWN = 200  # characters of a line that was no message
 
@@ -109,7 +110,12 @@ def opened_toolbox(
         for server in servers
         if server.connected and server.stale
     ]
-    return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable), (*warnings, *stale))
+    entries = [
+        f"{spec.address}: {problem}"
+        for spec in toolbox.servers.values()
+        for problem in malformed(spec)
+    ]
+    return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable), (*warnings, *entries, *stale))
 
 
 def _unavailable(spec: ServerSpec, cause: Connection | str) -> ServerUnavailable:
@@ -157,7 +163,7 @@ def unavailable_reason(connection: Connection) -> str:
     """Why a server takes no calls."""
     state, now = connection.state, time.monotonic()
     if isinstance(state, Closed):
-        return state.describe(now)
+        return "; ".join((state.describe(now), *malformed(connection.spec)))
     if connection.retired:
         return connection.ending
     return f"still starting ({now - getattr(state, 'since', now):.0f} s)"

@@ -60,6 +60,11 @@ class ConnectionHost(Protocol):
         """Does it speak the legacy era, as its servers should if they can?"""
         ...
 
+    @property
+    def folder(self) -> str:
+        """Its folder, if that is known and not ours."""
+        ...
+
     def asking_capabilities(self) -> Members:
         """The capabilities for server requests, as it declared them."""
         ...

@@ -17,11 +17,11 @@ import msgspec
 from mcp_workbench.core.errors import ServerError
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities, is_modern
-from mcp_workbench.protocol.primitives import most_verbose
+from mcp_workbench.protocol.primitive_messages import most_verbose
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.tools import LIST_SECONDS, TOOLS_CHANGED, Unlistable, request_meta
+from mcp_workbench.upstream.tool_list import LIST_SECONDS, TOOLS_CHANGED, Unlistable, request_meta
 
 # Listen requests
 SHORTEST, LONGEST = pause(1.0), pause(60.0)  # seconds before it is reopened
@@ -47,6 +47,7 @@ class ServerNotification(msgspec.Struct, frozen=True):
     modern_server: bool = False
     asker: object = None  # the host whose request it is about, or the only one with requests there
     caller: object = None  # that request, where it is known
+    level: str = ""  # of a log message
 
 
 class SubscriptionRegistry:

@@ -339,7 +339,7 @@ class ModernExchanges:
             return
         admitted: Admitted = request.admitted
         meta = bytes(message.params.meta) if isinstance(message, UseToolRequest) else b""
-        if meta and meta == admitted.checked_meta and message.id:
+        if meta and meta == admitted.checked_meta and jsonrpc.usable_id(bytes(message.id)):
             self._begin(admitted, message, response, (admitted.endpoint, meta))
         elif self._is_right(request, response, message):
             if meta and len(meta) <= LONGEST_META and not admitted.endpoint.bare:
@@ -372,9 +372,11 @@ class ModernExchanges:
         key: ExchangeKey | None = None,
     ) -> None:
         free = self._free.get(key) if key is not None else None
-        if free:
+        if key is not None and free:
             exchange = free.pop()
             self._free_count -= 1
+            if not free:
+                del self._free[key]
         else:
             questions = self._open_input_requests(admitted.principal.name)
             exchange = ModernExchange(self, admitted.endpoint, questions)

@@ -9,7 +9,7 @@ import os
 from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
@@ -33,6 +33,7 @@ from mcp_workbench.transport.tasks import TaskScope
 IDLE = 1800.0  # seconds without a request or a stream until a session ends
 KEPT = 60.0  # seconds for which the end of a broken stream is kept for its host
 KEPT_STREAMS = 16  # per session; older ones are dropped
+FEW_EXPIRIES = 64  # of sessions that have ended: with more, they are dropped before their time
 LONGEST_ID = 40  # of an event: two counters
 SESSION_ID = b"mcp-session-id"
 LAST_EVENT = b"last-event-id"
@@ -250,6 +251,8 @@ class LegacySession:
 
     def tick(self, now: float, *, comment: bool) -> bool:
         """Start late streams, drop what is kept too long. Returns whether there is more to do later."""
+        if self._posts:
+            self.touched = now
         for post in set(self._posts.values()):
             if now - post.since >= SILENCE:
                 post.commit_late()
@@ -417,6 +420,9 @@ class LegacySessions:
         session.close()
         self.active.discard(session)
         self.listening.discard(session)
+        if len(self._expiries) > 2 * len(self._sessions) + FEW_EXPIRIES:
+            self._expiries = [entry for entry in self._expiries if entry[1] in self._sessions]
+            heapify(self._expiries)
 
     def knows(self, request: HttpRequest, endpoint: Endpoint) -> bool:
         """Whether the request names a session of this endpoint."""

@@ -346,7 +346,7 @@ class ClientConnection(asyncio.Protocol):
         self.used = False
         self.kept: float | None = None  # seconds that it may idle, if the server announced it
         self.kept_until = 0.0  # when it is closed if nobody uses it
-        self._plain_size: int | None = None  # of the body that has just been completed
+        self._plain_size: int | None = None  # of the body, once it is complete
         self._repeated: RepeatedHead | None = None  # of a response with these headers:
         self._repeated_headers: Mapping[str, str] = {}
         self._repeats_plain = False
@@ -366,6 +366,7 @@ class ClientConnection(asyncio.Protocol):
         self._response = response = ClientResponse(self)
         self._heads = self._raw = self._body = self._seen = self._loose = 0
         self._begun = self._ended = False
+        self._plain_size = None
         self._tunnelling = tunnel
         transport = self.transport
         if len(body) < JOINED:
@@ -437,7 +438,7 @@ class ClientConnection(asyncio.Protocol):
             self.close()
             return
         self._pool.received()
-        is_first = self._raw == 0
+        is_first = self._raw == 0 and not self._ended
         if is_first and self._repeated is not None:
             body = self._repeated.body(data)
             if body is not None:
@@ -458,7 +459,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _remember(self, data: bytes, response: ClientResponse) -> None:
         """Keep the head of the response that these bytes were, if they were exactly one with status 200."""
-        body_size, self._plain_size = self._plain_size, None
+        body_size = self._plain_size
         if body_size is not None and response.status == 200:
             self._repeated = RepeatedHead.of(data, body_size, len(response.headers))
             self._repeated_headers = response.headers

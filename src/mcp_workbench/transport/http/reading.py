@@ -96,7 +96,7 @@ class RequestReader(asyncio.Protocol):
         self._waiting: deque[HttpRequest] = deque()
         self._response: ResponseWriter | None = None
         self._deadline = port.now + HEAD_TIME
-        self._complete: HttpRequest | None = None  # the last one
+        self._complete: HttpRequest | None = None  # the last one of the current read
         self._repeated: RepeatedHead | None = None  # that of `_pattern`
         self._pattern = HttpRequest()  # used again for each request with the repeated head
 
@@ -128,10 +128,15 @@ class RequestReader(asyncio.Protocol):
                 return
         self._repeated = None
         if len(data) <= PIECE:
+            starts = self._request is None and self._entering is None
             self._read(data)
-            self._remember(data)
-            return
-        rest = memoryview(data)
+            if starts:  # otherwise their first bytes belong to what came before
+                self._remember(data)
+        else:
+            self._read_pieces(memoryview(data))
+        self._complete = None  # an idle connection keeps no body
+
+    def _read_pieces(self, rest: memoryview) -> None:
         while rest and not self.deaf:
             size = PIECE if self._entering is None else len(rest)
             self._read(rest[:size])
@@ -150,7 +155,7 @@ class RequestReader(asyncio.Protocol):
 
     def _remember(self, data: bytes) -> None:
         """Keep the head of the request that these bytes were, if they were nothing else."""
-        request, self._complete = self._complete, None
+        request = self._complete
         is_reading = self._request is not None or self._entering is not None
         if request is None or request.admitted is None or is_reading or self.deaf or self._waiting:
             return

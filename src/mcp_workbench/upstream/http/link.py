@@ -21,7 +21,7 @@ from functools import partial
 
 import msgspec
 
-from mcp_workbench.core.call import TOOLS_CALL
+from mcp_workbench.core.call_request import TOOLS_CALL
 from mcp_workbench.core.redact import redact
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec
 from mcp_workbench.protocol.handshake import DISCOVER, INITIALIZE, MODERN
@@ -187,7 +187,7 @@ class HttpLink:
             return False
         number = int(frame[_ID:end])
         request = self._requests[number] = OutgoingRequest(number, TOOLS_CALL, frame, NOTHING)
-        request.response = response
+        request.response, request.sent_session = response, self._requester.session
         response.when_ready(partial(self._ready, request, response))
         return True
 
@@ -271,8 +271,8 @@ class HttpLink:
             await self._legacy.post(request)
             return
         for attempt in (1, 2):
-            session = self._requester.session
             sent, request.response = request.response, None
+            session = self._requester.session if sent is None else request.sent_session
             response = await self._requester.post(
                 request.frame,
                 self._exchange.headers_for(request),
@@ -352,8 +352,7 @@ class HttpLink:
             self._drop(request)
 
     def _drop(self, request: OutgoingRequest) -> None:
-        if request.task is None:
-            self._requests.pop(request.number, None)
+        self._requests.pop(request.number, None)  # a task that never ran does not
         request.stop()
 
     def close(self) -> None:

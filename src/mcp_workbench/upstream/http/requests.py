@@ -89,7 +89,8 @@ class OutgoingRequest:
     quiet = False  # its response is for the link, not for the conversation
     session = ""  # that its response opened
     cursor = ""  # of the next page
-    response: ClientResponse | None = None  # on its way, if the request was sent at once
+    response: ClientResponse | None = None  # on its way, if the request was sent at once,
+    sent_session = ""  # in this session
     task: asyncio.Task[None] | None = None
 
     def __init__(self, number: int, method: str, frame: bytes, params: msgspec.Raw) -> None:
@@ -102,7 +103,7 @@ class OutgoingRequest:
         """Nobody waits for its response any more."""
         if self.task is not None:
             self.task.cancel()
-        elif self.response is not None:
+        if self.response is not None:  # no task has taken it over
             self.response.close()
 
 

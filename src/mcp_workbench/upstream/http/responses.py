@@ -43,7 +43,7 @@ from mcp_workbench.upstream.http.requests import (
     retry_after,
 )
 from mcp_workbench.upstream.subscriptions import refuses
-from mcp_workbench.upstream.tools import PAGES
+from mcp_workbench.upstream.tool_list import PAGES
 
 if TYPE_CHECKING:
     from mcp_workbench.upstream.http.event_streams import Pace

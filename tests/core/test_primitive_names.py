@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.core.primitives import (
+from mcp_workbench.core.primitive_names import (
     SCHEME,
     Primitive,
     PrimitiveRef,

@@ -2,8 +2,15 @@
 
 import msgspec
 
-from mcp_workbench.core.call import CallRequest
-from mcp_workbench.core.raw_json import Members, TooManyParts, changed, read_members
+from mcp_workbench.core.call_request import CallRequest
+from mcp_workbench.core.raw_json import (
+    Members,
+    TooLong,
+    TooManyParts,
+    changed,
+    read_members,
+    read_name,
+)
 from mcp_workbench.protocol.handshake import (
     CAPABILITIES_KEY,
     LOG_LEVEL_KEY,
@@ -119,7 +126,7 @@ def level_in(meta: Members) -> str:
 def read_level(raw: msgspec.Raw) -> str:
     """Decode a log level. Raises ValueError if there is no such level."""
     try:
-        level = msgspec.json.decode(raw, type=str)
+        level = read_name(raw)
     except msgspec.DecodeError:
         level = ""
     if level not in LEVELS:
@@ -137,13 +144,15 @@ def most_verbose(levels: list[str]) -> str:
 
 
 class _Message(msgspec.Struct):
-    level: str = ""
+    level: msgspec.Raw = msgspec.Raw(b'""')
 
 
 def level_of(params: msgspec.Raw) -> str:
-    """The level of a `notifications/message`."""
+    """The level of a `notifications/message`. Raises TooLong."""
     try:
-        return msgspec.json.decode(params, type=_Message).level
+        return read_name(msgspec.json.decode(params, type=_Message).level)
+    except TooLong:
+        raise
     except msgspec.DecodeError:
         return ""
 
@@ -152,16 +161,14 @@ def level_of(params: msgspec.Raw) -> str:
 
 
 class _Tagged(msgspec.Struct):
-    meta: dict[str, msgspec.Raw] = msgspec.field(
-        default_factory=dict[str, msgspec.Raw], name="_meta"
-    )
+    meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="_meta")
 
 
 def subscription_of(params: msgspec.Raw) -> int:
     """Return the number of our `subscriptions/listen` that a notification belongs to; 0 for none."""
     try:
         tagged = msgspec.json.decode(params, type=_Tagged)
-        return msgspec.json.decode(tagged.meta[SUBSCRIPTION_KEY], type=int)
+        return msgspec.json.decode(read_members(tagged.meta)[SUBSCRIPTION_KEY], type=int)
     except (KeyError, msgspec.DecodeError):
         return 0
 
@@ -174,9 +181,9 @@ def tagged(params: msgspec.Raw | bytes, subscription: bytes) -> bytes:
     return encode({**members, "_meta": meta})
 
 
-def untagged(params: msgspec.Raw) -> bytes:
+def untagged(params: msgspec.Raw) -> Members:
     """Return the parameters of a notification without the tag of our own subscription."""
     members = read_members(params)
     meta = _members_of(members.pop("_meta", msgspec.Raw(b"null")))
     meta.pop(SUBSCRIPTION_KEY, None)
-    return encode({**members, "_meta": meta} if meta else members)
+    return {**members, "_meta": msgspec.Raw(encode(meta))} if meta else members

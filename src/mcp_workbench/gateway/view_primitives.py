@@ -9,7 +9,7 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.errors import ServerUnavailable
-from mcp_workbench.core.primitives import (
+from mcp_workbench.core.primitive_names import (
     PrimitiveKind,
     PrimitiveRef,
     ServerPrimitives,
@@ -23,7 +23,7 @@ from mcp_workbench.upstream.connection import Connection
 from mcp_workbench.upstream.conversation import RequestFailed
 from mcp_workbench.upstream.primitives import ANNOUNCED_TTL, PrimitiveList
 from mcp_workbench.upstream.subscriptions import ConnectionId, ServerNotification
-from mcp_workbench.upstream.tools import Unlistable
+from mcp_workbench.upstream.tool_list import Unlistable
 
 __all__ = ["ListedPrimitives", "ServerNotification", "ViewPrimitives"]
 
