@@ -301,17 +301,29 @@ class KnownCatalogue(msgspec.Struct, frozen=True):
 
 
 def tool_change(before: KnownCatalogue, after: KnownCatalogue) -> ToolChange | None:
-    """Returns how the tools differ, or None. Their order does not count."""
+    """Returns how the tools differ, or None. Neither their order counts nor that of their members."""
     old, new = before.catalogue.tools, after.catalogue.tools
     if old == new:
         return None
-    return ToolChange(
-        before.at,
-        after.at,
-        added=tuple(name for name in new if name not in old),
-        removed=tuple(name for name in old if name not in new),
-        changed=tuple(name for name in new if name in old and new[name] != old[name]),
-    )
+    added = tuple(name for name in new if name not in old)
+    removed = tuple(name for name in old if name not in new)
+    changed = tuple(name for name in new if name in old and _differ(old[name], new[name]))
+    if not (added or removed or changed):
+        return None
+    return ToolChange(before.at, after.at, added, removed, changed)
+
+
+def _differ(old: Definition, new: Definition) -> bool:
+    """Do they differ in more than the order of members, in which a server's eras may differ?"""
+    return old.raw != new.raw and _sorted(old.raw) != _sorted(new.raw)
+
+
+def _sorted(raw: bytes) -> bytes:
+    """The same JSON with all members in order; JSON that can't be read stays as it is."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(raw), order="deterministic")
+    except (msgspec.DecodeError, RecursionError):
+        return raw
 
 
 # What a definition costs the model that reads it
