@@ -214,11 +214,11 @@ def test_any_other_offer_is_answered_with_the_newest_legacy_revision(offered: st
     assert legacy_answer(offered) == "2025-11-25"
 
 
-# A legacy host: `initialize` comes first
+# `initialize` comes first
 
 
 def met_for_legacy_host(*events: HandshakeEvent) -> tuple[HandshakeState, list[str]]:
-    state, asks = first_step("auto", legacy_host=True)
+    state, asks = first_step("auto", initialize_first=True)
     asked = [ask.method for ask in asks]
     for event in events:
         state, asks = step(state, event)
@@ -227,8 +227,12 @@ def met_for_legacy_host(*events: HandshakeEvent) -> tuple[HandshakeState, list[s
 
 
 def test_the_configured_era_counts_more_than_that_of_the_host() -> None:
-    assert first_step("legacy", legacy_host=False) == first_step("legacy", legacy_host=True)
-    assert first_step("modern", legacy_host=True) == first_step("modern", legacy_host=False)
+    assert first_step("legacy", initialize_first=False) == first_step(
+        "legacy", initialize_first=True
+    )
+    assert first_step("modern", initialize_first=True) == first_step(
+        "modern", initialize_first=False
+    )
 
 
 def test_a_server_of_both_eras_is_agreed_with_in_that_of_the_host() -> None:

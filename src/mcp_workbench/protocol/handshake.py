@@ -2,8 +2,8 @@
 
 The handshake is a pure state machine: `first_step` and `step` return the next state and the requests to
 send; the caller sends them, and reports responses, silence and exits as events. Unless the configuration
-names an era, the era of the host comes first: `initialize` for a legacy host, `server/discover` for all
-others. If the server refuses it, stays silent or exits, the other one follows.
+names an era, the caller says which comes first: `initialize` or `server/discover`. If the server refuses
+it, stays silent or exits, the other one follows.
 """
 
 from collections.abc import Mapping
@@ -218,9 +218,9 @@ class Ask(msgspec.Struct, frozen=True):
 Step = tuple[HandshakeState, tuple[Ask, ...]]
 
 
-def first_step(era: Era, *, legacy_host: bool = False) -> Step:
-    """Begin with this era or, for `auto`, with that of the host."""
-    if era == "legacy" or (era == "auto" and legacy_host):
+def first_step(era: Era, *, initialize_first: bool = False) -> Step:
+    """Begin with this era; `auto` begins with `server/discover` unless told otherwise."""
+    if era == "legacy" or (era == "auto" and initialize_first):
         return Greeting(fallback=era == "auto"), (Ask(INITIALIZE),)
     return Probing(fallback=era == "auto"), (Ask(DISCOVER),)
 
