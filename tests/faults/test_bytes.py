@@ -131,7 +131,7 @@ def test_a_call_that_never_left_is_made_on_the_next_connection(tmp_path: Path) -
             eventually(lambda gate=gate: let_through(gate), "the server waits at the gate")
 
             failure(host.answer(large)["result"], "too_large")
-            failure(host.answer(stuck)["result"], "server_exited")
+            failure(host.answer(stuck)["result"], "too_large")
             assert json_text(host.answer(queued)["result"])["arguments"] == {"text": "queued"}
 
 

@@ -227,16 +227,19 @@ def test_a_message_beyond_the_cap_ends_the_conversation() -> None:
     assert len(heard) == 1  # its owner was woken
 
 
-def test_a_message_beyond_the_cap_fails_the_request_that_it_answers() -> None:
-    conversation = Conversation(100, lambda _: conversation.end((), "closed"))
-    one, other = Waiting(), Waiting()
-    number = conversation.pending.add(one, NEVER)
-    conversation.pending.add(other, NEVER)
+def test_a_message_beyond_the_cap_fails_all_requests_but_those_that_never_left() -> None:
+    conversation = Conversation(100, lambda _: conversation.end((unsent,), "closed"))
+    one, other, queued = Waiting(), Waiting(), Waiting()
+    for waiting in (one, other):
+        conversation.pending.add(waiting, NEVER)
+    unsent = b'{"jsonrpc":"2.0","id":%d,"method":"x"}\n' % conversation.pending.add(queued, NEVER)
 
-    conversation.receive(b'{"jsonrpc":"2.0","id":%d,"result":"' % number + b"x" * 101)
+    conversation.receive(b"x" * 101)
 
     assert [failure.code for failure in one.losses] == ["too_large"]
-    assert [failure.code for failure in other.losses] == ["server_exited"]
+    assert [failure.code for failure in other.losses] == ["too_large"]
+    [never_left] = queued.losses
+    assert (never_left.code, never_left.may_have_run) == ("server_exited", False)
 
 
 def test_the_connection_closes_before_anybody_hears_of_a_message_beyond_the_cap() -> None:

@@ -131,7 +131,6 @@ class Conversation:
         self.pending: PendingRequests[ResponseHandler] = PendingRequests()
         self.failure: Failure | None = None  # what the server sent ends the connection
         self._over: Failure | None = None  # why no request gets a response any more
-        self._is_attributed = False  # it is known which request failed
         self.dropped = 0  # requests that ended without a response
         self.skipped = 0  # lines that were no messages
         self.last_skipped = ""
@@ -218,9 +217,8 @@ class Conversation:
         never_left = Failure.of_call("server_exited", reason, may_have_run=False)
         for frame in unsent:
             self.fail(_number(msgspec.Raw(jsonrpc.salvaged_id(frame))), never_left)
-        others = Failure.of_call("server_exited", reason, may_have_run=True)
-        # Where it is not known whose response was too large, it may be that of any of them.
-        self.fail_all(others if self.failure is None or self._is_attributed else self.failure)
+        exited = Failure.of_call("server_exited", reason, may_have_run=True)
+        self.fail_all(self.failure or exited)
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the server. Never raises: on uvloop an exception would close the pipe."""
@@ -230,7 +228,8 @@ class Conversation:
             except Exception:  # a bug of ours costs one message, not the connection
                 log.exception("a server's message failed")
         if self._framer.overflow is not None:
-            self._message_too_large(self._framer.take_overflow() or b"")
+            self._framer.take_overflow()
+            self._message_too_large()
 
     def receive_result(self, number: int, line: bytes) -> bool:
         """Take the plain result of this request; False, and nothing done, if the line is anything else."""
@@ -368,17 +367,12 @@ class Conversation:
             if not jsonrpc.is_batch(member):
                 self._receive_line(member)
 
-    def _message_too_large(self, head: bytes) -> None:
-        """Fail the request that this is the response to, and end the connection."""
+    def _message_too_large(self) -> None:
+        """End the connection: whose response it is may be unknown, so that all requests fail with it."""
         reason = f"a message of it is larger than {self.message_bytes} bytes (limits.messageBytes)"
         self.failure = failure = Failure("too_large", reason)
-        handler = self.pending.settle(_number(msgspec.Raw(jsonrpc.salvaged_id(head))))
-        self._is_attributed = handler is not None
         # The connection closes before anybody hears of it: the next call needs another one.
         self._on_notification(Envelope())
-        if handler is not None:
-            self.dropped += 1
-            handler.lost(failure)
         self.fail_all(failure)
 
 
