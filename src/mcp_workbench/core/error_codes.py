@@ -371,7 +371,8 @@ CODES = {
     "WB-HOST-513": Explanation(
         "A host has servers directly that it also has through us",
         "Their tools are offered twice, under two names, which costs tokens and confuses a model.",
-        "mcp-workbench install HOST --replace removes the direct ones; undo restores them.",
+        "mcp-workbench install HOST --replace removes those that are connected here with the same "
+        "account, and says why others stay; uninstall --restore or undo puts them back.",
     ),
     "WB-HOST-514": Explanation(
         "A host's entry depends on where the host was started",
