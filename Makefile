@@ -7,6 +7,7 @@ SDK1   := .venv-sdk1
 NODE   := .node
 HOSTS  := .node-hosts
 SUITE  := .node-conformance
+SDKS   := 1.30.0 2.3.0
 FUZZ   ?= 3
 AT_ONCE ?= 4
 # Python would do this at the first start, unless it is told not to; then every start would pay.
@@ -64,6 +65,15 @@ $(SUITE)/.ready: tests/conformance/package.json
 	@cd $(SUITE) && npm install --silent --no-audit --no-fund --no-package-lock
 	@touch $@
 
+# The everything server of the Python SDK, which only its source distributions have.
+$(SUITE)/sdk/.ready: tests/conformance/official.py $(VENV)/.dev
+	@echo "preparing $(SUITE)/sdk (once) ..." >&2
+	@mkdir -p $(SUITE)/sdk
+	@for version in $(SDKS); do $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps \
+	  --no-binary mcp --dest $(SUITE)/sdk mcp==$$version && tar xzf $(SUITE)/sdk/mcp-$$version.tar.gz \
+	  -C $(SUITE)/sdk mcp-$$version/examples/servers/everything-server || exit 1; done
+	@touch $@
+
 run: $(VENV)/.run ## the main job on the embedded default: a guided session with the demo toolbox
 	@$(BIN)/mcp-workbench tour
 
@@ -107,7 +117,7 @@ peers: $(VENV)/.peers $(SDK1)/.ready ## real servers and SDKs from npm and PyPI,
 peers-hosts: $(VENV)/.peers $(HOSTS)/.ready ## real hosts from npm (1.4 GB), which read back what install wrote
 	$(BIN)/python -m pytest -m peers tests/peers/test_host_commands.py
 
-conformance: $(VENV)/.dev $(SUITE)/.ready ## the official suite through the workbench, in all pairs of eras
+conformance: $(VENV)/.dev $(SUITE)/.ready $(SUITE)/sdk/.ready $(SDK1)/.ready ## the official suite through the workbench, in all pairs of eras
 	$(BIN)/python -m tests.conformance.run $(CONFORMANCE)
 
 soak: $(VENV)/.dev ## the guarantees in long runs, each with its figure; SOAK="kills plateau" for some of them

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.conformance.official import Comparison
 from tests.conformance.suite import Check, Era, Leg, Outcome, Suite
 
 EXCEPTIONS = Path(__file__).parent / "exceptions.json"
@@ -97,11 +98,12 @@ def one_line(message: str) -> str:
     return " ".join(message.split())[:400]
 
 
-def page(pairings: list[Pairing]) -> str:
+def page(pairings: list[Pairing], official: list[Comparison]) -> str:
     parts = [HEAD]
     for leg, heading in HEADINGS.items():
         chosen = [pairing for pairing in pairings if pairing.leg == leg]
         parts += ["", heading, "", *totals(chosen)]
+    parts += ["", *compared(official)]
     for leg, who in (("server", "hosts"), ("client", "servers")):
         for suite in dict.fromkeys(pairing.suite for pairing in pairings):
             parts += [
@@ -122,6 +124,7 @@ The official suite (npm `@modelcontextprotocol/conformance`), run through the wo
   checks (`tests/kit/servers/everything`), once legacy and once modern, shown under its own names (`"naming": "bare"`).
 - **Towards servers.** The suite acts as a server over HTTP. A small stdio host (`tests/conformance/host.py`) uses everything
   that it is shown, once legacy and once modern.
+- **Beside the server itself.** The suite runs against the everything server of the Python SDK, directly and through the workbench.
 
 `make conformance` writes this page. A scenario has passed if none of its checks failed; the numbers in brackets count checks
 that passed, failed or warned. *Impossible* scenarios are ruled out by their pair of eras, for the reasons at the end.
@@ -141,6 +144,23 @@ def totals(pairings: list[Pairing]) -> list[str]:
         checks = sum(outcome.passes for outcome in pairing.scored)
         lines.append(row(pairing.suite.title, pairing.host, pairing.server, *counts, checks))
     return lines
+
+
+def compared(comparisons: list[Comparison]) -> list[str]:
+    lines = [OFFICIAL, "", row("suite, revision", "server", "road", "directly", "behind", "lost")]
+    lines.append("|---" * 6 + "|")
+    for one in comparisons:
+        counts = (one.passed(one.direct), one.passed(one.behind), len(one.lost))
+        lines.append(row(one.suite.title, one.server, one.road, *counts))
+    return lines
+
+
+OFFICIAL = """\
+## The everything server of the Python SDK
+
+The suite runs against the official everything server itself, and against the workbench in front of it: as a command on stdio,
+and behind its URL. The numbers are the scenarios that passed, scored or not. None may pass directly and fail behind the workbench; what passes
+behind it only, the workbench itself provides."""
 
 
 def section(pairings: list[Pairing]) -> list[str]:

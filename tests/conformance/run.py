@@ -1,11 +1,12 @@
 """The conformance run: the workbench between the suite and the other side, in all pairs of eras.
 
-    python -m tests.conformance.run [--suite VERSION] [--revision DATE] [--leg server|client]
+    python -m tests.conformance.run [--suite VERSION] [--revision DATE] [--leg server|client|official]
                                     [--other legacy|modern] [--scenario NAME]
 
 A leg is what the suite tests: the workbench as a server of its hosts, or as a client of its servers.
-The other side is ours. A whole run writes docs/conformance.md. The exit status is 1 where a scored
-scenario fails that exceptions.json does not excuse. What the suite found stays in
+The other side is ours. In the leg `official`, the servers are those of the Python SDK (official.py). A
+whole run writes docs/conformance.md. The exit status is 1 where a scored scenario fails that
+exceptions.json does not excuse, or that passes without the workbench. What the suite found stays in
 .node-conformance/results.
 """
 
@@ -18,8 +19,9 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+from tests.conformance.official import Comparison, comparisons
 from tests.conformance.report import Pairing, page, told
-from tests.conformance.setting import workbench
+from tests.conformance.setting import fixture, workbench
 from tests.conformance.suite import FOLDER, ROOT, SUITES, Era, Leg, Suite, outcomes
 
 LEGS: tuple[Leg, ...] = ("server", "client")
@@ -38,9 +40,20 @@ def run(suite: Suite, leg: Leg, other: Era, only: str | None) -> Pairing:
         for name in (*scored, *unscored):
             suite.test_client(f"{sys.executable} {HOST} --era {other}", out, name)
     elif scored or unscored:
-        with workbench(other, out) as url:
+        with workbench(fixture(other), out) as url:
             suite.test_server(url, out, only)
     return Pairing(suite, leg, other, outcomes(out, scored), outcomes(out, unscored), unscored)
+
+
+def compare(given: argparse.Namespace) -> list[Comparison]:
+    done: list[Comparison] = []
+    for comparison in comparisons(given.suite, given.revision, given.scenario):
+        done.append(comparison)
+        print(f"{comparison.title}: {len(comparison.lost)} lost")
+        for line in comparison.lost:
+            print(f"  {line}")
+        sys.stdout.flush()
+    return done
 
 
 def tell(done: Pairing) -> None:
@@ -69,7 +82,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--suite", choices=sorted({suite.version for suite in SUITES}))
     parser.add_argument("--revision", choices=sorted({suite.revision for suite in SUITES}))
-    parser.add_argument("--leg", choices=LEGS)
+    parser.add_argument("--leg", choices=(*LEGS, "official"))
     parser.add_argument("--other", choices=ERAS)
     parser.add_argument("--scenario")
     given = parser.parse_args()
@@ -77,9 +90,13 @@ def main() -> int:
     for suite, leg, other in chosen(given):
         done.append(run(suite, leg, other, given.scenario))
         tell(done[-1])
+    official: list[Comparison] = []
+    if given.leg in (None, "official") and given.other is None:
+        official = compare(given)
     if len(done) == len(SUITES) * len(LEGS) * len(ERAS) and given.scenario is None:
-        (ROOT / "docs" / "conformance.md").write_text(page(done), "utf-8")
-    return 1 if any(one.wrong() for one in done) else 0
+        (ROOT / "docs" / "conformance.md").write_text(page(done, official), "utf-8")
+    wrong = any(one.wrong() for one in done) or any(one.lost for one in official)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The workbench on a port, with the fixture server behind it."""
+"""The workbench on a port, with one server behind it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from tests.kit.servers import EVERYTHING
 PATIENCE = 20  # seconds until the port answers
 
 
-def configuration(era: Era) -> dict[str, object]:
+def fixture(era: Era) -> dict[str, object]:
+    """The entry of our own server, in one era."""
+    return {"command": sys.executable, "args": [EVERYTHING, "--era", era]}
+
+
+def configuration(entry: dict[str, object]) -> dict[str, object]:
     """Dynamic mode under bare names: hosts see the server as it is."""
-    server = {
-        "command": sys.executable,
-        "args": [EVERYTHING, "--era", era],
-        "scope": "session",  # over HTTP, only then may a legacy server ask
-    }
+    server = {"scope": "session", **entry}  # over HTTP, only then may a legacy server ask
     return {
         "toolMode": "dynamic",
         "naming": "bare",
@@ -35,11 +36,11 @@ def configuration(era: Era) -> dict[str, object]:
 
 
 @contextmanager
-def workbench(era: Era, folder: Path) -> Generator[str]:
-    """The URL of a workbench in front of a server of this era; its log stays in the folder."""
+def workbench(entry: dict[str, object], folder: Path) -> Generator[str]:
+    """The URL of a workbench in front of this server; its log stays in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "workbench-config.json"
-    file.write_text(json.dumps(configuration(era), indent=2))
+    file.write_text(json.dumps(configuration(entry), indent=2))
     port = free_port()
     where = ["--http", f"127.0.0.1:{port}", "--config", str(file)]
     with (folder / "workbench.log").open("wb") as log:

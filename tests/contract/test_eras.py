@@ -25,7 +25,7 @@ SERVERS: dict[str, Any] = {
     "pinned_modern": entry("dual", era="modern"),
     "dies_on_probe": entry("die_on_probe", era="auto"),
 }
-IS_MODERN = {"modern", "dual", "pinned_modern"}
+IS_MODERN = {"modern", "pinned_modern"}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_every_pair_lists_and_calls(host: PipeHost, server: str) -> None:
 def test_a_server_sees_the_envelope_of_its_own_era(host: PipeHost, server: str) -> None:
     meta = json_text(host.use(server, "echo", {}, _meta={"a": 1}))["_meta"]
 
-    if server in IS_MODERN:
+    if server in IS_MODERN or (server == "dual" and host.modern):
         assert meta[META + "protocolVersion"] == MODERN
         assert meta[META + "clientInfo"]["name"] == "mcp-workbench"
         assert meta[META + "clientCapabilities"] == {}
@@ -173,8 +173,7 @@ def test_our_own_answers_are_of_the_host_s_era(host: PipeHost) -> None:
 def test_a_server_that_dies_of_the_probe_costs_one_extra_start(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     server = entry("die_on_probe", era="auto", env={"PIDFILE": str(pids)})
-    with PipeHost(config_file(tmp_path, {"s": server})) as host:
-        host.initialize()
+    with PipeHost(config_file(tmp_path, {"s": server}), modern=True) as host:
         assert json_text(host.use("s", "echo", {"a": 1}))["arguments"] == {"a": 1}
         assert len(pids_in(pids)) == 2
 
@@ -187,13 +186,55 @@ def test_a_server_that_dies_of_the_probe_costs_one_extra_start(tmp_path: Path) -
 @pytest.mark.usefixtures("short_deadlines")
 @pytest.mark.parametrize("flag", ["quiet_probe", "late_probe"])
 def test_a_server_that_is_silent_to_the_probe_is_greeted_too(tmp_path: Path, flag: str) -> None:
-    with PipeHost(config_file(tmp_path, {"s": entry(flag, era="auto")})) as host:
-        host.initialize()
-
+    with PipeHost(config_file(tmp_path, {"s": entry(flag, era="auto")}), modern=True) as host:
         seen = json_text(host.use("s", "stats"))
 
     assert seen["methods"][:2] == ["server/discover", "initialize"]
     assert seen["era"] == ("modern" if flag == "late_probe" else "legacy")
+
+
+# The era of the host comes first
+
+
+@pytest.mark.parametrize("flag", ["legacy", "dual", "quiet_probe", "die_on_probe"])
+def test_a_server_of_a_legacy_host_is_greeted_and_not_probed(tmp_path: Path, flag: str) -> None:
+    pids = tmp_path / "pids"
+    server = entry(flag, era="auto", env={"PIDFILE": str(pids)})
+    with PipeHost(config_file(tmp_path, {"s": server})) as host:
+        host.initialize()
+
+        seen = json_text(host.use("s", "stats"))
+
+    assert seen["methods"][0] == "initialize"
+    assert "server/discover" not in seen["methods"]
+    assert seen["era"] == "legacy"
+    assert len(pids_in(pids)) == 1
+
+
+def test_a_modern_server_of_a_legacy_host_is_greeted_once_and_that_is_remembered(
+    tmp_path: Path,
+) -> None:
+    with PipeHost(config_file(tmp_path, {"s": entry("modern", era="auto")})) as host:
+        host.initialize()
+        first = json_text(host.use("s", "stats"))
+        host.use("s", "die")
+        second = json_text(host.use("s", "stats"))
+
+    assert first["methods"][:2] == ["initialize", "server/discover"]
+    assert second["methods"][0] == "server/discover"
+    assert first["era"] == second["era"] == "modern"
+
+
+@pytest.mark.usefixtures("short_deadlines")
+def test_a_server_that_is_silent_to_initialize_is_probed_too(tmp_path: Path) -> None:
+    server = entry("modern", "quiet_greeting", era="auto")
+    with PipeHost(config_file(tmp_path, {"s": server})) as host:
+        host.initialize()
+
+        seen = json_text(host.use("s", "stats"))
+
+    assert seen["methods"][:2] == ["initialize", "server/discover"]
+    assert seen["era"] == "modern"
 
 
 def test_a_modern_server_that_crashed_once_is_met_again_as_modern(tmp_path: Path) -> None:
@@ -207,8 +248,7 @@ def test_a_modern_server_that_crashed_once_is_met_again_as_modern(tmp_path: Path
 
 def test_a_server_that_has_changed_its_era_is_met_anew(tmp_path: Path) -> None:
     server = entry(f"later_modern={tmp_path / 'mark'}", era="auto")
-    with PipeHost(config_file(tmp_path, {"s": server})) as host:
-        host.initialize()
+    with PipeHost(config_file(tmp_path, {"s": server}), modern=True) as host:
         assert json_text(host.use("s", "stats"))["era"] == "legacy"
         host.use("s", "die")
         host.use("s", "echo")  # greeted as it was known: this one may fail

@@ -62,7 +62,8 @@ def test_a_result_beyond_the_cap_fails_its_call_and_the_next_one_works(tmp_path:
         assert texts(result)[0].startswith("[dev/a/big] Error: ")
         assert "100000 bytes" in texts(result)[0]
         assert "limits.messageBytes" in texts(result)[0]
-        assert [m for m in host.others if m["id"] == held]
+        [other] = [m["result"] for m in host.others if m["id"] == held]
+        assert other["_meta"]["mcp-workbench/code"] == "too_large"
         assert json_text(host.use("a", "big", {"n": 50_000})) == "x" * 50_000
 
 

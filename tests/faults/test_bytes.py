@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from mcp_workbench.core.spec import Limits
 from mcp_workbench.gateway.workbench import Workbench
 from mcp_workbench.upstream.connection import REFRESH_PAUSE
 from tests.faults.scene import AT_ONCE, LAG, MEGABYTE, answers, failure, faulty, line_of
-from tests.kit.clock import PATIENCE, takes_at_most
+from tests.kit.clock import PATIENCE, eventually, takes_at_most
 from tests.kit.command import run_command
 from tests.kit.config import config_file, entry, snapshot, spec, tool
-from tests.kit.processes import pids_in
+from tests.kit.processes import let_through, pids_in
 from tests.kit.results import CODE, json_text
 from tests.kit.vitals import cpu_seconds, forget_peak, megabytes
 
@@ -113,6 +114,25 @@ async def test_a_call_right_after_a_line_beyond_the_cap_is_not_told_its_fault() 
             with pytest.raises(CallFailed, match=r"limits\.messageBytes"):
                 await bench.use_tool(tool("bad", "nonewline"))
             assert json_text(await bench.use_tool(tool("bad", "echo")))["name"] == "echo"
+
+
+@pytest.mark.fault("F10")
+def test_a_call_that_never_left_is_made_on_the_next_connection(tmp_path: Path) -> None:
+    """It waits behind a call that fills the pipe, while the server writes and does not read."""
+    limits = {"messageBytes": MEGABYTE}
+    with faulty(tmp_path, {"bad": entry("floods")}, limits=limits) as host:
+        host.use("bad", "echo")
+        for gate in (tmp_path / "one", tmp_path / "two"):
+            os.mkfifo(gate)
+            large = host.begin_use("bad", "nonewline", {"gate": str(gate)})
+            stuck = host.begin_use("bad", "echo", {"text": "x" * (MEGABYTE // 2)})
+            queued = host.begin_use("bad", "echo", {"text": "queued"})
+            host.result("ping")  # those before it were taken
+            eventually(lambda gate=gate: let_through(gate), "the server waits at the gate")
+
+            failure(host.answer(large)["result"], "too_large")
+            failure(host.answer(stuck)["result"], "too_large")
+            assert json_text(host.answer(queued)["result"])["arguments"] == {"text": "queued"}
 
 
 @pytest.mark.fault("F10")

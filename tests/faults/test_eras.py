@@ -65,7 +65,8 @@ async def test_a_host_over_http_does_the_same(tmp_path: Path, host_era: str) -> 
 @pytest.mark.fault("F40")
 @pytest.mark.usefixtures("short_deadlines")  # it never answers the question for its era
 def test_a_server_that_is_silent_about_its_era_is_usable_soon(tmp_path: Path) -> None:
-    with faulty(tmp_path, {"silent": entry("quiet_probe", era="auto")}) as host, takes_at_most(0.8):
+    server = {"silent": entry("quiet_probe", era="auto")}
+    with faulty(tmp_path, server, modern=True) as host, takes_at_most(0.8):
         assert json_text(host.use("silent", "echo"))["name"] == "echo"
 
 
@@ -75,7 +76,7 @@ def test_a_server_that_the_question_ends_is_started_once_more_and_that_is_rememb
 ) -> None:
     pids = tmp_path / "pids"
     server = entry("die_on_probe", era="auto", env={"PIDFILE": str(pids)})
-    with faulty(tmp_path, {"shy": server}) as host:
+    with faulty(tmp_path, {"shy": server}, modern=True) as host:
         assert json_text(host.use("shy", "echo"))["name"] == "echo"
         assert len(pids_in(pids)) == 2
         for starts in (3, 4):

@@ -146,6 +146,24 @@ def test_a_legacy_server_s_refusal_to_subscribe_reaches_a_legacy_host(tmp_path: 
     assert unknown["code"] == -32002
 
 
+@pytest.mark.parametrize("host_era", [LEGACY, MODERN])
+def test_a_legacy_server_is_asked_to_subscribe_whatever_it_declares(
+    tmp_path: Path, host_era: str
+) -> None:
+    server = {"one": offers_entry("one", LEGACY, "undeclared")}
+    with PipeHost(bench(tmp_path, {"dev": server}), modern=host_era == MODERN) as host:
+        begin(host, "dev")
+        tag = watch(host, SHARED)
+        use(host, "dev", "one", "touch", uri=SHARED)
+        heard = host.notice(UPDATED)
+        refusal = (
+            None if host.modern else host.error("resources/subscribe", {"uri": "item://one/7"})
+        )
+
+    assert heard["params"] == {"uri": SHARED, **tag}
+    assert refusal is None or refusal["message"] == "items are not watched"
+
+
 def test_what_can_t_be_honoured_is_left_out_of_the_acknowledgement(tmp_path: Path) -> None:
     with scene(tmp_path, MODERN, LEGACY) as host:
         uris = [SHARED, "note://nowhere", "item://one/7"]

@@ -212,3 +212,76 @@ def test_a_host_s_known_revision_is_taken(offered: str) -> None:
 @pytest.mark.parametrize("offered", ["", "1.0", "2099-01-01", MODERN])
 def test_any_other_offer_is_answered_with_the_newest_legacy_revision(offered: str) -> None:
     assert legacy_answer(offered) == "2025-11-25"
+
+
+# `initialize` comes first
+
+
+def met_for_legacy_host(*events: HandshakeEvent) -> tuple[HandshakeState, list[str]]:
+    state, asks = first_step("auto", initialize_first=True)
+    asked = [ask.method for ask in asks]
+    for event in events:
+        state, asks = step(state, event)
+        asked += [ask.method for ask in asks]
+    return state, asked
+
+
+def test_the_configured_era_counts_more_than_that_of_the_host() -> None:
+    assert first_step("legacy", initialize_first=False) == first_step(
+        "legacy", initialize_first=True
+    )
+    assert first_step("modern", initialize_first=True) == first_step(
+        "modern", initialize_first=False
+    )
+
+
+def test_a_server_of_both_eras_is_agreed_with_in_that_of_the_host() -> None:
+    assert met_for_legacy_host(greeted(LEGACY[-1])) == (Agreed(LEGACY[-1], "s", "2"), [INITIALIZE])
+
+
+@pytest.mark.parametrize(
+    "refusal", [refused(INITIALIZE, -32601), refused(INITIALIZE, -32022), greeted(MODERN)]
+)
+def test_a_modern_server_that_refuses_initialize_is_probed(refusal: HandshakeEvent) -> None:
+    state, asked = met_for_legacy_host(refusal, discovered(MODERN))
+
+    assert state == Agreed(MODERN, "s", "2")
+    assert asked == [INITIALIZE, DISCOVER]
+
+
+def test_a_server_that_refuses_both_is_reported_with_its_word_on_the_first() -> None:
+    state, asked = met_for_legacy_host(refused(INITIALIZE, -32000), refused(DISCOVER, -32601))
+
+    assert state == HandshakeRefused("it refused initialize: no (-32000)")
+    assert asked == [INITIALIZE, DISCOVER]
+
+
+@pytest.mark.parametrize(
+    ("events", "agreed"),
+    [
+        ((greeted(LEGACY[0]),), LEGACY[0]),
+        ((discovered(MODERN),), MODERN),
+        ((refused(DISCOVER, -32601), greeted(LEGACY[0])), LEGACY[0]),
+        ((refused(INITIALIZE, -32601), discovered(MODERN)), MODERN),
+    ],
+)
+def test_a_silent_server_is_sent_both_and_the_first_agreement_wins(
+    events: tuple[HandshakeEvent, ...], agreed: str
+) -> None:
+    state, asked = met_for_legacy_host(Silence(), Silence(), *events)
+
+    assert state == Agreed(agreed, "s", "2")
+    assert asked == [INITIALIZE, DISCOVER]
+
+
+def test_a_silent_server_that_refuses_both_is_not_waited_for() -> None:
+    state, _ = met_for_legacy_host(
+        Silence(), refused(DISCOVER, -32601), refused(INITIALIZE, -32000)
+    )
+
+    assert state == HandshakeRefused("it refused initialize: no (-32000)")
+
+
+def test_a_server_that_exits_on_initialize_is_not_started_for_the_other_era() -> None:
+    assert met_for_legacy_host(HungUp())[0] == HandshakeRefused("exited during startup")
+    assert met_for_legacy_host(Silence(), HungUp())[0] == Startover()

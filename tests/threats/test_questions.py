@@ -138,6 +138,7 @@ class Asked:
     backlog = 0
     key = owner = None
     takes_turns = False
+    is_legacy = False
     folder = ""
 
     def __init__(self) -> None:

@@ -227,6 +227,39 @@ def test_a_message_beyond_the_cap_ends_the_conversation() -> None:
     assert len(heard) == 1  # its owner was woken
 
 
+def test_a_message_beyond_the_cap_fails_all_requests_but_those_that_never_left() -> None:
+    conversation = Conversation(100, lambda _: conversation.end((unsent,), "closed"))
+    one, other, queued = Waiting(), Waiting(), Waiting()
+    for waiting in (one, other):
+        conversation.pending.add(waiting, NEVER)
+    unsent = b'{"jsonrpc":"2.0","id":%d,"method":"x"}\n' % conversation.pending.add(queued, NEVER)
+
+    conversation.receive(b"x" * 101)
+
+    assert [failure.code for failure in one.losses] == ["too_large"]
+    assert [failure.code for failure in other.losses] == ["too_large"]
+    [never_left] = queued.losses
+    assert (never_left.code, never_left.may_have_run) == ("server_exited", False)
+
+
+def test_the_connection_closes_before_anybody_hears_of_a_message_beyond_the_cap() -> None:
+    conversation, _, heard = talk(limit=100)
+
+    class Next(Waiting):
+        """Whoever is told may call again at once."""
+
+        def lost(self, failure: Failure) -> None:
+            super().lost(failure)
+            closed.append(len(heard))
+
+    closed: list[int] = []
+    for _ in range(2):
+        conversation.pending.add(Next(), NEVER)
+    conversation.receive(b"x" * 101)
+
+    assert closed == [1, 1]
+
+
 def test_a_request_after_the_end_is_lost_at_once() -> None:
     conversation, _, _ = talk()
     conversation.fail_all(Failure("server_exited", "gone"))

@@ -28,6 +28,7 @@ class Guest:
 
     key = owner = "everybody"
     takes_turns = True
+    is_legacy = False
     folder = ""
 
     def __init__(self) -> None:

@@ -36,6 +36,7 @@ class Server:
     backlog = 0
     key = owner = None
     takes_turns = False
+    is_legacy = False
     folder = ""
 
     def __init__(self) -> None:

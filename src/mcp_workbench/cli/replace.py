@@ -12,7 +12,7 @@ from mcp_workbench.hosts.files import HostFile, Keys, Machine
 from mcp_workbench.hosts.own_config import read_config_file, servers_of
 from mcp_workbench.hosts.plan import Installation, entry_to_write
 from mcp_workbench.hosts.read import decoded
-from mcp_workbench.hosts.replacement import LocalBackend, Verdict, given_variables, judge
+from mcp_workbench.hosts.replacement import OwnServers, Verdict, given_variables, judge
 from mcp_workbench.hosts.restore import Removal
 
 
@@ -60,11 +60,11 @@ def plan_replacement(
     return [_replacement(some, reports) for some in verdicts]
 
 
-def _own_servers(snapshot: Snapshot) -> LocalBackend:
+def _own_servers(snapshot: Snapshot) -> OwnServers:
     specs = (spec for box in snapshot.toolboxes.values() for spec in box.servers.values())
     entries = servers_of(read_config_file(Path(snapshot.origin)))
     disabled = {server.address: server.entry for server in entries if server.disabled}
-    return LocalBackend(specs, disabled, os.environ)
+    return OwnServers(specs, disabled, os.environ)
 
 
 def _reports(

@@ -340,7 +340,7 @@ SERVER = {
     ),
     "era": Key(
         one_of("auto", "legacy", "modern", variables=True),
-        "Which generation of the protocol it speaks; normally detected.",
+        "Which generation of the protocol to speak with it; by default that of the host, if it can.",
         "auto",
     ),
     "scope": Key(

@@ -312,7 +312,7 @@ class KnownCatalogue(msgspec.Struct, frozen=True):
 
 
 def tool_change(before: KnownCatalogue, after: KnownCatalogue) -> ToolChange | None:
-    """Returns how the tools differ, or None. Their order does not count.
+    """Returns how the tools differ, or None. Neither their order counts nor that of their members.
 
     A server that offers more to a host that can be asked for more has not changed.
     """
@@ -320,10 +320,23 @@ def tool_change(before: KnownCatalogue, after: KnownCatalogue) -> ToolChange | N
     asked_before, asked_after = set(before.host_capabilities), set(after.host_capabilities)
     added = tuple(name for name in new if name not in old) if asked_after <= asked_before else ()
     removed = tuple(name for name in old if name not in new) if asked_before <= asked_after else ()
-    changed = tuple(name for name in new if name in old and new[name] != old[name])
+    changed = tuple(name for name in new if name in old and _differ(old[name], new[name]))
     if not (added or removed or changed):
         return None
     return ToolChange(before.at, after.at, added, removed, changed)
+
+
+def _differ(old: Definition, new: Definition) -> bool:
+    """Do they differ in more than the order of members, in which a server's eras may differ?"""
+    return old.raw != new.raw and _sorted(old.raw) != _sorted(new.raw)
+
+
+def _sorted(raw: bytes) -> bytes:
+    """The same JSON with all members in order; JSON that can't be read stays as it is."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(raw), order="deterministic")
+    except (msgspec.DecodeError, RecursionError):
+        return raw
 
 
 # What a definition costs the model that reads it

@@ -191,6 +191,7 @@ class InteractiveHost:
     """The person as a host whose connections are not shared."""
 
     takes_turns = False
+    is_legacy = False
 
     def __init__(self, person: Person, scope: TaskScope, folder: str = "") -> None:
         self._person = person

@@ -25,7 +25,7 @@ from mcp_workbench.gateway.interceptors import (
 )
 from mcp_workbench.protocol.handshake import STAMPS
 from mcp_workbench.protocol.primitive_messages import request_params
-from mcp_workbench.protocol.translation import PAIRS, params_for
+from mcp_workbench.protocol.translation import LEGACY_TO_MODERN, PAIRS, params_for, with_logs
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.upstream.connection import Connection
 from mcp_workbench.upstream.health import ALWAYS_ADMITTED
@@ -141,13 +141,16 @@ class Route:
             start = b'{"jsonrpc":"2.0","id":%d%b%b}}\n'
             self._channel.send(start % (number, self._head, params["arguments"]))
         else:
-            self._channel.send(self._frame(request, number))
+            self._channel.send(self._frame(call, number))
         if self._pool.clock is None:
             self._pool.watch_deadlines()
         return True
 
-    def _frame(self, request: CallRequest, number: int) -> bytes:
+    def _frame(self, call: Call, number: int) -> bytes:
+        request = call.request
         pair = PAIRS[request.modern_host, self.connection.modern]
+        if pair is LEGACY_TO_MODERN and call.asker is not None:
+            request = with_logs(request)
         if self._name:
             body = params_for(pair, self._name, request, number, STAMPS)
         else:

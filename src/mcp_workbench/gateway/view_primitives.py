@@ -168,9 +168,12 @@ class ViewPrimitives:
     # Subscriptions and log levels
 
     async def subscribe(self, owner: PrimitiveRef, holder: object) -> bool:
-        """Subscribe to a resource. Returns False if its server has no subscriptions."""
+        """Subscribe to a resource. Returns False if its server is modern and has no subscriptions.
+
+        A legacy server is asked whatever it declares: version 1 of the Python SDK declares none, and has them.
+        """
         connection = await self._view.connected(self._view.spec(owner.address))
-        if not connection.primitives.declared.subscribe:
+        if connection.modern and not connection.primitives.declared.subscribe:
             return False
         try:
             await connection.primitives.subscriptions.subscribe(owner.key, holder)

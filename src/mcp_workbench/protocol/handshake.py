@@ -1,9 +1,9 @@
 """The revisions of the protocol, and the handshake that agrees on one with a server.
 
-The handshake over stdio is a pure state machine: `first_step` and `step` return the next state and
-the requests to send; the caller sends them, and reports responses, silence and exits as events. Unless
-the configuration names an era, we probe with `server/discover`, and fall back to `initialize` if the
-server refuses it, stays silent or exits.
+The handshake is a pure state machine: `first_step` and `step` return the next state and the requests to
+send; the caller sends them, and reports responses, silence and exits as events. Unless the configuration
+names an era, the caller says which comes first: `initialize` or `server/discover`. If the server refuses
+it, stays silent or exits, the other one follows.
 """
 
 from collections.abc import Mapping
@@ -171,12 +171,14 @@ class Probing(msgspec.Struct, frozen=True):
 
     fallback: bool  # whether we may fall back to `initialize`
     again: bool = False  # it rejected our version, and was asked once more
+    refusal: str = ""  # why it refused `initialize`, where that came first
 
 
 class Greeting(msgspec.Struct, frozen=True):
-    """We have sent `initialize`. `probed`: a late response to `server/discover` still counts."""
+    """We have sent `initialize`."""
 
-    probed: bool = False
+    probed: bool = False  # and `server/discover`: its response counts if it comes first
+    fallback: bool = False  # whether we may fall back to `server/discover`
 
 
 class Agreed(msgspec.Struct, frozen=True):
@@ -216,10 +218,16 @@ class Ask(msgspec.Struct, frozen=True):
 Step = tuple[HandshakeState, tuple[Ask, ...]]
 
 
-def first_step(era: Era) -> Step:
-    if era == "legacy":
-        return Greeting(), (Ask(INITIALIZE),)
+def first_step(era: Era, *, initialize_first: bool = False) -> Step:
+    """Begin with this era; `auto` begins with `server/discover` unless told otherwise."""
+    if era == "legacy" or (era == "auto" and initialize_first):
+        return Greeting(fallback=era == "auto"), (Ask(INITIALIZE),)
     return Probing(fallback=era == "auto"), (Ask(DISCOVER),)
+
+
+def has_fallback(state: HandshakeState) -> bool:
+    """Whether a server that stays silent is sent the request of the other era as well."""
+    return isinstance(state, Probing | Greeting) and state.fallback
 
 
 def step(state: HandshakeState, event: HandshakeEvent) -> Step:
@@ -229,7 +237,9 @@ def step(state: HandshakeState, event: HandshakeEvent) -> Step:
             return _after_probe(state, event)
         case Probing(fallback=True), Silence():
             return Greeting(probed=True), (Ask(INITIALIZE),)
-        case Probing(fallback=True), HungUp():
+        case Greeting(fallback=True, probed=False), Silence():
+            return Greeting(probed=True, fallback=True), (Ask(DISCOVER),)
+        case ((Probing(fallback=True) | Greeting(fallback=True, probed=True)), HungUp()):
             return Startover(), ()
         case Greeting(probed=True), Answered(method="server/discover"):
             return _after_late_probe(state, event)
@@ -248,35 +258,46 @@ def _after_probe(state: Probing, event: Answered) -> Step:
     if (
         event.code == UNSUPPORTED_VERSION and not state.again
     ):  # only a modern server sends this code
-        return Probing(state.fallback, again=True), (Ask(DISCOVER),)
+        return Probing(state.fallback, again=True, refusal=state.refusal), (Ask(DISCOVER),)
     if state.fallback:
         return Greeting(), (Ask(INITIALIZE),)
-    return HandshakeRefused(
-        f"it does not support {MODERN} ({event.message or 'no common version'})"
-    ), ()
+    unsupported = f"it does not support {MODERN} ({event.message or 'no common version'})"
+    return HandshakeRefused(state.refusal or unsupported), ()
 
 
 def _after_late_probe(state: Greeting, event: Answered) -> Step:
     agreed = _modern(event)
-    return (state if agreed is None else agreed), ()
+    if agreed is not None:
+        return agreed, ()
+    return (Greeting() if state.fallback else state), ()  # there is nothing left to fall back to
 
 
 def _after_greeting(state: Greeting, event: Answered) -> Step:
+    agreed = _legacy(event)
+    if isinstance(agreed, Agreed):
+        return agreed, ()
+    if state.fallback:
+        # Where it was probed already, the response is on its way.
+        asks = () if state.probed else (Ask(DISCOVER),)
+        return Probing(fallback=False, refusal=agreed), asks
     if event.code == UNSUPPORTED_VERSION and state.probed:
         return Probing(fallback=False), (Ask(DISCOVER),)
+    return HandshakeRefused(agreed), ()
+
+
+def _legacy(event: Answered) -> Agreed | str:
+    """Return the agreement, or why this response to `initialize` is none."""
     if event.code:
-        return HandshakeRefused(f"it refused initialize: {event.message} ({event.code})"), ()
+        return f"it refused initialize: {event.message} ({event.code})"
     try:
         result = msgspec.json.decode(event.result, type=_InitializeResult)
     except msgspec.DecodeError as error:
-        return HandshakeRefused(f"its response to initialize is malformed: {error}"), ()
+        return f"its response to initialize is malformed: {error}"
     if result.protocolVersion not in LEGACY:
-        return HandshakeRefused(
-            f"it speaks {result.protocolVersion}, which the workbench does not"
-        ), ()
+        return f"it speaks {result.protocolVersion}, which the workbench does not"
     capabilities = read_capabilities(result.capabilities)
     info, instructions = result.serverInfo, _text(result.instructions)
-    return Agreed(result.protocolVersion, info.name, info.version, capabilities, instructions), ()
+    return Agreed(result.protocolVersion, info.name, info.version, capabilities, instructions)
 
 
 class _Info(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ encode = msgspec.json.encode
 _BRACE = ord("{")
 MOST_BLOCKS = 10_000  # of content, in which a text is sought
 _COMPLETE = b'"complete"'
+_EVERYTHING = msgspec.Raw(b'"debug"')  # the log level
 # Metadata about one hop; the next hop has its own.
 _HOP_KEYS = (VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY)
 
@@ -45,8 +46,20 @@ PAIRS = {
     (host, server): EraPair(host, server) for host in (False, True) for server in (False, True)
 }
 
+LEGACY_TO_MODERN = PAIRS[False, True]
+
 
 # Calls to a server
+
+
+def with_logs(call: CallRequest) -> CallRequest:
+    """Return a legacy host's call for a modern server, which else would log nothing.
+
+    A legacy server logs until it is told otherwise; what the host has set as its level counts more.
+    """
+    if LOG_LEVEL_KEY in call.meta:
+        return call
+    return msgspec.structs.replace(call, meta={LOG_LEVEL_KEY: _EVERYTHING, **call.meta})
 
 
 def params_for(pair: EraPair, name: bytes, call: CallRequest, number: int, own: Stamps) -> bytes:

@@ -96,6 +96,10 @@ class Elicitation:
         """Sessions that share their questions belong to one principal."""
         return id(self._input_requests) if self.takes_turns else id(self)
 
+    @property
+    def is_legacy(self) -> bool:
+        return self._session.era.legacy
+
     # What the host may be asked for
 
     def declare(self, capabilities: msgspec.Raw | None) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -270,9 +271,7 @@ class Connection:
     async def _enter(self, link: Link, era: Era) -> Agreed | None:
         """Perform the handshake and list the tools; None: the server has to be restarted."""
         try:
-            outcome = await perform_handshake(
-                self.conversation, era, self.server_requests.declare(self.conversation)
-            )
+            outcome = await self._agree(link, era)
             if isinstance(outcome, Startover):
                 return None
             if isinstance(outcome, HandshakeRefused):
@@ -280,8 +279,9 @@ class Connection:
                 raise Ended(outcome.reason)  # noqa: TRY301 - handled with the other failures below
             self.modern = is_modern(outcome.revision)
             link.agreed(outcome.revision)
-            if not self.modern and self.spec.era == "auto":
-                self._context.eras[self.spec.target] = "legacy"  # the next start needs no probe
+            if self.spec.era == "auto" and self.modern == self.server_requests.is_legacy:
+                # It does not speak the era of its host: the next start need not try that.
+                self._context.eras[self.spec.target] = "modern" if self.modern else "legacy"
             self.primitives.subscriptions.listen_for_changes(self.conversation, outcome)
             announced = self.succeeds or self._context.cache.held(self.spec.address) is not None
             conversation, timeout = self.conversation, self.spec.connect_timeout
@@ -292,6 +292,32 @@ class Connection:
             ended = Ended(await link.exit_reason(str(error), ended=self._hung_up))
             self._close(str(ended))  # before the shutdown of the server, which may take long
             raise ended from None
+        return outcome
+
+    async def _agree(self, link: Link, era: Era) -> Agreed | Startover | HandshakeRefused:
+        """Perform the handshake, in the era of the host if it is alone and the server speaks that."""
+        context, target, conversation = self._context, self.spec.target, self.conversation
+        capabilities = self.server_requests.declare(conversation)
+        legacy_host = self.server_requests.is_legacy
+        initialize_first = legacy_host and (link.initialize_first or target in context.both_eras)
+        first = handshake.first_step(era, initialize_first=initialize_first)
+        outcome = await perform_handshake(conversation, first, capabilities)
+        agreed_modern = isinstance(outcome, Agreed) and is_modern(outcome.revision)
+        if agreed_modern and legacy_host and not initialize_first and era == "auto":
+            with suppress(TimeoutError):
+                async with asyncio.timeout(handshake.PROBE_PATIENCE):
+                    return await self._open_session(link, capabilities) or outcome
+        return outcome
+
+    async def _open_session(self, link: Link, capabilities: Members) -> Agreed | None:
+        """Agree on a legacy revision with a server that speaks modern, if it has sessions, too."""
+        if not await link.opens_sessions():
+            return None
+        first = handshake.first_step("legacy")
+        outcome = await perform_handshake(self.conversation, first, capabilities)
+        if not isinstance(outcome, Agreed):
+            return None
+        self._context.both_eras.add(self.spec.target)
         return outcome
 
     async def _serve(self, link: Link, agreed: Agreed) -> None:
@@ -355,10 +381,7 @@ class Connection:
                 )
             self._settle(Closed(reason, retry))
         self.server_requests.withdraw_all()
-        if self._link is not None:
-            unsent = Failure.of_call("server_exited", reason, may_have_run=False)
-            self.conversation.fail_unsent(self._link.unsent(), unsent)
-        self.conversation.fail_all(Failure.of_call("server_exited", reason, may_have_run=True))
+        self.conversation.end(() if self._link is None else self._link.unsent(), reason)
 
     # Events
 
@@ -389,11 +412,11 @@ class Connection:
 
 
 async def perform_handshake(
-    conversation: Conversation, era: Era, capabilities: Members
+    conversation: Conversation, first: handshake.Step, capabilities: Members
 ) -> Agreed | Startover | HandshakeRefused:
     """Agree with the server on an era and a revision. The caller limits the time."""
     events: asyncio.Queue[handshake.HandshakeEvent] = asyncio.Queue()
-    state, actions = handshake.first_step(era)
+    state, actions = first
     while True:
         for action in actions:
             params = handshake.params_of(action.method, IMPLEMENTATION, capabilities)
@@ -432,7 +455,7 @@ class _OpeningResponse(ResponseHandler):
 async def _next_event(
     events: asyncio.Queue[handshake.HandshakeEvent], state: handshake.HandshakeState
 ) -> handshake.HandshakeEvent:
-    patience = handshake.PROBE_PATIENCE if isinstance(state, handshake.Probing) else None
+    patience = handshake.PROBE_PATIENCE if handshake.has_fallback(state) else None
     try:
         async with asyncio.timeout(patience):
             return await events.get()
@@ -448,7 +471,8 @@ class PoolContext(msgspec.Struct):
     changed: Callable[[Connection], None]  # its tools changed
     crowded: Callable[[], bool]  # is limits.calls reached?
     cache: CatalogueCache
-    eras: dict[object, Era] = {}  # what each target turned out to speak
+    eras: dict[object, Era] = {}  # the only era that each target speaks, where that is known
+    both_eras: set[object] = set()  # targets behind a URL that speak both
     backoff: Backoff = msgspec.field(default_factory=Backoff)
     processes: Processes = msgspec.field(default_factory=Processes)
     idle_filters: set[tuple[ServerAddress, str]] = set()  # those that were logged

@@ -212,10 +212,13 @@ class Conversation:
         for _, handler in self.pending.lose():
             handler.lost(failure)
 
-    def fail_unsent(self, frames: tuple[bytes, ...], failure: Failure) -> None:
-        """The server is gone, and never received these requests."""
-        for frame in frames:
-            self.fail(_number(msgspec.Raw(jsonrpc.salvaged_id(frame))), failure)
+    def end(self, unsent: tuple[bytes, ...], reason: str) -> None:
+        """The server is gone, and never received the requests in `unsent`: fail them and all others."""
+        never_left = Failure.of_call("server_exited", reason, may_have_run=False)
+        for frame in unsent:
+            self.fail(_number(msgspec.Raw(jsonrpc.salvaged_id(frame))), never_left)
+        exited = Failure.of_call("server_exited", reason, may_have_run=True)
+        self.fail_all(self.failure or exited)
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the server. Never raises: on uvloop an exception would close the pipe."""
@@ -365,10 +368,12 @@ class Conversation:
                 self._receive_line(member)
 
     def _message_too_large(self) -> None:
+        """End the connection: whose response it is may be unknown, so that all requests fail with it."""
         reason = f"a message of it is larger than {self.message_bytes} bytes (limits.messageBytes)"
         self.failure = failure = Failure("too_large", reason)
+        # The connection closes before anybody hears of it: the next call needs another one.
+        self._on_notification(Envelope())
         self.fail_all(failure)
-        self._on_notification(Envelope())  # wakes the connection, which closes
 
 
 class _Cancelled(msgspec.Struct):

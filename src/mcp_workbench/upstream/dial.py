@@ -60,6 +60,15 @@ class Link(Protocol):
         """What is wrong with tools that this transport can't call."""
         ...
 
+    @property
+    def initialize_first(self) -> bool:
+        """May `initialize` be the first request to a server whose era is not known?"""
+        ...
+
+    async def opens_sessions(self) -> bool:
+        """A server that speaks modern: does it open sessions of the legacy era, too?"""
+        ...
+
     def agreed(self, revision: str) -> None:
         """Use this revision from here on."""
         ...
@@ -141,6 +150,8 @@ async def _dial_http(
 class StdioLink:
     """The pipes of a process that we started."""
 
+    initialize_first = True
+
     def __init__(self, child: ChildProcess, spec: ServerSpec, environ: Mapping[str, str]) -> None:
         self._child = child
         self._spec = spec
@@ -160,6 +171,9 @@ class StdioLink:
     @property
     def complaints(self) -> tuple[str, ...]:
         return ()  # a pipe has no such limits
+
+    async def opens_sessions(self) -> bool:
+        return False  # it has refused `initialize`
 
     def agreed(self, revision: str) -> None:
         """A pipe works the same in every revision."""

@@ -56,6 +56,11 @@ class ConnectionHost(Protocol):
         ...
 
     @property
+    def is_legacy(self) -> bool:
+        """Does it speak the legacy era, as its servers should if they can?"""
+        ...
+
+    @property
     def folder(self) -> str:
         """Its folder, if that is known and not ours."""
         ...
@@ -101,6 +106,11 @@ class ServerRequests:
     @property
     def any(self) -> bool:
         return bool(self._open)
+
+    @property
+    def is_legacy(self) -> bool:
+        """Is there one host, and is it of the legacy era?"""
+        return self.host is not None and self.host.is_legacy
 
     def declare(self, conversation: Conversation) -> Members:
         """The capabilities of the host, which the server is told in the handshake."""

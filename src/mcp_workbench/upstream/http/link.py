@@ -48,6 +48,8 @@ STARTUP = (*OPENINGS, "tools/list")  # their failure is the reason why the serve
 LISTEN = "subscriptions/listen"
 MOST_REPLIES = 64  # to requests of the server, in flight; more are dropped
 FINAL = ("needs_login", "rate_limited")  # the other era would fail the same way
+# What servers with sessions answer to a GET without one: 400 says the protocol, 401 the Rust SDK.
+SESSION_MISSING = (400, 401)
 NOT_HERE = (400, 404, 405)  # what servers of the HTTP+SSE transport answer to `initialize`
 
 
@@ -107,6 +109,8 @@ class _Cancelled(msgspec.Struct):
 class HttpLink:
     """One server behind a URL. `send` never waits."""
 
+    initialize_first = False  # a modern server may count it as a malformed request
+
     def __init__(
         self,
         requester: Requester,
@@ -145,6 +149,12 @@ class HttpLink:
     @property
     def complaints(self) -> tuple[str, ...]:
         return tuple(self._exchange.complaints)
+
+    async def opens_sessions(self) -> bool:
+        try:
+            return await self._requester.get_status() in SESSION_MISSING
+        except ExchangeFailed:
+            return False
 
     def agreed(self, revision: str) -> None:
         self._opening_failure = None

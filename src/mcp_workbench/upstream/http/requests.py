@@ -209,6 +209,17 @@ class Requester:
             more = b"Last-Event-ID: %b\r\n" % last_id.encode("utf-8")
         return await self._send(b"GET", self._listening + more, b"", repeatable=True)
 
+    async def get_status(self) -> int:
+        """The status that a GET has here. A redirect is not followed: it may be meant for browsers."""
+        target = b"GET " + self.url.target.encode()
+        response = await self.client.send(target, self._listening, repeatable=True)
+        try:
+            if response.content_type != EVENTS:  # the connection is kept if the body is read
+                await response.whole(self.error_context.limit)
+        finally:
+            response.close()
+        return response.status
+
     async def leave(self) -> None:
         """End the session; a server that does not support that is ignored."""
         if not self._session:
