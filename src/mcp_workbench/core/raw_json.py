@@ -66,7 +66,7 @@ def read_name(json: msgspec.Raw | bytes) -> str:
 # Objects
 
 
-class _Names:
+class Names:
     """Decoder hook for the names of one object: counts them, and keeps duplicates apart."""
 
     __slots__ = ("count",)
@@ -78,6 +78,8 @@ class _Names:
         self.count += 1
         if self.count > MOST_MEMBERS:
             raise TooManyParts(f"an object with more than {MOST_MEMBERS} members")
+        if len(text) > LONGEST_NAME:
+            raise _long_key()
         return Name(text)
 
 
@@ -103,10 +105,10 @@ def read_members(json: msgspec.Raw | bytes) -> Members:
 
 def read_names(json: msgspec.Raw | bytes) -> dict[Name, msgspec.Raw]:
     """Returns the members of an object, duplicate names included. Raises TooManyParts."""
-    if len(json) > LARGE and may_have_long_key(json):
+    if len(json) > LARGE and may_have_wide_key(json):
         return _read_one_by_one(bytes(json))
     kind: Any = dict[Name, msgspec.Raw]
-    return msgspec.json.Decoder(kind, dec_hook=_Names()).decode(json)
+    return msgspec.json.Decoder(kind, dec_hook=Names()).decode(json)
 
 
 # Long keys of objects: the codec decodes a key before its length can be looked at
@@ -144,15 +146,25 @@ def may_have_long_key(json: msgspec.Raw | bytes) -> bool:
     return False
 
 
+def may_have_wide_key(json: msgspec.Raw | bytes) -> bool:
+    """Whether a key may be long, and take several times its bytes once it is decoded."""
+    json = bytes(json)
+    return may_have_long_key(json) and (not json.isascii() or b"\\u" in json)
+
+
+def _long_key() -> TooLong:
+    return TooLong(f"a member whose name is longer than {LONGEST_NAME >> 10} KiB")
+
+
 def _read_one_by_one(json: bytes) -> dict[Name, msgspec.Raw]:
     """Does the same as the codec, but looks at the length of each key first."""
-    view, names = memoryview(json), _Names()
+    view, names = memoryview(json), Names()
     members: dict[Name, msgspec.Raw] = {}
     head, end = _FIRST(json), 0
     while head is not None:
         key = _KEY(json, head.end(), head.end() + LONGEST_NAME)
         if key is None:
-            raise TooLong(f"a member whose name is longer than {LONGEST_NAME >> 10} KiB")
+            raise _long_key()
         colon = _COLON(json, key.end())
         if colon is None:
             break

@@ -388,7 +388,7 @@ def _plain_result(line: bytes) -> jsonrpc.NumberedResponse | None:
 def _valid_text(line: bytes) -> bytes:
     if not json_text.is_utf8(line):
         line = json_text.mend_text(line)
-    return line.removeprefix(json_text.BOM)
+    return json_text.without_bom(line)
 
 
 def _number(id: msgspec.Raw) -> int:
