@@ -232,7 +232,8 @@ def _read_huge(line: bytes) -> Envelope:
         message = msgspec.json.Decoder(_HugeEnvelope, dec_hook=Names()).decode(line)
     except TooManyParts as error:
         whole = jsonrpc.read_large(line)
-        return HugeMessage(*msgspec.structs.astuple(whole), error)
+        outcome = (whole.result, whole.error)
+        return HugeMessage(*outcome, whole.id, whole.method, whole.params, error)
     except msgspec.ValidationError:  # `params` is no object
         return jsonrpc.read_large(line)
     method = jsonrpc.read_method(message.method)

@@ -113,7 +113,8 @@ class LineFramer:
 def one_line(json: bytes) -> bytes:
     """Return valid JSON without line breaks: they stand only between tokens, and would end a frame."""
     if has(json, b"\n") or has(json, b"\r"):
-        return json.replace(b"\r", b" ").replace(b"\n", b" ")
+        line = json.replace(b"\r", b" ").replace(b"\n", b" ")
+        return json.with_same_depth(line) if isinstance(json, ScannedText) else line
     return json
 
 
@@ -256,6 +257,12 @@ class ScannedText(bytes):
     """A text whose depth was determined while it arrived."""
 
     is_too_deep = False
+
+    def with_same_depth(self, text: bytes) -> ScannedText:
+        """Return a text that has the same brackets as this one."""
+        same = ScannedText(text)
+        same.is_too_deep = self.is_too_deep
+        return same
 
 
 def scanned(scan: DepthScan | None, pieces: Pieces, last: bytes) -> DepthScan:

@@ -10,7 +10,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from mcp_workbench.transport.json_text import is_utf8, mend_surrogates, too_deep, without_bom
+from mcp_workbench.transport.json_text import (
+    ScannedText,
+    is_utf8,
+    mend_surrogates,
+    too_deep,
+    without_bom,
+)
 
 NOTHING = msgspec.Raw(b"")
 
@@ -133,6 +139,10 @@ def decode(line: bytes, *, is_shallow: bool = False, read: Reader | None = None)
         ) from None
     except msgspec.DecodeError as error:
         mended = _mended(line, error)
+        if isinstance(line, ScannedText):
+            if line.is_too_deep:
+                raise too_deep_error(line) from None
+            is_shallow = True  # as deep as before
         return decode(mended, is_shallow=is_shallow, read=read)
     if not is_shallow and too_deep(line):
         raise too_deep_error(line)
