@@ -130,6 +130,7 @@ def members_of(message: Envelope) -> Any:
 
 @fuzzed(mutated(written), examples=100)
 def test_the_largest_messages_are_read_like_all_others(line: bytes) -> None:
+    line = json_text.mend_surrogates(json_text.mend_text(line))
     try:
         other = jsonrpc.read_large(line)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -131,25 +131,36 @@ def may_have_long_key(json: msgspec.Raw | bytes) -> bool:
     A long key covers a whole window, of which one is looked at in every step. No window inside a string
     has a quote that is not escaped; the next such quote ends the key, so a colon follows.
     """
-    json = bytes(json)
+    view = memoryview(json)  # a copy of a long text takes as long as all of this
     at = _STEP
-    while at < len(json):
+    while at < len(view):
         end = at + _WINDOW
-        if json.count(b'"', at + 1, end) == json.count(b'\\"', at, end):
-            quote = json.find(b'"', end)
+        window = bytes(view[at:end])
+        if window.count(b'"', 1) == window.count(b'\\"'):
+            quote = _find_quote(view, end)
             if quote < 0:
                 return False
-            if json[quote - 1] == _BACKSLASH or _COLON(json, quote + 1):
+            if view[quote - 1] == _BACKSLASH or _COLON(view, quote + 1):
                 return True
             at = max(quote // _STEP * _STEP, at)
         at += _STEP
     return False
 
 
+def _find_quote(view: memoryview, start: int) -> int:
+    for at in range(start, len(view), _STEP):
+        quote = bytes(view[at : at + _STEP]).find(b'"')
+        if quote >= 0:
+            return at + quote
+    return -1
+
+
 def may_have_wide_key(json: msgspec.Raw | bytes) -> bool:
     """Whether a key may be long, and take several times its bytes once it is decoded."""
+    if not may_have_long_key(json):
+        return False
     json = bytes(json)
-    return may_have_long_key(json) and (not json.isascii() or b"\\u" in json)
+    return not json.isascii() or b"\\u" in json
 
 
 def _long_key() -> TooLong:
