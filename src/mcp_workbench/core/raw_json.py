@@ -66,7 +66,7 @@ def read_name(json: msgspec.Raw | bytes) -> str:
 # Objects
 
 
-class Names:
+class NameCounter:
     """Decoder hook for the names of one object: counts them, and keeps duplicates apart."""
 
     __slots__ = ("count",)
@@ -108,7 +108,7 @@ def read_names(json: msgspec.Raw | bytes) -> dict[Name, msgspec.Raw]:
     if len(json) > LARGE and may_have_wide_key(json):
         return _read_one_by_one(bytes(json))
     kind: Any = dict[Name, msgspec.Raw]
-    return msgspec.json.Decoder(kind, dec_hook=Names()).decode(json)
+    return msgspec.json.Decoder(kind, dec_hook=NameCounter()).decode(json)
 
 
 # Long keys of objects: the codec decodes a key before its length can be looked at
@@ -169,7 +169,7 @@ def _long_key() -> TooLong:
 
 def _read_one_by_one(json: bytes) -> dict[Name, msgspec.Raw]:
     """Does the same as the codec, but looks at the length of each key first."""
-    view, names = memoryview(json), Names()
+    view, names = memoryview(json), NameCounter()
     members: dict[Name, msgspec.Raw] = {}
     head, end = _FIRST(json), 0
     while head is not None:

@@ -17,7 +17,7 @@ from mcp_workbench.core.raw_json import (
     LONGEST_NAME,
     Members,
     Name,
-    Names,
+    NameCounter,
     TooLong,
     TooManyParts,
     may_have_long_key,
@@ -229,7 +229,7 @@ def _read_huge(line: bytes) -> Envelope:
     if may_have_wide_key(line):
         return jsonrpc.read_large(line)
     try:
-        message = msgspec.json.Decoder(_HugeEnvelope, dec_hook=Names()).decode(line)
+        message = msgspec.json.Decoder(_HugeEnvelope, dec_hook=NameCounter()).decode(line)
     except TooManyParts as error:
         whole = jsonrpc.read_large(line)
         outcome = (whole.result, whole.error)
