@@ -11,9 +11,21 @@ from typing import Any
 import pytest
 
 from mcp_workbench.daemon import control
-from mcp_workbench.daemon.control import MOST_UNSENT, ControlConnection, NoAnswer, connect
+from mcp_workbench.daemon.control import (
+    MOST_FIELDS,
+    MOST_LATER,
+    MOST_REQUEST,
+    MOST_UNSENT,
+    BadFrame,
+    ControlConnection,
+    FrameReader,
+    NoAnswer,
+    connect,
+    pack,
+)
 from mcp_workbench.daemon.paths import DaemonPaths
 from tests.kit.clock import PATIENCE
+from tests.threats.growth import assert_linear, cost, peak
 
 LONG = b"x" * (1 << 20)
 
@@ -53,6 +65,55 @@ async def test_a_client_that_never_reads_is_dropped() -> None:
         connection.send(control.REPORT, LONG)
 
     assert connection.is_closed
+    theirs.close()
+
+
+def refused(frame: bytes) -> None:
+    with pytest.raises(BadFrame):
+        FrameReader(MOST_REQUEST, MOST_LATER).feed(frame)
+
+
+def test_a_request_of_nothing_but_separators_is_refused_unread() -> None:
+    separators = pack(b"\0" * MOST_REQUEST)
+    letters = pack(b"a" * MOST_REQUEST)
+
+    assert peak(lambda: refused(separators)) <= 4 * MOST_REQUEST
+    reading = cost(lambda: FrameReader(MOST_REQUEST).feed(letters))
+    assert cost(lambda: refused(separators)) <= 10 * reading
+
+
+def test_a_request_is_refused_by_its_length_before_it_arrives() -> None:
+    refused((MOST_REQUEST + 1).to_bytes(4, "big"))
+    refused(pack(control.FORMAT, control.JOIN) + (MOST_LATER + 1).to_bytes(4, "big"))
+
+
+def test_an_environment_as_large_as_a_system_allows_is_read() -> None:
+    variables = [b"SOME_VARIABLE_%d=%b" % (n, b"a" * 200) for n in range(MOST_FIELDS // 2)]
+
+    assert FrameReader(MOST_REQUEST).feed(pack(control.JOIN, *variables)) == [
+        [control.JOIN, *variables]
+    ]
+
+
+def test_very_many_frames_at_once_are_read_in_proportion() -> None:
+    assert_linear(
+        lambda data: FrameReader().feed(data), lambda size: pack(b"") * (size // 4), 1 << 20
+    )
+
+
+async def test_a_flood_of_heartbeats_is_answered_in_turns() -> None:
+    connection, theirs = connected()
+    loop = asyncio.get_running_loop()
+    theirs.send(pack(control.FORMAT, control.STATUS) + pack(control.PING) * 4000)
+    reader, answers, turns = FrameReader(), 0, 0
+
+    async with asyncio.timeout(PATIENCE):
+        while answers < 4000:
+            answers += len(reader.feed(await loop.sock_recv(theirs, 1 << 20)))
+            turns += 1
+
+    assert turns >= 2
+    connection.close()
     theirs.close()
 
 

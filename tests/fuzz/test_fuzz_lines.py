@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import strategies as st
 
 from mcp_workbench.server import parse
@@ -62,7 +63,7 @@ def test_lines_are_the_same_however_they_are_cut(data: bytes, at: list[int], lim
     whole = data.split(b"\n")
     expected = [line.replace(b"\r", b" ") for line in whole[:-1] if len(line) <= limit]
     assert lines == [line for line in expected if line.strip()]
-    long = [line for line in whole if len(line) > limit]
+    long = [line.replace(b"\r", b" ") for line in whole if len(line) > limit]
     assert len(heads) <= len(long)
     assert bool(heads) == bool(long)
     assert all(any(line.startswith(head) for line in long) for head in heads)
@@ -105,6 +106,41 @@ def test_a_host_s_message_is_read_alike_in_a_body_and_on_a_line(body: bytes) -> 
         assert b"\r" not in bytes(raw)
     flat = decoded(body.removeprefix(json_text.BOM).replace(b"\n", b" ").replace(b"\r", b" "))
     assert flat == message
+
+
+@fuzzed(written, cuts, examples=50)
+def test_a_text_is_as_deep_however_it_arrives(text: bytes, at: list[int]) -> None:
+    whole, parts = json_text.DepthScan(), json_text.DepthScan()
+    text = b'["[\\\\","\\"{",' + text + b"]"
+    whole.feed(text)
+    for chunk in in_chunks(text, at):
+        parts.feed(chunk)
+
+    for scan in (whole, parts):
+        assert (scan._depth, scan._in_string, scan._in_escape) == (0, False, False)
+        assert not scan.is_too_deep
+
+
+def members_of(message: Envelope) -> Any:
+    try:
+        return parse.read_params(message)
+    except parse.RequestError as error:
+        return error.error
+
+
+@fuzzed(mutated(written), examples=100)
+def test_the_largest_messages_are_read_like_all_others(line: bytes) -> None:
+    line = json_text.mend_surrogates(json_text.mend_text(line))
+    try:
+        other = jsonrpc.read_large(line)
+    except (msgspec.DecodeError, RecursionError) as error:
+        with pytest.raises(type(error)):
+            parse._read_huge(line)
+        return
+    message = parse._read_huge(line)
+    for name in ("id", "method", "result", "error"):
+        assert getattr(message, name) == getattr(other, name)
+    assert members_of(message) == members_of(other)
 
 
 def same(one: Any, other: Any) -> bool:

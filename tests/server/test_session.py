@@ -17,6 +17,7 @@ from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.parse import cancelled_id
 from mcp_workbench.server.session import HostSession, StdioFront
 from mcp_workbench.server.session_tools import ToolView
+from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.json_text import DEPTH
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 from tests.kit.config import snapshot, spec
@@ -169,7 +170,7 @@ async def test_no_depth_of_a_request_is_a_fault_of_ours(deep: bytes) -> None:
 def test_a_cancel_of_any_depth_does_no_harm() -> None:
     for depth in range(DEPTH - 100, DEPTH):
         params = msgspec.Raw(b'{"a":' * depth + b"1" + b"}" * depth)
-        assert cancelled_id(params) == b""
+        assert cancelled_id(jsonrpc.Envelope(params=params)) == b""
 
 
 class Faulty(View):

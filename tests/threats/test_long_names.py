@@ -294,14 +294,16 @@ def test_a_large_error_is_read_once(member: bytes) -> None:
 # Messages that are read in few passes
 
 
-def test_a_body_with_line_breaks_costs_little_more_than_one_without() -> None:
+@pytest.mark.parametrize("size", [json_text.HUGE // 2, MESSAGE])
+def test_a_body_with_line_breaks_costs_little_more_than_one_without(size: int) -> None:
     start = USE + b'"toolbox":"a","server":"b","tool":"c"},"arguments":{"a":['
-    plain = worst.filled(start, b"1 ,", b"1]}}}}", MESSAGE)
+    plain = worst.filled(start, b"1 ,", b"1]}}}}", size)
     broken = plain.replace(b" ", b"\n")
 
     message = parse.read_body(broken)
 
-    assert isinstance(message, parse.UseToolRequest)
+    form = parse.UseToolRequest if size <= json_text.HUGE else parse.HugeMessage
+    assert isinstance(message, form)
     assert message == parse.read(plain)
     assert cost(lambda: parse.read_body(broken)) <= 2 * cost(lambda: parse.read_body(plain))
 

@@ -23,7 +23,7 @@ from mcp_workbench.core.raw_json import read_elements
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand, ToolMode
 from mcp_workbench.daemon import control
 from mcp_workbench.daemon.control import ControlConnection
-from mcp_workbench.daemon.joined_hosts import HostRegistry
+from mcp_workbench.daemon.joined_hosts import LONGEST_FIELD, HostRegistry
 from mcp_workbench.daemon.lifecycle import BoundedLog
 from mcp_workbench.daemon.status import DaemonInfo
 from mcp_workbench.server.session import HostSession
@@ -358,3 +358,34 @@ def test_a_host_that_joins_does_not_hold_up_others(
 
     assert control.WELCOME in answer
     assert longest <= cost(lambda: load_config(path)) / PARTS
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_request_to_join_with_a_long_field_is_refused(at: int, tmp_path: Path) -> None:
+    fields = [__version__.encode(), b"workbench-config.json", b"", b""]
+    fields[at] = b"dev," * (LONGEST_FIELD // 3)
+
+    async def scene() -> bytes:
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        book = BoundedLog(str(tmp_path / "log"))
+        about = DaemonInfo("workbench-config.json", str(tmp_path / "log"), time.monotonic())
+        async with (
+            asyncio.timeout(PATIENCE),
+            InsideWorkbench(snapshot()) as workbench,
+            task_scope() as hosts,
+        ):
+            registry = HostRegistry(about, workbench.gateway, hosts, book)
+            visitor = ControlConnection(ours, registry, os.getpid())
+            theirs.send(control.pack(control.FORMAT, control.JOIN, *fields))
+            answer = await asyncio.get_running_loop().sock_recv(theirs, 1 << 20)
+            visitor.close()
+            theirs.close()
+            book.close()
+            return answer
+
+    answer = asyncio.run(scene())
+
+    assert control.FrameReader().feed(answer) == [
+        [control.REFUSED, control.LOUDLY, b"the request is too long"]
+    ]

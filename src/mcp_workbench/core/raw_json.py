@@ -66,7 +66,7 @@ def read_name(json: msgspec.Raw | bytes) -> str:
 # Objects
 
 
-class _Names:
+class NameCounter:
     """Decoder hook for the names of one object: counts them, and keeps duplicates apart."""
 
     __slots__ = ("count",)
@@ -78,6 +78,8 @@ class _Names:
         self.count += 1
         if self.count > MOST_MEMBERS:
             raise TooManyParts(f"an object with more than {MOST_MEMBERS} members")
+        if len(text) > LONGEST_NAME:
+            raise _long_key()
         return Name(text)
 
 
@@ -103,10 +105,10 @@ def read_members(json: msgspec.Raw | bytes) -> Members:
 
 def read_names(json: msgspec.Raw | bytes) -> dict[Name, msgspec.Raw]:
     """Returns the members of an object, duplicate names included. Raises TooManyParts."""
-    if len(json) > LARGE and may_have_long_key(json):
+    if len(json) > LARGE and may_have_wide_key(json):
         return _read_one_by_one(bytes(json))
     kind: Any = dict[Name, msgspec.Raw]
-    return msgspec.json.Decoder(kind, dec_hook=_Names()).decode(json)
+    return msgspec.json.Decoder(kind, dec_hook=NameCounter()).decode(json)
 
 
 # Long keys of objects: the codec decodes a key before its length can be looked at
@@ -129,30 +131,51 @@ def may_have_long_key(json: msgspec.Raw | bytes) -> bool:
     A long key covers a whole window, of which one is looked at in every step. No window inside a string
     has a quote that is not escaped; the next such quote ends the key, so a colon follows.
     """
-    json = bytes(json)
+    view = memoryview(json)  # a copy of a long text takes as long as all of this
     at = _STEP
-    while at < len(json):
+    while at < len(view):
         end = at + _WINDOW
-        if json.count(b'"', at + 1, end) == json.count(b'\\"', at, end):
-            quote = json.find(b'"', end)
+        window = bytes(view[at:end])
+        if window.count(b'"', 1) == window.count(b'\\"'):
+            quote = _find_quote(view, end)
             if quote < 0:
                 return False
-            if json[quote - 1] == _BACKSLASH or _COLON(json, quote + 1):
+            if view[quote - 1] == _BACKSLASH or _COLON(view, quote + 1):
                 return True
             at = max(quote // _STEP * _STEP, at)
         at += _STEP
     return False
 
 
+def _find_quote(view: memoryview, start: int) -> int:
+    for at in range(start, len(view), _STEP):
+        quote = bytes(view[at : at + _STEP]).find(b'"')
+        if quote >= 0:
+            return at + quote
+    return -1
+
+
+def may_have_wide_key(json: msgspec.Raw | bytes) -> bool:
+    """Whether a key may be long, and take several times its bytes once it is decoded."""
+    if not may_have_long_key(json):
+        return False
+    json = bytes(json)
+    return not json.isascii() or b"\\u" in json
+
+
+def _long_key() -> TooLong:
+    return TooLong(f"a member whose name is longer than {LONGEST_NAME >> 10} KiB")
+
+
 def _read_one_by_one(json: bytes) -> dict[Name, msgspec.Raw]:
     """Does the same as the codec, but looks at the length of each key first."""
-    view, names = memoryview(json), _Names()
+    view, names = memoryview(json), NameCounter()
     members: dict[Name, msgspec.Raw] = {}
     head, end = _FIRST(json), 0
     while head is not None:
         key = _KEY(json, head.end(), head.end() + LONGEST_NAME)
         if key is None:
-            raise TooLong(f"a member whose name is longer than {LONGEST_NAME >> 10} KiB")
+            raise _long_key()
         colon = _COLON(json, key.end())
         if colon is None:
             break

@@ -52,7 +52,10 @@ QUIETLY, LOUDLY = b"quietly", b"loudly"  # whether the client reports a refusal 
 # Later messages to an attached process, which stores what it needs to continue on its own
 KEEP, OPENED, MODERN, ENDED, PONG = b"keep", b"opened", b"modern", b"ended", b"pong"
 
-MOST = 16 << 20  # bytes of a frame; an environment has at most two MiB
+MOST = 16 << 20  # bytes of a frame to a client; a report may be long
+MOST_REQUEST = 4 << 20  # bytes of a client's request; an environment has at most two MiB
+MOST_FIELDS = 20_000  # of a frame: the variables of an environment
+MOST_LATER = 1 << 10  # bytes of a client's later frames, each of which is one word
 CONNECT = deadline(2.0)  # seconds; a daemon that hangs does not accept once its queue is full
 BACKLOG = 128  # connections that wait to be accepted
 PAUSE = pause(1.0)  # seconds without accepting, after the process ran out of descriptors
@@ -60,6 +63,7 @@ MOST_UNSENT = 8 << 20  # bytes for a client that does not read; then its connect
 _HEAD = 4
 _CREDENTIALS = 12  # bytes: three numbers
 _READ = 1 << 16  # bytes at once
+_READ_LATER = 1 << 12  # at once, after the request: each frame may be answered
 _FDS = 2  # at most, with one frame
 
 
@@ -77,23 +81,37 @@ def pack(*fields: bytes) -> bytes:
 
 
 class FrameReader:
-    """Bytes in, frames out."""
+    """Bytes in, frames out. `most` is the largest frame, `later` the largest one after the first."""
 
-    def __init__(self) -> None:
-        self._buffer = b""
+    def __init__(self, most: int = MOST, later: int = MOST) -> None:
+        self._buffer = bytearray()
+        self._most = most
+        self._later = later
 
     def feed(self, data: bytes) -> list[list[bytes]]:
-        self._buffer += data
+        """Return the frames that are complete. Raises BadFrame, before a frame that is too long is read."""
+        buffer = self._buffer
+        buffer += data
         frames: list[list[bytes]] = []
-        while len(self._buffer) >= _HEAD:
-            end = _HEAD + int.from_bytes(self._buffer[:_HEAD], "big")
-            if end - _HEAD > MOST:
+        start = 0
+        while len(buffer) >= start + _HEAD:
+            size = int.from_bytes(buffer[start : start + _HEAD], "big")
+            if size > self._most:
                 raise BadFrame
-            if len(self._buffer) < end:
+            end = start + _HEAD + size
+            if len(buffer) < end:
                 break
-            frames.append(self._buffer[_HEAD:end].split(b"\0"))
-            self._buffer = self._buffer[end:]
+            frames.append(_fields(bytes(buffer[start + _HEAD : end])))
+            start = end
+            self._most = self._later
+        del buffer[:start]
         return frames
+
+
+def _fields(body: bytes) -> list[bytes]:
+    if body.count(b"\0") >= MOST_FIELDS:
+        raise BadFrame
+    return body.split(b"\0")
 
 
 # The client
@@ -247,7 +265,7 @@ class ControlConnection:
         self.host: AttachedHost | None = None  # once its pipes are here
         self._socket = connection
         self._handler = handler
-        self._reader = FrameReader()
+        self._reader = FrameReader(MOST_REQUEST, MOST_LATER)
         self._unsent = bytearray()
         self._has_requested = False
         self._loop = _running_loop()
@@ -299,7 +317,8 @@ class ControlConnection:
 
     def _readable(self) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(self._socket, _READ, _FDS)
+            most = _READ_LATER if self._has_requested else _READ
+            data, fds, _, _ = socket.recv_fds(self._socket, most, _FDS)
         except BlockingIOError:
             return
         except OSError:

@@ -69,6 +69,8 @@ KEPT = frozenset(
 KEPT_BYTES = 1 << 16  # of one such request
 APPLY = deadline(2.0)  # seconds for a change of the file to be applied before a command uses it
 BETWEEN = pause(0.1)  # seconds between two looks at that
+LONGEST_FIELD = 1 << 16  # bytes of a path, or of a list of toolboxes
+_JOINING = 4  # fields of a request to join, before its environment
 
 
 class HostRegistry:
@@ -90,7 +92,9 @@ class HostRegistry:
         self.on_empty: Callable[[], None] = lambda: None  # called when the last host has left
 
     def handle(self, connection: ControlConnection, request: bytes, fields: list[bytes]) -> None:
-        if request == control.JOIN and len(fields) >= 4:
+        if any(len(field) > LONGEST_FIELD for field in (request, *fields[:_JOINING])):
+            connection.send(control.REFUSED, control.LOUDLY, b"the request is too long")
+        elif request == control.JOIN and len(fields) >= _JOINING:
             self._scope.start(self._join(connection, fields), f"join {connection.pid}")
         elif request == control.COMMAND and len(fields) >= 5:
             self._scope.start(self._join_command(connection, fields), f"command {connection.pid}")
@@ -537,7 +541,7 @@ class JoinedFront(StdioFront):
         self._session.receive(message)
         if not isinstance(message, UseToolRequest) and method == "notifications/cancelled":
             self._journal.lines_handled(self._count)
-            self._journal.finished(cancelled_id(message.params))
+            self._journal.finished(cancelled_id(message))
         if self._session.era.modern and not self._is_modern:
             self._is_modern = True
             self._notify(control.MODERN)

@@ -16,9 +16,12 @@ from mcp_workbench.core.raw_json import (
     LARGE,
     LONGEST_NAME,
     Members,
+    Name,
+    NameCounter,
     TooLong,
     TooManyParts,
     may_have_long_key,
+    may_have_wide_key,
     read_members,
 )
 from mcp_workbench.core.raw_json import read_name as read_text
@@ -40,7 +43,7 @@ from mcp_workbench.server.wrong_arguments import (
     wrong_use_tool,
 )
 from mcp_workbench.transport import json_text, jsonrpc
-from mcp_workbench.transport.json_text import SHALLOW, too_deep
+from mcp_workbench.transport.json_text import HUGE, SHALLOW, too_deep
 from mcp_workbench.transport.jsonrpc import NOTHING, Envelope
 
 OPEN_TOOLBOX = "open_toolbox"
@@ -156,6 +159,10 @@ _read_large_request = msgspec.json.Decoder(_LargeRequest).decode
 
 def _read_large(line: bytes) -> Message:
     """The same for a large message: read once if possible, since each reading takes long."""
+    if len(line) > HUGE:  # to try one form first and then another would take too long
+        if too_deep(line):
+            raise jsonrpc.too_deep_error(line)
+        return jsonrpc.decode(line, is_shallow=True, read=_read_huge)
     message = None
     if not _may_quote_long_key(line):
         with suppress(msgspec.DecodeError, RecursionError):
@@ -205,6 +212,35 @@ def _may_quote_long_key(line: bytes) -> bool:
     return len(line) - kept > LONGEST_NAME
 
 
+class HugeMessage(Envelope, gc=False):
+    """A message whose `params` was read into its members in the same reading."""
+
+    members: Members | TooManyParts = msgspec.field(default_factory=Members)
+
+
+class _HugeEnvelope(jsonrpc.Outcome, gc=False):
+    id: msgspec.Raw = NOTHING
+    method: msgspec.Raw = NOTHING
+    params: dict[Name, msgspec.Raw] | None = None
+
+
+def _read_huge(line: bytes) -> Envelope:
+    """Read the envelope and the members of `params` at once. Raises a DecodeError."""
+    if may_have_wide_key(line):
+        return jsonrpc.read_large(line)
+    try:
+        message = msgspec.json.Decoder(_HugeEnvelope, dec_hook=NameCounter()).decode(line)
+    except TooManyParts as error:
+        whole = jsonrpc.read_large(line)
+        outcome = (whole.result, whole.error)
+        return HugeMessage(*outcome, whole.id, whole.method, whole.params, error)
+    except msgspec.ValidationError:  # `params` is no object
+        return jsonrpc.read_large(line)
+    method = jsonrpc.read_method(message.method)
+    members = {name.text: value for name, value in (message.params or {}).items()}
+    return HugeMessage(message.result, message.error, message.id, method, NOTHING, members)
+
+
 _SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -216,6 +252,11 @@ def read_body(body: bytes) -> Message:
     if isinstance(message, Envelope):
         parts = (message.result, message.error, message.id)
         result, error, id = map(_one_line, parts)
+        if isinstance(message, HugeMessage):
+            members = message.members
+            if isinstance(members, dict):
+                members = {name: _one_line(value) for name, value in members.items()}
+            return HugeMessage(result, error, id, message.method, NOTHING, members)
         return Envelope(result, error, id, message.method, _one_line(message.params))
     called = message.params.arguments
     arguments = _UseTool(_one_line(called.tool), _one_line(called.arguments))
@@ -339,15 +380,23 @@ def _unsupported(requested: str) -> RequestError:
     return RequestError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 
-def read_params(params: msgspec.Raw) -> Members:
-    if not params or jsonrpc.is_null(params):
-        return {}
+def read_params(message: Envelope) -> Members:
+    """The members of its `params`. Raises a RequestError."""
+    params = message.params
     try:
-        return read_members(params)
+        if isinstance(message, HugeMessage):
+            return _known(message)
+        return read_members(params) if params and not jsonrpc.is_null(params) else {}
     except TooManyParts as error:
         raise RequestError(jsonrpc.INVALID_PARAMS, f"params is {error}") from None
     except msgspec.DecodeError:
         raise RequestError(jsonrpc.INVALID_PARAMS, "params must be an object") from None
+
+
+def _known(message: HugeMessage) -> Members:
+    if isinstance(message.members, TooManyParts):
+        raise message.members
+    return dict(message.members)  # the request takes ownership of them
 
 
 def read_meta(meta: msgspec.Raw | None) -> Members:
@@ -402,12 +451,13 @@ def read_uri(members: Members) -> str:
     return uri
 
 
-def cancelled_id(params: msgspec.Raw) -> bytes:
+def cancelled_id(message: Envelope) -> bytes:
     """The id in a cancellation; empty if there is none."""
     try:
-        return bytes(read_members(params).get("requestId", b""))
-    except (msgspec.DecodeError, RecursionError):
+        id = read_params(message).get("requestId", b"")
+    except (RequestError, RecursionError):
         return b""
+    return bytes(id) if len(id) <= jsonrpc.LONGEST_ID else b""
 
 
 # What a call of a tool asks for

@@ -143,12 +143,12 @@ class HostSession:
         if not message.method:
             self.elicitation.answer(message)
         elif message.method == "notifications/cancelled":
-            self.cancel(parse.cancelled_id(message.params), "cancelled by the host")
+            self.cancel(parse.cancelled_id(message), "cancelled by the host")
         elif message.method == ROOTS_CHANGED:
             self.elicitation.roots_changed(self.view.gateway.connected)
 
     def _request(self, id: bytes, message: Envelope) -> None:
-        members = parse.read_params(message.params)
+        members = parse.read_params(message)
         meta = self._meta(message.method, members.pop("_meta", None), members)
         self._handler(message.method)(id, members, meta)
 

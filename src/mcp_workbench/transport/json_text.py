@@ -17,11 +17,14 @@ import msgspec
 BOM = b"\xef\xbb\xbf"
 DEPTH = 1000  # levels of a whole message, of which its envelope is the first
 SHALLOW = 2 * DEPTH  # bytes in which no text can be nested deeper
+HUGE = 4 << 20  # bytes; the depth of a longer text is determined while it arrives
 
 if sys.version_info < (3, 12):  # there, the decoder's levels and our own frames share one limit
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 2 * DEPTH))
 
 _PIECE = 64 << 10  # bytes of a long text that are processed at a time
+
+Pieces = list[bytes | bytearray]  # of a text, as received
 
 
 # Lines
@@ -33,11 +36,12 @@ HEAD = 4096  # bytes kept of a line that is too long: enough to find out what it
 class LineFramer:
     """Splits a stream into lines. Chunks of an unfinished line are kept apart and joined once."""
 
-    __slots__ = ("_held", "_limit", "_size", "_skipping", "overflow")
+    __slots__ = ("_held", "_limit", "_scan", "_size", "_skipping", "overflow")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held: list[bytes | bytearray] = []
+        self._held: Pieces = []
+        self._scan: DepthScan | None = None  # of an unfinished line that is long
         self._size = 0
         self._skipping = False  # inside a line that is too long
         self.overflow: bytes | None = None  # the start of a line that was too long
@@ -60,11 +64,11 @@ class LineFramer:
         return [line for line in lines if line and not line.isspace()]
 
     def _feed_carefully(self, data: bytes) -> Sequence[bytes]:
-        *whole, rest = data.split(b"\n")
+        *whole, rest = data.replace(b"\r", b" ").split(b"\n")
         lines: list[bytes] = []
         for part in whole:
             self._hold(part)
-            line = self._finished().replace(b"\r", b" ")
+            line = self._finished()
             if line and not line.isspace():
                 lines.append(line)
         self._hold(rest)
@@ -83,8 +87,11 @@ class LineFramer:
         if self._size > self._limit:
             self.overflow = b"".join(part[:HEAD] for part in self._held[:HEAD])[:HEAD]
             self._held.clear()
+            self._scan = None
             self._size = 0
             self._skipping = True
+        elif self._size > HUGE:
+            self._scan = scanned(self._scan, self._held, chunk)
 
     def _keep(self, chunk: bytes) -> None:
         held = self._held
@@ -96,8 +103,8 @@ class LineFramer:
             held.append(bytearray(chunk))
 
     def _finished(self) -> bytes:
-        line = b"".join(self._held)
-        self._held.clear()
+        line = joined(self._held, self._scan)
+        self._scan = None
         self._size = 0
         self._skipping = False
         return line
@@ -106,7 +113,8 @@ class LineFramer:
 def one_line(json: bytes) -> bytes:
     """Return valid JSON without line breaks: they stand only between tokens, and would end a frame."""
     if has(json, b"\n") or has(json, b"\r"):
-        return json.replace(b"\r", b" ").replace(b"\n", b" ")
+        line = json.replace(b"\r", b" ").replace(b"\n", b" ")
+        return json.with_same_depth(line) if isinstance(json, ScannedText) else line
     return json
 
 
@@ -133,6 +141,10 @@ def is_utf8(line: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def without_bom(line: bytes) -> bytes:
+    return line[len(BOM) :] if line.startswith(BOM) else line  # else as it is, not copied
 
 
 def mend_text(line: bytes) -> bytes:
@@ -224,6 +236,7 @@ def _backslashes(before: bytes) -> int:
 
 # Where a message would need more than these, its depth is not determined: it counts as too deep.
 MOST_QUOTES = 4_000_000  # of strings that have brackets inside or between them
+MOST_ESCAPED = 2_000_000  # quotes inside short strings
 MOST_NEAR = 400_000  # brackets near the limit, each of which is looked at
 MOST_BRACKETS = 10_000_000  # in all: two of a list or an object, each of which takes time to read
 
@@ -234,6 +247,47 @@ _STEPS = bytes.maketrans(
     _OPENING + _CLOSING, b"\x01\xff"
 )  # one down, one up: 255 is -1 when signed
 _OTHERS = bytes(set(range(256)) - set(b'[{]}"'))
+_SPACE = b" "
+_TWO = (
+    2 * _SPACE
+)  # in the place of two characters: to replace in place is twice as fast as to remove
+
+
+class ScannedText(bytes):
+    """A text whose depth was determined while it arrived."""
+
+    is_too_deep = False
+
+    def with_same_depth(self, text: bytes) -> ScannedText:
+        """Return a text that has the same brackets as this one."""
+        same = ScannedText(text)
+        same.is_too_deep = self.is_too_deep
+        return same
+
+
+def scanned(scan: DepthScan | None, pieces: Pieces, last: bytes) -> DepthScan:
+    """Scan the last piece of a text that arrives; the first time, all of its pieces.
+
+    What is left to do once the text is complete is then done in less time.
+    """
+    if scan is not None:
+        scan.feed(last)
+        return scan
+    scan = DepthScan()
+    for piece in pieces:
+        scan.feed(bytes(piece))
+    return scan
+
+
+def joined(pieces: Pieces, scan: DepthScan | None) -> bytes:
+    """Return the text, and empty the list. One short piece alone is not copied."""
+    text = b"".join(pieces)
+    pieces.clear()
+    if scan is None:
+        return text
+    text = ScannedText(text)
+    text.is_too_deep = scan.is_too_deep
+    return text
 
 
 def read_json(text: bytes | str) -> Any:
@@ -249,9 +303,15 @@ def too_deep(json: bytes) -> bool:
 
     A text with very many lists and objects counts as such. Short or simple texts are not looked into.
     """
-    if len(json) <= SHALLOW or not _opens_often(json):
+    if len(json) <= SHALLOW:
         return False
-    return _DepthScan().goes_too_deep(json)
+    if isinstance(json, ScannedText):
+        return json.is_too_deep
+    if not _opens_often(json):
+        return False
+    scan = DepthScan()
+    scan.feed(json)
+    return scan.is_too_deep
 
 
 def _opens_often(json: bytes) -> bool:
@@ -269,31 +329,41 @@ def _opens_often(json: bytes) -> bool:
     return False
 
 
-class _DepthScan:
+class DepthScan:
     """Scans a text piece by piece, so that it never copies more than a few pieces."""
 
     def __init__(self) -> None:
+        self.is_too_deep = False
+        self._in_escape = False  # the last piece ended with a backslash
         self._depth = 0
         self._in_string = False
         self._quotes_left = MOST_QUOTES
+        self._escaped_left = MOST_ESCAPED
         self._near_left = MOST_NEAR
         self._left = MOST_BRACKETS
 
-    def goes_too_deep(self, json: bytes) -> bool:
-        start = 0
-        while start < len(json):
-            piece = json[start : start + _PIECE]
-            start += _PIECE
-            if piece.find(b"\\") >= 0:
-                piece = piece.replace(rb"\\", b"")
-                start += piece.endswith(b"\\")  # the character it escapes is in the next piece
-                escaped = piece.count(rb"\"")
-                if self._in_string and escaped == piece.count(b'"'):
-                    continue  # the string does not end here
-                piece = piece.replace(rb"\"", b"") if escaped else piece
-            if self._passes_limit(self._outside_strings(piece)):
-                return True
-        return False
+    def feed(self, text: bytes) -> None:
+        """Scan what follows the text of the last call."""
+        at = 0
+        while at < len(text) and not self.is_too_deep:
+            at += self._in_escape
+            self._in_escape = False
+            piece = text[at : at + _PIECE]
+            at += len(piece)
+            self.is_too_deep = self._goes_too_deep(piece)
+
+    def _goes_too_deep(self, piece: bytes) -> bool:
+        if piece.find(b"\\") >= 0:
+            piece = piece.replace(rb"\\", _TWO)
+            self._in_escape = piece.endswith(b"\\")
+        if piece.find(b"\\") >= 0:
+            quotes = piece.count(b'"')
+            if self._in_string and quotes == piece.count(rb"\""):
+                return False  # the string does not end here
+            piece = piece.replace(rb"\"", _TWO)
+            left = piece.count(b'"')
+            self._escaped_left -= min(quotes - left, left)
+        return self._passes_limit(self._outside_strings(piece))
 
     def _outside_strings(self, piece: bytes) -> bytes:
         """Return its brackets. A quote begins or ends a string; two adjacent ones cancel out."""
@@ -302,7 +372,8 @@ class _DepthScan:
             signs = b'"' + signs
         if signs.find(b'"') < 0:
             return signs
-        parts = signs.replace(b'""', b"").split(b'"')
+        signs = signs.replace(b'""', _TWO).translate(None, _SPACE)
+        parts = signs.split(b'"')
         self._quotes_left -= len(parts) - 1
         self._in_string = len(parts) % 2 == 0
         return b"".join(parts[::2])
@@ -310,7 +381,7 @@ class _DepthScan:
     def _passes_limit(self, brackets: bytes) -> bool:
         """Whether any of them exceeds the limit, or it would take too long to determine that."""
         self._left -= len(brackets)
-        if self._quotes_left < 0 or self._left < 0:
+        if min(self._quotes_left, self._escaped_left, self._left) < 0:
             return True
         at, depth = 0, self._depth
         while at < len(brackets):

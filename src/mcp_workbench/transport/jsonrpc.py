@@ -10,7 +10,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from mcp_workbench.transport.json_text import BOM, is_utf8, mend_surrogates, too_deep
+from mcp_workbench.transport.json_text import (
+    ScannedText,
+    is_utf8,
+    mend_surrogates,
+    too_deep,
+    without_bom,
+)
 
 NOTHING = msgspec.Raw(b"")
 
@@ -55,6 +61,9 @@ class _LargeEnvelope(Outcome, gc=False):
     id: msgspec.Raw = NOTHING
     method: msgspec.Raw = NOTHING
     params: msgspec.Raw = NOTHING
+
+
+Reader = Callable[[bytes], Envelope]
 
 
 class NumberedResponse(Outcome, gc=False):
@@ -115,13 +124,13 @@ _TRUNCATED = "Input data was truncated"
 _BYTE = re.compile(r".*\(byte (\d+)\)$").match
 
 
-def decode(line: bytes, *, is_shallow: bool = False) -> Envelope:
+def decode(line: bytes, *, is_shallow: bool = False, read: Reader | None = None) -> Envelope:
     """Decode one message, which must be valid UTF-8. Lone surrogate escapes are repaired.
 
-    `is_shallow`: the caller knows that it is not nested too deeply.
+    `is_shallow`: the caller knows that it is not nested too deeply. `read` is used in place of `read_large`.
     """
     try:
-        message = _decode(line) if len(line) <= LARGE else _read_large(line)
+        message = _decode(line) if len(line) <= LARGE else (read or read_large)(line)
     except RecursionError:
         raise too_deep_error(line) from None
     except msgspec.ValidationError as error:
@@ -129,7 +138,12 @@ def decode(line: bytes, *, is_shallow: bool = False) -> Envelope:
             INVALID_REQUEST, f"not a JSON-RPC message: {error}", salvaged_id(line)
         ) from None
     except msgspec.DecodeError as error:
-        return _decode_mended(line, error)
+        mended = _mended(line, error)
+        if isinstance(line, ScannedText):
+            if line.is_too_deep:
+                raise too_deep_error(line) from None
+            is_shallow = True  # as deep as before
+        return decode(mended, is_shallow=is_shallow, read=read)
     if not is_shallow and too_deep(line):
         raise too_deep_error(line)
     if not message.method and bool(message.result) == bool(message.error):
@@ -139,12 +153,18 @@ def decode(line: bytes, *, is_shallow: bool = False) -> Envelope:
     return message
 
 
-def _read_large(line: bytes) -> Envelope:
+def read_large(line: bytes) -> Envelope:
+    """Read a large message. Raises a DecodeError."""
     message = _decode_large(line)
-    if len(message.method) > LONGEST_METHOD:
-        raise msgspec.ValidationError("the name of its method is too long")
-    method = _read_text(message.method) if message.method else ""
+    method = read_method(message.method)
     return Envelope(message.result, message.error, message.id, method, message.params)
+
+
+def read_method(raw: msgspec.Raw) -> str:
+    """Return the method of a large message. Raises a DecodeError."""
+    if len(raw) > LONGEST_METHOD:
+        raise msgspec.ValidationError("the name of its method is too long")
+    return _read_text(raw) if raw else ""
 
 
 def too_deep_error(line: bytes) -> Malformed:
@@ -155,7 +175,7 @@ def checked_text(line: bytes) -> bytes:
     """Return a host's line without its byte order mark. Raises Malformed where it is not UTF-8."""
     if not is_utf8(line):
         raise Malformed(PARSE_ERROR, "not UTF-8", salvaged_id(line))
-    return line.removeprefix(BOM)
+    return without_bom(line)
 
 
 def decode_text(line: bytes) -> Envelope:
@@ -163,11 +183,11 @@ def decode_text(line: bytes) -> Envelope:
     return decode(line if line.isascii() else checked_text(line))
 
 
-def _decode_mended(line: bytes, error: msgspec.DecodeError) -> Envelope:
+def _mended(line: bytes, error: msgspec.DecodeError) -> bytes:
     mended = mend_surrogates(line, _place_of(error, line))
     if mended is line:
         raise Malformed(PARSE_ERROR, f"not JSON: {error}", salvaged_id(line))
-    return decode(mended)
+    return mended
 
 
 def _place_of(error: msgspec.DecodeError, line: bytes) -> int | None:

@@ -247,6 +247,13 @@ class Conversation:
             log.exception("a server's message failed")
         return True
 
+    def receive_decoded(self, message: Envelope) -> None:
+        """Take a message that was decoded already. Never raises."""
+        try:
+            self._receive_decoded(message)
+        except Exception:  # a bug of ours costs one message, not the connection
+            log.exception("a server's message failed")
+
     def receive_on(self, number: int, data: bytes) -> None:
         """Take bytes that came on the response stream of this request: they belong to it."""
         self.response_to = number
@@ -284,11 +291,14 @@ class Conversation:
     def _receive_message(self, line: bytes) -> None:
         try:
             if not line.isascii():
-                line = _valid_text(line)
+                line = valid_text(line)
             message = jsonrpc.decode(line)
         except Malformed as error:
             self._receive_malformed(line, error)
             return
+        self._receive_decoded(message)
+
+    def _receive_decoded(self, message: Envelope) -> None:
         if message.method:
             self._receive_notification(message)
         elif handler := self.pending.settle(_number(message.id)):
@@ -390,10 +400,11 @@ def _plain_result(line: bytes) -> jsonrpc.NumberedResponse | None:
     return answer if plain and not too_deep(line) else None
 
 
-def _valid_text(line: bytes) -> bytes:
+def valid_text(line: bytes) -> bytes:
+    """Return a server's line as valid UTF-8, without its byte order mark."""
     if not json_text.is_utf8(line):
         line = json_text.mend_text(line)
-    return line.removeprefix(json_text.BOM)
+    return json_text.without_bom(line)
 
 
 def _number(id: msgspec.Raw) -> int:

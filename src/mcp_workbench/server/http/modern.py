@@ -21,6 +21,7 @@ from mcp_workbench.server.http.access import CUT_OFF, refused
 from mcp_workbench.server.http.streams import SILENCE
 from mcp_workbench.server.parse import (
     EnvelopeFault,
+    HugeMessage,
     Message,
     RequestError,
     UseToolRequest,
@@ -89,6 +90,7 @@ class _HeaderParams(msgspec.Struct):
     meta: msgspec.Raw = msgspec.field(default=jsonrpc.NOTHING, name="_meta")
 
 
+_HEADER_PARAMS = {field.name: field.encode_name for field in msgspec.structs.fields(_HeaderParams)}
 _USE_TOOL = msgspec.Raw(jsonrpc.encode("use_tool"))
 _read_header_params = msgspec.json.Decoder(_HeaderParams).decode
 _read_text = msgspec.json.Decoder(str).decode
@@ -123,6 +125,10 @@ def check_modern(
 def _header_params(message: Message) -> _HeaderParams:
     if isinstance(message, UseToolRequest):
         return _HeaderParams(name=_USE_TOOL, meta=message.params.meta)
+    if isinstance(message, HugeMessage):
+        known = parse.read_params(message)
+        given = {field: known[name] for field, name in _HEADER_PARAMS.items() if name in known}
+        return _HeaderParams(**given)
     params = message.params
     try:
         return (

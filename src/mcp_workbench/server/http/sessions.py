@@ -207,7 +207,7 @@ class LegacySession:
         for message in messages:
             self.host.receive(message)
             if not isinstance(message, UseToolRequest) and message.method == _CANCELLED:
-                self._cancelled(cancelled_id(message.params))
+                self._cancelled(cancelled_id(message))
 
     def _await_replies(self, response: ResponseWriter, ids: list[bytes]) -> PostStream:
         sessions = self._sessions
@@ -484,7 +484,7 @@ def _is_modern(message: Message) -> bool:
     try:
         if isinstance(message, UseToolRequest):
             return parse.is_stamped(parse.read_meta(message.params.meta))
-        return parse.is_stamped(parse.read_meta(parse.read_params(message.params).get("_meta")))
+        return parse.is_stamped(parse.read_meta(parse.read_params(message).get("_meta")))
     except RequestError:
         return False
 

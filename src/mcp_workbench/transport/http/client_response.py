@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from mcp_workbench.transport.http.messages import Pieces, add_piece
+from mcp_workbench.transport.http.messages import add_piece
+from mcp_workbench.transport.json_text import HUGE, Pieces, joined, scanned
 
 JSON = "application/json"
 WHOLE = 4 << 20  # bytes of a JSON body that are collected without a reader
@@ -134,15 +135,17 @@ class ClientResponse:
     async def whole(self, limit: int, patience: float | None = None) -> bytes:
         """Return the rest of the body. Raises ResponseTooLarge above `limit` bytes."""
         pieces: Pieces = []
-        size = 0
+        size, scan = 0, None
         while piece := await self._read_any(patience):
             add_piece(pieces, piece)
             size += len(piece)
+            if size > HUGE:
+                scan = scanned(scan, pieces, piece)
             if size > limit:
                 raise ResponseTooLarge(f"larger than {limit} bytes", heard=True)
             if self._inflater is not None and self._inflater.taken > limit + PIECE:
                 raise ResponseTooLarge("its compressed form is larger than the limit", heard=True)
-        return b"".join(pieces)
+        return joined(pieces, scan)
 
     async def _read_any(self, patience: float | None) -> bytes:
         if self._inflater is not None:

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from mcp_workbench.transport.json_text import HUGE, DepthScan, Pieces, joined, scanned
+
 SMALL = 512  # bytes; smaller pieces of a body share a buffer
 HEAD_LINES = 128  # headers of a request
-Pieces = list[bytes | bytearray]  # of a body, as received
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
 
@@ -83,6 +84,7 @@ class HttpRequest:
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
         self.chunks: Pieces = []
+        self._scan: DepthScan | None = None  # of a long body
 
     def add_header(self, name: bytes, value: bytes) -> None:
         """Add a line. Repeated ones are joined by copying, at most as many as a head may have."""
@@ -101,11 +103,13 @@ class HttpRequest:
             add_piece(self.chunks, data)
         else:
             self.chunks.append(data)
+        if self.size > HUGE:
+            self._scan = scanned(self._scan, self.chunks, data)
 
     def close_body(self) -> None:
         """Join the body: all of it has arrived."""
-        chunks, self.chunks = self.chunks, []
-        self.body = b"".join(chunks)  # one alone is not copied
+        self.body = joined(self.chunks, self._scan)
+        self._scan = None
 
     @property
     def lines(self) -> int:

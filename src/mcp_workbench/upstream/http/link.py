@@ -27,7 +27,7 @@ from mcp_workbench.core.spec import HttpEndpoint, ServerSpec
 from mcp_workbench.protocol.handshake import DISCOVER, INITIALIZE, MODERN
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
-from mcp_workbench.transport.json_text import too_deep
+from mcp_workbench.transport.json_text import HUGE, too_deep
 from mcp_workbench.transport.jsonrpc import NOTHING, Envelope, Malformed
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 from mcp_workbench.upstream.conversation import Conversation, Failure, RequestFailed
@@ -209,13 +209,14 @@ class HttpLink:
             del self._requests[request.number]
             response.close()
             return
-        request.params = jsonrpc.decode(request.frame).params
+        frame = request.frame
+        request.params = jsonrpc.decode(frame, is_shallow=len(frame) > HUGE).params
         request.task = self._scope.start(self._run(request), f"{request.method} {request.number}")
 
     def _start(self, frame: bytes) -> None:
         """Send a message in a task."""
         try:
-            message = jsonrpc.decode(frame)
+            message = jsonrpc.decode(frame, is_shallow=len(frame) > HUGE)  # its parts are shallow
         except Malformed as error:  # too deeply nested, together with our envelope
             reason = f"it can't be sent: {error}"
             failure = Failure.of_call("protocol_error", reason, may_have_run=False)

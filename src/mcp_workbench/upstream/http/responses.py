@@ -29,7 +29,7 @@ from mcp_workbench.transport.http.client_response import (
 from mcp_workbench.transport.http.sse import EventReader, EventTooLarge
 from mcp_workbench.transport.json_text import one_line
 from mcp_workbench.transport.jsonrpc import Envelope, Malformed
-from mcp_workbench.upstream.conversation import Conversation, Failure, RequestFailed
+from mcp_workbench.upstream.conversation import Conversation, Failure, RequestFailed, valid_text
 from mcp_workbench.upstream.http.requests import (
     EVENTS,
     HEADER_NAME,
@@ -60,6 +60,7 @@ MOST_NAMES = 1000  # tools whose headers are kept
 _NAME = b'"params":{"name":'
 _ARGUMENTS = b',"arguments":'
 
+AT_ONCE = 1 << 20  # bytes of a long line that are scanned in one turn
 SHOWN = 200  # characters of a page that came instead of a message
 LOGIN = (401, 403)
 REMEDY = '"headers": {"Authorization": "Bearer ${TOKEN}"}'
@@ -165,15 +166,16 @@ class Exchange:
 
     def _read_body(self, request: OutgoingRequest, response: ClientResponse, body: bytes) -> None:
         own = b"%d" % request.number
-        body = body.removeprefix(json_text.BOM)
+        body = json_text.without_bom(body)
         if is_refusal(response):
             raise RequestFailed(failure_for(response, body, self._requester.error_context))
-        if response.status == 200 and jsonrpc.salvaged_id(body) == own:
+        is_huge = len(body) > json_text.HUGE
+        if response.status == 200 and not is_huge and jsonrpc.salvaged_id(body) == own:
             self._settle(request, one_line(body) + b"\n")
             return
-        line = one_line(body) + b"\n"
+        line = one_line(body) if is_huge else one_line(body) + b"\n"
         if jsonrpc.is_batch(line):
-            self._conversation.receive(line)
+            self._conversation.receive(_ended(line))
             request.answered = True
             return
         message = _decode(line)
@@ -250,7 +252,8 @@ class Exchange:
                     await turns.next()
                     if event.name == "message":
                         await self._flowing.wait()
-                        self._deliver_event(request, one_line(event.data) + b"\n")
+                        line = await _scanned(one_line(event.data))
+                        self._deliver_event(request, line)
         except EventTooLarge:
             raise ResponseTooLarge("an event of it exceeds the limit", heard=True) from None
         except ResponseTooLarge:
@@ -261,18 +264,18 @@ class Exchange:
 
     def _deliver_event(self, request: OutgoingRequest | None, line: bytes) -> None:
         if request is None or request.answered:
-            self._conversation.receive(line)
+            self._conversation.receive(_ended(line))
             return
         message = _decode(line)
         if request.is_listen and message is not None and message.method == CANCELLED:
             raise ExchangeFailed("the server ended it", heard=True)  # instead of a response
         own = b"%d" % request.number
         if message is None or message.method or not (message.result or message.error):
-            self._conversation.receive_on(request.number, line)
+            self._conversation.receive_on(request.number, _ended(line))
         elif bytes(message.id) == own or message.error:
             self._settle(request, line, message)
         else:
-            self._conversation.receive_on(request.number, line)
+            self._conversation.receive_on(request.number, _ended(line))
 
     # What the link itself takes from a response
 
@@ -292,7 +295,10 @@ class Exchange:
             return
         if message is not None and message.error and bytes(message.id) != b"%d" % request.number:
             line = jsonrpc.refusal(b"%d" % request.number, message.error)
-        self._conversation.receive(line)
+        elif message is not None and isinstance(line, json_text.ScannedText):
+            self._conversation.receive_decoded(message)  # to read it again would take long
+            return
+        self._conversation.receive(_ended(line))
 
     def _is_header_mismatch(self, request: OutgoingRequest, message: Envelope | None) -> bool:
         """Did the server refuse the call, unrun, for a header that its tool asks for now?"""
@@ -344,9 +350,24 @@ class _Initialized(msgspec.Struct):
     protocolVersion: str = ""  # noqa: N815 - the protocol's name
 
 
+async def _scanned(line: bytes) -> bytes:
+    """Determine the depth of a long line that has arrived whole; others have their turns meanwhile."""
+    if len(line) <= json_text.HUGE:
+        return line
+    scan = json_text.DepthScan()
+    for start in range(0, len(line), AT_ONCE):
+        scan.feed(line[start : start + AT_ONCE])
+        await asyncio.sleep(0)
+    return json_text.joined([line], scan)
+
+
+def _ended(line: bytes) -> bytes:
+    return line if line.endswith(b"\n") else line + b"\n"
+
+
 def _decode(line: bytes) -> Envelope | None:
     try:
-        return jsonrpc.decode(line)
+        return jsonrpc.decode(line if line.isascii() else valid_text(line))
     except Malformed:
         return None
 
