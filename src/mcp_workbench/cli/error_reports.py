@@ -106,7 +106,7 @@ def report(error: WorkbenchError, argv: list[str]) -> int:
     if isinstance(error, ConfigError):
         _print(_of_config(error), argv, (*error.problems, *error.warnings))
     else:
-        code = _CODES.get(error.code, CALL_FAILED)
+        code = error.code if error.code.startswith("WB-") else _CODES.get(error.code, CALL_FAILED)
         _print(ErrorReport(code, error.message, fix=error.hint or _HINTS.get(error.code, "")), argv)
     return next((status for kind, status in _STATUS if isinstance(error, kind)), FAILED)
 

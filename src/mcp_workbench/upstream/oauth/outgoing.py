@@ -92,9 +92,10 @@ class Outgoing:
             return address
         if address.scheme != "https":
             raise _blocked(address, "is not https")
-        if proxy_for(address, self._environ) is not None and _is_literal(address.host):
-            if not is_public(address.host):
-                raise _blocked(address, "is not on the public internet")
+        # A proxy resolves names by itself: what can be checked here is an address without a name.
+        proxied = proxy_for(address, self._environ) is not None
+        if proxied and _is_literal(address.host) and not is_public(address.host):
+            raise _blocked(address, "is not on the public internet")
         return address
 
     def is_trusted(self, address: Url) -> bool:

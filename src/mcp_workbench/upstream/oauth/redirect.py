@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from html import escape
@@ -15,6 +14,7 @@ PATH = "/callback"
 LARGEST = 1 << 14  # bytes of a request's head
 PATIENCE = 10.0  # seconds for a request, and for its page
 MOST = 16  # connections at once
+LAST_PAGE = 1.0  # seconds to send the page after the sign-in is complete
 
 _HEAD = (
     "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\n"
@@ -50,19 +50,22 @@ class Redirects:
         self._host = f"{HOST}:{port}"
         self._visits: asyncio.Queue[Visit] = asyncio.Queue(MOST)
         self._open = 0
+        self._closed = asyncio.Event()  # no connection is open
 
     async def next(self) -> Visit:
         return await self._visits.get()
 
     async def drained(self) -> None:
         """Wait until the last page was sent, which may take a moment."""
-        end = time.monotonic() + 1.0
-        while self._open and time.monotonic() < end:
-            await asyncio.sleep(0.01)
+        if self._open:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_PAGE):
+                    await self._closed.wait()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, then close."""
         self._open += 1
+        self._closed.clear()
         try:
             if self._open <= MOST:
                 async with asyncio.timeout(PATIENCE):
@@ -71,10 +74,12 @@ class Redirects:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return
         finally:
-            self._open -= 1
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
+            self._open -= 1
+            if not self._open:
+                self._closed.set()
 
     async def _answer(self, head: str) -> tuple[str, str, bool]:
         line, *headers = head.split("\r\n")
