@@ -121,10 +121,10 @@ class SignIn:
         return client
 
     async def _client(self, endpoints: Endpoints, redirect_uri: str) -> Client:
-        client = self._known_client(endpoints)
+        client, server = self._known_client(endpoints), endpoints.server
         if client is not None and client.redirect_uri in ("", redirect_uri):
-            return client
-        server = endpoints.server
+            if not client.registered or await self._is_registered(server, client):
+                return client
         if not server.registration_endpoint:
             raise SignInFailed(
                 "WB-AUTH-003",
@@ -141,6 +141,22 @@ class SignIn:
         client = oauth.read_registration(reply.body, redirect_uri, server)
         ClientStore(self._home, server.issuer).write(client)
         return client
+
+    async def _is_registered(self, server: AuthorizationServer, client: Client) -> bool:
+        """Does the authorization server still know this client?
+
+        If it does not, it shows the person an error, and never redirects to us. So it is asked first, with
+        a code that it can't have given.
+        """
+        fields = {
+            "grant_type": "authorization_code",
+            "code": secrets.token_urlsafe(16),
+            "redirect_uri": client.redirect_uri,
+            "code_verifier": secrets.token_urlsafe(48),
+        }
+        reply = await self._token(server, client, fields)
+        error, _ = oauth.read_error(reply.body)
+        return error not in ("invalid_client", "unauthorized_client")
 
     # With a browser
 
@@ -238,12 +254,10 @@ class SignIn:
             raise SignInFailed(
                 "WB-AUTH-003", "'client_credentials' needs 'clientId' and 'clientSecret' in 'auth'"
             )
-        scopes = self.settings.scopes or endpoints.challenge.scopes
+        scopes = tuple(scope for scope in self._scopes(endpoints) if scope != oauth.OFFLINE)
         fields = oauth.client_grant(scopes, endpoints.identifier)
         reply = await self._token(endpoints.server, client, fields)
-        return await self._keep(
-            endpoints.server, client, endpoints.identifier, tuple(scopes), reply
-        )
+        return await self._keep(endpoints.server, client, endpoints.identifier, scopes, reply)
 
     # Tokens
 
