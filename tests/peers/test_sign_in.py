@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +15,6 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import ElicitRequestURLParams, ElicitResult, TextContent
 from tests.kit.authorization_server import (
-    SDK1,
     SECRET,
     AuthorizationServer,
     ProtectedServer,
@@ -28,7 +23,7 @@ from tests.kit.authorization_server import (
     protected_server,
 )
 from tests.kit.authorization_server.person import sign_in
-from tests.kit.clock import PATIENCE, eventually
+from tests.kit.clock import PATIENCE
 from tests.kit.results import MODERN
 
 pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("workplace")]

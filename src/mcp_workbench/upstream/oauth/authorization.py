@@ -17,7 +17,7 @@ import msgspec
 from mcp_workbench.core.spec import HttpEndpoint
 from mcp_workbench.protocol import oauth
 from mcp_workbench.protocol.oauth import Challenge, SignInFailed
-from mcp_workbench.transport.tasks import TaskScope
+from mcp_workbench.transport.tasks import TaskScope, completed
 from mcp_workbench.upstream.oauth.sign_in import (
     FORM,
     TEMPORARY,
@@ -141,7 +141,11 @@ class Authorization:
         return await self._refresh()
 
     async def _renew(self) -> bool:
-        """Refresh the token, unless another process did. Raises SignInFailed if that may pass."""
+        """Refresh the token, unless another process did. Raises SignInFailed if that may pass.
+
+        A refresh token is good for one request: once that is sent, its response must be kept, whoever
+        was waiting for it.
+        """
         held = self._credential
         async with self._store.locked():
             stored = self._store.read()
@@ -154,7 +158,7 @@ class Authorization:
                 self._use(stored)
                 return False
             else:
-                return await self._exchange(stored)
+                return await completed(self._exchange(stored))
         self._use(await SignIn(self._target, self._environ, self._principal).for_machine())
         return True
 

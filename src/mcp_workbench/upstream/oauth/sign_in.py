@@ -28,6 +28,7 @@ from mcp_workbench.protocol.oauth import (
     SignInFailed,
     Tokens,
 )
+from mcp_workbench.transport.tasks import completed
 from mcp_workbench.upstream.oauth.outgoing import Outgoing, Reply
 from mcp_workbench.upstream.oauth.redirect import Redirects, redirect_listener
 from mcp_workbench.upstream.oauth.store import ClientStore, Credential, CredentialStore
@@ -312,7 +313,7 @@ class PendingSignIn:
                 while True:
                     visit = await self._redirects.next()
                     try:
-                        credential = await self.complete(visit.query)
+                        credential = await completed(self.complete(visit.query))
                     except SignInFailed as error:
                         visit.answer(str(error), ok=False)
                         if _is_foreign(error):
