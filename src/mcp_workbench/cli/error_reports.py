@@ -72,6 +72,7 @@ _CODES = {
     "bad_name": "WB-CONF-013",
     "daemon_failed": "WB-UP-501",
     "port_refused": "WB-CLI-005",
+    "needs_login": "WB-AUTH-012",
 }
 _LISTED = "mcp-workbench tools lists what there is"
 _HINTS = {"unknown_toolbox": _LISTED, "unknown_server": _LISTED, "unknown_tool": _LISTED}

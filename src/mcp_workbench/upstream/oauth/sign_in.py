@@ -123,9 +123,11 @@ class SignIn:
 
     async def _client(self, endpoints: Endpoints, redirect_uri: str) -> Client:
         client, server = self._known_client(endpoints), endpoints.server
-        if client is not None and client.redirect_uri in ("", redirect_uri):
-            if not client.registered or await self._is_registered(server, client):
-                return client
+        if client is not None and not client.registered:
+            return client
+        fits = client is not None and client.redirect_uri == redirect_uri
+        if client is not None and fits and await self._is_registered(server, client):
+            return client
         if not server.registration_endpoint:
             raise SignInFailed(
                 "WB-AUTH-003",
@@ -147,17 +149,12 @@ class SignIn:
         """Does the authorization server still know this client?
 
         If it does not, it shows the person an error, and never redirects to us. So it is asked first, with
-        a code that it can't have given.
+        a refresh token that it can't have given.
         """
-        fields = {
-            "grant_type": "authorization_code",
-            "code": secrets.token_urlsafe(16),
-            "redirect_uri": client.redirect_uri,
-            "code_verifier": secrets.token_urlsafe(48),
-        }
+        fields = {"grant_type": "refresh_token", "refresh_token": secrets.token_urlsafe(16)}
         reply = await self._token(server, client, fields)
         error, _ = oauth.read_error(reply.body)
-        return error not in ("invalid_client", "unauthorized_client")
+        return error != "invalid_client"
 
     # With a browser
 
