@@ -1,4 +1,4 @@
-"""`login` and `logout`: sign in to servers behind a URL, with a browser, a pasted address or a device code."""
+"""`login` and `logout`: sign in to servers behind a URL, and sign out."""
 
 from __future__ import annotations
 

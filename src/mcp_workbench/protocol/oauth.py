@@ -1,4 +1,4 @@
-"""OAuth 2.1 as MCP uses it: addresses to ask, documents to check, requests to send. Nothing is sent here.
+"""OAuth 2.1 as MCP uses it: addresses, documents, requests. Nothing is sent here.
 
 The order of a sign-in: a 401 carries a `Challenge`; `resource_metadata_urls` and `server_metadata_urls` say where
 the documents of the server and of its authorization server may be; `read_resource` and `read_server` check
@@ -162,15 +162,17 @@ def covers(resource: str, url: str) -> bool:
 def read_server(body: bytes, issuer: str, source: str) -> AuthorizationServer:
     """The metadata of an authorization server, which must be this issuer's. Raises SignInFailed.
 
-    Without an issuer (servers of 2025-03-26 name none), the metadata has to come from its own origin.
+    Servers of 2025-03-26 name no issuer: then it is the origin that the metadata comes from, whatever it
+    claims, so that it can't pass for another one.
     """
     server = _read(body, AuthorizationServer, source)
-    expected = issuer or origin_of(source)
-    if server.issuer != expected and not (not issuer and server.issuer.rstrip("/") == expected):
+    if not issuer:
+        server = msgspec.structs.replace(server, issuer=origin_of(source))
+    elif server.issuer != issuer:
         raise SignInFailed(
             "WB-AUTH-005",
             f"the metadata at {source} is that of another issuer, {_shown(server.issuer)} instead of "
-            f"{_shown(expected)}: report it to whoever runs the server",
+            f"{_shown(issuer)}: report it to whoever runs the server",
         )
     methods = server.code_challenge_methods_supported
     if methods is not None and "S256" not in methods:
@@ -221,7 +223,7 @@ def _shown(url: str) -> str:
 # The client, as an authorization server knows it
 
 
-class Client(msgspec.Struct, frozen=True):
+class OAuthClient(msgspec.Struct, frozen=True):
     """Our identity at an authorization server."""
 
     id: str
@@ -232,7 +234,7 @@ class Client(msgspec.Struct, frozen=True):
     registered: bool = False  # dynamically, by us
 
     def __repr__(self) -> str:
-        return "Client()"  # the secret
+        return "OAuthClient()"  # the secret
 
 
 class _Registration(msgspec.Struct):
@@ -265,11 +267,11 @@ def registration_request(redirect_uri: str, server: AuthorizationServer) -> byte
     )
 
 
-def read_registration(body: bytes, redirect_uri: str, server: AuthorizationServer) -> Client:
+def read_registration(body: bytes, redirect_uri: str, server: AuthorizationServer) -> OAuthClient:
     """The client that the authorization server registered. Raises SignInFailed."""
     given = _read(body, _Registration, server.registration_endpoint)
     method = given.token_endpoint_auth_method
-    return Client(
+    return OAuthClient(
         given.client_id,
         given.client_secret,
         _known_method(method) or auth_method(given.client_secret, server),
@@ -299,7 +301,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True):
     """One request for a person's consent. `verifier` and `state` are secrets until it is complete."""
 
     server: AuthorizationServer
-    client: Client
+    client: OAuthClient
     redirect_uri: str
     resource: str
     scopes: tuple[str, ...]
@@ -438,7 +440,7 @@ def client_grant(scopes: Iterable[str], resource: str) -> dict[str, str]:
     return {**body, "scope": scope} if scope else body
 
 
-def token_request(client: Client, fields: Mapping[str, str]) -> tuple[bytes, bytes]:
+def token_request(client: OAuthClient, fields: Mapping[str, str]) -> tuple[bytes, bytes]:
     """The extra headers and the body of a request to the token endpoint, with the client's proof."""
     fields = dict(fields)
     headers = b""

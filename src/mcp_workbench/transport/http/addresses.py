@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-# Beyond what `is_global` excludes: addresses that carry another one inside, which a gateway would unpack.
-_CARRIERS = tuple(
+# Beyond what `is_global` excludes: addresses that carry another one inside, and the old private ones.
+_EXCLUDED = tuple(
     ip_network(text)
-    for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")
+    for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96", "fec0::/10")
 )
 
 
@@ -18,7 +18,7 @@ def is_public(text: str) -> bool:
     except ValueError:
         return False
     if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None or any(address in net for net in _CARRIERS):
+        if address.ipv4_mapped is not None or any(address in net for net in _EXCLUDED):
             return False
         return address.is_global and not address.is_multicast
     return _is_public_v4(address)

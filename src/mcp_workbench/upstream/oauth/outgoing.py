@@ -26,7 +26,7 @@ _USER_AGENT = f"User-Agent: {IMPLEMENTATION['name']}/{IMPLEMENTATION['version']}
 _JSON = b"Accept: application/json\r\n"
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Fetched(msgspec.Struct, frozen=True):
     """The status and the body of a response."""
 
     status: int
@@ -35,7 +35,7 @@ class Reply(msgspec.Struct, frozen=True):
     challenge: str = ""
 
     def __repr__(self) -> str:
-        return f"Reply({self.status})"
+        return f"Fetched({self.status})"
 
     @property
     def ok(self) -> bool:
@@ -49,7 +49,7 @@ class Outgoing:
         self._trusted = trusted  # origins that the operator wrote; `:*` stands for any port
         self._environ = environ
 
-    async def get(self, url: str) -> Reply:
+    async def get(self, url: str) -> Fetched:
         """Fetch a document. Raises SignInFailed."""
         address = self.checked(url)
         reply = await self._send(b"GET", address, _JSON, b"")
@@ -65,13 +65,13 @@ class Outgoing:
             reply = await self._send(b"GET", target, _JSON, b"")
         return reply
 
-    async def post(self, url: str, headers: bytes, body: bytes, kind: str) -> Reply:
+    async def post(self, url: str, headers: bytes, body: bytes, kind: str) -> Fetched:
         """Send a form or a document. Raises SignInFailed. Redirects are not followed."""
         address = self.checked(url)
         headers = _JSON + b"Content-Type: %b\r\n" % kind.encode() + headers
         return await self._send(b"POST", address, headers, body)
 
-    async def ask(self, url: str, body: bytes) -> Reply:
+    async def ask(self, url: str, body: bytes) -> Fetched:
         """Send a message of MCP without credentials, to see what the server wants."""
         headers = (
             b"Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
@@ -103,7 +103,7 @@ class Outgoing:
         name = f"{address.scheme}://{address.host}:*".lower()
         return any(each.lower().rstrip("/") in (origin, name) for each in self._trusted)
 
-    async def _send(self, method: bytes, address: Url, headers: bytes, body: bytes) -> Reply:
+    async def _send(self, method: bytes, address: Url, headers: bytes, body: bytes) -> Fetched:
         allows = None if self.is_trusted(address) else is_public
         client = HttpClient(address, self._environ, allows=allows)
         try:
@@ -125,14 +125,14 @@ class Outgoing:
             client.close()
 
 
-async def _read(response: ClientResponse) -> Reply:
+async def _read(response: ClientResponse) -> Fetched:
     given = response.headers
     if (
         response.content_type == "text/event-stream"
     ):  # an answer without credentials: it may never end
-        return Reply(response.status)
+        return Fetched(response.status)
     body = await response.whole(LARGEST)
-    return Reply(
+    return Fetched(
         response.status, body, given.get("location", ""), given.get("www-authenticate", "")
     )
 

@@ -22,14 +22,14 @@ from mcp_workbench.protocol.oauth import (
     AuthorizationRequest,
     AuthorizationServer,
     Challenge,
-    Client,
     DeviceCode,
+    OAuthClient,
     Resource,
     SignInFailed,
     Tokens,
 )
 from mcp_workbench.transport.tasks import completed
-from mcp_workbench.upstream.oauth.outgoing import Outgoing, Reply
+from mcp_workbench.upstream.oauth.outgoing import Fetched, Outgoing
 from mcp_workbench.upstream.oauth.redirect import Redirects, redirect_listener
 from mcp_workbench.upstream.oauth.store import ClientStore, Credential, CredentialStore
 
@@ -109,19 +109,19 @@ class SignIn:
 
     # The client
 
-    def _known_client(self, endpoints: Endpoints) -> Client | None:
+    def _known_client(self, endpoints: Endpoints) -> OAuthClient | None:
         settings, server = self.settings, endpoints.server
         if settings.client_id:
             method = oauth.auth_method(settings.client_secret, server)
-            return Client(settings.client_id, settings.client_secret, method)
+            return OAuthClient(settings.client_id, settings.client_secret, method)
         if settings.client_metadata_url and server.client_id_metadata_document_supported:
-            return Client(settings.client_metadata_url)
+            return OAuthClient(settings.client_metadata_url)
         client = ClientStore(self._home, server.issuer).read()
         if client is None or 0 < client.expires_at < time.time():
             return None
         return client
 
-    async def _client(self, endpoints: Endpoints, redirect_uri: str) -> Client:
+    async def _client(self, endpoints: Endpoints, redirect_uri: str) -> OAuthClient:
         client, server = self._known_client(endpoints), endpoints.server
         if client is not None and not client.registered:
             return client
@@ -145,7 +145,7 @@ class SignIn:
         ClientStore(self._home, server.issuer).write(client)
         return client
 
-    async def _is_registered(self, server: AuthorizationServer, client: Client) -> bool:
+    async def _is_registered(self, server: AuthorizationServer, client: OAuthClient) -> bool:
         """Does the authorization server still know this client?
 
         If it does not, it shows the person an error, and never redirects to us. So it is asked first, with
@@ -225,10 +225,10 @@ class SignIn:
     async def _poll(
         self,
         server: AuthorizationServer,
-        client: Client,
+        client: OAuthClient,
         fields: Mapping[str, str],
         code: DeviceCode,
-    ) -> Reply:
+    ) -> Fetched:
         interval = max(code.interval, 1.0)
         end = time.monotonic() + min(code.expires_in, LIFETIME)
         while time.monotonic() < end:
@@ -260,18 +260,18 @@ class SignIn:
     # Tokens
 
     async def _token(
-        self, server: AuthorizationServer, client: Client, fields: Mapping[str, str]
-    ) -> Reply:
+        self, server: AuthorizationServer, client: OAuthClient, fields: Mapping[str, str]
+    ) -> Fetched:
         headers, body = oauth.token_request(client, fields)
         return await self.outgoing.post(server.token_endpoint, headers, body, FORM)
 
     async def _keep(
         self,
         server: AuthorizationServer,
-        client: Client,
+        client: OAuthClient,
         resource: str,
         scopes: tuple[str, ...],
-        reply: Reply,
+        reply: Fetched,
     ) -> Credential:
         tokens = read_reply(reply, server.token_endpoint)
         credential = Credential(
@@ -360,7 +360,7 @@ def with_tokens(credential: Credential, tokens: Tokens) -> Credential:
     )
 
 
-def read_reply(reply: Reply, source: str) -> Tokens:
+def read_reply(reply: Fetched, source: str) -> Tokens:
     """The tokens of a response of the token endpoint. Raises SignInFailed."""
     _require_up(reply, source)
     if reply.ok:
@@ -373,14 +373,14 @@ def read_reply(reply: Reply, source: str) -> Tokens:
     raise _refused("WB-AUTH-006", f"{source} gave no token", reply)
 
 
-def _require_up(reply: Reply, url: str) -> None:
+def _require_up(reply: Fetched, url: str) -> None:
     if reply.status >= 500 or reply.status == 429:
         raise SignInFailed(
             TEMPORARY, f"{oauth.origin_of(url)} answered HTTP {reply.status}; try again later"
         )
 
 
-def _refused(code: str, what: str, reply: Reply) -> SignInFailed:
+def _refused(code: str, what: str, reply: Fetched) -> SignInFailed:
     error, description = oauth.read_error(reply.body)
     why = description or error or f"HTTP {reply.status}"
     return SignInFailed(code, f"{what} ({why})")

@@ -1,4 +1,4 @@
-"""Credentials on disk: one private file for each server, account and principal, and one lock beside it.
+"""Credentials on disk: one private file for each sign-in, and a lock beside it.
 
 Several processes use one credential: windows of hosts, the shared workbench, the command line. Whoever
 holds the lock may refresh it; the others read what it wrote. A refresh token is used once only, so
@@ -17,7 +17,7 @@ from hashlib import sha256
 import msgspec
 
 from mcp_workbench.config.state_home import CREDENTIALS, private_folder, read_own, write_whole
-from mcp_workbench.protocol.oauth import Client, SignInFailed
+from mcp_workbench.protocol.oauth import OAuthClient, SignInFailed
 
 LARGEST = 1 << 18  # bytes of a file
 POLL = 0.03  # seconds between two attempts to get the lock
@@ -31,7 +31,7 @@ class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
     issuer: str
     token_endpoint: str
     resource: str
-    client: Client
+    client: OAuthClient
     access_token: str = ""
     refresh_token: str = ""
     expires_at: float = 0.0  # seconds since the epoch; 0: not known
@@ -69,14 +69,14 @@ class ClientStore:
         self._home = home
         self._name = f"client-{sha256(issuer.encode()).hexdigest()[:32]}.json"
 
-    def read(self) -> Client | None:
+    def read(self) -> OAuthClient | None:
         path = os.path.join(self._home, CREDENTIALS, self._name)  # noqa: PTH118 - text in, text out
         try:
-            return msgspec.json.decode(read_own(path, LARGEST), type=Client)
+            return msgspec.json.decode(read_own(path, LARGEST), type=OAuthClient)
         except (OSError, msgspec.DecodeError):
             return None
 
-    def write(self, client: Client) -> None:
+    def write(self, client: OAuthClient) -> None:
         """Replace the file in one step. Raises SignInFailed."""
         _write(self._home, self._name, msgspec.json.encode(client))
 
