@@ -111,6 +111,54 @@ def test_connect_starts_every_server_and_says_what_is_wrong(tmp_path: Path) -> N
     assert "dev/gone: not available (" in done.err  # progress, one line per server
 
 
+def test_a_command_that_does_not_exist_is_found_without_starting_anything(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    servers = {
+        "good": entry(env={"PIDFILE": str(pids)}),
+        "gone": {"command": "no-such-command-anywhere"},
+        "path": {"command": str(tmp_path / "no-such-file")},
+        "lost": {**entry(), "cwd": str(tmp_path / "no-such-folder")},
+        "unset": {"command": "${NO_SUCH_VARIABLE}"},
+        "web": {"url": "https://example.com/mcp"},
+    }
+    write_config(tmp_path, toolbox("dev", **servers))
+
+    done = run_command("check", cwd=tmp_path)
+    data = run_command("check", "--json", cwd=tmp_path).data
+
+    assert done.status == 0
+    assert "1 toolbox, 6 servers, proxy mode, 4 warnings" in done.out
+    gone = (
+        "warning: server 'dev/gone' can't be started: command not found: no-such-command-anywhere"
+    )
+    assert gone in done.err
+    assert "toolboxes.dev.mcpServers.gone.command" in done.err
+    assert "fix: install no-such-command-anywhere, or write its absolute path" in done.err
+    assert f"'dev/path' can't be started: command not found: {tmp_path}/no-such-file" in done.err
+    assert "fix: correct 'command'" in done.err
+    assert f"'dev/lost' can't be started: its working folder {tmp_path}/no-such-folder" in done.err
+    assert "toolboxes.dev.mcpServers.lost.cwd" in done.err
+    assert "WB-CONN-105" in done.err
+    found = [one["path"].rpartition("mcpServers.")[2] for one in data["problems"]]
+    assert sorted(found) == ["gone.command", "lost.cwd", "path.command", "unset.command"]
+    assert {one["severity"] for one in data["problems"]} == {"warning"}
+    assert not pids.exists()
+
+
+def test_a_missing_command_is_told_before_servers_are_started_and_the_ready_ones_are_counted(
+    tmp_path: Path,
+) -> None:
+    servers = {"a": demo_server(), "b": demo_server(), "gone": {"command": "no-such-command"}}
+    write_config(tmp_path, toolbox("dev", **servers))
+
+    done = run_command("check", "--connect", cwd=tmp_path)
+
+    assert done.status == 4
+    assert done.out.splitlines()[-1] == "2 of 3 ready"
+    assert done.err.index("warning: server 'dev/gone'") < done.err.index("dev/a: ready")
+    assert run_command("check", "--connect", cwd=tmp_path.parent).out.endswith("2 of 2 ready\n")
+
+
 def test_what_a_server_said_lately_is_looked_at_without_starting_it(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     mine = entry(toolFilters=["*", "!slwo"], env={"PIDFILE": str(pids)})

@@ -32,7 +32,7 @@ def test_the_figures_are_those_of_what_a_host_is_told(tmp_path: Path) -> None:
     path = write_config(tmp_path, toolbox(a=demo_server(), b=demo_server("workshop")))
     document = run_command("cost", "--json", cwd=tmp_path).data
     (box,) = document["toolboxes"]
-    with PipeHost(path) as host:
+    with PipeHost(path, cwd=tmp_path) as host:
         opening = host.initialize()
         menu = host.result("tools/list")["tools"]
         levels = {
@@ -51,8 +51,8 @@ def test_the_figures_are_those_of_what_a_host_is_told(tmp_path: Path) -> None:
     assert document["everyRequest"]["instructions"] == estimate_tokens(opening["instructions"])
     keys = ("name", "description", "inputSchema")
     shown = [{key: tool[key] for key in keys} for tool in menu]
-    assert document["everyRequest"]["menu"] == estimate_tokens(
-        json.dumps(shown, separators=(",", ":"))
+    assert document["everyRequest"]["menu"] == sum(
+        estimate_tokens(json.dumps(tool, separators=(",", ":"))) for tool in shown
     )
 
 

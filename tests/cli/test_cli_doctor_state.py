@@ -24,9 +24,8 @@ if sys.platform == "win32":
 HOURS_AGO = time.time() - 7200
 NOBODY_S = 999_999_999  # a process beyond what Linux ever counts to
 INTERRUPTED = """
-import pathlib, resource, signal
+import resource, signal
 from mcp_workbench.config.state_home import write_whole
-from mcp_workbench.hosts.files import write_private
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 """
@@ -55,6 +54,13 @@ def interrupted(statement: str, room: Path) -> Path:
     return left
 
 
+def older(path: Path) -> Path:
+    """What versions up to 0.11 left in the same case."""
+    left = path.with_name(f".{path.name}.0123456789ab")
+    left.touch(0o600)
+    return left
+
+
 def abandoned_socket(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with monkeypatch.context() as there, socket.socket(socket.AF_UNIX) as bound:
         there.chdir(path.parent)  # a socket's path is short
@@ -78,8 +84,9 @@ def left_over(state: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     files = [
         interrupted(f"write_whole({str(key)!r}, b'x')", room["catalogues"]),
         interrupted(f"write_whole({str(catalogue)!r}, b'x')", room["catalogues"]),
-        interrupted(f"write_private(pathlib.Path({str(record)!r}), b'x')", room["journal"]),
-        interrupted(f"write_private(pathlib.Path({str(copy)!r}), b'x')", room["backups"]),
+        interrupted(f"write_whole({str(record)!r}, b'x', durable=True)", room["journal"]),
+        interrupted(f"write_whole({str(copy)!r}, b'x', durable=True)", room["backups"]),
+        older(copy),
     ]
     for path in files:
         os.utime(path, (HOURS_AGO, HOURS_AGO))

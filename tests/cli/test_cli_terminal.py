@@ -57,6 +57,17 @@ def test_colour_is_for_terminals_and_for_those_who_want_it(tmp_path: Path) -> No
     assert red in run_command("checc", cwd=tmp_path, FORCE_COLOR="1").err
 
 
+@pytest.mark.parametrize("columns", [60, 100])
+def test_the_list_of_tools_fits_on_the_screen(tmp_path: Path, columns: int) -> None:
+    run_command("tools", cwd=tmp_path)  # they are known now
+    with terminal("tools", "-q", cwd=tmp_path, columns=columns) as run:
+        assert run.rest() == 0
+    lines = run.screen.splitlines()
+    assert len(lines) == 9
+    assert max(map(len, lines)) == columns
+    assert lines[2].split()[1:3] == ["add(a:", "num,"]
+
+
 def test_a_slow_call_shows_one_line_and_erases_it(tmp_path: Path) -> None:
     status, screen = on_terminal(
         "call", "demo/workshop/slow", "seconds:=1.2", "steps:=3", cwd=tmp_path

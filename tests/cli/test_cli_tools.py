@@ -2,21 +2,93 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
+from unicodedata import east_asian_width
 
 import pytest
 from tests.kit.command import run_command
-from tests.kit.config import demo_server, toolbox, write_config
+from tests.kit.config import demo_server, entry, toolbox, write_config
+
+from mcp_workbench.cli.tools import tool_lines
+from mcp_workbench.core.catalogue import ToolInfo
 
 
 def test_every_tool_is_a_line_with_its_cost(tmp_path: Path) -> None:
     done = run_command("tools", cwd=tmp_path)
     head, *lines = done.out.splitlines()
     assert done.status == 0
-    assert head.split() == ["SERVER", "TOOL", "READ-ONLY", "CHARACTERS", "≈TOKENS"]
+    assert head.split() == ["SERVER", "TOOL", "READ-ONLY", "≈TOKENS", "DESCRIPTION"]
     assert [line.split()[0] for line in lines] == ["demo/basics"] * 4 + ["demo/workshop"] * 4
     assert lines[1].split()[:6] == ["demo/basics", "add(a:", "num,", "b:", "num)", "yes"]
-    assert "8 tools, ≈" in done.err
+    assert lines[1].endswith("  Adds two numbers.")
+    assert "8 tools, ≈ " in done.err
+
+
+def test_a_tool_costs_the_same_in_all_commands_that_tell_it(tmp_path: Path) -> None:
+    listed = run_command("tools", cwd=tmp_path)
+    data = run_command("tools", "--json", cwd=tmp_path).data
+    cost = run_command("cost", "--json", cwd=tmp_path).data
+    direct = cost["everyRequest"]["direct"]
+    tour = run_command("tour", cwd=tmp_path).out
+
+    assert sum(tool["tokens"] for tool in data["tools"]) == direct
+    assert f"8 tools, ≈ {direct} tokens with each listed directly" in listed.err
+    assert f"in every request: ≈ {direct} tokens" in run_command("cost", cwd=tmp_path).out
+    assert re.search(rf"every tool listed directly +≈ {direct} ", tour)
+    assert re.search(rf"menu and instructions +≈ {cost['everyRequest']['workbench']} ", tour)
+    (demo,) = cost["toolboxes"]
+    assert f"opening this toolbox, ≈ {demo['opening']['schema']}\n" in tour
+
+
+def test_thousands_are_written_alike_in_all_commands(tmp_path: Path) -> None:
+    tools = tmp_path / "tools.json"
+    schema = {"type": "object", "description": "word " * 1500}
+    tools.write_text(json.dumps([{"name": "large", "inputSchema": schema}]))
+    write_config(tmp_path, toolbox(a=entry(f"tools={tools}")))
+
+    listed, cost = run_command("tools", cwd=tmp_path), run_command("cost", cwd=tmp_path).out
+
+    [figure] = re.findall(r"≈ (1,5\d\d) tokens with each listed directly", listed.err)
+    assert f"  {figure}" in listed.out
+    assert f"≈ {figure} tokens with each tool listed directly" in cost
+    assert re.search(r"listed directly .* ≈ \d,\d00\n", run_command("tour", cwd=tmp_path).out)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_lines_are_as_wide_as_the_terminal(width: int) -> None:
+    long = "Opens the door. " + "x" * 200
+    infos = [
+        tool("read_file", "Reads a file from the disk, whole or in part, in any encoding."),
+        tool("ls", "一覧" * 60),
+        tool("a_tool_with_a_long_name_that_says_what_it_does_and_how_and_why", long),
+    ]
+
+    head, *lines = tool_lines(infos, width)
+
+    assert head.startswith("SERVER  TOOL ")
+    assert all(columns(line) <= width for line in lines)
+    assert [line.split("(")[0].split()[1][:12] for line in lines] == [
+        *("read_file", "ls", "a_tool_with_"),
+    ]
+    if width >= 80:
+        assert "  Reads a file" in lines[0]
+        assert lines[1].endswith("一…") or lines[1].endswith("覧…")
+        assert max(columns(line) for line in lines) >= width - 1, "all of it is used"
+    assert tool_lines(infos, None)[1].endswith(
+        "  Reads a file from the disk, whole or in part, in any encoding."
+    )
+
+
+def tool(name: str, description: str) -> ToolInfo:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    definition = {"name": name, "description": description, "inputSchema": schema}
+    return ToolInfo(name, "dev", "a", description, schema, definition)
+
+
+def columns(line: str) -> int:
+    return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in line)
 
 
 def test_one_server_one_tool_and_whole_definitions(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_workbench.config.expand import expand_target, secrets_of
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand
-from mcp_workbench.upstream.dial import child_environment
+from mcp_workbench.upstream.launch import child_environment
 from tests.config.scenes import load, one_server, problems, warnings
 
 OWN = {

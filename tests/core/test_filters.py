@@ -44,6 +44,7 @@ def test_a_filter_that_matches_nothing_is_named_as_the_file_spells_it() -> None:
     chosen = tool_filter(("read_*", "nope", "!read_medai_file", "!write_*"))
 
     assert chosen.idle(TOOLS) == ["nope", "!read_medai_file"]
+    assert tool_filter(("*", "nope")).idle(()) == ["nope"], "a server may have no tools at all"
 
 
 @given(st.lists(NAMES), NAMES)

@@ -27,7 +27,7 @@ from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import COMMAND
 from tests.kit.config import config_file, entry, snapshot, spec
 from tests.kit.processes import alive, gone, pids_in
-from tests.kit.results import json_text, use_tool
+from tests.kit.results import INITIALIZE, json_text, use_tool
 from tests.kit.shared import SHORT, Shared, nothing_left, shared
 
 NOBODY = 65534
@@ -379,6 +379,8 @@ def test_status_tells_what_there_is(tmp_path: Path) -> None:
         assert told["hosts"][0] | {"seconds": 0} == {
             "pid": host.process.pid,
             "seconds": 0,
+            "name": "test-host",
+            "version": "1",
             "revision": "2025-11-25",
             "toolboxes": [],
             "folder": str(Path.cwd()),
@@ -390,7 +392,52 @@ def test_status_tells_what_there_is(tmp_path: Path) -> None:
         assert 5e6 < told["hosts"][0]["memory"] < 2e7, "an attached process is light"
         assert re.search(r"dev/a +ready +1 +1 +\d+ MB +\d+ +1", shown)
         assert "command not found: /no/such/program" in shown
-        assert f"pid {host.process.pid} " in shown
+        assert f"  test-host 1 (pid {host.process.pid})  2025-11-25 " in shown
+
+
+def test_status_names_hosts_as_they_call_themselves(tmp_path: Path) -> None:
+    with (
+        shared(config_file(tmp_path, {"a": entry()})) as bench,
+        bench.host() as silent,
+        bench.host(modern=True) as modern,
+        bench.host() as odd,
+    ):
+        eventually(lambda: len(bench.status()["hosts"]) == 3, "all have joined")
+        shown = bench.done("status")
+        assert re.search(rf"^  pid {silent.process.pid} +- ", shown, re.MULTILINE)
+        client = {"name": "host\x1b[31m" + "x" * 5000, "version": 7}
+        odd.result("initialize", {**INITIALIZE, "clientInfo": client})
+        modern.use("a", "stats")
+
+        shown = bench.done("status")
+
+        assert re.search(rf"  test-host 1 \(pid {modern.process.pid}\) +2026-07-28 ", shown)
+        assert re.search(r"  host\\x1b\[31mx{20,40}… \(pid \d+\)", shown)
+
+
+def test_status_ticks_no_server_that_was_never_connected(tmp_path: Path) -> None:
+    servers = {"a": entry(), "never": entry(), "odd": entry(env={"A": "${NO_SUCH_VARIABLE}"})}
+    with shared(config_file(tmp_path, servers)) as bench, bench.host() as host:
+        host.initialize()
+        host.use("a", "stats")
+
+        shown = bench.done("status")
+        started = {one["server"]: one["started"] for one in bench.status()["servers"]}
+
+    assert started == {"a": True, "never": False, "odd": False}
+    assert "✔ dev/a " in shown
+    assert re.search(r"^- dev/never +not started ", shown, re.MULTILINE)
+    assert not re.search("✔ dev/(never|odd)", shown)
+
+
+def test_status_says_whether_calls_are_logged(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"a": entry()})
+    with shared(config) as bench:
+        assert bench.status()["logCalls"] == ""
+        assert "\ncalls are not logged; up --log-calls FILE logs them\n" in bench.done("status")
+    with shared(config, "--log-calls", str(tmp_path / "calls")) as bench:
+        assert bench.status()["logCalls"] == str(tmp_path / "calls")
+        assert f"\ncalls are logged in {tmp_path}/calls\n" in bench.done("status")
 
 
 def test_status_counts_all_that_a_server_has_started(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from mcp_workbench.config import jsonc
-from mcp_workbench.hosts.edit_json import lookup, put, put_all, remove
+from mcp_workbench.hosts.edit_json import lookup, put, put_all, remove, remove_all
 from mcp_workbench.hosts.files import CannotEdit
 from tests.hosts.writers import jsonc_texts, names, values
 
@@ -102,6 +102,22 @@ def test_a_removed_member_takes_nothing_with_it(text: str, data) -> None:
     section = {key: value for key, value in document["mcpServers"].items() if key != name}
     assert jsonc.parse(after) == {**document, "mcpServers": section}
     assert grown_by_one_piece(after, text)
+
+
+@given(filled, st.data())
+@settings(deadline=None)
+def test_many_members_are_removed_as_if_one_by_one(text: str, data) -> None:
+    document = jsonc.parse(text)
+    doomed = data.draw(st.lists(st.sampled_from(list(document["mcpServers"])), unique=True))
+    one_by_one = text
+    for name in doomed:
+        one_by_one = remove(one_by_one, ("mcpServers", name))
+
+    after = remove_all(text, [("mcpServers", name) for name in doomed])
+
+    section = {key: value for key, value in document["mcpServers"].items() if key not in doomed}
+    assert jsonc.parse(after) == {**document, "mcpServers": section}
+    assert after.split() == one_by_one.split()
 
 
 @given(filled, st.data())

@@ -1,14 +1,15 @@
-"""Importing many servers takes a time that grows with their number, not with its square."""
+"""Importing or removing many servers takes a time that grows with their number, not with its square."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from mcp_workbench.hosts.plan import Member, edited, merge
+from mcp_workbench.hosts.plan import Member, edited, editor, merge
 from mcp_workbench.hosts.read import HostServer
 from mcp_workbench.hosts.secrets import masked
 
@@ -53,6 +54,17 @@ def hidden(count: int) -> None:
     assert masked(text, "json").count("[hidden]") == 2 * count + count
 
 
-@pytest.mark.parametrize("action", [imported, hidden])
+def removed(count: int, format: str) -> None:
+    members = [Member(("servers", f"s{n}"), entry(n)) for n in range(count)]
+    text = edited("", format, members)
+    every_second = [member.keys for member in members[::2]]
+    left = edited(text, format, remove=every_second)
+    assert list(editor(format).lookup(left, ("servers",))) == [f"s{n}" for n in range(1, count, 2)]
+    assert edited(left, format, remove=[member.keys for member in members]).count("s1") == 0
+
+
+@pytest.mark.parametrize(
+    "action", [imported, hidden, partial(removed, format="json"), partial(removed, format="toml")]
+)
 def test_four_times_the_servers_take_four_times_the_work(action: Callable[[int], None]) -> None:
     assert calls(lambda: action(MANY)) < 1.5 * (MANY / FEW) * calls(lambda: action(FEW))

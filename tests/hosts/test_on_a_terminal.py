@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts.samples import FILES, tree, write_home
+from tests.hosts.samples import FILES, demo, tree, write_home
 from tests.kit.command import Person, newcomer
 
 if sys.platform == "win32":
@@ -69,3 +70,54 @@ def test_a_file_that_changed_while_somebody_thought_is_left_alone(person: Person
     assert "has changed since it was previewed" in terminal.screen
     assert "WB-HOST-502" in terminal.screen
     assert tree(person.home) == before
+
+
+@contextmanager
+def asked_to_uninstall(person: Person) -> Generator[Terminal]:
+    """The servers of Cursor were removed by `install --replace`, and now we go again."""
+    (person.home / CURSOR).write_text(json.dumps({"mcpServers": {"a": demo()}}, indent=2))
+    person.config.unlink()
+    assert person.types("import", "--yes").status == 0
+    assert person.types("install", "cursor", "--replace", "--yes").status == 0
+    assert '"a"' not in (person.home / CURSOR).read_text()
+    env = person.environ(TERM="xterm", NO_COLOR="1")
+    with terminal("uninstall", "cursor", cwd=person.folder, env=env) as screen:
+        screen.expect(
+            "`install --replace` has removed entries of other servers:\n    a in cursor\n"
+        )
+        screen.expect("put them back? [Y/n]")
+        yield screen
+
+
+def test_uninstall_offers_to_put_back_what_was_removed(person: Person) -> None:
+    with asked_to_uninstall(person) as screen:
+        screen.type("\n")
+        screen.expect('+    "a": {')
+        screen.expect(QUESTION)
+        assert answered(screen, "y") == 0
+
+    assert "Removed from Cursor. Put back in Cursor: a. Restart Cursor." in screen.screen
+    assert json.loads((person.home / CURSOR).read_text()) == {"mcpServers": {"a": demo()}}
+
+
+def test_who_does_not_want_them_back_can_have_them_later(person: Person) -> None:
+    with asked_to_uninstall(person) as screen:
+        screen.type("n\n")
+        screen.expect(QUESTION)
+        assert answered(screen, "y") == 0
+
+    assert json.loads((person.home / CURSOR).read_text()) == {"mcpServers": {}}
+    assert "mcp-workbench uninstall cursor --restore, or mcp-workbench undo 3" in screen.screen
+
+
+def test_install_says_whom_it_waits_for(person: Person) -> None:
+    sleepy = {"command": "sh", "args": ["-c", "sleep 2; exit 1"]}
+    (person.home / CURSOR).write_text(json.dumps({"mcpServers": {"sleepy": sleepy}}))
+    person.types("import", "--yes")
+    env = person.environ(TERM="xterm", NO_COLOR="1")
+
+    with terminal("install", "cursor", "--replace", cwd=person.folder, env=env) as screen:
+        screen.expect("waiting for default/sleepy")
+        screen.expect("! sleepy: default/sleepy is not available")
+        screen.expect(QUESTION)
+        assert answered(screen, "n") == 0

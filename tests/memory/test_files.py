@@ -20,6 +20,7 @@ from mcp_workbench.core.catalogue import (
     tool_change,
 )
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
+from mcp_workbench.protocol.elicitation import capability_names
 from mcp_workbench.upstream.cache import (
     ABANDONED,
     EXPIRY,
@@ -338,3 +339,21 @@ def test_a_change_names_what_differs_and_cannot_write_lines_of_its_own() -> None
     assert str(change) == r"added 'e\nvil', t0, t1, t2, t3, 5 more; removed gone; changed a"
     assert tool_change(after, after) is None
     assert tool_change(known("a", "b"), known("b", "a")) is None
+
+
+def test_what_a_host_can_be_asked_for_is_known_by_name() -> None:
+    declared = {"sampling": b"7", "elicitation": b'{"url":{},"of the host":1}', "roots": b"{}"}
+    names = capability_names({key: msgspec.Raw(value) for key, value in declared.items()})
+
+    assert names == ("elicitation", "elicitation.url", "roots", "sampling")
+
+
+def test_tools_that_depend_on_what_the_host_can_be_asked_are_no_change() -> None:
+    few = known("a")
+    more = known("a", "b", host_capabilities=("elicitation",))
+    other = known("a", "c", host_capabilities=("roots",))
+
+    assert tool_change(few, more) is tool_change(more, few) is tool_change(more, other) is None
+    assert str(tool_change(more, known("a", host_capabilities=("elicitation",)))) == "removed b"
+    assert str(tool_change(few, known("b", host_capabilities=("roots",)))) == "removed a"
+    assert str(tool_change(more, known("b", "c"))) == "added c"

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from tests.kit.clock import PATIENCE, eventually
-from tests.kit.config import entry, write_config
+from tests.kit.command import run_command
+from tests.kit.config import config_file, entry, program_entry, write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import pids_in
-from tests.kit.results import json_text
+from tests.kit.results import INITIALIZE, json_text
+from tests.kit.servers import ASKER
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
@@ -148,6 +150,50 @@ def test_a_call_starts_its_server_and_is_told_by_it_alone(shop: Shop) -> None:
     assert shop.started == MANY + 1
     assert "dev/s3: tools changed since " in host.stderr
     assert "added other; removed tool_of_s3" in host.stderr
+
+
+def test_a_server_that_offers_more_to_a_host_that_can_be_asked_has_not_changed(
+    tmp_path: Path,
+) -> None:
+    config = config_file(tmp_path, {"s": program_entry(ASKER, "polite", era="legacy")})
+
+    def opened(**capabilities: Any) -> tuple[set[str], str]:
+        with PipeHost(config) as host:
+            host.result("initialize", {**INITIALIZE, "capabilities": capabilities})
+            host.notify("notifications/initialized")
+            names = {tool["name"] for tool in host.open()["tools"]}
+        return names, host.stderr
+
+    run_command("tools", "-q", cwd=tmp_path)  # without a host
+    few, first = opened()
+    more, second = opened(elicitation={}, roots={})
+    again, third = opened()
+
+    assert more - few == {"name", "roots"}
+    assert again == few
+    assert "tools changed" not in first + second + third
+    assert "changed" not in run_command("tools", cwd=tmp_path).err
+
+
+@pytest.mark.parametrize("mode", ["proxy", "dynamic"])
+def test_the_example_in_the_instructions_is_a_tool_that_a_server_has(shop: Shop, mode: str) -> None:
+    config = shop.config(toolMode=mode)
+    wants = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+    shop.stock("s0", [{"name": "get_thing", "inputSchema": wants}])
+    with PipeHost(config) as host:
+        assert "read_file" in host.initialize()["instructions"], "nothing is known yet"
+        host.open()
+    started = shop.started
+
+    for modern in (False, True):
+        with PipeHost(config, modern=modern) as host:
+            hello = host.result("server/discover") if modern else host.initialize()
+        text = hello["instructions"]
+        call = json.loads(text[text.rindex("\n{") :])
+        assert call.pop("arguments") == {"id": "<id>"}
+        tool = {"toolbox": "dev", "server": "s0", "tool": "get_thing"}
+        assert call == ({"tool": tool} if mode == "proxy" else {"name": "dev__s0__get_thing"})
+    assert shop.started == started
 
 
 def test_a_change_is_told_once_and_what_is_the_same_is_not_told(shop: Shop) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.kit.clock import eventually
 from tests.kit.config import offers_entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import META, Message
@@ -15,6 +16,7 @@ from tests.primitives.scenes import ERAS, LEGACY, MODERN, begin, bench, names, s
 pairs = pytest.mark.parametrize(("host_era", "server_era"), [(h, s) for h in ERAS for s in ERAS])
 SHARED = "note://shared"
 OTHER = "mcp-workbench://dev/two/note://shared"
+TOOLS = "notifications/tools/list_changed"
 PROMPTS = "notifications/prompts/list_changed"
 RESOURCES = "notifications/resources/list_changed"
 UPDATED = "notifications/resources/updated"
@@ -173,6 +175,25 @@ def test_a_modern_host_hears_of_tools_in_dynamic_mode(tmp_path: Path) -> None:
         _, honoured = listen(host, toolsListChanged=True, promptsListChanged=False)
 
     assert honoured == {"toolsListChanged": True}
+
+
+@pairs
+def test_in_proxy_mode_the_tools_of_a_server_are_not_in_the_menu_that_changes(
+    tmp_path: Path, host_era: str, server_era: str
+) -> None:
+    with scene(tmp_path, host_era, server_era) as host:
+        begin(host, "dev")
+        menu = host.result("tools/list")["tools"]
+        host.result("prompts/list")
+        watch(host, toolsListChanged=True, promptsListChanged=True)
+
+        host.use("one", "learn", {"tool": "dance"})
+        eventually(lambda: "dance" in str(host.open("dev")), "its new tool is listed")
+        use(host, "dev", "one", "learn", prompt="late")
+        host.notice(PROMPTS)
+
+        assert TOOLS not in [message.get("method") for message in host.others]
+        assert host.result("tools/list")["tools"] == menu
 
 
 def test_listening_ends_with_a_result_when_the_host_leaves(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from mcp_workbench.core.raw_json import (
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.gateway.interceptors import Rejected
 from mcp_workbench.protocol.handshake import Agreed
-from mcp_workbench.protocol.primitive_messages import level_of
+from mcp_workbench.protocol.primitive_messages import check_uri, level_of
 from mcp_workbench.protocol.translation import token_of
 from mcp_workbench.server import parse
 from mcp_workbench.server.session import HostSession, StdioFront
@@ -231,12 +231,17 @@ def test_a_notification_as_long_as_a_message_is_dropped_and_told_once(
     assert caplog.messages == [f"dev/odd: a notification is too long, and is dropped: {method}"]
 
 
-def test_a_log_message_with_a_long_level_is_dropped_and_told_once(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("size", [LONGEST_NAME + 1, LONGEST_NAME << 4, MESSAGE])
+@pytest.mark.parametrize(
+    ("method", "member"),
+    [("notifications/message", b"level"), ("notifications/resources/updated", b"uri")],
+)
+def test_a_notification_with_a_long_name_in_it_is_dropped_and_told_once(
+    method: str, member: bytes, size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    params = worst.filled(b'{"data":1,"level":"' + ONE_EMOJI, b"a", b'"}', MESSAGE)
-    long = Envelope(method="notifications/message", params=msgspec.Raw(params))
-    short = Envelope(method="notifications/message", params=msgspec.Raw(b'{"level":"info"}'))
+    value = worst.filled(b'"' + ONE_EMOJI, b"a", b'"', size)
+    long = Envelope(method=method, params=msgspec.Raw(b'{"data":1,"%b":%b}' % (member, value)))
+    short = Envelope(method=method, params=msgspec.Raw(b'{"%b":"info"}' % member))
     passed_on: list[ServerNotification] = []
     of_server = ConnectionId(ServerAddress("dev", "odd"))
     primitives = Primitives(of_server, SubscriptionRegistry(), passed_on.append)
@@ -250,9 +255,8 @@ def test_a_log_message_with_a_long_level_is_dropped_and_told_once(
 
     asyncio.run(scene())
 
-    assert [notification.level for notification in passed_on] == ["info"]
-    told = "dev/odd: a notification is too long, and is dropped: notifications/message"
-    assert caplog.messages == [told]
+    assert [notification.params for notification in passed_on] == [short.params]
+    assert caplog.messages == [f"dev/odd: a notification is too long, and is dropped: {method}"]
 
 
 def test_the_level_of_a_log_message_is_not_read_if_it_is_long() -> None:
@@ -265,6 +269,11 @@ def test_the_level_of_a_log_message_is_not_read_if_it_is_long() -> None:
 
     assert peak(read) <= SPARE
     assert level_of(msgspec.Raw(b'{"level":"info"}')) == "info"
+
+
+def test_an_update_without_a_usable_uri_is_not_a_long_one() -> None:
+    for params in (b"[]", b"{}", b'{"uri":1}', b'{"uri":"file:///a"}'):
+        check_uri(msgspec.Raw(params))
 
 
 def test_progress_has_a_number_of_ours_or_none() -> None:

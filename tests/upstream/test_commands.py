@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_workbench.upstream.dial import resolve
+from mcp_workbench.upstream.launch import resolve
 
 WINDOWS = {
     "path_separator": ";",

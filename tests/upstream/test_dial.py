@@ -8,7 +8,8 @@ import pytest
 
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.upstream.conversation import Conversation
-from mcp_workbench.upstream.dial import Processes, Unreachable, child_environment, dial, launch_of
+from mcp_workbench.upstream.dial import Processes, Unreachable, dial, launch_of
+from mcp_workbench.upstream.launch import child_environment
 
 OWN = {
     "PATH": "/usr/bin:/bin",

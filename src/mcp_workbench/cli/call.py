@@ -287,7 +287,7 @@ def _size(block: Json) -> str:
         value: Any = block.get(member)
         if isinstance(value, str):
             length = len(value.rstrip("=")) if factor < 1 else len(value)
-            return f"{int(length * factor)} {unit}"  # base64 has three bytes in four characters
+            return f"{int(length * factor):,} {unit}"  # base64 has three bytes in four characters
     return ""
 
 

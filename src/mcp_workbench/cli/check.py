@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 
 import click
 import msgspec
@@ -10,10 +11,17 @@ import msgspec
 from mcp_workbench.cli.error_reports import ErrorReport, error_report, format_problems
 from mcp_workbench.cli.servers import cached_reports, survey
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, USAGE, Settings, global_options, variable
-from mcp_workbench.cli.terminal import counted, glyph, nearby, plain, say, say_json, table
+from mcp_workbench.cli.terminal import counted, glyph, nearby, number, plain, say, say_json, table
+from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, Problem
-from mcp_workbench.core.spec import ServerAddress, Snapshot, generate_tool_name
+from mcp_workbench.core.spec import ServerAddress, Snapshot, StdioCommand, generate_tool_name
+from mcp_workbench.upstream.launch import (
+    child_environment,
+    folder_of,
+    folder_problem,
+    launch_problem,
+)
 
 # The longest flat name that each host accepts under an entry called `workbench`, and what it does
 # with longer ones (November 2026).
@@ -71,7 +79,9 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
 def check(settings: Settings, *, connect: bool) -> int:
     """Check the configuration and show every problem at once.
 
-    Exit status 2 if it can't be used, 4 if a server can't be reached.
+    A command that does not exist on this machine is a warning; no server is started to find out. With
+    --connect, the last line says how many servers are ready. Exit status 2 if the configuration can't be
+    used, 4 if a server can't be reached.
 
     \b
     Examples:
@@ -85,13 +95,16 @@ def check(settings: Settings, *, connect: bool) -> int:
         _print_broken(settings, error)
         return USAGE
     servers = _servers(snapshot)
+    problems = (*snapshot.warnings, *launch_warnings(snapshot, os.environ))
+    _print_problems(settings, snapshot, problems)
     reports = survey(settings, snapshot, servers) if connect else None
     known = cached_reports(snapshot, servers).values() if reports is None else reports
-    problems = (*snapshot.warnings, *server_warnings(snapshot, known))
+    of_servers = tuple(server_warnings(snapshot, known))
     if settings.json:
-        say_json(_document(snapshot, problems, reports))
+        say_json(_document(snapshot, (*problems, *of_servers), reports))
     else:
-        _print(settings, snapshot, problems, reports)
+        _print_problems(settings, snapshot, of_servers)
+        _print(snapshot, (*problems, *of_servers), reports)
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
 
 
@@ -109,14 +122,14 @@ def _print_broken(settings: Settings, error: ConfigError) -> None:
     say(f"{glyph('bad')} {nearby(error.file)}: {_counted(problems)}")
 
 
-def _print(
-    settings: Settings,
-    snapshot: Snapshot,
-    problems: tuple[Problem, ...],
-    reports: list[ServerReport] | None,
-) -> None:
-    if problems and not settings.quiet:
+def _print_problems(settings: Settings, snapshot: Snapshot, problems: tuple[Problem, ...]) -> None:
+    if problems and settings.talkative:
         say(format_problems(problems, snapshot.origin), err=True, color=settings.color)
+
+
+def _print(
+    snapshot: Snapshot, problems: tuple[Problem, ...], reports: list[ServerReport] | None
+) -> None:
     where = nearby(snapshot.origin) if snapshot.origin else "no configuration file, so the demo"
     warned = f", {_counted(problems)}" if problems else ""
     mark = glyph("doubtful" if problems else "good")
@@ -124,6 +137,8 @@ def _print(
     if reports is not None:
         _print_servers(reports)
         _print_processes(snapshot, reports)
+        ready = sum(not report.reason for report in reports)
+        say(f"{number(ready)} of {number(len(reports))} ready")
 
 
 def _print_servers(reports: list[ServerReport]) -> None:
@@ -151,8 +166,8 @@ def _row(report: ServerReport) -> tuple[str, ...]:
     took = f"{report.seconds:.1f} s"
     if report.reason:
         return (str(report.address), "not available", "", took, "")
-    count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}"
-    hidden = f", {report.hidden} hidden" if report.hidden else ""
+    count = f"{number(len(report.tools))} tool{'' if len(report.tools) == 1 else 's'}"
+    hidden = f", {number(report.hidden)} hidden" if report.hidden else ""
     program = f"{report.server_name} {report.server_version}"
     return (str(report.address), report.revision, f"{count}{hidden}", took, program)
 
@@ -198,6 +213,25 @@ def _server(report: ServerReport) -> CheckedServer:
         seconds=round(report.seconds, 3),
         processes=report.processes,
     )
+
+
+def launch_warnings(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """Yields warnings about commands that can't be started here, known without starting any."""
+    for spec in (s for box in snapshot.toolboxes.values() for s in box.servers.values()):
+        try:
+            target = expand_target(spec, environ)
+        except Unexpandable:  # a warning of its own
+            continue
+        if not isinstance(target, StdioCommand):
+            continue
+        problem = launch_problem(target, child_environment(environ, target))
+        if problem:
+            # Only where something is wrong: it loads much.
+            from mcp_workbench.cli.doctor import cause, remedy
+
+            member = "cwd" if folder_problem(folder_of(target)) else "command"
+            message = f"server '{spec.address}' can't be started: {cause(problem)}"
+            yield _warning(f"{spec.place}.{member}", message, remedy(problem), "WB-CONN-105")
 
 
 def server_warnings(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -12,24 +13,26 @@ import msgspec
 from mcp_workbench.cli.completion import complete_toolbox
 from mcp_workbench.cli.servers import cached_or_asked, refresh_option, show_cached, show_unreached
 from mcp_workbench.cli.settings import Settings, global_options
-from mcp_workbench.cli.terminal import say, say_json, table
+from mcp_workbench.cli.terminal import about, number, say, say_json, table
 from mcp_workbench.core.catalogue import (
     Catalogue,
     Definition,
     OpenedServer,
     OpenedToolbox,
     ServerReport,
-    ToolInfo,
     estimate_tokens,
+    listed_tokens,
     read_object,
 )
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec
 from mcp_workbench.schema.signature import first_sentence
 from mcp_workbench.search.index import Index, Search
 from mcp_workbench.search.queries import Query, SearchableServer, SearchScope, Words
+from mcp_workbench.server.example_call import example_call
 from mcp_workbench.server.own_tools import opened_text, search_text
 from mcp_workbench.server.session_tools import flat_definitions, opened_json, own_definitions
 from mcp_workbench.server.text import instructions
+from mcp_workbench.upstream.cache import CatalogueCache
 
 Json = dict[str, Any]
 
@@ -106,7 +109,7 @@ def _one(
 ) -> Json:
     box = opened.spec
     servers = [
-        {"server": r.address.server, "tools": len(r.tools), "direct": sum(map(direct, r.tools))}
+        {"server": r.address.server, "tools": len(r.tools), "direct": _direct(r)}
         for r in reached
         if r.address.toolbox == box.name
     ]
@@ -129,10 +132,8 @@ def _summed_up(answers: list[int]) -> Json | None:
     return {"answers": len(answers), "mean": mean, "most": max(answers)}
 
 
-def direct(tool: ToolInfo) -> int:
-    """Returns the tokens of a tool in a host's list: name, description, schema."""
-    read = {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
-    return estimate_tokens(msgspec.json.encode(read).decode())
+def _direct(report: ServerReport) -> int:
+    return sum(listed_tokens(tool.definition) for tool in report.tools)
 
 
 def _servers(box: ToolboxSpec, reports: list[ServerReport]) -> Iterator[OpenedServer]:
@@ -143,10 +144,9 @@ def _servers(box: ToolboxSpec, reports: list[ServerReport]) -> Iterator[OpenedSe
 
 
 def _document(snapshot: Snapshot, counted: list[Json], reports: list[ServerReport]) -> Json:
-    keys = ("name", "description", "inputSchema")
-    shown = [{key: tool.get(key) for key in keys} for tool in own_definitions(snapshot)]
-    menu_cost = estimate_tokens(msgspec.json.encode(shown).decode())
-    instruction_cost = estimate_tokens(instructions(snapshot))
+    menu_cost = sum(map(listed_tokens, own_definitions(snapshot)))
+    example = example_call(snapshot, CatalogueCache(os.environ).recall)
+    instruction_cost = estimate_tokens(instructions(snapshot, example=example))
     return {
         "unit": "tokens",
         "rule": RULE,
@@ -174,26 +174,22 @@ def _print(document: Json, *, servers: bool) -> None:
         ("TOOLBOX", "TOOLS", "DIRECT", f"OPENED: {first}", *others, *searched)
     ]
     for box in boxes:
-        opening = (_about(box["opening"][level]) for level in levels)
-        answer = [_about(box["searching"]["mean"]) if box["searching"] else "-"] if searched else []
-        rows.append((box["toolbox"], str(box["tools"]), _about(box["direct"]), *opening, *answer))
+        opening = (about(box["opening"][level]) for level in levels)
+        answer = [about(box["searching"]["mean"]) if box["searching"] else "-"] if searched else []
+        rows.append((box["toolbox"], number(box["tools"]), about(box["direct"]), *opening, *answer))
         for server in box["servers"] if servers else ():
             blank = [""] * (len(levels) + len(searched))
             rows.append(
-                (f"  {server['server']}", str(server["tools"]), _about(server["direct"]), *blank)
+                (f"  {server['server']}", number(server["tools"]), about(server["direct"]), *blank)
             )
     for line in table(rows, right=frozenset(range(1, len(rows[0])))):
         say(line)
     every = document["everyRequest"]
     say(
-        f"\nin every request: {_about(every['direct'])} tokens with each tool listed directly, "
-        f"{_about(every['workbench'])} with the workbench (menu {_about(every['menu'])}, "
-        f"instructions {_about(every['instructions'])})"
+        f"\nin every request: {about(every['direct'])} tokens with each tool listed directly, "
+        f"{about(every['workbench'])} with the workbench (menu {about(every['menu'])}, "
+        f"instructions {about(every['instructions'])})"
     )
-
-
-def _about(count: int) -> str:
-    return f"≈ {count:,}".replace(",", " ")
 
 
 def search_costs(snapshot: Snapshot, boxes: Sequence[OpenedToolbox]) -> dict[str, list[int]]:

@@ -15,7 +15,7 @@ from mcp_workbench import __version__
 from mcp_workbench.cli.completion import complete_server
 from mcp_workbench.cli.serve import address_callback
 from mcp_workbench.cli.settings import DONE, Settings, global_options, log_calls_option, variable
-from mcp_workbench.cli.terminal import glyph, nearby, plain, say, say_json, table
+from mcp_workbench.cli.terminal import cut, glyph, nearby, number, plain, say, say_json, table
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.daemon import control
@@ -29,9 +29,12 @@ ANSWER = deadline(5.0)  # seconds for an answer
 # Seconds beyond `limits.drain` until a workbench that does not exit is killed.
 MARGIN = deadline(10.0)
 LINES = 100  # shown by default
+LONGEST_NAME = 40  # columns of a host's name and version
 POLL = pause(0.2)  # seconds between two reads of a file that is followed
 _PER_HOST = "each host has its own, in the host's folder"
 _CHOICE = 'a "cwd" or "scope": "shared" in its entry shares it'
+_NOT_LOGGED = "not logged; up --log-calls FILE logs them"
+_NOT_STARTED = "not started"
 _MARKS = {"ready": "good", "idle": "good", "starting": "doubtful", "degraded": "doubtful"}
 
 
@@ -191,7 +194,8 @@ def _await_end(settings: Settings, paths: DaemonPaths, pid: int) -> int:
 def status(settings: Settings) -> int:
     """Show the workbench in the background: its servers, hosts, calls and memory.
 
-    Starts nothing. Without --json, calls are those since a server was last connected.
+    Starts nothing. Servers that nobody has used yet are not started, and have no tick. Hosts have the
+    names that they call themselves. Without --json, calls are those since a server was last connected.
 
     \b
     Examples:
@@ -234,6 +238,8 @@ def _print_status(report: Status) -> None:
     say(
         f"config {nearby(report.config)}   memory {_megabytes(report.memory)}   log {nearby(report.log)}"
     )
+    calls = f"logged in {nearby(report.log_calls)}" if report.log_calls else _NOT_LOGGED
+    say(f"calls are {calls}")
     if report.log_trouble:
         say(f"{glyph('doubtful')} the log can't be written: {report.log_trouble}")
     for warning in report.warnings:
@@ -249,11 +255,11 @@ def _print_servers(servers: tuple[ServerStatus, ...]) -> None:
     rows += [
         (
             f"{s.toolbox}/{s.server}",
-            s.state,
+            _state(s),
             str(s.connections),
             "-" if s.processes is UNSET else str(s.processes),
             _megabytes(s.memory),
-            str(s.calls),
+            number(s.calls),
             str(s.calls_in_flight),
         )
         for s in servers
@@ -261,11 +267,22 @@ def _print_servers(servers: tuple[ServerStatus, ...]) -> None:
     head, *lines = table(rows, right=frozenset({2, 3, 4, 5, 6}))
     say(f"  {head}")
     for server, line in zip(servers, lines, strict=True):
-        say(f"{glyph(_MARKS.get(server.state, 'bad'))} {line}")
+        say(f"{_mark(server)} {line}")
         if server.scope == "folder":
             say(f"    {_PER_HOST}; {_CHOICE}")
-        if server.reason and server.state not in ("ready", "idle"):
+        if server.reason and (server.state not in ("ready", "idle") or not server.started):
             say(f"    {plain(server.reason)}")
+
+
+def _state(server: ServerStatus) -> str:
+    return _NOT_STARTED if server.state == "idle" and not server.started else server.state
+
+
+def _mark(server: ServerStatus) -> str:
+    """Returns no tick for a server that was never connected."""
+    if _state(server) == _NOT_STARTED:
+        return glyph("doubtful") if server.reason else "-"
+    return glyph(_MARKS.get(server.state, "bad"))
 
 
 def _print_hosts(hosts: tuple[HostLine, ...]) -> None:
@@ -275,7 +292,7 @@ def _print_hosts(hosts: tuple[HostLine, ...]) -> None:
     rows = [("HOST", "REVISION", "FOR", "MEMORY", "IN FLIGHT", "TOOLBOXES")]
     rows += [
         (
-            f"pid {h.pid}",
+            _host(h),
             h.revision or "-",
             _ago(h.seconds),
             _megabytes(h.memory),
@@ -286,6 +303,11 @@ def _print_hosts(hosts: tuple[HostLine, ...]) -> None:
     ]
     for line in table(rows, right=frozenset({3, 4})):
         say(f"  {line}")
+
+
+def _host(host: HostLine) -> str:
+    name = cut(" ".join(filter(None, (host.name, host.version))), LONGEST_NAME)
+    return f"{name} (pid {host.pid})" if name else f"pid {host.pid}"
 
 
 def _boxes(host: HostLine) -> str:

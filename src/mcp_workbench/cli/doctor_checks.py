@@ -68,8 +68,8 @@ _CODES: Mapping[Kind, str] = {
 }
 # Problems with which an entry does not lead to our servers.
 _NOT_OURS: frozenset[Kind] = frozenset({"no_program", "no_config", "elsewhere"})
-_WHOLE = r"{kept}\.\d+-[0-9a-f]{{8}}\.tmp"  # `config/state_folder.write_whole`
-_PRIVATE = r"\.{kept}\.[0-9a-f]{{12}}"  # `hosts/files.write_private`
+_WHOLE = r"{kept}\.\d+-[0-9a-f]{{8}}\.tmp"  # `config/state_home.write_whole`
+_HIDDEN = r"\.{kept}\.[0-9a-f]{{12}}"  # `hosts/bundle.unpack`, and the journal of older versions
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -431,9 +431,9 @@ def _names(kept: str, unfinished: str) -> Names:
 FOLDERS = {
     catalogues.FOLDER: _names(rf"key|[0-9a-f]{{40}}{re.escape(catalogues.SUFFIX)}", _WHOLE),
     daemon.FOLDER: _names(r"[0-9a-f]{16}\.(?:sock|lock|log|log\.1)", "(?!)"),
-    "journal": _names(r"\d{4,}\.json", _PRIVATE),
-    "backups": _names(r"\d{4,}-\d+", _PRIVATE),
-    BUNDLES: _names(r"[A-Za-z0-9_-]+-[0-9a-f]{16}", _PRIVATE),
+    "journal": _names(r"\d{4,}\.json", f"{_WHOLE}|{_HIDDEN}"),
+    "backups": _names(r"\d{4,}-\d+", f"{_WHOLE}|{_HIDDEN}"),
+    BUNDLES: _names(r"[A-Za-z0-9_-]+-[0-9a-f]{16}", _HIDDEN),
 }
 
 

@@ -15,6 +15,15 @@ import click
 import msgspec
 
 from mcp_workbench.cli.completion import complete_host, complete_toolbox
+from mcp_workbench.cli.replace import (
+    KeptEntry,
+    NotRestored,
+    Replacement,
+    kept_instead,
+    missing_names,
+    not_restored,
+    plan_replacement,
+)
 from mcp_workbench.cli.settings import (
     DONE,
     Decorated,
@@ -49,6 +58,7 @@ from mcp_workbench.hosts.plan import (
     plan_uninstall,
     variables_in,
 )
+from mcp_workbench.hosts.restore import Removal, removals, with_removed
 from mcp_workbench.hosts.secrets import ExtractedSecret
 from mcp_workbench.hosts.table import HOSTS, Host
 
@@ -102,22 +112,40 @@ class Agreement(msgspec.Struct, frozen=True):
 
 
 class Installed(msgspec.Struct, frozen=True, rename="camel"):
-    """The document that `install --json` and `uninstall --json` print."""
+    """The document that `install --json` prints; servers are by host."""
 
     hosts: list[str]
     changes: list[ChangeLine]
-    twice: dict[str, list[str]]  # by host: servers that it still has directly
+    twice: dict[str, list[str]]  # that it still has directly; without --replace
+    removed: dict[str, list[str]]
+    kept: dict[str, list[KeptEntry]]  # in spite of --replace
+    written: bool
+    undo: int | None
+
+
+class Uninstalled(msgspec.Struct, frozen=True, rename="camel"):
+    """The document that `uninstall --json` prints; servers are by host."""
+
+    hosts: list[str]
+    changes: list[ChangeLine]
+    restored: dict[str, list[str]]
+    not_restored: dict[str, NotRestored]
+    kept: dict[str, list[KeptEntry]]  # in place of what was removed
     written: bool
     undo: int | None
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a command is about to do, one change for each file."""
+    """What a command is about to do, one change for each file. Servers are by host."""
 
     command: str
     files: list[HostFile]
     changes: list[Change]
-    twice: dict[str, list[str]]
+    kept: dict[str, list[KeptEntry]]
+    twice: dict[str, list[str]] = {}
+    removed: dict[str, list[str]] = {}
+    restored: dict[str, list[str]] = {}
+    not_restored: dict[str, NotRestored] = {}
     variables: tuple[str, ...] = ()
 
 
@@ -143,7 +171,7 @@ def agreement_options(function: Decorated) -> Decorated:
 @click.option(
     "--replace",
     is_flag=True,
-    help="Remove the host's own entries that we now serve.",
+    help="Remove the host's own entries whose servers are connected here with the same account.",
     **variable("INSTALL_REPLACE"),
 )
 @_EDIT
@@ -155,6 +183,9 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
 
     Runs the host's own command if it has one; otherwise edits its file: with a preview, a backup for
     `undo`, and every comment kept.
+
+    --replace connects to our servers first. An entry goes only if its server answers here, now, with
+    the same values of its variables and headers; the others are listed with the reason.
 
     \b
     Examples:
@@ -170,23 +201,41 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
     ours = own_entries(config, list(snapshot.toolboxes))
     words = launch().command(config, options["toolboxes"])
     installation = Installation(words, variables_in(ours), own=not options["edit"])
-    changes: list[Change] = []
+    contents = [(file, read_file(file.path)) for file in files]
+    replacements = [Replacement()] * len(files)
     twice: dict[str, list[str]] = {}
-    for file in files:
-        twins = direct(file, ours, machine)
-        out = tuple(twins) if options["replace"] else ()
-        change = plan_install(file, read_file(file.path), installation, out)
-        changes.append(_runnable(change))
-        if twins and not out:
-            twice[file.host.id] = [keys[-1] for keys in twins]
-    agreed = Agreement(options["yes"], options["dry_run"])
-    return _finish(settings, Plan("install", files, changes, twice, installation.variables), agreed)
+    if options["replace"]:
+        replacements = plan_replacement(settings, snapshot, contents, installation, machine)
+    else:
+        twins = {file.host.id: direct(file, ours, machine) for file in files}
+        twice = {host: [keys[-1] for keys in some] for host, some in twins.items() if some}
+    changes = [
+        _runnable(plan_install(file, before, installation, replacement.removed))
+        for (file, before), replacement in zip(contents, replacements, strict=True)
+    ]
+    by_host = {f.host.id: some for f, some in zip(files, replacements, strict=True)}
+    plan = Plan(
+        "install",
+        files,
+        changes,
+        kept={host: list(some.kept) for host, some in by_host.items() if some.kept},
+        twice=twice,
+        removed={host: some.names for host, some in by_host.items() if some.removed},
+        variables=installation.variables,
+    )
+    return _finish(settings, plan, Agreement(options["yes"], options["dry_run"]))
 
 
 @click.command()
 @_HOSTS
 @_ALL
 @_SCOPE
+@click.option(
+    "--restore",
+    is_flag=True,
+    help="Put back the entries that `install --replace` has removed.",
+    **variable("UNINSTALL_RESTORE"),
+)
 @_EDIT
 @agreement_options
 @global_options
@@ -194,19 +243,55 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
 def uninstall(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
     """Remove this program from a host.
 
-    Removes only the entry 'workbench'. To restore what `install --replace` removed, use `undo`.
+    Removes the entry 'workbench'. On a terminal it offers to put back what `install --replace` has
+    removed; elsewhere, --restore does. Entries return as they were, with their comments where that is
+    possible. An entry that has been made since under the same name stays.
 
     \b
     Examples:
       mcp-workbench uninstall cursor
+      mcp-workbench uninstall cursor --restore
       mcp-workbench uninstall --all
     """
     machine = this_machine()
     files = _files(settings, hosts, machine, options)
-    own = not options["edit"]
-    changes = [_runnable(plan_uninstall(file, read_file(file.path), own=own)) for file in files]
     agreed = Agreement(options["yes"], options["dry_run"])
-    return _finish(settings, Plan("uninstall", files, changes, {}), agreed)
+    contents = [(file, read_file(file.path)) for file in files]
+    journal = own_journal(os.environ)
+    removed = {file.host.id: removals(journal, file, before) for file, before in contents}
+    restore = options["restore"] or _wants_restored(settings, removed, agreed)
+    changes: list[Change] = []
+    for file, before in contents:
+        change = _runnable(plan_uninstall(file, before, own=not options["edit"]))
+        some = removed[file.host.id] if restore else []
+        changes.append(with_removed(file, change, some))
+    missing = {host: missing_names(some) for host, some in removed.items() if missing_names(some)}
+    plan = Plan(
+        "uninstall",
+        files,
+        changes,
+        kept=kept_instead(removed) if restore else {},
+        restored=missing if restore else {},
+        not_restored={} if restore else not_restored(removed),
+    )
+    return _finish(settings, plan, agreed)
+
+
+def _wants_restored(
+    settings: Settings, removed: dict[str, list[Removal]], agreed: Agreement
+) -> bool:
+    """Asks on a terminal whether to put back what is missing."""
+    if agreed.yes or agreed.dry_run or not _can_ask(settings):
+        return False
+    names = [
+        f"{', '.join(n)} in {host}" for host, some in removed.items() if (n := missing_names(some))
+    ]
+    if not names:
+        return False
+    say("`install --replace` has removed entries of other servers:", err=True)
+    for line in names:
+        say(f"    {plain(line)}", err=True)
+    return click.confirm("put them back?", default=True, err=True)
 
 
 def _runnable(change: Change) -> Change:
@@ -285,23 +370,38 @@ def _finish(settings: Settings, plan: Plan, agreed: Agreement) -> int:
             if not change.needed:
                 say(f"{file.host.id}: {_UNCHANGED[plan.command]}")
         preview(needed, this_machine(), settings)
+        _print_kept(settings, plan.kept)
     record = apply_if_confirmed(settings, plan.command, needed, agreed)
     if settings.json:
-        hosts = [file.host.id for file in plan.files]
-        say_json(Installed(hosts, lines_of(needed), plan.twice, record is not None, record))
+        say_json(_document(plan, lines_of(needed), record))
     elif not settings.quiet:
         _print_end(plan, {change.host for change in needed}, record)
     return DONE
 
 
+def _print_kept(settings: Settings, kept: dict[str, list[KeptEntry]]) -> None:
+    for host, entries in kept.items():
+        say(f"\n{host} keeps:")
+        for entry in entries:
+            line = f"{glyph('doubtful')} {plain(entry.server)}: {plain(entry.reason)}"
+            say(line.replace("\n", "\n    "), color=settings.color)
+
+
+def _document(plan: Plan, lines: list[ChangeLine], record: int | None) -> Installed | Uninstalled:
+    hosts = [file.host.id for file in plan.files]
+    written = record is not None
+    if plan.command == "install":
+        return Installed(hosts, lines, plan.twice, plan.removed, plan.kept, written, record)
+    return Uninstalled(hosts, lines, plan.restored, plan.not_restored, plan.kept, written, record)
+
+
 def _print_end(plan: Plan, changed: set[str], record: int | None) -> None:
     if record is not None:
-        for host in (file.host for file in plan.files if file.host.id in changed):
-            step = host.next_step[0].upper() + host.next_step[1:]
-            say(f"{glyph('good')} {_DONE[plan.command]} {host.title}. {step}.", err=True)
-            if plan.variables and host.passes == "none":
-                names = ", ".join(plan.variables)
-                say(f"    it passes no variables on; write into its entry's env: {names}", err=True)
+        for file, change in zip(plan.files, plan.changes, strict=True):
+            if file.host.id in changed:
+                _print_done(
+                    plan, file.host, only_restored=bool(plan.restored and not change.removed)
+                )
         say(f"undo: mcp-workbench undo {record}", err=True)
     for name, servers in plan.twice.items():
         say(
@@ -309,6 +409,26 @@ def _print_end(plan: Plan, changed: set[str], record: int | None) -> None:
             f"tools are offered twice   fix: mcp-workbench install {name} --replace",
             err=True,
         )
+    for name, missing in plan.not_restored.items():
+        numbers = " and ".join(f"mcp-workbench undo {number}" for number in missing.undo)
+        say(
+            f"{glyph('doubtful')} {name} is without {plain(', '.join(missing.servers))}, which "
+            f"`install --replace` has removed   fix: mcp-workbench uninstall {name} --restore, "
+            f"or {numbers}",
+            err=True,
+        )
+
+
+def _print_done(plan: Plan, host: Host, *, only_restored: bool) -> None:
+    step = host.next_step[0].upper() + host.next_step[1:]
+    restored = plan.restored.get(host.id)
+    done = "" if only_restored else f"{_DONE[plan.command]} {host.title}. "
+    if restored:
+        done += f"Put back in {host.title}: {plain(', '.join(restored))}. "
+    say(f"{glyph('good')} {done}{step}.", err=True)
+    if plan.variables and host.passes == "none":
+        names = ", ".join(plan.variables)
+        say(f"    it passes no variables on; write into its entry's env: {names}", err=True)
 
 
 # A change: previewed, confirmed, applied
@@ -368,8 +488,12 @@ def apply(settings: Settings, command: str, changes: list[Change]) -> int:
     return apply_changes(own_journal(os.environ), command, changes, starting).id
 
 
+def _can_ask(settings: Settings) -> bool:
+    return not (settings.no_input or settings.json) and stdin_is_terminal()
+
+
 def _confirmed(settings: Settings) -> bool:
-    if settings.no_input or settings.json or not stdin_is_terminal():
+    if not _can_ask(settings):
         raise HostUsage(
             "needs_yes",
             "confirmation required; rerun with --yes",

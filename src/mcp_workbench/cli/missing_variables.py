@@ -9,7 +9,7 @@ import msgspec
 
 from mcp_workbench.core.spec import StdioCommand
 from mcp_workbench.hosts.environment import known_variables
-from mcp_workbench.upstream.dial import child_environment
+from mcp_workbench.upstream.launch import child_environment
 
 _STDERR = "stderr: "
 _NAME = re.compile(r"(?<![\w$./-])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*(?![\w(])")

@@ -95,6 +95,16 @@ def counted(snapshot: Snapshot) -> str:
     return f"{boxes} toolbox{'' if boxes == 1 else 'es'}, {servers} server{'' if servers == 1 else 's'}"
 
 
+def number(count: float) -> str:
+    """Returns `12,345`: all numbers of all commands are written like this."""
+    return f"{count:,.0f}"
+
+
+def about(count: float) -> str:
+    """Returns `≈ 12,345`, for an estimate."""
+    return f"≈ {number(count)}"
+
+
 def table(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> list[str]:
     """Returns lines with aligned columns; those in `right` are aligned to the right."""
     cells = [[plain(cell) for cell in row] for row in rows]
@@ -110,14 +120,36 @@ def table(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) ->
     return [line(row) for row in cells]
 
 
+def screen_width() -> int | None:
+    """Returns the columns of the terminal on stdout; None if that is no terminal."""
+    if not sys.stdout.isatty():
+        return None
+    from shutil import get_terminal_size
+
+    return get_terminal_size((USUAL, 0)).columns
+
+
+def cut(text: str, width: int) -> str:
+    """Returns the text, cut to so many columns of a terminal: some signs take two."""
+    if text.isascii() and len(text) <= width:
+        return text
+    from itertools import accumulate
+    from unicodedata import east_asian_width
+
+    ends = list(accumulate(2 if east_asian_width(sign) in "WF" else 1 for sign in text))
+    if not ends or ends[-1] <= width:
+        return text
+    return text[: sum(end < width for end in ends)].rstrip() + "…"
+
+
 def hanging(text: str, under: str) -> str:
     """Wraps a long line to the width of the terminal, each part indented by `under`."""
-    if not sys.stdout.isatty():
+    width = screen_width()
+    if width is None:
         return f"{under}{text}"  # not a terminal: the line stays whole for a search
-    from shutil import get_terminal_size
     from textwrap import wrap
 
-    room = max(get_terminal_size().columns - len(under), 40)
+    room = max(width - len(under), 40)
     parts = wrap(text, room, break_long_words=False, break_on_hyphens=False)
     return "\n".join(f"{under}{part}" for part in parts)
 

@@ -21,17 +21,29 @@ from mcp_workbench.cli.servers import (
     with_last_lists,
 )
 from mcp_workbench.cli.settings import DONE, FAILED, Settings, global_options, variable
-from mcp_workbench.cli.terminal import ProgressLine, plain, say, say_json, table
-from mcp_workbench.core.catalogue import ServerReport, ToolInfo, estimate_tokens
+from mcp_workbench.cli.terminal import (
+    ProgressLine,
+    about,
+    cut,
+    number,
+    plain,
+    say,
+    say_json,
+    screen_width,
+    table,
+)
+from mcp_workbench.core.catalogue import ServerReport, ToolInfo, listed_tokens
 from mcp_workbench.core.errors import InvalidCall, empty_component, no_tool
 from mcp_workbench.core.spec import Detail, ServerAddress, Snapshot, ToolIdentifier
 from mcp_workbench.schema.document import as_object
-from mcp_workbench.schema.signature import AMPLE, arguments_shape, signature_within
+from mcp_workbench.schema.signature import AMPLE, arguments_shape, first_sentence, signature_within
 
 if TYPE_CHECKING:
     from mcp_workbench.search.queries import Query, SearchResult
 
 WIDEST = 64  # characters of a signature; `--schema` has all of it
+NARROWEST = 20  # the same, however narrow the terminal is
+GAP = 2  # columns between two of a table
 MOST_HITS = 20  # as `search_tools` allows; its module is slow to load
 _NAMED = "write TOOLBOX, TOOLBOX/SERVER or TOOLBOX/SERVER/TOOL; mcp-workbench tools lists them all"
 _CLAIMS = {True: "yes", False: "no", None: "-"}
@@ -57,8 +69,8 @@ def tools(settings: Settings, which: str, *, schema: bool, refresh: bool) -> int
     that can't be reached, the last list is shown, however old it is.
 
     Each server is shown with its state: ready, or why not. ≈TOKENS is about what a tool's definition
-    costs a model, CHARACTERS how long it is. READ-ONLY is what the tool declares, - if it declares
-    nothing. Exit status 4 if a server can't be reached.
+    costs a model if it is listed directly. READ-ONLY is what the tool declares, - if it declares
+    nothing. Lines are as wide as the terminal. Exit status 4 if a server can't be reached.
 
     \b
     Examples:
@@ -106,24 +118,31 @@ def _addresses(snapshot: Snapshot, toolbox: str, server: str) -> list[ServerAddr
 def _print(settings: Settings, infos: list[ToolInfo], *, alone: bool) -> None:
     if not infos:
         return
-    head = ("SERVER", "TOOL", "READ-ONLY", "CHARACTERS", "≈TOKENS")
-    rows = [head, *map(_row, infos)]
-    for line in table(rows, right=frozenset({3, 4})):
+    for line in tool_lines(infos, screen_width()):
         say(line)
     if alone:
         say(f"\n{plain(infos[0].description)}\n{plain(signature(infos[0]))}")
     elif settings.talkative:
         total = sum(map(tokens, infos))
-        count = f"{len(infos)} tool{'' if len(infos) == 1 else 's'}"
-        say(f"{count}, ≈{total} tokens for a host that lists them all", err=True)
+        count = f"{number(len(infos))} tool{'' if len(infos) == 1 else 's'}"
+        say(f"{count}, {about(total)} tokens with each listed directly", err=True)
 
 
-def _row(info: ToolInfo) -> tuple[str, ...]:
-    text = signature(info, WIDEST)
-    short = text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
-    server = f"{info.toolbox_name}/{info.source_server}"
-    sizes = (str(characters(info)), str(tokens(info)))
-    return (server, short, _CLAIMS[read_only(info)], *sizes)
+def tool_lines(infos: list[ToolInfo], width: int | None) -> list[str]:
+    """Returns a line per tool, each of at most `width` columns; with None, descriptions are whole."""
+    servers = [f"{info.toolbox_name}/{info.source_server}" for info in infos]
+    sizes = [number(tokens(info)) for info in infos]
+    claims = [_CLAIMS[read_only(info)] for info in infos]
+    about_them = [first_sentence(info.description) for info in infos]
+    used = max(map(len, (*servers, "SERVER"))) + max(map(len, (*sizes, "≈TOKENS")))
+    room = None if width is None else width - used - len("READ-ONLY") - 4 * GAP
+    wanted = WIDEST if room is None else room - max(map(len, about_them))
+    widest = WIDEST if room is None else max(min(WIDEST, max(wanted, room // 2)), NARROWEST)
+    signatures = [cut(signature(info, widest), widest) for info in infos]
+    head = ("SERVER", "TOOL", "READ-ONLY", "≈TOKENS", "DESCRIPTION")
+    rows = [head, *zip(servers, signatures, claims, sizes, about_them, strict=True)]
+    lines = table(rows, right=frozenset({3}))
+    return lines if width is None else [cut(line, width) for line in lines]
 
 
 def _print_states(settings: Settings, reports: list[ServerReport]) -> None:
@@ -131,7 +150,7 @@ def _print_states(settings: Settings, reports: list[ServerReport]) -> None:
     # Without a terminal, each has been reported when it was ready.
     wanted = settings.talkative and sys.stderr.isatty()
     for report in (r for r in reports if r.age is None) if wanted else ():
-        count = f"{len(report.tools)} tools, {report.hidden} hidden"
+        count = f"{number(len(report.tools))} tools, {number(report.hidden)} hidden"
         state = "not available" if report.reason else f"ready, {report.revision}, {count}"
         say(plain(f"{report.address}: {state}, {report.seconds:.1f} s"), err=True)
 
@@ -192,8 +211,8 @@ def signature(tool: ToolInfo, most: int = AMPLE) -> str:
 
 
 def tokens(tool: ToolInfo) -> int:
-    """Returns an estimate of what the definition costs a model."""
-    return estimate_tokens(msgspec.json.encode(tool.definition).decode())
+    """Returns an estimate of what the tool costs a model if it is listed directly, as in `cost`."""
+    return listed_tokens(tool.definition)
 
 
 def characters(tool: ToolInfo) -> int:

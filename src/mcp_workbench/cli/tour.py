@@ -19,8 +19,8 @@ import msgspec
 
 from mcp_workbench import __version__
 from mcp_workbench.cli.settings import DONE, Settings, global_options
-from mcp_workbench.cli.terminal import nearby, plain, say
-from mcp_workbench.core.catalogue import estimate_tokens
+from mcp_workbench.cli.terminal import about, nearby, plain, say
+from mcp_workbench.core.catalogue import estimate_tokens, listed_tokens
 from mcp_workbench.core.errors import WorkbenchError
 
 Json = dict[str, Any]
@@ -76,24 +76,25 @@ def _session(host: Client) -> None:
     _step(2, f"It asks for tools: not those of every server, but a menu of {len(menu)}:")
     for tool in menu:
         _quote(f"{tool['name']}: {tool['description']}")
-    tools = _open(host)
+    opened = _open(host)
     _use(host)
     _make_mistake(host)
-    _cost(instructions, menu, tools)
+    _cost(instructions, menu, opened)
 
 
-def _open(host: Client) -> list[Json]:
+def _open(host: Client) -> str:
     _step(3, "The agent opens a toolbox. Only now do its servers start:")
     arguments = {"toolbox_name": "demo"}
     _sent("open_toolbox", arguments)
-    opened = msgspec.json.decode(_text(_call(host, "open_toolbox", arguments)))
+    text = _text(_call(host, "open_toolbox", arguments))
+    opened = msgspec.json.decode(text)
     tools: list[Json] = opened["tools"]
     servers = dict.fromkeys(tool["source_server"] for tool in tools)
     _got(f"{opened['servers_connected']} servers connected, {len(tools)} tools with their schemas:")
     for server in servers:
         names = [tool["name"] for tool in tools if tool["source_server"] == server]
         _quote(f"{server}: {', '.join(names)}")
-    return tools
+    return text
 
 
 def _use(host: Client) -> None:
@@ -117,18 +118,17 @@ def _make_mistake(host: Client) -> None:
     _got("error: " + " / ".join(block["text"] for block in result["content"]))
 
 
-def _cost(instructions: str, menu: list[Json], tools: list[Json]) -> None:
+def _cost(instructions: str, menu: list[Json], opened: str) -> None:
+    """Prints the figures of `cost demo`."""
     _step(7, "What it costs, in tokens (an estimate):")
-    own = [
-        {k: v for k, v in tool.items() if k not in ("toolbox_name", "source_server")}
-        for tool in tools
-    ]
-    direct, ours = _tokens(own), _tokens(menu) + _tokens(instructions)
+    tools: list[Json] = msgspec.json.decode(opened)["tools"]
+    direct = sum(map(listed_tokens, tools))
+    ours = sum(map(listed_tokens, menu)) + estimate_tokens(instructions)
     hundred = round(direct / len(tools) * 100, -2)
     say(f"   {'in every request':30} {f'{len(tools)} tools':>12} {'100 such tools':>16}")
-    say(f"   {'every tool listed directly':30} {f'≈ {direct:,}':>12} {f'≈ {hundred:,.0f}':>16}")
-    say(f"   {'menu and instructions':30} {f'≈ {ours:,}':>12} {f'≈ {ours:,}':>16}")
-    say(f"   and once, when it is needed: opening this toolbox, ≈ {_tokens(tools):,}")
+    say(f"   {'every tool listed directly':30} {about(direct):>12} {about(hundred):>16}")
+    say(f"   {'menu and instructions':30} {about(ours):>12} {about(ours):>16}")
+    say(f"   and once, when it is needed: opening this toolbox, {about(estimate_tokens(opened))}")
 
 
 def _next_steps() -> None:
@@ -184,10 +184,6 @@ def _call(host: Client, name: str, arguments: Json) -> Json:
 
 def _text(result: Json) -> str:
     return str(result["content"][0]["text"])
-
-
-def _tokens(value: object) -> int:
-    return estimate_tokens(msgspec.json.encode(value).decode())
 
 
 def _head(text: str) -> None:

@@ -22,6 +22,8 @@ NAME = ".mcp-workbench"
 BUNDLES = "bundles"  # the folder of unpacked bundles in it
 CREDENTIALS = "credentials"  # that of sign-ins
 
+PRIVATE = 0o600
+
 _OTHERS_WRITE = 0o022
 _OTHERS = 0o077
 # Follow no link, don't block at a pipe; Windows has neither.
@@ -104,23 +106,31 @@ def read_own(path: str, most: int) -> bytes:
         return file.read(most)
 
 
-def write_whole(path: str, data: bytes, *, replace: bool = True) -> None:
-    """Writes a file in one step; without `replace`, an existing one stays."""
+def write_whole(path: str, data: bytes, *, replace: bool = True, durable: bool = False) -> None:
+    """Writes a file in one step; without `replace`, an existing one stays. See `write_new`."""
     temporary = f"{path}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFUL
-    descriptor = os.open(temporary, flags, 0o600)
     try:
-        with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123
-            view = memoryview(data)
-            while view:
-                view = view[file.write(view) or 0 :]
+        write_new(temporary, data, durable=durable)
         if replace:
             os.replace(temporary, path)  # noqa: PTH105
         else:
             _place(temporary, path)
-    except OSError:
+    finally:
         _remove(temporary)
-        raise
+
+
+def write_new(path: str, data: bytes, *, mode: int = PRIVATE, durable: bool = False) -> None:
+    """Writes a file that is not there yet; if `durable`, it survives a crash of the system afterwards."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFUL, PRIVATE)
+    with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) or 0 :]
+        if durable:
+            os.fsync(descriptor)
+        if mode != PRIVATE and os.name == "posix":
+            # Not by its name: whoever owns the folder may have put a link there.
+            os.fchmod(descriptor, mode)
 
 
 def _place(temporary: str, path: str) -> None:
@@ -131,8 +141,6 @@ def _place(temporary: str, path: str) -> None:
     except OSError:  # a file system without links
         if not os.path.exists(path):  # noqa: PTH110
             os.replace(temporary, path)  # noqa: PTH105
-            return
-    _remove(temporary)
 
 
 def _remove(path: str) -> None:

@@ -1,7 +1,7 @@
 """What a server offers: its tools as received, the reports and results made of them, their cost."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
 import msgspec
@@ -144,7 +144,7 @@ class OpenToolboxResult(msgspec.Struct, frozen=True):
     servers_connected: int
     tools: tuple[ToolInfo, ...]
     unavailable: tuple[Unavailable, ...] = ()
-    # A changed configuration file that can't be used; lists that are out of date.
+    # A changed configuration file that can't be used; odd entries; lists that are out of date.
     warnings: tuple[str, ...] = ()
     stale: tuple[Stale, ...] = ()  # servers shown from an earlier listing
 
@@ -157,6 +157,7 @@ class OpenedServer(msgspec.Struct, frozen=True):
     modern: bool = False
     connected: bool = True
     stale: Stale | None = None  # its tools are from an earlier listing
+    idle_filters: tuple[str, ...] = ()  # patterns that match none of its tools
 
 
 class OpenedToolbox(msgspec.Struct, frozen=True):
@@ -165,7 +166,7 @@ class OpenedToolbox(msgspec.Struct, frozen=True):
     spec: ToolboxSpec
     servers: tuple[OpenedServer, ...]
     unavailable: tuple[Unavailable, ...]
-    warnings: tuple[str, ...] = ()  # about the configuration file, and lists that are out of date
+    warnings: tuple[str, ...] = ()  # about the configuration, and lists that are out of date
 
     @property
     def connected(self) -> int:
@@ -267,6 +268,8 @@ class KnownCatalogue(msgspec.Struct, frozen=True):
     seconds: float = 0.0  # it took to start
     at: float = 0.0  # time of the listing
     change: ToolChange | None = None  # the last one that was noticed
+    # What its host could be asked for, as servers are told; some then offer more tools.
+    host_capabilities: tuple[str, ...] = ()
     # Prompts, resources and templates as received; kinds that were never listed are absent.
     offers: dict[str, tuple[bytes, ...]] = {}
 
@@ -277,8 +280,14 @@ class KnownCatalogue(msgspec.Struct, frozen=True):
     def opened(self, spec: ServerSpec, now: float, why: str) -> OpenedServer:
         """Returns the server as its toolbox shows it while it is not connected; `why` marks it stale."""
         stale = Stale(spec.address.server, round(self.age(now)), why) if why else None
-        tools = tuple(self._visible(spec))
-        return OpenedServer(spec.address, tools, self.modern, connected=False, stale=stale)
+        return OpenedServer(
+            spec.address,
+            tuple(self._visible(spec)),
+            self.modern,
+            connected=False,
+            stale=stale,
+            idle_filters=tuple(spec.tools.idle(self.catalogue.names)),
+        )
 
     def report(self, spec: ServerSpec, now: float) -> ServerReport:
         """Returns the report on the server while it is not connected."""
@@ -301,20 +310,31 @@ class KnownCatalogue(msgspec.Struct, frozen=True):
 
 
 def tool_change(before: KnownCatalogue, after: KnownCatalogue) -> ToolChange | None:
-    """Returns how the tools differ, or None. Their order does not count."""
+    """Returns how the tools differ, or None. Their order does not count.
+
+    A server that offers more to a host that can be asked for more has not changed.
+    """
     old, new = before.catalogue.tools, after.catalogue.tools
-    if old == new:
+    asked_before, asked_after = set(before.host_capabilities), set(after.host_capabilities)
+    added = tuple(name for name in new if name not in old) if asked_after <= asked_before else ()
+    removed = tuple(name for name in old if name not in new) if asked_before <= asked_after else ()
+    changed = tuple(name for name in new if name in old and new[name] != old[name])
+    if not (added or removed or changed):
         return None
-    return ToolChange(
-        before.at,
-        after.at,
-        added=tuple(name for name in new if name not in old),
-        removed=tuple(name for name in old if name not in new),
-        changed=tuple(name for name in new if name in old and new[name] != old[name]),
-    )
+    return ToolChange(before.at, after.at, added, removed, changed)
 
 
 # What a definition costs the model that reads it
+
+
+_LISTED = ("name", "description", "inputSchema")
+
+
+def listed_tokens(definition: Mapping[str, Any]) -> int:
+    """Returns the tokens of a tool that is listed directly: name, description and schema reach a model."""
+    read = {key: definition[key] for key in _LISTED if key in definition}
+    return estimate_tokens(msgspec.json.encode(read).decode())
+
 
 # A word with the underscore before it, up to three digits, one character of another script, a run of
 # punctuation, a run of line breaks. Spaces belong to what follows them.

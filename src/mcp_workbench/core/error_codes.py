@@ -250,6 +250,12 @@ CODES = {
         "maintained.",
         "Install a newer version, or write the absolute path of a newer one.",
     ),
+    "WB-CONN-105": Explanation(
+        "A server can't be started on this machine",
+        "A warning: its command does not exist or can't be executed, or its working folder can't be "
+        "used. The other servers work.",
+        "Install the program, correct 'command' or 'cwd', or set \"disabled\": true.",
+    ),
     "WB-CALL-201": Explanation(
         "A call has no result",
         "The server accepted the call and then exited, was too busy, or did not respond in time. "
@@ -440,7 +446,8 @@ CODES = {
     "WB-HOST-513": Explanation(
         "A host has servers directly that it also has through us",
         "Their tools are offered twice, under two names, which costs tokens and confuses a model.",
-        "mcp-workbench install HOST --replace removes the direct ones; undo restores them.",
+        "mcp-workbench install HOST --replace removes those that are connected here with the same "
+        "account, and says why others stay; uninstall --restore or undo puts them back.",
     ),
     "WB-HOST-514": Explanation(
         "A host's entry depends on where the host was started",

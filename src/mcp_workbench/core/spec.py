@@ -156,11 +156,20 @@ class ToolFilter(msgspec.Struct, frozen=True):
         return _matches(tool, self.include) and not _matches(tool, self.exclude)
 
     def idle(self, tools: tuple[str, ...]) -> list[str]:
-        """Returns the patterns that match none of these tools, as the file spells them."""
-        spelled = [(p, p) for p in self.include] + [(f"!{p}", p) for p in self.exclude]
+        """Returns the patterns that match none of these tools, as the file spells them.
+
+        `*` is never one: a server may have no tools.
+        """
+        spelled = [(p, p) for p in self.include if p != "*"]
+        spelled += [(f"!{p}", p) for p in self.exclude]
         return [
             text for text, pattern in spelled if not any(_matches(t, (pattern,)) for t in tools)
         ]
+
+
+def idle_filter(pattern: str) -> str:
+    """Returns the warning about a pattern that matches none of its server's tools."""
+    return f"toolFilters: '{pattern}' matches none of its tools"
 
 
 def tool_filter(patterns: tuple[str, ...]) -> ToolFilter:

@@ -98,8 +98,8 @@ async def _serve(
 ) -> int:
     end = Ending()
     end.on_signals()
-    info = DaemonInfo(paths.config, paths.log, time.monotonic())
     calls = settings.log_calls
+    info = DaemonInfo(paths.config, paths.log, time.monotonic(), log_calls=calls)
     async with Gateway(snapshot, log_calls=calls) as gateway, task_scope() as hosts:
         registry = HostRegistry(info, gateway, hosts, log_file)
         registry.down = end.asked

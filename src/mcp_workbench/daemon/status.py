@@ -32,6 +32,8 @@ class HostLine(msgspec.Struct, frozen=True, rename="camel"):
 
     pid: int  # of its attached process
     seconds: float
+    name: str = ""  # as it calls itself; empty until it has
+    version: str = ""
     revision: str = ""
     toolboxes: tuple[str, ...] = ()  # empty: all
     folder: str = ""  # empty: that of the configuration file
@@ -54,6 +56,7 @@ class ServerStatus(msgspec.Struct, frozen=True, rename="camel"):
     failures: int = 0
     next_try: float = 0.0
     reason: str = ""
+    started: bool = False  # since `up`; an idle one that was not has never been connected
     scope: str = "shared"  # or session, or folder: one for each host, in its folder
 
 
@@ -72,6 +75,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     hosts: tuple[HostLine, ...] = ()
     log: str = ""
     log_trouble: str = ""
+    log_calls: str = ""  # the file that has a line per call; empty: calls are not logged
     is_ending: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -86,6 +90,7 @@ class DaemonInfo(msgspec.Struct):
     log: str
     since: float
     url: str = ""
+    log_calls: str = ""
 
 
 def current_status(
@@ -101,8 +106,7 @@ def current_status(
     for connection in gateway.connected:
         live[connection.spec.address].append(connection)
     servers = tuple(
-        _server_line(health, live[health.address], _scope(gateway, health.address))
-        for health in gateway.health()
+        _server_line(gateway, health, live[health.address]) for health in gateway.health()
     )
     return Status(
         running=True,
@@ -116,6 +120,7 @@ def current_status(
         hosts=tuple(map(_host_line, hosts)),
         log=info.log,
         log_trouble=trouble,
+        log_calls=info.log_calls,
         is_ending=stopping,
         warnings=gateway.warnings,
     )
@@ -128,7 +133,7 @@ def _scope(gateway: Gateway, address: ServerAddress) -> str:
     return "folder" if spec.follows_hosts else "shared"
 
 
-def _server_line(health: ServerHealth, live: list[Connection], scope: str) -> ServerStatus:
+def _server_line(gateway: Gateway, health: ServerHealth, live: list[Connection]) -> ServerStatus:
     from mcp_workbench.upstream.reports import process_group
 
     state = "ready" if health.state == "idle" and live else health.state
@@ -144,14 +149,26 @@ def _server_line(health: ServerHealth, live: list[Connection], scope: str) -> Se
         failures=health.failures,
         next_try=round(health.next_try, 1),
         reason=health.reason,
-        scope=scope,
+        started=bool(live) or gateway.pool.last(health.address) is not None,
+        scope=_scope(gateway, health.address),
     )
 
 
 def _host_line(host: JoinedHost) -> HostLine:
-    revision = host.session.era.revision if host.session is not None else ""
-    seconds = round(time.monotonic() - host.since, 1)
-    return HostLine(host.pid, seconds, revision, host.toolboxes, host.folder, host.under_way)
+    from mcp_workbench.server.parse import client_name_and_version
+
+    session = host.session
+    name, version = ("", "") if session is None else client_name_and_version(session.client_info)
+    return HostLine(
+        host.pid,
+        round(time.monotonic() - host.since, 1),
+        name,
+        version,
+        "" if session is None else session.era.revision,
+        host.toolboxes,
+        host.folder,
+        host.under_way,
+    )
 
 
 # In the command

@@ -1,7 +1,8 @@
 """Edits JSON: one member is added, replaced or removed, and every other byte stays, comments included."""
 
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, cast
 
@@ -12,12 +13,33 @@ from mcp_workbench.config.jsonc import Child, Node
 from mcp_workbench.hosts.files import CannotEdit, Keys
 from mcp_workbench.hosts.read import parse_json, value_at
 
+Span = tuple[int, int]
+
 _SPACE = " \t\r\n"
 _TO_LINE_END = re.compile(r"[ \t]*(?=\r?\n)")
 _TO_CLOSING = re.compile(r"[ \t]*(?=[}\]])")
-_BLANKS = re.compile(r"[ \t]*")
 _INDENT = re.compile(r"[ \t]*")
 UNIT = "  "  # one level, if the file has no indentation
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A value as it was written elsewhere, with its comments."""
+
+    text: str
+    indent: str  # of the line that it began on
+
+    def __repr__(self) -> str:
+        return f"Source({len(self.text)} characters)"  # it may hold a secret
+
+    @classmethod
+    def of(cls, text: str, node: Node) -> "Source":
+        """Returns the source of a value in this text."""
+        indent = _INDENT.match(text, text.rfind("\n", 0, node.start) + 1)
+        return cls(text[node.start : node.end], indent[0] if indent else "")
+
+    def written(self, indent: str, newline: str) -> str:
+        first, *lines = self.text.replace("\r\n", "\n").split("\n")
+        return newline.join([first, *(indent + line.removeprefix(self.indent) for line in lines)])
 
 
 def lookup(text: str, keys: Keys) -> Any:
@@ -73,18 +95,19 @@ def _put_beside(text: str, holder: Keys, values: dict[str, Any]) -> str:
 
 def remove(text: str, keys: Keys) -> str:
     """Returns the text without the member at this path."""
-    if lookup(text, keys[:-1]) is None:
-        return text
-    root = jsonc.read(text)
-    while True:  # a duplicate name is removed as well
-        holder, depth = _deepest(root, keys[:-1])
-        places = [i for i, c in enumerate(holder.node.children) if c.key == keys[-1]]
-        if depth < len(keys) - 1 or not places or not isinstance(holder.node.value, dict):
-            return text
-        text = _removed(text, holder.node, places[-1])
-        if len(places) == 1:
-            return text
-        root = jsonc.read(text)
+    return remove_all(text, (keys,))
+
+
+def remove_all(text: str, paths: Iterable[Keys]) -> str:
+    """Returns the text without the members at these paths. Each object is parsed and rewritten once."""
+    names: defaultdict[Keys, set[str]] = defaultdict(set)
+    for keys in paths:
+        names[keys[:-1]].add(keys[-1])
+    for holder, doomed in names.items():
+        if isinstance(lookup(text, holder), dict):
+            node = jsonc.find(jsonc.read(text), holder).node
+            text = _without_members(text, node, doomed)
+    return text
 
 
 def _whole(keys: Keys, value: Any) -> str:
@@ -150,6 +173,8 @@ class _Style:
         return bool(node.children) and "\n" not in self.text[node.start : node.end]
 
     def written(self, value: Any, indent: str, *, inline: bool = False) -> str:
+        if isinstance(value, Source):
+            return value.written(indent, self.newline)
         if self.flat or inline:
             return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
         return _pretty(value, self.unit).replace("\n", self.newline + indent)
@@ -195,34 +220,63 @@ def comma_after(text: str, offset: int, limit: int) -> int | None:
     return at if text[at : at + 1] == "," else None
 
 
-def _removed(text: str, holder: Node, index: int) -> str:
-    child, closing = holder.children[index], holder.end - 1
-    start, end = child.start, child.node.end
-    comma = comma_after(text, end, closing)
+def _without_members(text: str, holder: Node, names: set[str]) -> str:
+    """Returns the text without these members of an object, duplicates included."""
+    children = holder.children
+    doomed = [index for index, child in enumerate(children) if child.key in names]
+    if not doomed:
+        return text
+    closing = holder.end - 1
+    limits = [*(child.start for child in children[1:]), closing]  # the end of the gap behind each
+    commas = [
+        comma_after(text, child.node.end, limit)
+        for child, limit in zip(children, limits, strict=True)
+    ]
+    cuts = [(comma, comma + 1) for comma in map(commas.__getitem__, doomed) if comma is not None]
+    kept = [index for index, child in enumerate(children) if child.key not in names]
+    before = commas[kept[-1]] if kept and commas[-1] is None else None
+    if before is not None and kept[-1] < doomed[-1]:  # the last member goes, and with it this comma
+        cuts.append((before, before + 1))
+    for first, last in _runs(text, children, doomed):
+        gap = (children[last].node.end, limits[last])
+        cuts.append(_with_space(text, children[first].start, gap, commas[last]))
+    inside = _without_spans(text, holder.start + 1, closing, cuts)
+    return text[: holder.start + 1] + (inside if inside.strip(_SPACE) else "") + text[closing:]
+
+
+def _runs(text: str, children: Sequence[Child], doomed: list[int]) -> Iterator[tuple[int, int]]:
+    """Yields first and last index of neighbours with no comment between them."""
+    first = last = doomed[0]
+    for index in doomed[1:]:
+        between = text[children[last].node.end : children[index].start]
+        if index != last + 1 or between.strip(_SPACE) != ",":
+            yield first, last
+            first = index
+        last = index
+    yield first, last
+
+
+def _with_space(text: str, start: int, gap: tuple[int, int], comma: int | None) -> tuple[int, int]:
+    """Returns the span from `start` to the gap with the space that belongs to it, but never the end of
+    a comment. `comma` is in the gap and goes as well."""
+    end, limit = gap
+    behind = text[end : limit + 1]
     if comma is not None:
-        text = text[:comma] + text[comma + 1 :]
-    elif index:  # the last member: the comma before it goes as well
-        before = comma_after(text, holder.children[index - 1].node.end, start)
-        if before is not None:
-            text = text[:before] + text[before + 1 :]
-            start, end = start - 1, end - 1
-    return _closed(_cut(text, start, end), holder.start)
-
-
-def _cut(text: str, start: int, end: int) -> str:
-    """Removes a span and the space that belongs to it, but never the end of a comment."""
-    before = len(text[:start].rstrip(_SPACE))
+        behind = behind[: comma - end] + behind[comma - end + 1 :]
+    before = start
+    while before and text[before - 1] in _SPACE:
+        before -= 1
     own_line = "\n" in text[before:start]
-    if _TO_LINE_END.match(text, end) or (not own_line and _TO_CLOSING.match(text, end)):
-        start = before
-    else:
-        blanks = _BLANKS.match(text, end)
-        end = blanks.end() if blanks else end
-    return text[:start] + text[end:]
+    if _TO_LINE_END.match(behind) or (not own_line and _TO_CLOSING.match(behind)):
+        return before, end
+    blanks = len(behind) - len(behind.lstrip(" \t"))
+    return start, end + blanks + (comma is not None and comma <= end + blanks)
 
 
-def _closed(text: str, opening: int) -> str:
-    """Writes an object with nothing but space in it as `{}`."""
-    inside = text[opening + 1 :]
-    rest = inside.lstrip(_SPACE)
-    return text[: opening + 1] + rest if rest.startswith("}") else text
+def _without_spans(text: str, start: int, end: int, spans: list[Span]) -> str:
+    """Returns this part of the text without these spans, which may overlap."""
+    pieces: list[str] = []
+    for first, last in sorted(spans):
+        pieces.append(text[start : max(first, start)])
+        start = max(start, last)
+    return "".join([*pieces, text[start:end]])

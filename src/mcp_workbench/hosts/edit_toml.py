@@ -6,6 +6,7 @@ stand apart in the text, and give a comment in front of a table to the table bef
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, cast
@@ -32,36 +33,61 @@ def lookup(text: str, keys: Keys) -> Any:
 
 def put(text: str, keys: Keys, value: dict[str, Any]) -> str:
     """Returns the text with this table at its end; an older one is removed first."""
-    if lookup(text, keys) is not None:
-        text = remove(text, keys)
+    return put_all(text, ((keys, value),))
+
+
+def put_all(text: str, members: Iterable[tuple[Keys, Any]]) -> str:
+    """Returns the text with all these tables at its end; older ones are removed first."""
+    members = list(members)
+    text = remove_all(text, [keys for keys, _ in members])
     newline = "\r\n" if "\r\n" in text else "\n"
-    table = f"[{tomlkit.key(list(keys)).as_string()}]\n{_table(value).as_string()}"
-    gap = "" if not text.lstrip(BOM) else newline if text.endswith("\n") else newline * 2
-    whole = text + gap + table.replace("\n", newline)
-    if _pruned(_parsed(whole)) != _pruned(_with(parse_toml(text), keys, value)):
+    pieces = [text]
+    value = parse_toml(text)
+    for keys, new in members:
+        table = f"[{tomlkit.key(list(keys)).as_string()}]\n{_table(new).as_string()}"
+        last = pieces[-1]
+        gap = "" if not last.lstrip(BOM) else newline if last.endswith("\n") else newline * 2
+        pieces.append(gap + table.replace("\n", newline))
+        value = _with(value, keys, new)
+    whole = "".join(pieces)
+    if _pruned(_parsed(whole)) != _pruned(value):
+        keys = members[0][0]
         message = f"{'.'.join(keys[:-1])} is written so that no table can be added to it"
         raise CannotEdit(message, line_of(text, keys), 1)
     _document(whole)  # fails here, and not in a later preview
     return whole
 
 
-def put_all(text: str, members: Iterable[tuple[Keys, Any]]) -> str:
-    """Returns the text with all these tables at its end."""
-    for keys, value in members:
-        text = put(text, keys, value)
+def remove(text: str, keys: Keys) -> str:
+    """Returns the text without the table at this path and all that is below it."""
+    return remove_all(text, (keys,))
+
+
+def remove_all(text: str, paths: Iterable[Keys]) -> str:
+    """Returns the text without the tables at these paths. It is parsed once for all of one table."""
+    names: defaultdict[Keys, set[str]] = defaultdict(set)
+    for keys in paths:
+        names[keys[:-1]].add(keys[-1])
+    for holder, doomed in names.items():
+        there = lookup(text, holder)
+        members = cast("dict[str, Any]", there) if isinstance(there, dict) else {}
+        if present := doomed & members.keys():
+            text = _without_tables(text, holder, present)
     return text
 
 
-def remove(text: str, keys: Keys) -> str:
-    """Returns the text without the table at this path and all that is below it."""
-    if lookup(text, keys) is None:
-        return text
-
+def _without_tables(text: str, holder: Keys, names: set[str]) -> str:
     def drop(body: Body, index: int) -> None:
         body[index] = (None, tomlkit.ws(_MARK + _comments_after(body[index][1])))
 
-    rest = _MARK_AND_GAP.sub("", _edited(text, keys, drop))
-    if _pruned(_parsed(rest)) != _pruned(_without(parse_toml(text), keys)):
+    rest = _MARK_AND_GAP.sub("", _edited(text, holder, names, drop))
+    if _pruned(_parsed(rest)) != _pruned(_without(parse_toml(text), holder, names)):
+        # Each alone, to say which of them it is.
+        if len(names) > 1:
+            for name in sorted(names):
+                text = _without_tables(text, holder, {name})
+            return text
+        keys = (*holder, *names)
         message = f"{'.'.join(keys)} is written inside of another value"
         raise CannotEdit(message, line_of(text, keys), 1)
     return rest
@@ -75,7 +101,9 @@ def line_of(text: str, keys: Keys) -> int:
 
     with suppress(CannotEdit):
         for depth in range(len(keys), 0, -1):
-            before, marked, _ = _edited(text, keys[:depth], mark).partition(_MARK)
+            before, marked, _ = _edited(text, keys[: depth - 1], {keys[depth - 1]}, mark).partition(
+                _MARK
+            )
             if marked:
                 return before.count("\n") + 1
     return 1
@@ -116,24 +144,25 @@ def _parsed(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _edited(text: str, keys: Keys, edit: Callable[[Body, int], None]) -> str:
-    """Returns the text after an edit of everything at this path: a table may be in several pieces."""
+def _edited(text: str, holder: Keys, names: set[str], edit: Callable[[Body, int], None]) -> str:
+    """Returns the text after an edit of everything at these paths: a table may be in several pieces."""
     document = _document(text)
-    for body, index in list(_places(document.body, keys)):
+    for body, index in list(_places(document.body, holder, names)):
         edit(body, index)
     return _rendered(text, document)
 
 
-def _places(body: Body, keys: Keys) -> Iterator[tuple[Body, int]]:
+def _places(body: Body, holder: Keys, names: set[str]) -> Iterator[tuple[Body, int]]:
     """Yields the last pieces first, so that an edit moves none that is still to come."""
+    wanted = {holder[0]} if holder else names
     for index in reversed(range(len(body))):
         key, item = body[index]
-        if key is None or key.key != keys[0]:
+        if key is None or key.key not in wanted:
             continue
-        if len(keys) == 1:
+        if not holder:
             yield body, index
         elif isinstance(item, Table):
-            yield from _places(item.value.body, keys[1:])
+            yield from _places(item.value.body, holder[1:], names)
 
 
 def _values(body: Body, path: Keys) -> Iterator[tuple[Keys, Body, int]]:
@@ -173,15 +202,13 @@ def _with(value: dict[str, Any], keys: Keys, new: Any) -> dict[str, Any]:
     return {**value, name: new}
 
 
-def _without(value: dict[str, Any], keys: Keys) -> dict[str, Any]:
-    if len(keys) == 1:
-        return {key: item for key, item in value.items() if key != keys[0]}
-    return {
-        key: _without(cast("dict[str, Any]", item), keys[1:])
-        if key == keys[0] and isinstance(item, dict)
-        else item
-        for key, item in value.items()
-    }
+def _without(value: dict[str, Any], holder: Keys, names: set[str]) -> dict[str, Any]:
+    if not holder:
+        return {key: item for key, item in value.items() if key not in names}
+    inner = value.get(holder[0])
+    if not isinstance(inner, dict):
+        return value
+    return value | {holder[0]: _without(cast("dict[str, Any]", inner), holder[1:], names)}
 
 
 def _pruned(value: Any) -> Any:

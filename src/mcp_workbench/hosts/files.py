@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from mcp_workbench.config.file_access import PIPE_WAIT, NotPlain, TooLarge, TooSlow, read_plain
+from mcp_workbench.config.state_home import write_new
 from mcp_workbench.core.errors import ConfigError, InvalidCall, Problem, WorkbenchError
 from mcp_workbench.hosts.table import HOSTS, Host
 
@@ -20,10 +22,7 @@ Keys = tuple[str, ...]  # the path of a value in a file
 
 _VARIABLE = re.compile(r"\{(\w+):([^}]*)\}")
 MOST_BYTES = 64 << 20  # Claude Code keeps its history beside its servers
-PRIVATE = 0o600
-_FOLDER = (
-    0o755  # of a new one, whatever the umask: a configuration is refused where others can write
-)
+_FOLDER = 0o755  # at most, of a new one: a configuration is refused where others can write
 _RIGHTS = 0o777  # without those that let others act as the owner
 _CORRECT = "correct the text there, or let the host write the file anew; nothing was changed"
 _BY_HAND = "make the change by hand, or rewrite that place in the usual form"
@@ -133,6 +132,13 @@ def created_folders(path: Path) -> list[Path]:
     return missing
 
 
+def make_folders(path: Path) -> None:
+    """Makes the missing folders above a file: as open as the one they are in, but others can't write."""
+    for folder in reversed(created_folders(path)):
+        mode = stat.S_IMODE(folder.parent.stat().st_mode) & _FOLDER
+        folder.mkdir(mode | stat.S_IRWXU, exist_ok=True)
+
+
 def replace_file(path: Path, before: bytes | None, after: bytes | None, mode: int) -> None:
     """Replaces a file atomically if its bytes are still `before`. None means no file. Follows a link."""
     target = Path(os.path.realpath(path))
@@ -141,11 +147,10 @@ def replace_file(path: Path, before: bytes | None, after: bytes | None, mode: in
     if after is None:
         target.unlink(missing_ok=True)
         return
-    for folder in reversed(created_folders(target)):
-        folder.mkdir(_FOLDER, exist_ok=True)
+    make_folders(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     try:
-        _write_new(temporary, after, mode)
+        write_new(str(temporary), after, mode=mode & _RIGHTS, durable=True)
         if read_file(target) != before:  # narrows the race with another writer
             raise changed_since(str(path))
         temporary.replace(target)
@@ -158,26 +163,6 @@ def remove_folders(folders: tuple[str, ...]) -> None:
     for folder in folders:
         with suppress(OSError):
             Path(folder).rmdir()
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Writes a file of ours with mode 0600."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    try:
-        _write_new(temporary, data, PRIVATE)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _write_new(path: Path, data: bytes, mode: int) -> None:
-    number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE)
-    with os.fdopen(number, "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-        if os.name == "posix":  # not by its name: whoever owns the folder may have put a link there
-            os.fchmod(stream.fileno(), mode & _RIGHTS)
 
 
 class CannotEdit(ValueError):

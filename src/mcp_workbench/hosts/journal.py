@@ -11,7 +11,13 @@ from types import ModuleType
 
 import msgspec
 
-from mcp_workbench.config.state_home import private_folder, read_own, require_private, state_home
+from mcp_workbench.config.state_home import (
+    private_folder,
+    read_own,
+    require_private,
+    state_home,
+    write_whole,
+)
 from mcp_workbench.hosts.files import (
     MOST_BYTES,
     CannotEdit,
@@ -23,10 +29,10 @@ from mcp_workbench.hosts.files import (
     read_file,
     remove_folders,
     replace_file,
-    write_private,
 )
 from mcp_workbench.hosts.plan import Change, Member, editor
-from mcp_workbench.hosts.read import decoded, value_of
+from mcp_workbench.hosts.put_back import put_back
+from mcp_workbench.hosts.read import decoded, value_at, value_of
 
 COMMAND_TIMEOUT = 60.0  # seconds; some hosts look for updates first
 OUTPUT_TAIL = 6  # lines of a failed command's output in the error
@@ -105,7 +111,7 @@ class Journal:
         return record
 
     def save(self, record: Record) -> None:
-        write_private(self._file(record.id), msgspec.json.encode(record))
+        write_whole(str(self._file(record.id)), msgspec.json.encode(record), durable=True)
 
     def discard(self, record: Record) -> None:
         """Removes a record of which nothing was done."""
@@ -139,7 +145,7 @@ class Journal:
         backup = ""
         if change.before is not None:
             backup = f"{number:04}-{index}"
-            write_private(self._folder / "backups" / backup, change.before)
+            write_whole(str(self._folder / "backups" / backup), change.before, durable=True)
         exists = change.path.exists()
         return Step(
             change.host,
@@ -303,11 +309,13 @@ def _without_ours(
 
 
 def _with_theirs(tool: ModuleType, step: Step, text: str, before: str) -> str:
-    for keys in step.removed:
-        old = tool.lookup(before, keys)
-        if old is not None and tool.lookup(text, keys) is None:
-            text = tool.put(text, keys, old)
-    return text
+    then, now = tool.lookup(before, ()), tool.lookup(text, ())
+    missing = [
+        keys
+        for keys in step.removed
+        if value_at(then, keys) is not None and value_at(now, keys) is None
+    ]
+    return put_back(text, before, missing, step.format) if missing else text
 
 
 def available(words: tuple[str, ...]) -> bool:

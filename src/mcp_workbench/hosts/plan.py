@@ -41,7 +41,7 @@ Identity = tuple[str, ...]
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _ASKED = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(:-)?")
 # Variables that every process inherits.
-_USUAL = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR"}
+USUAL = {"HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR"}
 CONTEXT = 3  # lines around a change
 
 
@@ -81,8 +81,7 @@ class Change(msgspec.Struct, frozen=True):
 def edited(text: str, format: str, put: Sequence[Member] = (), remove: Iterable[Keys] = ()) -> str:
     """Returns the text with these members added and those removed."""
     tool = editor(format)
-    for keys in remove:
-        text = tool.remove(text, keys)
+    text = tool.remove_all(text, remove)
     if not put:
         return text
     text = tool.put_all(text, ((member.keys, member.value) for member in put))
@@ -133,8 +132,7 @@ def plan_install(
     line, no more: to replace an entry, pass variables on or remove other entries, we edit the file.
     """
     old = present(file, before)
-    entry = own_entry(file.host, installation.words, installation.variables)
-    member = Member(entry_keys(file, before), renewed(old, entry))
+    member = Member(entry_keys(file, before), entry_to_write(file, before, installation))
     if old == member.value:
         return plan_edit(file, before, (), served)
     change = plan_edit(file, before, (member,), served)
@@ -148,6 +146,14 @@ def plan_install(
     return msgspec.structs.replace(
         change, own=add_command(file.host, file.scope, installation.words)
     )
+
+
+def entry_to_write(
+    file: HostFile, before: bytes | None, installation: Installation
+) -> dict[str, Any]:
+    """Returns our entry for this file, with what the user has added to the one that is there."""
+    entry = own_entry(file.host, installation.words, installation.variables)
+    return renewed(present(file, before), entry)
 
 
 def plan_uninstall(file: HostFile, before: bytes | None, *, own: bool) -> Change:
@@ -364,7 +370,7 @@ def variables_in(entries: dict[str, Any], *, needed: bool = False) -> tuple[str,
     names = [name for name, default in asked if name and not (needed and default)]
     if not needed:
         names += inherited_names(entries.values())
-    return tuple(dict.fromkeys(name for name in names if name not in _USUAL))
+    return tuple(dict.fromkeys(name for name in names if name not in USUAL))
 
 
 # Preview

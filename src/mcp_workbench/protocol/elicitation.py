@@ -56,6 +56,10 @@ class _InputRequired(msgspec.Struct):
     requestState: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
 
 
+# Parts of what a host can be asked for: of elicitation, and of sampling.
+_PARTS = ("form", "url", "tools", "context")
+
+
 def asking(capabilities: Members) -> Members:
     """Return the host's capabilities that servers may use: questions, and the views of MCP Apps."""
     known = {key: capabilities[key] for key in CAPABILITY_OF.values() if key in capabilities}
@@ -68,6 +72,18 @@ def asking(capabilities: Members) -> Members:
     ):  # the only extension that we forward: its resources can be routed to their server
         known["extensions"] = msgspec.Raw(encode({VIEWS: extensions[VIEWS]}))
     return known
+
+
+def capability_names(capabilities: Members) -> tuple[str, ...]:
+    """Return the names of what a host can be asked for: `elicitation`, `elicitation.url`, …"""
+    names = list(capabilities)
+    for key, value in capabilities.items():
+        try:
+            parts = read_members(value)
+        except msgspec.DecodeError:
+            continue
+        names += [f"{key}.{part}" for part in _PARTS if part in parts]
+    return tuple(sorted(names))
 
 
 def may_ask(method: str, capabilities: Members) -> bool:

@@ -4,6 +4,7 @@ import msgspec
 
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.raw_json import (
+    LONGEST_NAME,
     Members,
     TooLong,
     TooManyParts,
@@ -158,6 +159,20 @@ def level_of(params: msgspec.Raw) -> str:
 
 
 # Subscriptions
+
+
+class _Updated(msgspec.Struct):
+    uri: msgspec.Raw = msgspec.Raw(b'""')
+
+
+def check_uri(params: msgspec.Raw) -> None:
+    """Raises TooLong for a `notifications/resources/updated` whose URI nobody would read."""
+    try:
+        uri = msgspec.json.decode(params, type=_Updated).uri
+    except msgspec.DecodeError:
+        return
+    if len(uri) > LONGEST_NAME:
+        raise TooLong("uri")
 
 
 class _Tagged(msgspec.Struct):

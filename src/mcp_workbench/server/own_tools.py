@@ -419,4 +419,4 @@ def _text(value: Any) -> str:
 
 
 def _count(tools: int) -> str:
-    return "1 tool" if tools == 1 else f"{tools} tools"
+    return "1 tool" if tools == 1 else f"{tools:,} tools"

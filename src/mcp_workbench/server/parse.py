@@ -258,14 +258,27 @@ def offered_revision(members: Members) -> str:
 
 class _ClientInfo(msgspec.Struct):
     name: msgspec.Raw = NOTHING
+    version: msgspec.Raw = NOTHING
 
 
 def client_name(info: msgspec.Raw) -> str:
     """The name in a host's `clientInfo`, cut to a reasonable length."""
+    return client_name_and_version(info)[0]
+
+
+def client_name_and_version(info: msgspec.Raw) -> tuple[str, str]:
+    """The same with its version; each is empty if it is missing, or no text."""
     try:
-        name = msgspec.json.decode(info or b"{}", type=_ClientInfo).name
-        return read_text(name)[:LONGEST_HOST_NAME] if name else ""
+        client = msgspec.json.decode(info or b"{}", type=_ClientInfo)
     except (msgspec.DecodeError, RecursionError):
+        return "", ""
+    return _host_text(client.name), _host_text(client.version)
+
+
+def _host_text(raw: msgspec.Raw) -> str:
+    try:
+        return read_text(raw)[:LONGEST_HOST_NAME] if raw else ""
+    except msgspec.DecodeError:
         return ""
 
 

@@ -81,7 +81,7 @@ class HostSession:
         self._channel = channel
         self._tasks = RequestTasks(scope, lambda id: self.refuse(id, _INTERNAL_ERROR))
         self._tool_view = tool_view
-        self._client_info = NOTHING
+        self.client_info = NOTHING  # as the host declares it, at initialize or in `_meta`
         self._is_draining = False
         self._known_meta: tuple[bytes, Members] = (b"", _NO_META)  # of a modern host's last call
         self.on_idle: Callable[[], None] | None = None  # called when no request is in flight
@@ -92,7 +92,7 @@ class HostSession:
     @property
     def host_name(self) -> str:
         """The name in the host's `clientInfo`; empty if there is none."""
-        return parse.client_name(self._client_info)
+        return parse.client_name(self.client_info)
 
     @property
     def results_owner(self) -> object:
@@ -158,7 +158,7 @@ class HostSession:
         self.era.check(method, members, meta)
         if self.era.modern:
             self._known_meta = (b"", _NO_META)  # another one describes the host now
-            self._client_info = meta.get(CLIENT_INFO_KEY, NOTHING)
+            self.client_info = meta.get(CLIENT_INFO_KEY, NOTHING)
             self.elicitation.declare(meta.get(CAPABILITIES_KEY))
         return self._primitives.with_log_level(meta)
 
@@ -201,14 +201,14 @@ class HostSession:
     # Opening the conversation
 
     def _initialize(self, id: bytes, members: Members, meta: Members) -> None:
-        self._client_info = members.get("clientInfo", NOTHING)
+        self.client_info = members.get("clientInfo", NOTHING)
         self.elicitation.declare(members.get("capabilities"))
         offered = parse.offered_revision(members)
-        self.era.revision, result = text.initialize_result(offered, self.view.snapshot)
+        self.era.revision, result = text.initialize_result(offered, self.view)
         self.reply(id, result)
 
     def _discover(self, id: bytes, members: Members, meta: Members) -> None:
-        self.reply(id, text.discover_result(self.view.snapshot))
+        self.reply(id, text.discover_result(self.view))
 
     def _ping(self, id: bytes, members: Members, meta: Members) -> None:
         self.reply(id, b"{}")

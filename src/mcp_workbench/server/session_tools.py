@@ -146,12 +146,13 @@ class SessionTools:
         return report
 
     def tools_changed(self, server: ServerAddress) -> None:
-        """The tools of a connected server have changed."""
-        if server.toolbox not in self._view.snapshot.toolboxes:
+        """The tools of a connected server have changed: in dynamic mode, so have those of its hosts."""
+        modern = self._session.era.modern
+        if not self._tool_view.shows(server.toolbox, modern=modern):
             return
-        if self._session.era.modern:
+        if modern:
             self._primitives.list_changed(LIST_CHANGED)
-        elif self._session.era.legacy and self._tool_view.shows(server.toolbox):
+        elif self._session.era.legacy:
             self._session.notify(LIST_CHANGED)
 
     def reloaded(self, change: Reloaded) -> None:
@@ -246,9 +247,9 @@ class ToolView:
         """Use the view of the one host that this is for: some servers may be its own."""
         self._view = view
 
-    def shows(self, toolbox: str) -> bool:
-        """Whether tools of this toolbox are in the list of a legacy host."""
-        return self.dynamic and toolbox in self.toolboxes(modern=False)
+    def shows(self, toolbox: str, *, modern: bool) -> bool:
+        """Whether tools of this toolbox are in the host's list."""
+        return self.dynamic and toolbox in self.toolboxes(modern=modern)
 
     def sees(self, toolbox: str, *, modern: bool) -> bool:
         """Whether the host sees what this toolbox has, or saw it before the toolbox was removed."""

@@ -9,7 +9,7 @@ import codecs
 import math
 from collections.abc import Iterable, Iterator
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,7 +17,11 @@ from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec, ToolIdentifier, generate_tool_name
 from mcp_workbench.protocol.handshake import IMPLEMENTATION, MODERN, STAMPS, legacy_answer
 from mcp_workbench.protocol.translation import complete
+from mcp_workbench.server.example_call import LONGEST_NAME, ExampleCall, example_call
 from mcp_workbench.transport import jsonrpc
+
+if TYPE_CHECKING:
+    from mcp_workbench.gateway.views import View
 
 STATIC_TTL = 60_000  # milliseconds that a modern host may cache what changes with the file alone
 INSTRUCTIONS_LIMIT = 2000  # characters; hosts cut at 2 KB
@@ -56,24 +60,25 @@ _ALL_SHOWN_HOW = (
 # Opening a conversation
 
 
-def initialize_result(offered: str, snapshot: Snapshot) -> tuple[str, bytes]:
+def initialize_result(offered: str, view: View) -> tuple[str, bytes]:
     """The negotiated revision, and the result of `initialize`."""
     revision = legacy_answer(offered)
     result = {
         "protocolVersion": revision,
         "capabilities": _CAPABILITIES,
         "serverInfo": IMPLEMENTATION,
-        "instructions": instructions(snapshot),
+        "instructions": _instructions(view),
     }
     return revision, msgspec.json.encode(result)
 
 
-def discover_result(snapshot: Snapshot) -> bytes:
+def discover_result(view: View) -> bytes:
     """The result of `server/discover`."""
+    snapshot = view.snapshot
     result: dict[str, Any] = {
         "supportedVersions": [MODERN],
         "capabilities": _CAPABILITIES,
-        "instructions": instructions(snapshot, modern=True),
+        "instructions": _instructions(view, modern=True),
         "ttlMs": STATIC_TTL,
         "cacheScope": cache_scope(snapshot),
     }
@@ -86,10 +91,17 @@ def cache_scope(snapshot: Snapshot) -> str:
     return "private" if snapshot.private or http.token or http.tokens else "public"
 
 
-def instructions(snapshot: Snapshot, *, modern: bool = False) -> str:
+def _instructions(view: View, *, modern: bool = False) -> str:
+    example = example_call(view.snapshot, view.remembered)
+    return instructions(view.snapshot, modern=modern, example=example)
+
+
+def instructions(
+    snapshot: Snapshot, *, modern: bool = False, example: ExampleCall | None = None
+) -> str:
     """The `instructions` of our server, at most 2,000 characters however many toolboxes there are."""
     head = _head(snapshot, modern=modern)
-    tail = _example(snapshot)
+    tail = _example(snapshot, example or _some_call(snapshot))
     room = INSTRUCTIONS_LIMIT - len(head) - len(tail) - COUNT_LIMIT
     lines: list[str] = []
     boxes = list(snapshot.toolboxes.values())
@@ -133,25 +145,29 @@ def _line(box: ToolboxSpec, *, searched: bool) -> str:
     return f"- {box.name} ({servers})" + (f": {description}" if description else "")
 
 
-def _example(snapshot: Snapshot) -> str:
-    tool = _some_tool(snapshot)
-    if snapshot.tool_mode == "dynamic":
-        name = generate_tool_name(tool.toolbox, tool.server, tool.tool)
-        call: dict[str, Any] = {"name": name}
+def _example(snapshot: Snapshot, example: ExampleCall) -> str:
+    tool = example.tool
+    if snapshot.naming == "bare":
+        call: dict[str, Any] = {"name": tool.tool}
+    elif snapshot.tool_mode == "dynamic":
+        call = {"name": generate_tool_name(tool.toolbox, tool.server, tool.tool)}
     else:
         call = {"tool": {"toolbox": tool.toolbox, "server": tool.server, "tool": tool.tool}}
-    call["arguments"] = {"path": "/path/to/file"} if snapshot.origin else {"a": 2, "b": 3}
+    call["arguments"] = example.arguments
     shown = msgspec.json.format(msgspec.json.encode(call), indent=2).decode()
     return f"Example tool invocation:\n{shown}"
 
 
-def _some_tool(snapshot: Snapshot) -> ToolIdentifier:
-    """An identifier whose toolbox and server exist, unless their names are too long for an example."""
+def _some_call(snapshot: Snapshot) -> ExampleCall:
+    """A call whose toolbox and server exist, unless their names are too long for an example."""
+    tool, arguments = ("read_file", {"path": "/path/to/file"})
+    if not snapshot.origin:
+        tool, arguments = ("add", {"a": 2, "b": 3})
     for box in snapshot.toolboxes.values():
         for server in box.servers:
-            if len(box.name) + len(server) <= 100:
-                return ToolIdentifier(box.name, server, "read_file" if snapshot.origin else "add")
-    return ToolIdentifier("dev", "filesystem", "read_file")
+            if len(box.name) + len(server) <= LONGEST_NAME:
+                return ExampleCall(ToolIdentifier(box.name, server, tool), arguments)
+    return ExampleCall(ToolIdentifier("dev", "filesystem", "read_file"), arguments)
 
 
 def name_list(names: Iterable[str]) -> str:

@@ -276,7 +276,8 @@ class CatalogueFiles:
             _unlink(self._path(spec, key))
 
     def _path(self, spec: ServerSpec, key: bytes) -> str:
-        from hashlib import blake2b  # lazy: start-up time
+        # Of hashlib, which loads OpenSSL as well: the instructions need this before the first answer.
+        from _blake2 import blake2b
 
         digest = blake2b(key=key, digest_size=20)
         for text in server_identity(spec, self._environ, _here()):
@@ -362,6 +363,7 @@ class _Body(msgspec.Struct, rename="camel", omit_defaults=True):
     capabilities: dict[str, bool] = {}
     seconds: float = 0.0
     change: ToolChange | None = None
+    host_capabilities: tuple[str, ...] = ()
     offers: dict[str, tuple[msgspec.Raw, ...]] = {}
 
 
@@ -378,6 +380,7 @@ def _encoded(known: KnownCatalogue) -> bytes:
             capabilities=known.capabilities,
             seconds=known.seconds,
             change=known.change,
+            host_capabilities=known.host_capabilities,
             offers={kind: tuple(map(msgspec.Raw, raws)) for kind, raws in known.offers.items()},
         )
     )
@@ -406,5 +409,6 @@ def _decoded(data: bytes) -> KnownCatalogue:
         stored.seconds,
         stored.at,
         stored.change,
+        stored.host_capabilities,
         {kind: tuple(map(bytes, raws)) for kind, raws in stored.offers.items()},
     )

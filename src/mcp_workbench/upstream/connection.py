@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.raw_json import Members
-from mcp_workbench.core.spec import Era, Limits, ServerSpec
+from mcp_workbench.core.spec import Era, Limits, ServerAddress, ServerSpec, idle_filter
 from mcp_workbench.protocol import handshake
 from mcp_workbench.protocol.handshake import (
     IMPLEMENTATION,
@@ -304,7 +304,8 @@ class Connection:
         ):
             self._ready_at = time.monotonic()
             self._settle(Ready(agreed, self._ready_at - since))
-            self.tools.remember(self.spec, agreed, self._ready_at - since)
+            asking = self.server_requests.declared
+            self.tools.remember(self.spec, agreed, self._ready_at - since, asking)
             self._context.record_ready(self.spec.in_folder(self._folder))
             link.hold(held=self._held)
             self._wake.set()  # there may be stale lists: those of its predecessor
@@ -450,6 +451,7 @@ class PoolContext(msgspec.Struct):
     eras: dict[object, Era] = {}  # what each target turned out to speak
     backoff: Backoff = msgspec.field(default_factory=Backoff)
     processes: Processes = msgspec.field(default_factory=Processes)
+    idle_filters: set[tuple[ServerAddress, str]] = set()  # those that were logged
 
     # Changes of a server's state, one log line each
 
@@ -471,6 +473,13 @@ class PoolContext(msgspec.Struct):
         """Record that a server takes calls."""
         if self.backoff.of(spec).is_open:
             log.warning("%s: it is back", spec.address)
+
+    def record_idle_filters(self, address: ServerAddress, patterns: Iterable[str]) -> None:
+        """Record that these patterns match none of a server's tools; one line for all connections."""
+        for pattern in patterns:
+            if (address, pattern) not in self.idle_filters:
+                self.idle_filters.add((address, pattern))
+                log.warning("%s: %s", address, idle_filter(pattern))
 
     def __repr__(self) -> str:
         return "PoolContext()"  # the environment holds secrets

@@ -15,7 +15,7 @@ from mcp_workbench.core.primitive_names import Primitive, PrimitiveKind, read_pr
 from mcp_workbench.core.raw_json import TooLong, read_members
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities, is_modern
-from mcp_workbench.protocol.primitive_messages import level_of, subscription_of
+from mcp_workbench.protocol.primitive_messages import check_uri, level_of, subscription_of
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope
@@ -71,9 +71,10 @@ _STALE: dict[str, tuple[PrimitiveKind, ...]] = {
     "notifications/prompts/list_changed": ("prompts",),
     "notifications/resources/list_changed": ("resources", "templates"),
 }
+UPDATED = "notifications/resources/updated"
 _PASSED_ON = (
     LOG_MESSAGE,
-    "notifications/resources/updated",
+    UPDATED,
     "notifications/elicitation/complete",
 )
 
@@ -286,17 +287,19 @@ class Primitives:
 
     def _pass_on(self, message: Envelope) -> None:
         level = ""
-        if message.method == LOG_MESSAGE:
-            try:
+        try:
+            if message.method == LOG_MESSAGE:
                 level = level_of(message.params)  # once for all hosts: its data may be large
-            except TooLong:
-                if self._conversation is not None:
-                    self._conversation.drop_notice(message.method)
-                return
+            elif message.method == UPDATED:
+                check_uri(message.params)
+        except TooLong:
+            if self._conversation is not None:
+                self._conversation.drop_notice(message.method)
+            return
         self._publish(message.method, message.params, level)
 
     def _updated(self, uri: str) -> None:
-        self._publish("notifications/resources/updated", msgspec.Raw(jsonrpc.encode({"uri": uri})))
+        self._publish(UPDATED, msgspec.Raw(jsonrpc.encode({"uri": uri})))
 
     def _publish(self, method: str, params: msgspec.Raw, level: str = "") -> None:
         asker, caller = (

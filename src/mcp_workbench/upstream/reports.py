@@ -17,7 +17,7 @@ from mcp_workbench.core.catalogue import (
     tool_info,
 )
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
-from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec
+from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec, idle_filter
 from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.connection import Closed, Connecting, Connection, PoolContext, Ready
@@ -56,7 +56,8 @@ def opened_server(spec: ServerSpec, connection: Connection) -> OpenedServer | No
     tools = connection.catalogue.tools
     visible = tuple(tools[name] for name in connection.visible(spec.tools))
     stale = _behind(connection.tools, spec) if connection.tools.behind else None
-    return OpenedServer(spec.address, visible, connection.modern, stale=stale)
+    idle = connection.tools.idle_filters(spec.tools)
+    return OpenedServer(spec.address, visible, connection.modern, stale=stale, idle_filters=idle)
 
 
 def _behind(tools: ToolList, spec: ServerSpec) -> Stale:
@@ -114,6 +115,11 @@ def opened_toolbox(
         f"{spec.address}: {problem}"
         for spec in toolbox.servers.values()
         for problem in malformed(spec)
+    ]
+    entries += [
+        f"{server.address}: {idle_filter(pattern)}"
+        for server in servers
+        for pattern in server.idle_filters
     ]
     return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable), (*warnings, *entries, *stale))
 

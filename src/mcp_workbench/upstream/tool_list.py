@@ -13,8 +13,9 @@ import msgspec
 
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue, read_definitions
 from mcp_workbench.core.errors import shown_name
-from mcp_workbench.core.raw_json import MOST_ELEMENTS, check_elements, read_elements
+from mcp_workbench.core.raw_json import MOST_ELEMENTS, Members, check_elements, read_elements
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolFilter
+from mcp_workbench.protocol.elicitation import capability_names
 from mcp_workbench.protocol.handshake import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -184,6 +185,7 @@ class ToolList:
     """The tools of one server. Until they are listed, those of its last connection."""
 
     def __init__(self, address: ServerAddress, context: PoolContext) -> None:
+        self._address = address
         known = context.cache.held(address)
         self.catalogue = Catalogue() if known is None else known.catalogue
         self.complaints: tuple[str, ...] = ()
@@ -200,12 +202,18 @@ class ToolList:
         """The names of the tools that the filter shows, each with its JSON form."""
         if self._filter is not tool_filter:
             self._filter = tool_filter
+            if self.read_at:
+                self._context.record_idle_filters(self._address, self.idle_filters(tool_filter))
             self._visible = {
                 name: jsonrpc.encode(name)
                 for name in self.catalogue.tools
                 if tool_filter.shows(name)
             }
         return self._visible
+
+    def idle_filters(self, tool_filter: ToolFilter) -> tuple[str, ...]:
+        """The patterns of the filter that match none of the tools."""
+        return tuple(tool_filter.idle(self.catalogue.names))
 
     def fresh(self, seconds: float) -> bool:
         return not self.stale and time.monotonic() - self.listed_at < seconds
@@ -246,8 +254,11 @@ class ToolList:
 
     # Cache
 
-    def remember(self, spec: ServerSpec, agreed: Agreed, seconds: float) -> None:
-        """Cache what a server that is ready offers; its primitives are those of the last listing."""
+    def remember(self, spec: ServerSpec, agreed: Agreed, seconds: float, asking: Members) -> None:
+        """Cache what a server that is ready offers; its primitives are those of the last listing.
+
+        `asking` is what its host can be asked for, as the server was told.
+        """
         before = self._context.cache.held(spec.address)
         self._cache(
             spec,
@@ -260,6 +271,7 @@ class ToolList:
                 agreed.instructions,
                 msgspec.structs.asdict(agreed.declared),
                 seconds,
+                host_capabilities=capability_names(asking),
                 offers={} if before is None else before.offers,
             ),
         )

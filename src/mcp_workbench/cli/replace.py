@@ -1,0 +1,118 @@
+"""What `install --replace` removes, after a look at our servers themselves, and `uninstall` puts back."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from mcp_workbench.cli.settings import Settings
+from mcp_workbench.core.catalogue import ServerReport
+from mcp_workbench.core.spec import ServerAddress, Snapshot
+from mcp_workbench.hosts.files import HostFile, Keys, Machine
+from mcp_workbench.hosts.own_config import read_config_file, servers_of
+from mcp_workbench.hosts.plan import Installation, entry_to_write
+from mcp_workbench.hosts.read import decoded
+from mcp_workbench.hosts.replacement import OwnServers, Verdict, given_variables, judge
+from mcp_workbench.hosts.restore import Removal
+
+
+class KeptEntry(msgspec.Struct, frozen=True):
+    """An entry that stays in a host's file, and why."""
+
+    server: str
+    reason: str
+
+
+class Replacement(msgspec.Struct, frozen=True):
+    """What goes from one host's file, and what stays."""
+
+    removed: tuple[Keys, ...] = ()
+    kept: tuple[KeptEntry, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        return [keys[-1] for keys in self.removed]
+
+
+class NotRestored(msgspec.Struct, frozen=True):
+    """Servers that `install --replace` removed from a host, and the changes that did."""
+
+    servers: list[str]
+    undo: list[int]
+
+
+def plan_replacement(
+    settings: Settings,
+    snapshot: Snapshot,
+    contents: list[tuple[HostFile, bytes | None]],
+    installation: Installation,
+    machine: Machine,
+) -> list[Replacement]:
+    """Decides on every entry of these files. Connects to the servers that entries might go for."""
+    own = _own_servers(snapshot)
+    verdicts: list[list[Verdict]] = []
+    for file, before in contents:
+        text = decoded(before or b"", str(file.path))
+        given = given_variables(entry_to_write(file, before, installation))
+        verdicts.append(judge(file, text, own, given, machine))
+    servers = {verdict.server for some in verdicts for verdict in some if verdict.server}
+    reports = _reports(settings, snapshot, sorted(servers))
+    return [_replacement(some, reports) for some in verdicts]
+
+
+def _own_servers(snapshot: Snapshot) -> OwnServers:
+    specs = (spec for box in snapshot.toolboxes.values() for spec in box.servers.values())
+    entries = servers_of(read_config_file(Path(snapshot.origin)))
+    disabled = {server.address: server.entry for server in entries if server.disabled}
+    return OwnServers(specs, disabled, os.environ)
+
+
+def _reports(
+    settings: Settings, snapshot: Snapshot, servers: list[ServerAddress]
+) -> dict[ServerAddress, ServerReport]:
+    if not servers:
+        return {}
+    from mcp_workbench.cli.servers import survey  # loads what starts servers
+
+    return {report.address: report for report in survey(settings, snapshot, servers)}
+
+
+def _replacement(
+    verdicts: list[Verdict], reports: dict[ServerAddress, ServerReport]
+) -> Replacement:
+    removed: list[Keys] = []
+    kept: list[KeptEntry] = []
+    for verdict in verdicts:
+        reason = verdict.reason
+        if verdict.server is not None and reports[verdict.server].reason:
+            reason = f"{verdict.server} is not available: {reports[verdict.server].reason}"
+        if reason:
+            kept.append(KeptEntry(verdict.name, reason))
+        else:
+            removed.append(verdict.keys)
+    return Replacement(tuple(removed), tuple(kept))
+
+
+# Putting back
+
+
+def missing_names(removed: list[Removal]) -> list[str]:
+    return [keys[-1] for removal in removed for keys in removal.missing]
+
+
+def not_restored(removed: dict[str, list[Removal]]) -> dict[str, NotRestored]:
+    missing = {host: [r for r in some if r.missing] for host, some in removed.items()}
+    return {
+        host: NotRestored(missing_names(some), [removal.record for removal in some])
+        for host, some in missing.items()
+        if some
+    }
+
+
+def kept_instead(removed: dict[str, list[Removal]]) -> dict[str, list[KeptEntry]]:
+    reason = "it is not the one that was removed, so that one is not put back"
+    kept = {
+        host: [KeptEntry(keys[-1], reason) for removal in some for keys in removal.replaced]
+        for host, some in removed.items()
+    }
+    return {host: entries for host, entries in kept.items() if entries}
