@@ -21,8 +21,11 @@ from typing import IO, Any, cast
 Json = dict[str, Any]
 META = "io.modelcontextprotocol/"
 INFO: Json = {"name": "conformance-host", "version": "1.0.0"}
-CAPABILITIES: Json = {"elicitation": {}, "sampling": {}, "roots": {}}
+CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+LOCAL = ["http://localhost:*", "http://127.0.0.1:*"]  # where the suite's authorization servers are
+BROWSER = Path(__file__).parent / "browser.py"
 ROUNDS = 10
+METADATA_DOCUMENT = "https://conformance-test.local/client-metadata.json"  # which the suite knows
 
 
 class Host:
@@ -86,6 +89,9 @@ class Host:
 
 
 def reply(question: Json) -> Json:
+    if question["method"] == "elicitation/create" and question["params"].get("mode") == "url":
+        subprocess.Popen([sys.executable, str(BROWSER), question["params"]["url"]])
+        return {"action": "accept"}
     if question["method"] == "elicitation/create":
         return {"action": "accept", "content": filled(question["params"]["requestedSchema"])}
     if question["method"] == "sampling/createMessage":
@@ -110,8 +116,11 @@ def value_for(kind: Json) -> Any:
     return some.get(kind.get("type", "string"), 1)
 
 
-def use(host: Host) -> None:
-    """Everything that is shown, once: tools with the arguments of the scenario, if it has any."""
+def use(host: Host) -> bool:
+    """Everything that is shown, once: tools with the arguments of the scenario, if it has any.
+
+    Were there any tools?
+    """
     can: Json = host.open().get("capabilities", {})
     tools: list[Json] = host.request("tools/list").get("tools", [])
     for name, arguments in calls(tools):
@@ -122,6 +131,7 @@ def use(host: Host) -> None:
     if "resources" in can:
         for resource in host.request("resources/list").get("resources", []):
             host.request("resources/read", {"uri": resource["uri"]})
+    return bool(tools)
 
 
 def calls(tools: list[Json]) -> Iterator[tuple[str, Json]]:
@@ -137,30 +147,63 @@ def calls(tools: list[Json]) -> Iterator[tuple[str, Json]]:
             yield name, wanted.get(name, filled(schema))
 
 
+def credentials(scenario: str) -> Json:
+    """What the operator would write for this scenario."""
+    context: Json = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    auth: Json = {}
+    if "client_id" in context:
+        auth["clientId"] = context["client_id"]
+    if "client_secret" in context:
+        auth["clientSecret"] = context["client_secret"]
+    if scenario.startswith("auth/client-credentials"):
+        auth["grant"] = "client_credentials"
+    if scenario == "auth/basic-cimd":
+        auth["clientMetadataUrl"] = METADATA_DOCUMENT
+    return auth
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--era", choices=("legacy", "modern"), required=True)
     parser.add_argument("url")
     given = parser.parse_args()
+    scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+    entry: Json = {"url": given.url, "auth": {"allowedOrigins": LOCAL, **credentials(scenario)}}
     config = {
         "toolMode": "dynamic",
         "naming": "bare",
-        "toolboxes": {"suite": {"mcpServers": {"suite": {"url": given.url}}}},
+        "toolboxes": {"suite": {"mcpServers": {"suite": entry}}},
     }
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "workbench-config.json"
         file.write_text(json.dumps(config))
-        command = [sys.executable, "-m", "mcp_workbench", "serve", "--verbose"]
+        command = [sys.executable, "-m", "mcp_workbench"]
         # Each scenario is another server, on a port that an earlier one may have had: what the
         # workbench remembers of a URL must not reach the next.
-        with subprocess.Popen(
-            [*command, "--config", str(file)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "MCP_WORKBENCH_HOME": str(Path(folder) / "home")},
-        ) as pipe:
-            use(Host(pipe, given.era))
-            cast("IO[bytes]", pipe.stdin).close()
+        env = {**os.environ, "MCP_WORKBENCH_HOME": str(Path(folder) / "home")}
+        env |= {"BROWSER": f"{sys.executable} {BROWSER}", "WORKBENCH_CONFIG": str(file)}
+        signs_in = scenario.startswith("auth/")
+        # A server may want another sign-in later, for example when it changes its authorization server.
+        for _ in range(2 if signs_in else 1):
+            if signs_in and not login(command, env):
+                break
+            with subprocess.Popen(
+                [*command, "serve", "--verbose"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=env,
+            ) as pipe:
+                used = use(Host(pipe, given.era))
+                cast("IO[bytes]", pipe.stdin).close()
+            if used:
+                break
+
+
+def login(command: list[str], env: dict[str, str]) -> bool:
+    """Sign in as a person would who was told to; did that work?"""
+    words = [*command, "login", "suite/suite", "--timeout", "10"]
+    done = subprocess.run(words, env=env, stdin=subprocess.DEVNULL, timeout=30, check=False)
+    return done.returncode == 0
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ AREAS = {
     "WB-CONF": "The configuration",
     "WB-CLI": "The command line",
     "WB-CONN": "Reaching servers",
+    "WB-AUTH": "Signing in",
     "WB-CALL": "Calls",
     "WB-TOOL": "Tools",
     "WB-HOST": "Hosts and their files",

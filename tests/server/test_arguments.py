@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.core.spec import ToolIdentifier
-from mcp_workbench.server.parse import read_open_toolbox, read_use_tool
 from mcp_workbench.server.session_tools import (
     open_toolbox_definition,
     use_tool_definition,
 )
+from mcp_workbench.server.tool_requests import read_open_toolbox, read_use_tool
 from mcp_workbench.server.wrong_arguments import renamed_hint
 from tests.kit.config import snapshot
 from tests.kit.results import raw

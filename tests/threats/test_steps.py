@@ -50,7 +50,7 @@ from mcp_workbench.schema.signature import (
 from mcp_workbench.search.queries import ServerDescription, Words, server_counts, tool_counts
 from mcp_workbench.server import parse
 from mcp_workbench.server.own_tools import full_text, signature_line
-from mcp_workbench.server.parse import read_open_toolbox, read_use_tool
+from mcp_workbench.server.tool_requests import read_open_toolbox, read_use_tool
 from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.upstream.http.requests import modern_headers
 from mcp_workbench.upstream.http.responses import screen_tools

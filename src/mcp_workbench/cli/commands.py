@@ -57,6 +57,8 @@ _COMMANDS = {
     "tools": ("tools", "Show what the toolboxes hold."),
     "search": ("tools", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
+    "login": ("login", "Sign in to servers that want it."),
+    "logout": ("login", "Forget the sign-in at servers."),
     "cost": ("cost", "Show what the toolboxes cost a model, in tokens."),
     "doctor": ("doctor", "Find problems and how to fix them."),
     "tour": ("tour", "See in a few seconds what an agent sees, with the demo toolbox."),

@@ -72,6 +72,7 @@ _CODES = {
     "bad_name": "WB-CONF-013",
     "daemon_failed": "WB-UP-501",
     "port_refused": "WB-CLI-005",
+    "needs_login": "WB-AUTH-012",
 }
 _LISTED = "mcp-workbench tools lists what there is"
 _HINTS = {"unknown_toolbox": _LISTED, "unknown_server": _LISTED, "unknown_tool": _LISTED}
@@ -106,7 +107,7 @@ def report(error: WorkbenchError, argv: list[str]) -> int:
     if isinstance(error, ConfigError):
         _print(_of_config(error), argv, (*error.problems, *error.warnings))
     else:
-        code = _CODES.get(error.code, CALL_FAILED)
+        code = error.code if error.code.startswith("WB-") else _CODES.get(error.code, CALL_FAILED)
         _print(ErrorReport(code, error.message, fix=error.hint or _HINTS.get(error.code, "")), argv)
     return next((status for kind, status in _STATUS if isinstance(error, kind)), FAILED)
 

@@ -117,11 +117,23 @@ def strings_of(target: Target) -> Iterator[tuple[Path, str]]:
     if isinstance(target, HttpEndpoint):
         yield ("url",), target.url
         yield from ((("headers", name), value) for name, value in target.headers)
+        yield from ((("auth", name), value) for name, value in _auth_texts(target))
         return
     yield ("command",), target.command
     yield from ((("args", index), value) for index, value in enumerate(target.args))
     yield from ((("env", name), value) for name, value in target.env)
     yield ("cwd",), target.cwd
+
+
+def _auth_texts(target: HttpEndpoint) -> Iterator[tuple[str, str]]:
+    auth = target.auth
+    texts = {
+        "clientId": auth.client_id,
+        "clientSecret": auth.client_secret,
+        "clientMetadataUrl": auth.client_metadata_url,
+        "privateKey": auth.private_key,
+    }
+    return ((name, text) for name, text in texts.items() if text)
 
 
 def expand_target(spec: ServerSpec, environ: Mapping[str, str]) -> Target:
@@ -140,14 +152,21 @@ def expand_target(spec: ServerSpec, environ: Mapping[str, str]) -> Target:
 
 def _forbidden(path: Path) -> str:
     return (
-        "\0\r\n" if path[0] in ("url", "headers") else "\0"
+        "\0\r\n" if path[0] in ("url", "headers", "auth") else "\0"
     )  # other values may have several lines
 
 
 def _filled(target: Target, texts: dict[Path, str]) -> Target:
     if isinstance(target, HttpEndpoint):
         headers = tuple((name, texts["headers", name]) for name, _ in target.headers)
-        return HttpEndpoint(texts["url",], headers, target.transport)
+        auth = msgspec.structs.replace(
+            target.auth,
+            client_id=texts.get(("auth", "clientId"), ""),
+            client_secret=texts.get(("auth", "clientSecret"), ""),
+            client_metadata_url=texts.get(("auth", "clientMetadataUrl"), ""),
+            private_key=texts.get(("auth", "privateKey"), ""),
+        )
+        return HttpEndpoint(texts["url",], headers, target.transport, auth)
     return StdioCommand(
         texts["command",],
         tuple(texts["args", index] for index in range(len(target.args))),
@@ -171,7 +190,8 @@ def resolve_server(spec: ServerSpec, environ: Mapping[str, str]) -> ResolvedServ
         inherit = target.inherit
         target = StdioCommand(target.command, target.args, env, cwd, inherit=inherit)
     else:
-        target = HttpEndpoint(target.url, tuple(sorted(target.headers)), target.transport)
+        headers = tuple(sorted(target.headers))
+        target = HttpEndpoint(target.url, headers, target.transport, target.auth)
     return target, spec.era, spec.scope, spec.problem
 
 
@@ -185,7 +205,7 @@ def server_identity(spec: ServerSpec, environ: Mapping[str, str], cwd: str) -> t
     target = spec.target
     texts: list[str] = [spec.era]
     for path, text in sorted(strings_of(target), key=lambda pair: tuple(map(str, pair[0]))):
-        plain = text if path[0] in ("env", "headers") else _plain(text, environ)
+        plain = text if path[0] in ("env", "headers", "auth") else _plain(text, environ)
         texts += [".".join(map(str, path)), plain]
     if isinstance(target, HttpEndpoint):
         return ("url", target.transport, *texts)
@@ -226,6 +246,8 @@ def secrets_of(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
             secrets |= {value: str(path[1]), value.rpartition(" ")[2]: str(path[1])}
         elif path[0] == "env" and names_a_secret(str(path[1])):
             secrets[value] = str(path[1])
+        elif path == ("auth", "clientSecret"):
+            secrets[value] = "clientSecret"
         elif path[0] == "url":
             secrets |= dict.fromkeys(_hidden_parts(value), "url")
         secrets |= {environ[name]: name for name in references(text) if name in environ}

@@ -328,6 +328,11 @@ SERVER = {
         {},
         {"Authorization": "Bearer ${TOKEN}"},
     ),
+    "auth": Key(
+        object_of({"$ref": "#/$defs/auth"}),
+        "How to sign in to it with OAuth, where the defaults do not fit (see below).",
+        example={"scopes": ["read"]},
+    ),
     "type": Key(
         one_of(*TRANSPORTS, variables=True),
         "How to speak to it; `http` where there is a `url`, otherwise `stdio`.",
@@ -367,6 +372,49 @@ SERVER = {
         default=False,
         example=True,
     ),
+}
+AUTH = {
+    "clientId": Key(
+        FILLED,
+        "A client that was registered beforehand; without it, we register.",
+        example="workbench",
+    ),
+    "clientSecret": Key(FILLED, "Its secret.", example="${CLIENT_SECRET}"),
+    "clientMetadataUrl": Key(
+        URL,
+        "A client ID metadata document, where the authorization server accepts one.",
+        example="https://example.com/client.json",
+    ),
+    "privateKey": Key(
+        FILLED,
+        "A PEM file with which the client proves itself (`private_key_jwt`); needs the extra `jwt`.",
+        example="client-key.pem",
+    ),
+    "grant": Key(
+        one_of("authorization_code", "client_credentials"),
+        "Whether a person signs in, or this program with its own credentials.",
+        "authorization_code",
+        "client_credentials",
+    ),
+    "scopes": Key(
+        TEXTS, "The scopes to ask for; normally those that the server names.", example=["read"]
+    ),
+    "issuer": Key(
+        URL,
+        "The authorization server, where the server names several.",
+        example="https://login.example.com",
+    ),
+    "allowedOrigins": Key(
+        TEXTS,
+        "Origins on private networks or this machine that sign-in may use; `:*` allows any port.",
+        example=["https://login.internal.example.com"],
+    ),
+    "redirectPort": Key(
+        whole(1),
+        "The port of the loopback address that the browser comes back to; normally a free one.",
+        example=8765,
+    ),
+    "account": Key(FILLED, "A name that keeps several sign-ins to one URL apart.", example="work"),
 }
 LIMITS = {
     "messageBytes": Key(whole(LEAST_BYTES), "The largest single message.", MESSAGE_BYTES),
@@ -410,6 +458,7 @@ TABLES = {
     "top": TOP,
     "toolbox": TOOLBOX,
     "server": SERVER,
+    "auth": AUTH,
     "limits": LIMITS,
     "http": HTTP,
     "token": TOKEN,
@@ -431,6 +480,7 @@ def json_schema() -> dict[str, Any]:
             "toolbox": {**_members(TOOLBOX), "required": ["mcpServers"]},
             "servers": {**named, "additionalProperties": {"$ref": "#/$defs/server"}},
             "server": {**_members(SERVER), "anyOf": list(_server_shapes())},
+            "auth": _members(AUTH),
             "limits": _members(LIMITS),
             "http": _members(HTTP),
             "tokens": {**named, "additionalProperties": {"$ref": "#/$defs/token"}},

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 VARIABLE = "MCP_WORKBENCH_HOME"
 NAME = ".mcp-workbench"
 BUNDLES = "bundles"  # the folder of unpacked bundles in it
+CREDENTIALS = "credentials"  # that of sign-ins
 
 PRIVATE = 0o600
 
@@ -40,6 +41,12 @@ def state_home(environ: Mapping[str, str]) -> str:
         return os.path.abspath(given)  # noqa: PTH100 - text in, text out
     home = environ.get("HOME") or (environ.get("USERPROFILE") if os.name == "nt" else None)
     return os.path.join(home, NAME) if home else ""  # noqa: PTH118
+
+
+def has_credentials(environ: Mapping[str, str]) -> bool:
+    """Has this user ever signed in to a server?"""
+    home = state_home(environ)
+    return bool(home) and os.path.isdir(os.path.join(home, CREDENTIALS))  # noqa: PTH112, PTH118
 
 
 def private_folder(home: str, *names: str) -> str:

@@ -25,6 +25,7 @@ from mcp_workbench.config.expand import (
 )
 from mcp_workbench.config.schema import (
     AMBIGUOUS,
+    AUTH,
     LIMITS,
     NAME,
     SECONDS,
@@ -49,6 +50,7 @@ from mcp_workbench.core.spec import (
     QUEUE_BYTES,
     SESSIONS,
     TOOLS_PER_SERVER,
+    AuthSettings,
     HttpEndpoint,
     HttpSettings,
     Limits,
@@ -74,7 +76,7 @@ NAME_RULE = (
 EXPANDED_ON_LOAD = ("type", "transport", "era", "toolFilters")
 NO_TARGET = "add 'command' for a program of this machine, or 'url' for a remote server"
 # Keys without effect in an entry that has this key.
-INEFFECTIVE = {"command": ("headers",), "url": ("args", "env", "inheritEnv", "cwd")}
+INEFFECTIVE = {"command": ("headers", "auth"), "url": ("args", "env", "inheritEnv", "cwd")}
 
 
 def validate(
@@ -297,11 +299,37 @@ class _EntryReader:
             return None
         if kind == "url":
             headers = self.pairs(valid.get("headers", {}), (*path, "headers"))
-            return HttpEndpoint(valid["url"], headers, "sse" if transport == "sse" else "http")
+            auth = self.auth(valid.get("auth"), (*path, "auth"))
+            return HttpEndpoint(
+                valid["url"], headers, "sse" if transport == "sse" else "http", auth
+            )
         env = self.pairs(valid.get("env", {}), (*path, "env"))
         args = tuple(valid.get("args", ()))
         inherit = inherited(valid.get("inheritEnv", self.inherit))
         return StdioCommand(valid["command"], args, env, valid.get("cwd", ""), self.folder, inherit)
+
+    def auth(self, value: Object | None, path: Path) -> AuthSettings:
+        """Returns how to sign in to a server at a URL."""
+        if value is None:
+            return AuthSettings()
+        valid = self.findings.members(value, AUTH, path)
+        machine = valid.get("grant") == "client_credentials"
+        if machine and not ("clientId" in valid and ({"clientSecret", "privateKey"} & set(valid))):
+            message = "client_credentials needs 'clientId', and 'clientSecret' or 'privateKey'"
+            fix = 'add "clientId": "…" and "clientSecret": "${NAME}"'
+            self.findings.error(path, "WB-CONF-010", message, fix)
+        return AuthSettings(
+            valid.get("clientId", ""),
+            valid.get("clientSecret", ""),
+            valid.get("clientMetadataUrl", ""),
+            valid.get("grant", "authorization_code"),
+            tuple(valid.get("scopes", ())),
+            valid.get("issuer", ""),
+            tuple(valid.get("allowedOrigins", ())),
+            int(valid.get("redirectPort", 0)),
+            valid.get("account", ""),
+            valid.get("privateKey", ""),
+        )
 
     def transport(self, kind: str, valid: Object, path: Path) -> str:
         given = {key: TRANSPORTS[valid[key]] for key in ("type", "transport") if key in valid}

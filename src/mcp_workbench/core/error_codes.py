@@ -300,6 +300,75 @@ CODES = {
         "the port is in use, or the process runs but does not respond.",
         "See mcp-workbench logs. The state folder is ~/.mcp-workbench, or MCP_WORKBENCH_HOME.",
     ),
+    # Signing in
+    "WB-AUTH-001": Explanation(
+        "The server can't be signed in to",
+        "It answers without credentials, so it asks for no sign-in; or its entry has no usable URL.",
+        "Check its entry with mcp-workbench check --connect. A server that takes a fixed token wants it in 'headers'.",
+    ),
+    "WB-AUTH-002": Explanation(
+        "The sign-in was declined",
+        "The person, or the authorization server on their behalf, refused access.",
+        "Run mcp-workbench login again and allow access, or sign in with another account.",
+    ),
+    "WB-AUTH-003": Explanation(
+        "The authorization server does not know this program",
+        "It registers no clients by itself, refused to register this one, or has forgotten or expired "
+        "the registration.",
+        "Run mcp-workbench login again, which registers anew. If the server wants a client that is "
+        "registered by hand, write its 'clientId' (and 'clientSecret') in 'auth'.",
+    ),
+    "WB-AUTH-004": Explanation(
+        "The authorization server can't be reached",
+        "There is no network, the name can't be resolved, or it answered with an error of its own. "
+        "Nothing is lost: the tokens are kept, and the next call tries again.",
+        "Check the network and any proxy, then repeat the call or the command.",
+    ),
+    "WB-AUTH-005": Explanation(
+        "The sign-in metadata of the server can't be used",
+        "It names another server or another issuer than the one that published it, lacks an endpoint, "
+        "or is no valid JSON. Tokens for one server must never reach another, so nothing is sent.",
+        "Check 'url'. If it is right, report the message to the people who run the server.",
+    ),
+    "WB-AUTH-006": Explanation(
+        "The authorization server refused the sign-in",
+        "Its answer has an error, no code, another issuer, or belongs to another sign-in.",
+        "Run mcp-workbench login again, and use only the newest address.",
+    ),
+    "WB-AUTH-007": Explanation(
+        "Nobody signed in in time",
+        "The address or the device code was not used before it expired.",
+        "Run mcp-workbench login again; --timeout SECONDS waits longer. If the browser ended at an "
+        "address that it could not open, use --no-browser and paste that address.",
+    ),
+    "WB-AUTH-008": Explanation(
+        "The port for the redirect is in use",
+        "Another program listens at the port that 'auth.redirectPort' names.",
+        "End that program, or choose another port and register it with the client.",
+    ),
+    "WB-AUTH-009": Explanation(
+        "No browser could be started",
+        "A warning: there is no desktop here, or no browser is installed. Nothing else is wrong.",
+        "Open the address in any browser of this machine. Over SSH use mcp-workbench login "
+        "--no-browser, or --device where the server offers it.",
+    ),
+    "WB-AUTH-010": Explanation(
+        "The server sends us to a private address",
+        "An address that a server names for sign-in must be https and on the public internet, or have "
+        "the server's own origin. Otherwise a server could make this machine call its neighbours.",
+        "If the authorization server is yours, add its origin to 'auth.allowedOrigins' of the entry.",
+    ),
+    "WB-AUTH-011": Explanation(
+        "The sign-in can't be kept",
+        "The folder of credentials is not writable, belongs to another user, or is open to others.",
+        "Fix the reason; the folder is ~/.mcp-workbench/credentials, with mode 700.",
+    ),
+    "WB-AUTH-012": Explanation(
+        "A server needs a login",
+        "It answered 401 or 403: nobody has signed in, the sign-in has ended, the account has no "
+        "access, or the server wants more rights.",
+        "mcp-workbench login TOOLBOX/SERVER. If it says that it refuses this account, sign in with another.",
+    ),
     # `import`, `install`, `uninstall`, `undo`, and `doctor` about hosts
     "WB-HOST-501": Explanation(
         "A host's file can't be read",

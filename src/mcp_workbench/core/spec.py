@@ -22,6 +22,7 @@ Detail = Literal[
 ]  # how much `open_toolbox` returns of a tool
 Discover = Literal["lazy", "eager"]  # may a search start servers that were never listed?
 Pairs = tuple[tuple[str, str], ...]
+Grant = Literal["authorization_code", "client_credentials"]
 
 OWN_SETTINGS = "MCP_WORKBENCH_"  # variables of ours, one of which is a token
 SEPARATOR = "__"  # between the parts of a flat name
@@ -115,12 +116,31 @@ class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         return f"StdioCommand({len(self.args)} args)"  # any string may hold a secret
 
 
+class AuthSettings(msgspec.Struct, frozen=True):
+    """How to sign in to a server at a URL. Strings are as written: `${VAR}` is not expanded."""
+
+    client_id: str = ""  # registered beforehand; empty: we register ourselves
+    client_secret: str = ""
+    client_metadata_url: str = ""  # a client ID metadata document
+    grant: Grant = "authorization_code"
+    scopes: tuple[str, ...] = ()  # empty: those that the server asks for
+    issuer: str = ""  # the authorization server to use, where the server names several
+    allowed_origins: tuple[str, ...] = ()  # that sign-in may use besides public addresses
+    redirect_port: int = 0  # 0: a free one
+    account: str = ""  # a name of its own keeps two sign-ins to one URL apart
+    private_key: str = ""  # of `private_key_jwt`: a file in PEM format
+
+    def __repr__(self) -> str:
+        return "AuthSettings()"  # any string may hold a secret
+
+
 class HttpEndpoint(msgspec.Struct, frozen=True):
     """A server at a URL. Strings are as written, like those of a command."""
 
     url: str
     headers: Pairs = ()
     transport: Literal["http", "sse"] = "http"
+    auth: AuthSettings = AuthSettings()
 
     def __repr__(self) -> str:
         return f"HttpEndpoint({self.transport})"  # any string may hold a secret

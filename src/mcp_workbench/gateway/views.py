@@ -22,6 +22,7 @@ from mcp_workbench.upstream.conversation import Failure
 from mcp_workbench.upstream.pool import owner_of
 
 if TYPE_CHECKING:
+    from mcp_workbench.gateway.sign_ins import OpenSignIn
     from mcp_workbench.gateway.workbench import Gateway
     from mcp_workbench.upstream.server_requests import ConnectionHost
     from mcp_workbench.upstream.subscriptions import ServerNotification
@@ -185,6 +186,10 @@ class View:
                 call.report(loss)  # that it may have run matters more than why it can't be repeated
             else:
                 call.fail(error)
+
+    async def begin_sign_in(self, address: ServerAddress) -> tuple[OpenSignIn, bool]:
+        """Prepare the sign-in of this view's person at a server; is it new? Raises SignInFailed."""
+        return await self.gateway.sign_ins.begin(self.spec(address), "")
 
     # Toolboxes and servers
 

@@ -31,6 +31,7 @@ from mcp_workbench.upstream.pool import ConnectionPool
 if TYPE_CHECKING:
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
+    from mcp_workbench.gateway.sign_ins import SignIns
     from mcp_workbench.gateway.tool_search import Finder
     from mcp_workbench.search.queries import SearchResult
 
@@ -177,6 +178,13 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.result_budget import KeptResults  # only with a budget
 
         return KeptResults()
+
+    @cached_property
+    def sign_ins(self) -> SignIns:
+        """The sign-ins that calls wait for."""
+        from mcp_workbench.gateway.sign_ins import SignIns  # only where a server wants a login
+
+        return SignIns(self.pool, self.pool.context.environ)
 
     @property
     def connected(self) -> list[Connection]:

@@ -222,6 +222,10 @@ class Elicitation:
     def _answer_handshake(self, call: HostCall, handle: str) -> bool:
         """Answer what a server asked before the call was sent; False if the host is asked again."""
         answers = _answers(call.request)
+        if answers:
+            from mcp_workbench.server.sign_in import visited  # rarely needed
+
+            call.visit = visited(answers)
         call.request = call.request.without_answers()
         suspended_calls = self.input_requests.suspended_calls
         suspension = suspended_calls.resume(handle)

@@ -62,6 +62,8 @@ class HostCall(Call):
     suspended = False  # its request was answered with a question, and the host has not come back
     input_rounds: InputRounds | None = None  # of a modern server, while the host is legacy
     suspension: Suspension | None = None  # questions of a legacy server, while the host is modern
+    visit = ""  # what the person did with the address of a sign-in, if a modern host was given one
+    _was_asked = False  # to sign in
     _furthest = -1.0  # the last progress that the host was notified of
     _outcome: CallOutcome | None = None  # while it is suspended
 
@@ -105,6 +107,22 @@ class HostCall(Call):
             self.session.elicitation.url_required(self, error)
         else:
             super().rejected(error, about)
+
+    def fail(self, error: WorkbenchError) -> None:
+        """Fail, unless the person can sign in now: then the call goes on afterwards, once."""
+        if error.code == "needs_login" and not self._was_asked:
+            from mcp_workbench.server.sign_in import can_visit, sign_in  # rarely needed
+
+            if can_visit(self):
+                self._was_asked = True
+                self.connection = None
+                self.run(sign_in(self, error), f"sign in for {self.request.tool}")
+                return
+        super().fail(error)
+
+    def end(self, error: WorkbenchError) -> None:
+        """Fail, whatever the error is."""
+        super().fail(error)
 
     def deliver(self, outcome: CallOutcome) -> None:
         if self.suspended:

@@ -27,7 +27,7 @@ from mcp_workbench.protocol.handshake import (
 )
 from mcp_workbench.protocol.primitive_messages import level_in, most_verbose, read_level
 from mcp_workbench.protocol.translation import complete
-from mcp_workbench.server import parse, text
+from mcp_workbench.server import parse, text, tool_requests
 from mcp_workbench.server.elicitation import ROOTS_CHANGED, AskedBy, Elicitation
 from mcp_workbench.server.host_calls import HostCall, OpenRequests, OwnCall, RequestTasks, Work
 from mcp_workbench.server.parse import HostEra, Message, RequestError, UseToolRequest
@@ -221,7 +221,7 @@ class HostSession:
         named = params.arguments.tool
         written = bytes(named) if len(named) <= LONGEST_NAME else b""
         route = self.view.routes.get(written)
-        tool = parse.read_tool(written) if route is None else route.tool
+        tool = tool_requests.read_tool(written) if route is None else route.tool
         if tool is None or self._tool_view.bare:
             self._unusual_use_tool(id, message)
             return
@@ -250,8 +250,8 @@ class HostSession:
             return
         modern, mode = self.era.modern, self.view.snapshot.tool_mode
         try:
-            request = parse.read_tool_request(mode, name, members, meta, modern_host=modern)
-        except parse.UnknownTool as error:
+            request = tool_requests.read_tool_request(mode, name, members, meta, modern_host=modern)
+        except tool_requests.UnknownTool as error:
             call = self._call(id, ToolIdentifier("", "", name), members, meta)
             self._refuse_call(call, RequestError(jsonrpc.INVALID_PARAMS, str(error)))
             return
@@ -261,7 +261,7 @@ class HostSession:
             else:
                 self._call(id, ToolIdentifier("", "", name), members, meta).fail(error)
             return
-        if isinstance(request, parse.ServerTool):
+        if isinstance(request, tool_requests.ServerTool):
             declared = self.elicitation.declared
             call_request = msgspec.structs.replace(request.request, capabilities=declared)
             self.begin(HostCall(self, id, call_request, flat=request.flat))

@@ -35,8 +35,6 @@ from mcp_workbench.server.parse import (
     READ_RESULT,
     SEARCH_TOOLS,
     USE_TOOL,
-    OpenToolbox,
-    OwnTool,
     refuse_cursor,
     string_or_empty,
 )
@@ -48,6 +46,7 @@ from mcp_workbench.server.text import (
     quoted,
     whole_result,
 )
+from mcp_workbench.server.tool_requests import OpenToolbox, OwnTool
 from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:

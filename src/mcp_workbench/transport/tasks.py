@@ -8,9 +8,11 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 
 class TaskScope:
@@ -62,6 +64,21 @@ async def comes_within(event: asyncio.Event, seconds: float) -> bool:
     finally:
         waiting.cancel()
     return event.is_set()
+
+
+async def completed(work: Coroutine[Any, Any, Result]) -> Result:
+    """Await work that must not be interrupted: a cancellation waits until it has ended."""
+    task = asyncio.get_running_loop().create_task(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        task.exception()  # nobody else looks at it
+        raise asyncio.CancelledError
+    return task.result()
 
 
 @asynccontextmanager

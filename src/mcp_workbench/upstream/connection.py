@@ -484,7 +484,10 @@ class PoolContext(msgspec.Struct):
     ) -> RetryState:
         """Record that a server exited by itself, and return when it may be started again."""
         answered = conversation.answered if lived else 0
-        retry = self.backoff.ended(spec, lived, answered, reason, conversation.closed_until)
+        if conversation.login_challenge and not lived:
+            retry = self.backoff.wants_login(spec, reason)
+        else:
+            retry = self.backoff.ended(spec, lived, answered, reason, conversation.closed_until)
         line = retry.log_line(reason)
         if line and not _is_forced_shutdown():
             log.warning("%s: %s", spec.address, line)

@@ -127,6 +127,7 @@ class Conversation:
     ) -> None:
         self._name = name
         self._is_drop_logged = False
+        self.login_challenge = ""  # WWW-Authenticate of the response that asked for a login
         self.channel: Channel = _NoChannel()
         self.pending: PendingRequests[ResponseHandler] = PendingRequests()
         self.failure: Failure | None = None  # what the server sent ends the connection

@@ -42,9 +42,12 @@ class RetryState(msgspec.Struct, frozen=True):
     not_before: float = 0.0
     reason: str = ""  # of the last failure
     by_server: bool = False  # the server itself named the time (Retry-After)
+    wants_login: bool = False  # a person has to sign in first: until then, each attempt fails
 
     @property
     def code(self) -> str:
+        if self.wants_login:
+            return "needs_login"
         return "rate_limited" if self.by_server else "connect_failed"
 
     def left(self, now: float) -> float | None:
@@ -55,11 +58,11 @@ class RetryState(msgspec.Struct, frozen=True):
     @property
     def is_open(self) -> bool:
         """Is the circuit breaker open: one attempt at a time, long pauses between them?"""
-        return self.failures >= OPEN_AFTER
+        return self.failures >= OPEN_AFTER and not self.wants_login
 
     def log_line(self, reason: str) -> str:
         """What to log about the last failure; empty for one that is like those before."""
-        if self.failures == OPEN_AFTER:
+        if self.failures == OPEN_AFTER and not self.wants_login:
             retry = f"it is tried again after {LONGEST_PAUSE:g} s at most"
             return f"it keeps failing, {OPEN_AFTER} times in a row: {reason}; {retry}"
         return reason if self.failures < 2 else ""
@@ -94,6 +97,13 @@ class Backoff:
     def forget(self, spec: ServerSpec) -> None:
         """The next attempt is due at once."""
         self._states.pop((spec.address, spec.target), None)
+
+    def wants_login(self, spec: ServerSpec, reason: str) -> RetryState:
+        """Record that a person has to sign in. The next attempt is due at once: that may have happened."""
+        failures = self.of(spec).failures + 1
+        state = RetryState(failures, reason=reason, wants_login=True)
+        self._states[spec.address, spec.target] = state
+        return state
 
     def ended(
         self,

@@ -8,7 +8,7 @@ import socket
 import ssl
 from base64 import b64encode
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Protocol
 
@@ -37,12 +37,23 @@ _TIMEOUT = re.compile(r"timeout=(\d{1,6})")
 BUNDLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
+class BlockedAddress(ExchangeFailed):
+    """A name that the network gave leads to an address that only the operator may name."""
+
+
 class HttpClient:
     """The pool of connections to one server."""
 
-    def __init__(self, address: Url, environ: Mapping[str, str], most: int = MOST) -> None:
+    def __init__(
+        self,
+        address: Url,
+        environ: Mapping[str, str],
+        most: int = MOST,
+        allows: Callable[[str], bool] | None = None,
+    ) -> None:
         self.address = address
         self._most = most
+        self._allows = allows  # IP addresses that may be connected to; None: all
         self.backlog = 0  # bytes accepted and not yet passed to the system
         self._proxy = proxy_for(address, environ)
         self._tls = _tls_context(environ) if address.scheme == "https" else None
@@ -231,9 +242,12 @@ class HttpClient:
         peer = self._proxy or self.address
         direct_tls = self._tls if self._proxy is None else None
         name = self.address.host if direct_tls else None
+        host = peer.host
+        if self._allows is not None and self._proxy is None:
+            host = await self._checked(peer, self._allows)
         _, connection = await loop.create_connection(
             lambda: ClientConnection(self),
-            peer.host,
+            host,
             peer.port,
             ssl=direct_tls,
             server_hostname=name,
@@ -242,6 +256,14 @@ class HttpClient:
         if self._proxy is not None and self._tls is not None:
             await self._tunnel(connection, self._proxy, self._tls)
         return connection
+
+    async def _checked(self, peer: Url, allows: Callable[[str], bool]) -> str:
+        """The address of this host, connected to as it was checked; all of them must be allowed."""
+        found = await self._loop.getaddrinfo(peer.host, peer.port, type=socket.SOCK_STREAM)
+        addresses = [str(info[4][0]) for info in found]
+        if not addresses or not all(map(allows, addresses)):
+            raise BlockedAddress(f"{peer.host} is no address on the public internet", sent=False)
+        return addresses[0]
 
     async def _tunnel(self, connection: ClientConnection, proxy: Url, tls: ssl.SSLContext) -> None:
         """Open a tunnel through the proxy, and start TLS with the server behind it."""

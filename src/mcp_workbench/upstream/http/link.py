@@ -330,6 +330,8 @@ class HttpLink:
 
     def _fail(self, request: OutgoingRequest, failure: Failure) -> None:
         request.answered = True
+        if failure.code == "needs_login":
+            self._conversation.login_challenge = self._requester.challenge or "Bearer"
         if failure.retry_after is not None:
             self._conversation.closed_until = time.monotonic() + failure.retry_after
             if request.method in STARTUP:
@@ -445,6 +447,7 @@ async def open_http_link(
         await requester.client.reach()
         try:
             async with task_scope() as scope:
+                requester.scope = scope
                 link = HttpLink(requester, conversation, scope, ended)
                 try:
                     yield link

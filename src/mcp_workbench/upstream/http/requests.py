@@ -12,11 +12,12 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mcp_workbench.config.expand import secrets_of
+from mcp_workbench.config.state_home import has_credentials
 from mcp_workbench.core.raw_json import Inside
 from mcp_workbench.core.spec import HttpEndpoint, Pairs, ServerSpec
 from mcp_workbench.protocol.handshake import IMPLEMENTATION, LEGACY, is_modern
@@ -26,11 +27,17 @@ from mcp_workbench.transport.http.messages import encode_value
 from mcp_workbench.transport.http.urls import BadUrl, Url, parse_url
 from mcp_workbench.upstream.conversation import Failure, RequestFailed
 
+if TYPE_CHECKING:
+    from mcp_workbench.transport.tasks import TaskScope
+    from mcp_workbench.upstream.oauth.authorization import Authorization
+
 log = logging.getLogger(__name__)
 
 HOPS = 3  # redirects that one request follows
 PERMANENT = (301, 308)
 REDIRECTS = (301, 302, 307, 308)
+LOGIN = (401, 403)
+MOST_LOGINS = 2  # other tokens that one request is tried with
 VERSION_HEADER_SINCE = LEGACY.index("2025-06-18")
 GOODBYE = 1.0  # seconds for the DELETE of our session
 LONGEST_WAIT = 3600  # seconds; a longer Retry-After is cut
@@ -68,12 +75,15 @@ class BadHeader(ValueError):
     """A header of the entry that can't be sent."""
 
 
-class ErrorContext(msgspec.Struct, frozen=True):
+class ErrorContext(msgspec.Struct):
     """What messages about failures need to know of a server: secrets to mask, login, size limit."""
 
     secrets: dict[str, str] = {}
     has_login: bool = False  # the entry has an `Authorization` header
     limit: int = 0
+    address: str = ""
+    signed_in: bool = False
+    sign_in_ended: str = ""  # why a sign-in is of no use any more
 
     def __repr__(self) -> str:
         return "ErrorContext()"
@@ -108,23 +118,33 @@ class OutgoingRequest:
 
 
 class Requester:
-    """Sends requests to one server: the headers of every request, redirects, Retry-After."""
+    """Sends requests to one server: the headers of every request, sign-in, redirects, Retry-After."""
+
+    scope: TaskScope | None = None  # for work in the background
+    _authorization: Authorization | None = None
 
     def __init__(
         self, target: HttpEndpoint, spec: ServerSpec, environ: Mapping[str, str], limit: int
     ) -> None:
+        self.challenge = ""  # of the last response that asked for a login
+        self._target = target
+        self._environ = environ
         self.url = parse_url(target.url)  # a permanent redirect changes it, within its origin
         self.client = HttpClient(self.url, environ)
         self.sse_only = target.transport == "sse"
         self.timeout = spec.timeout
         names = {name.lower() for name, _ in target.headers}
         login = "authorization" in names or bool(self.url.user)
-        self.error_context = ErrorContext(secrets_of(spec, environ), login, limit)
+        self.error_context = ErrorContext(
+            secrets_of(spec, environ), login, limit, str(spec.address)
+        )
         self._entry = entry_headers(target.headers, self.url.user)
         self._session = ""
         self._revision = ""
         self._closed_until = 0.0
         self._build_headers()
+        if not login and (target.auth.grant != "authorization_code" or has_credentials(environ)):
+            self._load_authorization()
 
     @property
     def session(self) -> str:
@@ -163,7 +183,12 @@ class Requester:
         """
         if self._closed_until > time.monotonic():
             return None
-        return self.client.send_now(self._post_head + more, frame[:-1])
+        authorization = self._authorization
+        if authorization is None:
+            return self.client.send_now(self._post_head + more, frame[:-1])
+        if not authorization.is_fresh:
+            return None
+        return self.client.send_now(self._post_head + authorization.line + more, frame[:-1])
 
     async def post(
         self,
@@ -226,7 +251,7 @@ class Requester:
             return
         try:
             response = await self.client.send(
-                b"DELETE " + self.url.target.encode(), self._leaving, patience=GOODBYE
+                b"DELETE " + self.url.target.encode(), self._leaving + self._login, patience=GOODBYE
             )
             response.close()
         except ExchangeFailed:
@@ -246,23 +271,81 @@ class Requester:
             self._require_open()
         address = endpoint or self.url
         patience = self.timeout + 1  # the deadline of the call is earlier
-        for _ in range(HOPS + 1):
+        hops = logins = 0
+        while hops <= HOPS:
             if sent is not None:
-                response, sent = await self.client.answered(sent, patience), None
+                line, response, sent = None, await self.client.answered(sent, patience), None
             else:
+                line = await self._authorize()
                 response = await self.client.send(
                     b"%b %b" % (method, address.target.encode()),
-                    headers,
+                    headers + line,
                     body,
                     patience=patience,
                     repeatable=repeatable,
                 )
+            if (
+                response.status in LOGIN
+                and logins < MOST_LOGINS
+                and await self._renew(response, line)
+            ):
+                logins += 1
+                response.close()
+                continue
             if response.status not in REDIRECTS:
                 self._note_retry_after(response)
                 return response
             response.close()
             address = self._redirected(address, response)
+            hops += 1
         raise not_run("protocol_error", f"the server redirects more than {HOPS} times")
+
+    # Sign-in
+
+    @property
+    def _login(self) -> bytes:
+        return b"" if self._authorization is None else self._authorization.line
+
+    def _load_authorization(self) -> Authorization:
+        # Loaded for users who have signed in to a server, and for servers that want it.
+        from mcp_workbench.upstream.oauth.authorization import Authorization
+
+        self._authorization = Authorization(self._target, self._environ, self.error_context.secrets)
+        return self._authorization
+
+    async def _authorize(self) -> bytes:
+        """The header for the next request. Raises RequestFailed where a new token can't be had now."""
+        authorization = self._authorization
+        if authorization is None:
+            return b""
+        if not authorization.is_fresh:
+            from mcp_workbench.protocol.oauth import SignInFailed
+
+            try:
+                await authorization.prepare(self.scope)
+            except SignInFailed as error:
+                raise not_run(
+                    "connect_failed", f"its sign-in can't be refreshed: {error}"
+                ) from None
+        return authorization.line
+
+    async def _renew(self, response: ClientResponse, line: bytes | None) -> bool:
+        """The server wants a login; is there another token to try?"""
+        self.challenge = response.headers.get("www-authenticate", "")
+        context = self.error_context
+        if context.has_login:
+            return False
+        from mcp_workbench.protocol.oauth import SignInFailed, read_challenge
+
+        authorization = self._authorization or self._load_authorization()
+        challenge = read_challenge(self.challenge)
+        try:
+            renewed = await authorization.refused(response.status, challenge, line)
+        except SignInFailed as error:
+            response.close()
+            raise not_run("connect_failed", f"its sign-in can't be refreshed: {error}") from None
+        context.signed_in, context.sign_in_ended = authorization.signed_in, authorization.problem
+        return renewed
 
     def _redirected(self, address: Url, response: ClientResponse) -> Url:
         try:

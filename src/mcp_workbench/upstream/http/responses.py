@@ -33,6 +33,7 @@ from mcp_workbench.upstream.conversation import Conversation, Failure, RequestFa
 from mcp_workbench.upstream.http.requests import (
     EVENTS,
     HEADER_NAME,
+    LOGIN,
     ErrorContext,
     OutgoingRequest,
     ParamHeaders,
@@ -62,7 +63,6 @@ _ARGUMENTS = b',"arguments":'
 
 AT_ONCE = 1 << 20  # bytes of a long line that are scanned in one turn
 SHOWN = 200  # characters of a page that came instead of a message
-LOGIN = (401, 403)
 REMEDY = '"headers": {"Authorization": "Bearer ${TOKEN}"}'
 
 ANNOTATION = "x-mcp-header"
@@ -422,9 +422,16 @@ def _wants_login(response: ClientResponse, context: ErrorContext) -> str:
             f"needs login: the server refused the credentials of its entry (HTTP {response.status}); "
             "renew what 'headers' sends as Authorization"
         )
+    command = f"run `mcp-workbench login {context.address}`"
+    if context.sign_in_ended:
+        return f"needs login: the sign-in has ended ({context.sign_in_ended}); {command}"
+    if context.signed_in and "insufficient_scope" in response.headers.get("www-authenticate", ""):
+        return f"needs login: the server wants more rights than this sign-in has; {command}"
+    if context.signed_in:
+        return f"needs login: the server refuses this account (HTTP {response.status}); {command} with another"
     return (
-        f"needs login: the server answered HTTP {response.status}; "
-        f"send a token from a variable with {REMEDY} in its entry"
+        f"needs login: the server answered HTTP {response.status}; {command}, "
+        f"or send a token from a variable with {REMEDY} in its entry"
     )
 
 

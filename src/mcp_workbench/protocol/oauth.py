@@ -1,0 +1,529 @@
+"""OAuth 2.1 as MCP uses it: addresses, documents, requests. Nothing is sent here.
+
+The order of a sign-in: a 401 carries a `Challenge`; `resource_metadata_urls` and `server_metadata_urls` say where
+the documents of the server and of its authorization server may be; `read_resource` and `read_server` check
+them; `AuthorizationRequest` is the address for the browser, and reads the redirect; `code_grant` and its
+siblings are the bodies for the token endpoint, and `read_tokens` its response. RFC numbers stand where a rule comes from one.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import msgspec
+
+WELL_KNOWN_RESOURCE = "/.well-known/oauth-protected-resource"
+WELL_KNOWN_SERVER = "/.well-known/oauth-authorization-server"
+WELL_KNOWN_OPENID = "/.well-known/openid-configuration"
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+CLIENT_NAME = "MCP Workbench"
+OFFLINE = "offline_access"  # the scope for which OpenID providers give a refresh token
+LONGEST_CHALLENGE = 8192  # characters of WWW-Authenticate that are read
+MOST_SCOPES = 100
+LONGEST_LIFETIME = 10 * 365 * 86400.0  # seconds; more is treated as this
+
+AuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+Document = TypeVar("Document")
+
+_PARAMETER = re.compile(
+    r"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+))\s*(,|$)?"
+)
+_SCHEME = re.compile(r"(?:^|,)\s*bearer(?:\s+|$)", re.IGNORECASE)
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+
+
+class SignInFailed(Exception):
+    """Signing in failed. The text says why and what to do next; `code` is for `explain`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+# What a server says when it refuses
+
+
+class Challenge(msgspec.Struct, frozen=True):
+    """The Bearer challenge of a WWW-Authenticate header (RFC 6750, RFC 9728)."""
+
+    resource_metadata: str = ""
+    scope: str = ""
+    error: str = ""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        return split_scopes(self.scope)
+
+
+def read_challenge(header: str) -> Challenge:
+    """Read the first Bearer challenge; an empty one if there is none."""
+    header = header[:LONGEST_CHALLENGE]
+    scheme = _SCHEME.search(header)
+    if scheme is None:
+        return Challenge()
+    values: dict[str, str] = {}
+    at = scheme.end()
+    while (match := _PARAMETER.match(header, at)) is not None:
+        name, quoted, plain, comma = match.groups()
+        value = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain
+        values.setdefault(name.lower(), value)
+        at = match.end()
+        if comma != ",":
+            break
+    return Challenge(
+        values.get("resource_metadata", ""), values.get("scope", ""), values.get("error", "")
+    )
+
+
+def split_scopes(text: str) -> tuple[str, ...]:
+    """The scopes of a space-separated list; what is no scope is dropped."""
+    return tuple(scope for scope in text.split()[:MOST_SCOPES] if _SCOPE.fullmatch(scope))
+
+
+# Discovery
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """Protected resource metadata (RFC 9728)."""
+
+    resource: str
+    authorization_servers: tuple[str, ...] = ()
+    scopes_supported: tuple[str, ...] = ()
+
+
+class AuthorizationServer(msgspec.Struct, frozen=True):
+    """Authorization server metadata (RFC 8414, OpenID Connect Discovery)."""
+
+    issuer: str = ""
+    authorization_endpoint: str = ""
+    token_endpoint: str = ""
+    registration_endpoint: str = ""
+    device_authorization_endpoint: str = ""
+    revocation_endpoint: str = ""
+    scopes_supported: tuple[str, ...] = ()
+    grant_types_supported: tuple[str, ...] = ()
+    code_challenge_methods_supported: tuple[str, ...] | None = None
+    token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
+    client_id_metadata_document_supported: bool = False
+    authorization_response_iss_parameter_supported: bool = False
+
+
+def resource_metadata_urls(server_url: str, challenge: Challenge) -> list[str]:
+    """Where the metadata of a protected resource may be; the first that exists counts."""
+    path = urlsplit(server_url).path.rstrip("/")
+    paths = [WELL_KNOWN_RESOURCE + path] if path else []
+    named = [challenge.resource_metadata] if challenge.resource_metadata else []
+    return named + [_at(server_url, each) for each in (*paths, WELL_KNOWN_RESOURCE)]
+
+
+def server_metadata_urls(issuer: str) -> list[str]:
+    """Where the metadata of an authorization server may be; the first that exists counts."""
+    path = urlsplit(issuer).path.rstrip("/")
+    paths = [WELL_KNOWN_SERVER + path, WELL_KNOWN_OPENID + path]
+    if path:
+        paths.append(path + WELL_KNOWN_OPENID)
+    return [_at(issuer, each) for each in paths]
+
+
+def _at(url: str, path: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def read_resource(body: bytes, server_url: str, source: str) -> Resource:
+    """The metadata of a protected resource, which must be about this server. Raises SignInFailed."""
+    resource = _read(body, Resource, source)
+    if not covers(resource.resource, server_url):
+        raise SignInFailed(
+            "WB-AUTH-005",
+            f"the sign-in metadata at {source} is for {_shown(resource.resource)}, not for the address in 'url': "
+            "correct 'url', or report it to whoever runs the server",
+        )
+    return resource
+
+
+def covers(resource: str, url: str) -> bool:
+    """Is this the resource identifier of a server at this URL, or of what it is a part of?"""
+    if origin_of(resource) != origin_of(url):
+        return False
+    whole = urlsplit(resource).path.rstrip("/") + "/"
+    return (urlsplit(url).path.rstrip("/") + "/").startswith(whole)
+
+
+def read_server(body: bytes, issuer: str, source: str) -> AuthorizationServer:
+    """The metadata of an authorization server, which must be this issuer's. Raises SignInFailed.
+
+    Servers of 2025-03-26 name no issuer: then it is the origin that the metadata comes from, whatever it
+    claims, so that it can't pass for another one.
+    """
+    server = _read(body, AuthorizationServer, source)
+    if not issuer:
+        server = msgspec.structs.replace(server, issuer=origin_of(source))
+    elif server.issuer != issuer:
+        raise SignInFailed(
+            "WB-AUTH-005",
+            f"the metadata at {source} is that of another issuer, {_shown(server.issuer)} instead of "
+            f"{_shown(issuer)}: report it to whoever runs the server",
+        )
+    methods = server.code_challenge_methods_supported
+    if methods is not None and "S256" not in methods:
+        raise SignInFailed(
+            "WB-AUTH-005", f"{server.issuer} does not support PKCE with S256, which MCP requires"
+        )
+    return server
+
+
+def default_server(server_url: str) -> AuthorizationServer:
+    """The endpoints of a server of 2025-03-26 that has no metadata at all."""
+    origin = origin_of(server_url)
+    return AuthorizationServer(
+        issuer=origin,
+        authorization_endpoint=f"{origin}/authorize",
+        token_endpoint=f"{origin}/token",
+        registration_endpoint=f"{origin}/register",
+    )
+
+
+def choose_scopes(
+    configured: tuple[str, ...],
+    challenge: Challenge,
+    resource: Resource | None,
+    server: AuthorizationServer,
+) -> tuple[str, ...]:
+    """The scopes to ask for: as configured, else those of the challenge, else all that the server lists."""
+    listed = () if resource is None else resource.scopes_supported
+    scopes = configured or challenge.scopes or split_scopes(" ".join(listed))
+    if OFFLINE in server.scopes_supported and OFFLINE not in scopes and not configured:
+        scopes += (OFFLINE,)
+    return scopes
+
+
+def _read(body: bytes, type: type[Document], source: str) -> Document:
+    try:
+        return msgspec.json.decode(body, type=type)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SignInFailed(
+            "WB-AUTH-005", f"the document at {source} can't be used: {error}"
+        ) from None
+
+
+def _shown(url: str) -> str:
+    return "".join(c for c in url[:200] if c.isprintable()) or "none"
+
+
+# The client, as an authorization server knows it
+
+
+class OAuthClient(msgspec.Struct, frozen=True):
+    """Our identity at an authorization server."""
+
+    id: str
+    secret: str = ""
+    method: AuthMethod = "none"
+    redirect_uri: str = ""  # that it is registered with; empty: any on the loopback
+    expires_at: float = 0.0  # of a registration; 0: never
+    registered: bool = False  # dynamically, by us
+
+    def __repr__(self) -> str:
+        return "OAuthClient()"  # the secret
+
+
+class _Registration(msgspec.Struct):
+    client_id: str
+    client_secret: str = ""
+    client_secret_expires_at: float = 0.0
+    token_endpoint_auth_method: str = ""
+
+
+def registration_request(redirect_uri: str, server: AuthorizationServer) -> bytes:
+    """The body of a dynamic client registration (RFC 7591). It has no scope: that would cap later requests."""
+    grants = ["authorization_code", "refresh_token"]
+    if server.device_authorization_endpoint:
+        grants.append(DEVICE_GRANT)
+    offered = server.token_endpoint_auth_methods_supported
+    method = "none"
+    if offered is not None and "none" not in offered:
+        method = next(
+            (m for m in ("client_secret_basic", "client_secret_post") if m in offered), "none"
+        )
+    return msgspec.json.encode(
+        {
+            "client_name": CLIENT_NAME,
+            "redirect_uris": [redirect_uri],
+            "grant_types": grants,
+            "response_types": ["code"],
+            "token_endpoint_auth_method": method,
+            "application_type": "native",
+        }
+    )
+
+
+def read_registration(body: bytes, redirect_uri: str, server: AuthorizationServer) -> OAuthClient:
+    """The client that the authorization server registered. Raises SignInFailed."""
+    given = _read(body, _Registration, server.registration_endpoint)
+    method = given.token_endpoint_auth_method
+    return OAuthClient(
+        given.client_id,
+        given.client_secret,
+        _known_method(method) or auth_method(given.client_secret, server),
+        redirect_uri,
+        given.client_secret_expires_at,
+        registered=True,
+    )
+
+
+def auth_method(secret: str, server: AuthorizationServer) -> AuthMethod:
+    """How a client proves itself at the token endpoint, where nothing else says so."""
+    if not secret:
+        return "none"
+    offered = server.token_endpoint_auth_methods_supported or ("client_secret_basic",)
+    return "client_secret_basic" if "client_secret_basic" in offered else "client_secret_post"
+
+
+def _known_method(text: str) -> AuthMethod | None:
+    methods: tuple[AuthMethod, ...] = ("none", "client_secret_basic", "client_secret_post")
+    return next((method for method in methods if method == text), None)
+
+
+# The authorization request, and the redirect
+
+
+class AuthorizationRequest(msgspec.Struct, frozen=True):
+    """One request for a person's consent. `verifier` and `state` are secrets until it is complete."""
+
+    server: AuthorizationServer
+    client: OAuthClient
+    redirect_uri: str
+    resource: str
+    scopes: tuple[str, ...]
+    state: str
+    verifier: str
+
+    def __repr__(self) -> str:
+        return "AuthorizationRequest()"
+
+    @property
+    def url(self) -> str:
+        """The address for the browser."""
+        from hashlib import sha256
+
+        digest = sha256(self.verifier.encode()).digest()
+        query = {
+            "response_type": "code",
+            "client_id": self.client.id,
+            "redirect_uri": self.redirect_uri,
+            "state": self.state,
+            "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+            "resource": self.resource,
+        }
+        if self.scopes:
+            query["scope"] = " ".join(self.scopes)
+        if OFFLINE in self.scopes:
+            query["prompt"] = "consent"  # OpenID Connect requires it for this scope
+        parts = urlsplit(self.server.authorization_endpoint)
+        merged = [
+            pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in query
+        ]
+        return urlunsplit(parts._replace(query=urlencode([*merged, *query.items()]), fragment=""))
+
+    def code_of(self, query: str) -> str:
+        """The authorization code of a redirect, given its query. Raises SignInFailed."""
+        values = dict(reversed(parse_qsl(query, max_num_fields=50)))
+        self._check_origin(values)
+        error = values.get("error", "")
+        if error:
+            raise SignInFailed(*_refused(error, values.get("error_description", "")))
+        if not values.get("code"):
+            raise SignInFailed(
+                "WB-AUTH-006", "the address has no code: sign in again, and paste the whole address"
+            )
+        return values["code"]
+
+    def _check_origin(self, values: Mapping[str, str]) -> None:
+        if not same(values.get("state", ""), self.state):
+            raise SignInFailed(
+                "WB-AUTH-006",
+                "the answer belongs to another sign-in: start again, and use its address",
+            )
+        issuer = values.get("iss")
+        if issuer is None and not self.server.authorization_response_iss_parameter_supported:
+            return
+        if issuer != self.server.issuer:  # RFC 9207: compared as it is
+            raise SignInFailed(
+                "WB-AUTH-006",
+                f"the answer does not come from {_shown(self.server.issuer)}, which was asked: sign in again, "
+                "and report it if it happens again",
+            )
+
+
+def same(given: str, expected: str) -> bool:
+    """Compare two secrets in constant time."""
+    from hmac import compare_digest
+
+    return compare_digest(given.encode(), expected.encode())
+
+
+def _refused(error: str, description: str) -> tuple[str, str]:
+    why = _shown(description) if description else _shown(error)
+    if error == "access_denied":
+        return (
+            "WB-AUTH-002",
+            "the sign-in was declined: run the command again and allow access, or use another account",
+        )
+    return "WB-AUTH-006", f"the authorization server refused: {why}"
+
+
+# Token requests
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """What the token endpoint gave."""
+
+    access_token: str
+    refresh_token: str = ""
+    expires_in: float | None = None
+    scope: str = ""
+    account: str = ""  # who signed in, as far as an ID token says so
+
+    def __repr__(self) -> str:
+        return "Tokens()"
+
+
+class _TokenResponse(msgspec.Struct):
+    access_token: str
+    token_type: str = "bearer"  # noqa: S105 - a kind
+    refresh_token: str | None = None
+    expires_in: float | str | None = None
+    scope: str | None = None
+    id_token: str | None = None
+
+
+class _ErrorResponse(msgspec.Struct):
+    error: str = ""
+    error_description: str = ""
+
+
+class _Claims(msgspec.Struct):
+    email: str = ""
+    preferred_username: str = ""
+    name: str = ""
+    sub: str = ""
+
+
+def code_grant(request: AuthorizationRequest, code: str) -> dict[str, str]:
+    return {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": request.redirect_uri,
+        "code_verifier": request.verifier,
+        "resource": request.resource,
+    }
+
+
+def refresh_grant(refresh_token: str, resource: str) -> dict[str, str]:
+    return {"grant_type": "refresh_token", "refresh_token": refresh_token, "resource": resource}
+
+
+def client_grant(scopes: Iterable[str], resource: str) -> dict[str, str]:
+    scope = " ".join(scopes)
+    body = {"grant_type": "client_credentials", "resource": resource}
+    return {**body, "scope": scope} if scope else body
+
+
+def token_request(client: OAuthClient, fields: Mapping[str, str]) -> tuple[bytes, bytes]:
+    """The extra headers and the body of a request to the token endpoint, with the client's proof."""
+    fields = dict(fields)
+    headers = b""
+    if client.method == "client_secret_basic":
+        pair = f"{quote(client.id, safe='')}:{quote(client.secret, safe='')}"
+        headers = b"Authorization: Basic %b\r\n" % b64encode(pair.encode())
+    else:
+        fields["client_id"] = client.id
+    if client.method == "client_secret_post":
+        fields["client_secret"] = client.secret
+    return headers, urlencode(fields).encode()
+
+
+def read_tokens(body: bytes, source: str) -> Tokens:
+    """The tokens of a response. Raises SignInFailed."""
+    given = _read(body, _TokenResponse, source)
+    if given.token_type.lower() != "bearer" or not _header_safe(given.access_token):
+        raise SignInFailed("WB-AUTH-005", f"{source} gave a token that is no bearer token")
+    return Tokens(
+        given.access_token,
+        given.refresh_token or "",
+        _lifetime(given.expires_in),
+        given.scope or "",
+        _account(given.id_token or ""),
+    )
+
+
+def read_error(body: bytes) -> tuple[str, str]:
+    """The code and the description of an error response; empty where it is none."""
+    try:
+        error = msgspec.json.decode(body, type=_ErrorResponse)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "", ""
+    return _shown(error.error) if error.error else "", _shown(
+        error.error_description
+    ) if error.error_description else ""
+
+
+def _header_safe(token: str) -> bool:
+    return bool(token) and all("!" <= c <= "~" for c in token)
+
+
+def _lifetime(seconds: float | str | None) -> float | None:
+    try:
+        value = None if seconds is None else float(seconds)
+    except ValueError:
+        return None
+    return None if value is None or not value >= 0 else min(value, LONGEST_LIFETIME)
+
+
+def _account(id_token: str) -> str:
+    """Who signed in, for people to read. It came from the token endpoint itself; nothing is decided by it."""
+    try:
+        payload = id_token.split(".")[1]
+        claims = msgspec.json.decode(
+            urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Claims
+        )
+    except (IndexError, ValueError, msgspec.DecodeError):
+        return ""
+    name = claims.email or claims.preferred_username or claims.name or claims.sub
+    return "".join(c for c in name[:100] if c.isprintable())
+
+
+# Device authorization (RFC 8628)
+
+
+class DeviceCode(msgspec.Struct, frozen=True):
+    """What a person needs to sign in on another device."""
+
+    device_code: str
+    user_code: str
+    verification_uri: str
+    verification_uri_complete: str = ""
+    expires_in: float = 600.0
+    interval: float = 5.0
+
+    def __repr__(self) -> str:
+        return "DeviceCode()"
+
+
+def read_device_code(body: bytes, source: str) -> DeviceCode:
+    return _read(body, DeviceCode, source)
+
+
+def device_grant(code: DeviceCode, resource: str) -> dict[str, str]:
+    return {"grant_type": DEVICE_GRANT, "device_code": code.device_code, "resource": resource}

@@ -1,0 +1,399 @@
+"""Signing in: find the authorization server, be its client, get a person's consent, keep the tokens.
+
+`SignIn` knows one server. `open` prepares a request for consent and listens for its redirect on the loopback;
+`PendingSignIn.url` is for the browser, and `done` waits for the person. `by_device` and `for_machine` need no
+redirect. Nothing here opens a browser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from mcp_workbench.config.state_home import state_home
+from mcp_workbench.core.spec import HttpEndpoint
+from mcp_workbench.protocol import oauth
+from mcp_workbench.protocol.oauth import (
+    AuthorizationRequest,
+    AuthorizationServer,
+    Challenge,
+    DeviceCode,
+    OAuthClient,
+    Resource,
+    SignInFailed,
+    Tokens,
+)
+from mcp_workbench.transport.tasks import completed
+from mcp_workbench.upstream.oauth.outgoing import Fetched, Outgoing
+from mcp_workbench.upstream.oauth.redirect import Redirects, redirect_listener
+from mcp_workbench.upstream.oauth.store import ClientStore, Credential, CredentialStore
+
+FORM = "application/x-www-form-urlencoded"
+JSON = "application/json"
+LIFETIME = 600.0  # seconds in which a person has to sign in
+PING = b'{"jsonrpc":"2.0","id":0,"method":"ping"}'
+TEMPORARY = "WB-AUTH-004"  # the code of failures that may pass
+
+
+class Endpoints(msgspec.Struct, frozen=True):
+    """What discovery found."""
+
+    server: AuthorizationServer
+    resource: Resource | None
+    identifier: str  # of the resource, for RFC 8707
+    challenge: Challenge
+
+
+class SignIn:
+    """Signs in to the server of one entry, whose strings are expanded."""
+
+    def __init__(
+        self,
+        target: HttpEndpoint,
+        environ: Mapping[str, str],
+        principal: str = "",
+        challenge: Challenge | None = None,
+    ) -> None:
+        self.settings = target.auth
+        self.url = target.url
+        self.outgoing = outgoing_of(target, environ)
+        self.store = store_of(target, environ, principal)
+        self._home = state_home(environ)
+        self._challenge = challenge
+
+    # Discovery
+
+    async def discover(self) -> Endpoints:
+        """Find the authorization server. Raises SignInFailed."""
+        challenge = await self._asked() if self._challenge is None else self._challenge
+        resource = await self._resource(challenge)
+        issuer = self.settings.issuer or _first_issuer(resource)
+        server = await self._server(issuer)
+        identifier = self.url if resource is None else resource.resource
+        return Endpoints(server, resource, identifier, challenge)
+
+    async def _asked(self) -> Challenge:
+        """Ask the server without credentials what it wants."""
+        reply = await self.outgoing.ask(self.url, PING)
+        if reply.status not in (401, 403):
+            raise SignInFailed(
+                "WB-AUTH-001",
+                f"the server answered HTTP {reply.status} without credentials: it asks for no sign-in",
+            )
+        return oauth.read_challenge(reply.challenge)
+
+    async def _resource(self, challenge: Challenge) -> Resource | None:
+        for url in oauth.resource_metadata_urls(self.url, challenge):
+            reply = await self.outgoing.get(url)
+            _require_up(reply, url)
+            if reply.status == 200:
+                return oauth.read_resource(reply.body, self.url, url)
+        return None
+
+    async def _server(self, issuer: str) -> AuthorizationServer:
+        for url in oauth.server_metadata_urls(issuer or oauth.origin_of(self.url)):
+            reply = await self.outgoing.get(url)
+            _require_up(reply, url)
+            if reply.status == 200:
+                return oauth.read_server(reply.body, issuer, url)
+        if issuer:
+            raise SignInFailed(
+                "WB-AUTH-005", f"{issuer} publishes no metadata of an authorization server"
+            )
+        return oauth.default_server(self.url)
+
+    # The client
+
+    def _known_client(self, endpoints: Endpoints) -> OAuthClient | None:
+        settings, server = self.settings, endpoints.server
+        if settings.client_id:
+            method = oauth.auth_method(settings.client_secret, server)
+            return OAuthClient(settings.client_id, settings.client_secret, method)
+        if settings.client_metadata_url and server.client_id_metadata_document_supported:
+            return OAuthClient(settings.client_metadata_url)
+        client = ClientStore(self._home, server.issuer).read()
+        if client is None or 0 < client.expires_at < time.time():
+            return None
+        return client
+
+    async def _client(self, endpoints: Endpoints, redirect_uri: str) -> OAuthClient:
+        client, server = self._known_client(endpoints), endpoints.server
+        if client is not None and not client.registered:
+            return client
+        fits = client is not None and client.redirect_uri == redirect_uri
+        if client is not None and fits and await self._is_registered(server, client):
+            return client
+        if not server.registration_endpoint:
+            raise SignInFailed(
+                "WB-AUTH-003",
+                f"{server.issuer} does not register clients by itself: register one there with the redirect "
+                f'address {redirect_uri}, and write "auth": {{"clientId": "…"}} in the server\'s entry',
+            )
+        body = oauth.registration_request(redirect_uri, server)
+        reply = await self.outgoing.post(server.registration_endpoint, b"", body, JSON)
+        _require_up(reply, server.registration_endpoint)
+        if not reply.ok:
+            raise _refused(
+                "WB-AUTH-003", f"{server.issuer} refused to register this program", reply
+            )
+        client = oauth.read_registration(reply.body, redirect_uri, server)
+        ClientStore(self._home, server.issuer).write(client)
+        return client
+
+    async def _is_registered(self, server: AuthorizationServer, client: OAuthClient) -> bool:
+        """Does the authorization server still know this client?
+
+        If it does not, it shows the person an error, and never redirects to us. So it is asked first, with
+        a refresh token that it can't have given.
+        """
+        fields = {"grant_type": "refresh_token", "refresh_token": secrets.token_urlsafe(16)}
+        reply = await self._token(server, client, fields)
+        error, _ = oauth.read_error(reply.body)
+        return error != "invalid_client"
+
+    # With a browser
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[PendingSignIn]:
+        """Prepare a sign-in with a browser, and listen for its redirect. Raises SignInFailed."""
+        endpoints = await self.discover()
+        if not endpoints.server.authorization_endpoint:
+            raise SignInFailed(
+                "WB-AUTH-005", f"{endpoints.server.issuer} offers no sign-in with a browser"
+            )
+        known = self._known_client(endpoints)
+        registered = _port(known.redirect_uri) if known is not None else 0
+        async with redirect_listener(self.settings.redirect_port, registered) as redirects:
+            client = await self._client(endpoints, redirects.uri)
+            request = AuthorizationRequest(
+                endpoints.server,
+                client,
+                redirects.uri,
+                endpoints.identifier,
+                self._scopes(endpoints),
+                secrets.token_urlsafe(24),
+                secrets.token_urlsafe(48),
+            )
+            self.outgoing.checked(request.url)  # never shown, nor opened, if it is not allowed
+            yield PendingSignIn(self, request, redirects)
+
+    def _scopes(self, endpoints: Endpoints) -> tuple[str, ...]:
+        scopes = oauth.choose_scopes(
+            self.settings.scopes, endpoints.challenge, endpoints.resource, endpoints.server
+        )
+        stored = self.store.read()
+        if endpoints.challenge.error == "insufficient_scope" and stored is not None:
+            scopes = tuple(dict.fromkeys((*oauth.split_scopes(stored.scope), *scopes)))
+        return scopes
+
+    async def exchange(self, request: AuthorizationRequest, code: str) -> Credential:
+        """Get the tokens for a code, and keep them. Raises SignInFailed."""
+        reply = await self._token(request.server, request.client, oauth.code_grant(request, code))
+        return await self._keep(
+            request.server, request.client, request.resource, request.scopes, reply
+        )
+
+    # Without a redirect
+
+    async def by_device(self, show: Callable[[DeviceCode], None]) -> Credential:
+        """Sign in with a code that the person enters on another device. Raises SignInFailed."""
+        endpoints = await self.discover()
+        server = endpoints.server
+        if not server.device_authorization_endpoint:
+            raise SignInFailed("WB-AUTH-005", f"{server.issuer} offers no sign-in by device code")
+        client = await self._client(endpoints, "http://127.0.0.1/callback")
+        scopes = self._scopes(endpoints)
+        fields = {"scope": " ".join(scopes), "resource": endpoints.identifier}
+        headers, body = oauth.token_request(client, fields)
+        reply = await self.outgoing.post(server.device_authorization_endpoint, headers, body, FORM)
+        _require_up(reply, server.device_authorization_endpoint)
+        if not reply.ok:
+            raise _refused("WB-AUTH-006", f"{server.issuer} gave no device code", reply)
+        code = oauth.read_device_code(reply.body, server.device_authorization_endpoint)
+        self.outgoing.checked(code.verification_uri)
+        show(code)
+        reply = await self._poll(
+            server, client, oauth.device_grant(code, endpoints.identifier), code
+        )
+        return await self._keep(server, client, endpoints.identifier, scopes, reply)
+
+    async def _poll(
+        self,
+        server: AuthorizationServer,
+        client: OAuthClient,
+        fields: Mapping[str, str],
+        code: DeviceCode,
+    ) -> Fetched:
+        interval = max(code.interval, 1.0)
+        end = time.monotonic() + min(code.expires_in, LIFETIME)
+        while time.monotonic() < end:
+            await asyncio.sleep(interval)
+            headers, body = oauth.token_request(client, fields)
+            reply = await self.outgoing.post(server.token_endpoint, headers, body, FORM)
+            error, _ = oauth.read_error(reply.body)
+            if error == "slow_down":
+                interval += 5
+            elif error == "access_denied":
+                raise SignInFailed("WB-AUTH-002", "the sign-in was declined on the other device")
+            elif error != "authorization_pending" and reply.status < 500:
+                return reply
+        raise SignInFailed("WB-AUTH-007", "nobody signed in in time: run the command again")
+
+    async def for_machine(self) -> Credential:
+        """Get a token with the client's own credentials. Raises SignInFailed."""
+        endpoints = await self.discover()
+        client = self._known_client(endpoints)
+        if client is None:
+            raise SignInFailed(
+                "WB-AUTH-003", "'client_credentials' needs 'clientId' and 'clientSecret' in 'auth'"
+            )
+        scopes = tuple(scope for scope in self._scopes(endpoints) if scope != oauth.OFFLINE)
+        fields = oauth.client_grant(scopes, endpoints.identifier)
+        reply = await self._token(endpoints.server, client, fields)
+        return await self._keep(endpoints.server, client, endpoints.identifier, scopes, reply)
+
+    # Tokens
+
+    async def _token(
+        self, server: AuthorizationServer, client: OAuthClient, fields: Mapping[str, str]
+    ) -> Fetched:
+        headers, body = oauth.token_request(client, fields)
+        return await self.outgoing.post(server.token_endpoint, headers, body, FORM)
+
+    async def _keep(
+        self,
+        server: AuthorizationServer,
+        client: OAuthClient,
+        resource: str,
+        scopes: tuple[str, ...],
+        reply: Fetched,
+    ) -> Credential:
+        tokens = read_reply(reply, server.token_endpoint)
+        credential = Credential(
+            self.url,
+            server.issuer,
+            server.token_endpoint,
+            resource,
+            client,
+            scope=" ".join(scopes),
+            account=tokens.account,
+            signed_in_at=time.time(),
+            revocation_endpoint=server.revocation_endpoint,
+        )
+        credential = with_tokens(credential, tokens)
+        async with self.store.locked():
+            self.store.write(credential)
+        return credential
+
+
+class PendingSignIn:
+    """Waits for a person who has been given `url`."""
+
+    def __init__(
+        self, sign_in: SignIn, request: AuthorizationRequest, redirects: Redirects
+    ) -> None:
+        self._sign_in = sign_in
+        self._request = request
+        self._redirects = redirects
+        self.url = request.url
+        self.issuer = request.server.issuer
+
+    async def done(self, seconds: float = LIFETIME) -> Credential:
+        """Wait for the redirect, and get the tokens. Raises SignInFailed."""
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    visit = await self._redirects.next()
+                    try:
+                        credential = await completed(self.complete(visit.query))
+                    except SignInFailed as error:
+                        visit.answer(str(error), ok=False)
+                        if _is_foreign(error):
+                            continue  # somebody else's redirect ends nobody's sign-in
+                        raise
+                    visit.answer(f"You are signed in to {credential.issuer}.", ok=True)
+                    return credential
+        except TimeoutError:
+            raise SignInFailed(
+                "WB-AUTH-007", f"nobody signed in within {seconds:g} s: start again"
+            ) from None
+
+    async def complete(self, query: str) -> Credential:
+        """Take the query of the redirect address, and get the tokens. Raises SignInFailed."""
+        return await self._sign_in.exchange(self._request, self._request.code_of(query))
+
+
+def _is_foreign(error: SignInFailed) -> bool:
+    return "another sign-in" in str(error)
+
+
+def outgoing_of(target: HttpEndpoint, environ: Mapping[str, str]) -> Outgoing:
+    settings = target.auth
+    issuer = (oauth.origin_of(settings.issuer),) if settings.issuer else ()
+    trusted = (oauth.origin_of(target.url), *issuer, *settings.allowed_origins)
+    return Outgoing(trusted, environ)
+
+
+def store_of(target: HttpEndpoint, environ: Mapping[str, str], principal: str) -> CredentialStore:
+    settings = target.auth
+    account = "\0".join((settings.account, settings.client_id, settings.grant))
+    return CredentialStore(state_home(environ), target.url, account, principal)
+
+
+def with_tokens(credential: Credential, tokens: Tokens) -> Credential:
+    """The credential with new tokens; a refresh token that is not replaced stays."""
+    lifetime = tokens.expires_in
+    return msgspec.structs.replace(
+        credential,
+        access_token=tokens.access_token,
+        refresh_token=tokens.refresh_token or credential.refresh_token,
+        expires_at=0.0 if lifetime is None else time.time() + lifetime,
+        lifetime=lifetime or 0.0,
+        scope=tokens.scope or credential.scope,
+        account=tokens.account or credential.account,
+        ended="",
+    )
+
+
+def read_reply(reply: Fetched, source: str) -> Tokens:
+    """The tokens of a response of the token endpoint. Raises SignInFailed."""
+    _require_up(reply, source)
+    if reply.ok:
+        return oauth.read_tokens(reply.body, source)
+    error, _ = oauth.read_error(reply.body)
+    if error == "invalid_client":
+        raise _refused(
+            "WB-AUTH-003", f"{source} does not know this client any more: sign in again", reply
+        )
+    raise _refused("WB-AUTH-006", f"{source} gave no token", reply)
+
+
+def _require_up(reply: Fetched, url: str) -> None:
+    if reply.status >= 500 or reply.status == 429:
+        raise SignInFailed(
+            TEMPORARY, f"{oauth.origin_of(url)} answered HTTP {reply.status}; try again later"
+        )
+
+
+def _refused(code: str, what: str, reply: Fetched) -> SignInFailed:
+    error, description = oauth.read_error(reply.body)
+    why = description or error or f"HTTP {reply.status}"
+    return SignInFailed(code, f"{what} ({why})")
+
+
+def _first_issuer(resource: Resource | None) -> str:
+    return resource.authorization_servers[0] if resource and resource.authorization_servers else ""
+
+
+def _port(redirect_uri: str) -> int:
+    from urllib.parse import urlsplit
+
+    try:
+        return urlsplit(redirect_uri).port or 0
+    except ValueError:
+        return 0

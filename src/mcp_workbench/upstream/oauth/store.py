@@ -1,0 +1,154 @@
+"""Credentials on disk: one private file for each sign-in, and a lock beside it.
+
+Several processes use one credential: windows of hosts, the shared workbench, the command line. Whoever
+holds the lock may refresh it; the others read what it wrote. A refresh token is used once only, so
+nothing is refreshed without the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
+
+import msgspec
+
+from mcp_workbench.config.state_home import CREDENTIALS, private_folder, read_own, write_whole
+from mcp_workbench.protocol.oauth import OAuthClient, SignInFailed
+
+LARGEST = 1 << 18  # bytes of a file
+POLL = 0.03  # seconds between two attempts to get the lock
+PATIENCE = 45.0  # seconds; longer than any refresh takes
+
+
+class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A sign-in at one server: its tokens, and all that is needed to refresh them."""
+
+    url: str
+    issuer: str
+    token_endpoint: str
+    resource: str
+    client: OAuthClient
+    access_token: str = ""
+    refresh_token: str = ""
+    expires_at: float = 0.0  # seconds since the epoch; 0: not known
+    lifetime: float = 0.0  # seconds that the access token was given for
+    scope: str = ""
+    account: str = ""
+    signed_in_at: float = 0.0
+    revocation_endpoint: str = ""
+    ended: str = ""  # why a new sign-in is needed
+    trusted: tuple[str, ...] = ()  # origins that the operator listed at that time
+
+    def __repr__(self) -> str:
+        return f"Credential({self.issuer!r})"
+
+    @property
+    def usable(self) -> bool:
+        return bool(self.access_token) and not self.ended
+
+    def is_expired(self, now: float) -> bool:
+        return bool(self.expires_at) and now >= self.expires_at
+
+    @property
+    def due_at(self) -> float:
+        """When it should be refreshed, although it is good for a little longer; 0: not known."""
+        return self.expires_at - min(60.0, self.lifetime / 4) if self.expires_at else 0.0
+
+    def can_refresh(self, machine: bool) -> bool:  # noqa: FBT001
+        return machine or bool(self.refresh_token)
+
+
+class ClientStore:
+    """Our registrations at authorization servers, one file for each issuer."""
+
+    def __init__(self, home: str, issuer: str) -> None:
+        self._home = home
+        self._name = f"client-{sha256(issuer.encode()).hexdigest()[:32]}.json"
+
+    def read(self) -> OAuthClient | None:
+        path = os.path.join(self._home, CREDENTIALS, self._name)  # noqa: PTH118 - text in, text out
+        try:
+            return msgspec.json.decode(read_own(path, LARGEST), type=OAuthClient)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def write(self, client: OAuthClient) -> None:
+        """Replace the file in one step. Raises SignInFailed."""
+        _write(self._home, self._name, msgspec.json.encode(client))
+
+
+class CredentialStore:
+    """The credential file of one server, account and principal."""
+
+    def __init__(self, home: str, url: str, account: str = "", principal: str = "") -> None:
+        self._home = home
+        name = "\0".join((url, account, principal)).encode()
+        self._name = sha256(name).hexdigest()[:32]
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(self._home, CREDENTIALS, f"{self._name}.json")  # noqa: PTH118 - text in, text out
+
+    def read(self) -> Credential | None:
+        """The credential; None if there is none, or it can't be used."""
+        try:
+            return msgspec.json.decode(read_own(self._path, LARGEST), type=Credential)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def write(self, credential: Credential) -> None:
+        """Replace the file in one step. Raises SignInFailed."""
+        _write(self._home, f"{self._name}.json", msgspec.json.encode(credential))
+
+    def delete(self) -> bool:
+        try:
+            os.unlink(self._path)  # noqa: PTH108
+        except FileNotFoundError:
+            return False
+        return True
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncGenerator[None]:
+        """Hold the lock of this credential, against all processes. A crash releases it."""
+        try:
+            folder = private_folder(self._home, CREDENTIALS)
+            path = os.path.join(folder, f"{self._name}.lock")  # noqa: PTH118
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _not_kept(error) from None
+        try:
+            await _lock(fd)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _write(home: str, name: str, data: bytes) -> None:
+    try:
+        folder = private_folder(home, CREDENTIALS)
+        write_whole(os.path.join(folder, name), data)  # noqa: PTH118
+    except OSError as error:
+        raise _not_kept(error) from None
+
+
+def _not_kept(error: OSError) -> SignInFailed:
+    return SignInFailed("WB-AUTH-011", f"the sign-in can't be kept: {error.strerror or error}")
+
+
+async def _lock(fd: int) -> None:
+    import fcntl  # not on Windows
+
+    end = time.monotonic() + PATIENCE
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        if time.monotonic() > end:
+            raise SignInFailed(
+                "WB-AUTH-011", "another process has been refreshing the sign-in for too long"
+            )
+        await asyncio.sleep(POLL)
