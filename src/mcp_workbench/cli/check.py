@@ -19,6 +19,7 @@ from mcp_workbench.cli.settings import (
     global_options,
     variable,
 )
+from mcp_workbench.cli.sign_in_reports import SignedIn, print_sign_ins, sign_ins
 from mcp_workbench.cli.terminal import counted, glyph, nearby, number, plain, say, say_json, table
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.catalogue import ServerReport
@@ -73,6 +74,7 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
     toolboxes: int
     problems: list[ReportedProblem]
     servers: list[CheckedServer] | None = None  # null unless asked with --connect
+    sign_ins: list[SignedIn] = []
 
 
 @click.command()
@@ -118,6 +120,7 @@ def check(settings: Settings, *, connect: bool) -> int:
     else:
         _print_problems(settings, snapshot, of_servers)
         _print(snapshot, (*problems, *of_servers), reports)
+        print_sign_ins(sign_ins(snapshot))
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
 
 
@@ -203,6 +206,7 @@ def _document(
         toolboxes=len(snapshot.toolboxes),
         problems=[_finding(problem, snapshot.origin) for problem in problems],
         servers=None if reports is None else [_server(report) for report in reports],
+        sign_ins=sign_ins(snapshot),
     )
 
 

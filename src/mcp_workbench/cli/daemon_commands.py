@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import click
 import msgspec
@@ -16,7 +17,8 @@ from mcp_workbench.cli.completion import complete_server
 from mcp_workbench.cli.serve import address_callback
 from mcp_workbench.cli.settings import DONE, Settings, global_options, log_calls_option, variable
 from mcp_workbench.cli.terminal import cut, glyph, nearby, number, plain, say, say_json, table
-from mcp_workbench.core.errors import InvalidCall, WorkbenchError
+from mcp_workbench.config.state_home import has_credentials
+from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.daemon import control
 from mcp_workbench.daemon.control import NoAnswer, connect, peer_credentials, request
@@ -210,7 +212,19 @@ def status(settings: Settings) -> int:
         say(f"not running for {nearby(paths.config)}   start: mcp-workbench up")
     else:
         _print_status(report)
+        _print_sign_ins(settings)
     return DONE
+
+
+def _print_sign_ins(settings: Settings) -> None:
+    if not has_credentials(os.environ):
+        return
+    from mcp_workbench.cli.sign_in_reports import print_sign_ins, sign_ins
+
+    with suppress(ConfigError):  # the file may have been broken since
+        if found := sign_ins(settings.snapshot(silent=True, shows_demo=True)):
+            say("")
+            print_sign_ins(found)
 
 
 def _report(paths: DaemonPaths) -> Status | None:

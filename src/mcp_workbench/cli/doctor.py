@@ -40,7 +40,7 @@ from mcp_workbench.cli.settings import (
 )
 from mcp_workbench.cli.terminal import counted, glyph, hanging, nearby, plain, say, say_json
 from mcp_workbench.config.load import demo_snapshot, is_named, load_config
-from mcp_workbench.config.state_home import state_home
+from mcp_workbench.config.state_home import has_credentials, state_home
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError, did_you_mean
 from mcp_workbench.core.spec import (
@@ -75,6 +75,9 @@ _STDIO = (
     "it may serve over HTTP, or write its log to stdout: start it in its stdio mode (often an "
     "argument such as --stdio), with its log on stderr"
 )
+
+
+_LOGIN = re.compile(r"`(mcp-workbench login [^`]+)`")
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -150,6 +153,7 @@ def _show_servers(
     output.show(check_programs(specs, os.environ))
     reports = survey(settings, snapshot, [spec.address for spec in specs], _without_cache())
     output.show(check_servers(specs, reports))
+    output.show(check_sign_ins(snapshot, specs))
     output.show(problem_result(d, "", "tools") for d in server_warnings(snapshot, reports))
     return UNREACHABLE if any(report.reason for report in reports) else DONE
 
@@ -339,7 +343,26 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
         yield CheckResult("good", subject, about)
 
 
+def check_sign_ins(snapshot: Snapshot, specs: list[ServerSpec]) -> Iterator[CheckResult]:
+    """Yields who is signed in at these servers, and which sign-ins have ended."""
+    if not has_credentials(os.environ):
+        return
+    from mcp_workbench.cli.sign_in_reports import describe, is_over, sign_ins
+
+    names = {str(spec.address) for spec in specs}
+    for one in sign_ins(snapshot):
+        if one.server not in names:
+            continue
+        if is_over(one):
+            fix = f"mcp-workbench login {one.server}"
+            yield CheckResult("bad", one.server, describe(one), fix, "WB-AUTH-012")
+        else:
+            yield CheckResult("good", one.server, describe(one))
+
+
 def _fix_of(spec: ServerSpec, reason: str) -> str:
+    if reason.startswith("needs login") and (command := _LOGIN.search(reason)):
+        return command[1]
     if isinstance(spec.target, HttpEndpoint):
         return remedy(reason, remote=True)
     # Only where a server failed: the tab key loads this file, too.

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from mcp_workbench.config.state_home import BUNDLES, VARIABLE
+from mcp_workbench.config.state_home import BUNDLES, CREDENTIALS, VARIABLE
 from mcp_workbench.config.user_file import user_config
 from mcp_workbench.core.errors import ConfigError, Problem, WorkbenchError
 from mcp_workbench.core.spec import Snapshot
@@ -434,6 +434,7 @@ FOLDERS = {
     "journal": _names(r"\d{4,}\.json", f"{_WHOLE}|{_HIDDEN}"),
     "backups": _names(r"\d{4,}-\d+", f"{_WHOLE}|{_HIDDEN}"),
     BUNDLES: _names(r"[A-Za-z0-9_-]+-[0-9a-f]{16}", _HIDDEN),
+    CREDENTIALS: _names(r"(?:client-)?[0-9a-f]{32}\.(?:json|lock)", _WHOLE),
 }
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from mcp_workbench.cli.settings import (
     DONE,
@@ -20,6 +18,7 @@ from mcp_workbench.cli.settings import (
     stdin_is_terminal,
     variable,
 )
+from mcp_workbench.cli.sign_in_reports import describe, document
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, no_server, no_toolbox
@@ -45,16 +44,6 @@ class SignInError(WorkbenchError):
     def __init__(self, address: str, error: SignInFailed) -> None:
         super().__init__(f"{address}: {error}")
         self.code = error.code
-
-
-class SignedIn(msgspec.Struct, frozen=True, rename="camel"):
-    """One sign-in in the JSON of `login`."""
-
-    server: str
-    issuer: str
-    account: str
-    expires_at: float | None
-    refreshes: bool
 
 
 @click.command()
@@ -105,7 +94,7 @@ def login(
     person = _Person(settings, browser=not no_browser, device=device, seconds=timeout)
     done = [asyncio.run(person.sign_in(spec)) for spec in specs]
     if settings.json:
-        say_json([_document(str(s.address), c) for s, c in zip(specs, done, strict=True)])
+        say_json([document(s.address, c) for s, c in zip(specs, done, strict=True)])
     return DONE
 
 
@@ -198,7 +187,7 @@ class _Person:
         except SignInFailed as error:
             raise SignInError(str(spec.address), error) from None
         if not self._settings.json:
-            say(f"{glyph('good')} {spec.address}: {describe(credential)}")
+            say(f"{glyph('good')} {spec.address}: {describe(document(spec.address, credential))}")
         return credential
 
     async def _with_browser(self, sign_in: SignIn) -> Credential:
@@ -356,34 +345,3 @@ async def _forget(spec: ServerSpec) -> int:
             revoked = ""
     say(f"{glyph('good')} {spec.address}: signed out{revoked}")
     return DONE
-
-
-# Reports
-
-
-def describe(credential: Credential) -> str:
-    """Who is signed in where, and until when."""
-    who = f" as {plain(credential.account)}" if credential.account else ""
-    return f"signed in{who} at {plain(credential.issuer)}, {lasts(credential)}"
-
-
-def lasts(credential: Credential) -> str:
-    """Until when a sign-in is good."""
-    if credential.ended:
-        return f"ended: {plain(credential.ended)}"
-    if credential.refresh_token:
-        return "refreshed as long as the server allows it"
-    if not credential.expires_at:
-        return "until the server ends it"
-    moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(credential.expires_at))
-    return f"until {moment}"
-
-
-def _document(server: str, credential: Credential) -> SignedIn:
-    return SignedIn(
-        server,
-        credential.issuer,
-        credential.account,
-        credential.expires_at or None,
-        bool(credential.refresh_token),
-    )
