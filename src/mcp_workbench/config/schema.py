@@ -174,6 +174,22 @@ def pairs(words: str, names: str) -> Kind:
     return Kind("an object of strings", schema, wrong)
 
 
+def _lists_problem(value: Any) -> Wrong:
+    if not isinstance(value, dict):
+        yield (), f"must be an object of lists of strings, not {kind_of(value)}"
+        return
+    for name, texts in cast("dict[str, Any]", value).items():
+        yield from (((name, *path), message) for path, message in _texts_problem(texts))
+
+
+def _tables_problem(value: Any) -> Wrong:
+    if not isinstance(value, dict):
+        yield (), f"must be an object, not {kind_of(value)}"
+        return
+    for name, lists in cast("dict[str, Any]", value).items():
+        yield from (((name, *path), message) for path, message in _lists_problem(lists))
+
+
 def object_of(schema: dict[str, Any]) -> Kind:
     return _plain("an object", schema, lambda value: isinstance(value, dict))
 
@@ -196,6 +212,14 @@ URL = Kind(
     "a URL", {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]?://.|\$\{)"}, _url_problem
 )
 TEXTS = Kind("a list of strings", {"type": "array", "items": {"type": "string"}}, _texts_problem)
+LISTS = Kind(
+    "an object of lists of strings",
+    {"type": "object", "additionalProperties": TEXTS.schema},
+    _lists_problem,
+)
+TABLE_OF_LISTS = Kind(
+    "an object", {"type": "object", "additionalProperties": LISTS.schema}, _tables_problem
+)
 HOSTS = _texts_like(
     r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?", "a host name, with or without a port"
 )
@@ -386,12 +410,18 @@ LIMITS = {
         whole(1), "Sessions of legacy hosts over HTTP, of all tokens together.", SESSIONS
     ),
 }
+_RESOURCE = "https://workbench.example.com/mcp"
 HTTP = {
     "token": Key(FILLED, "A bearer token that opens every toolbox.", example="${WORKBENCH_TOKEN}"),
     "tokens": Key(
         filled_object_of({"$ref": "#/$defs/tokens"}),
         "Tokens by name, each for the toolboxes that it opens.",
         example={"laptop": {"token": "${LAPTOP_TOKEN}", "toolboxes": ["dev"]}},
+    ),
+    "auth": Key(
+        filled_object_of({"$ref": "#/$defs/httpAuth"}),
+        "An issuer whose access tokens hosts may bring: they sign in there.",
+        example={"issuer": "https://login.example.com", "audience": _RESOURCE},
     ),
     "allowedHosts": Key(
         HOSTS, "Names under which the port is reached.", [], ["workbench.example.com"]
@@ -406,6 +436,55 @@ TOKEN = {
         TEXTS, "The toolboxes that it opens; all of them without this key.", example=["dev"]
     ),
 }
+HTTP_AUTH = {
+    "issuer": Key(
+        URL,
+        "The authorization server, exactly as its tokens and its metadata name it.",
+        example="https://login.example.com",
+    ),
+    "audience": Key(
+        FILLED,
+        "The `aud` of tokens for this workbench; normally the URL of `/mcp` that hosts use.",
+        example=_RESOURCE,
+    ),
+    "resource": Key(
+        URL, "The URL of `/mcp` that hosts use, if `audience` is another name.", example=_RESOURCE
+    ),
+    "jwksUri": Key(
+        URL,
+        "Where the issuer's keys are, if its metadata does not say so or names another host.",
+        example="https://keys.example.com/jwks",
+    ),
+    "introspection": Key(
+        filled_object_of({"$ref": "#/$defs/introspection"}),
+        "How to ask the issuer about tokens that are not JWTs.",
+        example={"clientId": "workbench", "clientSecret": "${WORKBENCH_SECRET}"},
+    ),
+    "toolboxes": Key(
+        TEXTS,
+        'The toolboxes that every token opens; `"*"` is all. Without this key, `scopes` and `claims`: all.',
+        example=["dev"],
+    ),
+    "scopes": Key(
+        LISTS,
+        "The toolboxes that a token with this scope opens.",
+        example={"workbench:dev": ["dev"]},
+    ),
+    "claims": Key(
+        TABLE_OF_LISTS,
+        "The toolboxes that a token opens if this claim is, or contains, this value.",
+        example={"groups": {"engineering": ["dev", "ops"]}},
+    ),
+}
+INTROSPECTION = {
+    "clientId": Key(FILLED, "Our own name at the issuer.", example="workbench"),
+    "clientSecret": Key(FILLED, "Our secret there.", example="${WORKBENCH_SECRET}"),
+    "url": Key(
+        URL,
+        "Where to ask, if the issuer's metadata does not say so or names another host.",
+        example="https://login.example.com/introspect",
+    ),
+}
 TABLES = {
     "top": TOP,
     "toolbox": TOOLBOX,
@@ -413,6 +492,8 @@ TABLES = {
     "limits": LIMITS,
     "http": HTTP,
     "token": TOKEN,
+    "httpAuth": HTTP_AUTH,
+    "introspection": INTROSPECTION,
 }
 
 
@@ -435,6 +516,8 @@ def json_schema() -> dict[str, Any]:
             "http": _members(HTTP),
             "tokens": {**named, "additionalProperties": {"$ref": "#/$defs/token"}},
             "token": {**_members(TOKEN), "required": ["token"]},
+            "httpAuth": {**_members(HTTP_AUTH), "required": ["issuer", "audience"]},
+            "introspection": {**_members(INTROSPECTION), "required": ["clientId", "clientSecret"]},
         },
     }
 
