@@ -31,10 +31,12 @@ def rsa_key(name: str) -> rsa.RSAPrivateKey:
 
 @cache
 def ec_key(name: str) -> ec.EllipticCurvePrivateKey:
+    """The same on a curve."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def public_jwk(key: Any, **members: Any) -> Json:
+    """The public half of a key as an issuer lists it."""
     algorithm: Any = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
     return {**algorithm.to_jwk(key.public_key(), as_dict=True), "use": "sig", **members}
 
