@@ -264,6 +264,13 @@ CODES = {
         "maintained.",
         "Install a newer version, or write the absolute path of a newer one.",
     ),
+    "WB-CONN-105": Explanation(
+        "The issuer of access tokens gives no keys",
+        "http.auth names an issuer whose tokens hosts bring. Its metadata or its keys can't be "
+        "fetched, or it has no key that we accept. Until that works, hosts that sign in get 503.",
+        "Compare http.auth.issuer with `iss` in a token, letter by letter; if the keys are on another "
+        "host, write http.auth.jwksUri. docs/sign-in-hosts.md tells how they are found.",
+    ),
     "WB-CALL-201": Explanation(
         "A call has no result",
         "The server accepted the call and then exited, was too busy, or did not respond in time. "
