@@ -101,7 +101,8 @@ async def port_of(
             front = HttpFront(gateway.view, requests)
             async with listening(front, host, port, most) as server:
                 names = names_of(host, server.port, http.allowed_hosts)
-                principals = Principals(http.token, http.tokens)
+                beside = http.auth is not None
+                principals = Principals(http.token, http.tokens, beside_issuer=beside)
                 issuer = None if http.auth is None else _issuer(http.auth, requests)
                 front.access = Access(names, http.allowed_origins, principals, issuer)
                 try:

@@ -154,6 +154,24 @@ async def test_the_metadata_names_resource_issuer_and_scopes(
     assert posted.status == 405
 
 
+async def test_a_page_that_is_allowed_may_read_both(issuer: TokenIssuer) -> None:
+    """Hosts that run in a browser read the challenge and the metadata from there."""
+    page = "https://inspector.example"
+    own = msgspec.structs.replace(settings(issuer), allowed_origins=(page,))
+    async with port(two_boxes(), own) as opened:
+        challenge = await opened.ask(rpc("ping", id=1), {"origin": page})
+        metadata = await opened.ask(headers={"origin": page}, method="GET", path=METADATA)
+        wants = {"origin": page, "access-control-request-headers": "mcp-protocol-version"}
+        preflight = await opened.ask(headers=wants, method="OPTIONS", path=METADATA)
+        other = {"origin": "https://evil.example"}
+        refused = await opened.ask(headers=other, method="GET", path=METADATA)
+
+    assert (challenge.status, metadata.status, preflight.status) == (401, 200, 204)
+    assert refused.status == 403
+    assert "WWW-Authenticate" in challenge.headers["access-control-expose-headers"]
+    assert metadata.headers["access-control-allow-origin"] == page
+
+
 @pytest.mark.parametrize("path", ["/", "/mcp/a/b", "/mcp/", "/other", "/mcp/..", "/mcp%2fdev"])
 async def test_there_is_no_other_metadata(issuer: TokenIssuer, path: str) -> None:
     async with guarded(issuer) as opened:
@@ -473,7 +491,7 @@ async def test_an_issuer_that_can_t_be_reached_costs_nobody_a_login(issuer: Toke
         assert judge is not None
         judge.keys.tried_at -= resource_server.RETRY_PAUSE  # five seconds ago
         after = await enter(opened, issuer.token())
-        issuer.status["/jwks"] = 503
+        issuer.gate.clear()  # from here on it does not answer at all
         judge.keys.fetched_at -= resource_server.KEYS_FRESH  # an hour ago
         judge.keys.tried_at -= resource_server.KEYS_FRESH
         later = await enter(opened, issuer.token(jti="another"))

@@ -101,9 +101,11 @@ ANONYMOUS = Identity(Principal("(anonymous)"))
 class Principals:
     """All principals, by the digest of their token. Tokens themselves are not stored."""
 
-    def __init__(self, token: str = "", named: Iterable[NamedToken] = ()) -> None:
+    def __init__(
+        self, token: str = "", named: Iterable[NamedToken] = (), *, beside_issuer: bool = False
+    ) -> None:
         named = tuple(named)
-        among = len(named) + bool(token)
+        among = len(named) + bool(token) + beside_issuer
         self._known = [
             (_digest(entry.token.encode()), Identity(Principal(entry.name, entry.toolboxes, among)))
             for entry in named

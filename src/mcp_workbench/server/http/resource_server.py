@@ -125,7 +125,7 @@ class ResourceServer:
         self.differ = ALL_TOOLBOXES not in settings.toolboxes
 
     def prepare(self) -> None:
-        """Fetch the keys, so that the first request need not wait."""
+        """Fetch the keys in the background."""
         self._scope.start(self._shared("keys", self._fetch_keys), "issuer's keys")
 
     def close(self) -> None:
@@ -164,9 +164,11 @@ class ResourceServer:
         self, token: str, header: JwtHeader, digest: bytes
     ) -> TokenFacts | Reply | Undecided:
         keys = self.keys.by_kid.get(header.kid)
-        is_coming = keys is None and "keys" in self._pending
-        if is_coming or self.keys.may_fetch(header.kid, time.monotonic()):
+        wants_keys = self.keys.may_fetch(header.kid, time.monotonic())
+        if keys is None and (wants_keys or "keys" in self._pending):
             return Undecided(lambda: self._shared("keys", self._fetch_keys))
+        if wants_keys:  # they are old: whoever has a known key need not wait for new ones
+            self.prepare()
         if keys is None and self.keys.failed:
             return SILENT
         if keys is None:
