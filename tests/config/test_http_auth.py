@@ -164,7 +164,7 @@ def test_an_issuer_on_this_machine_may_be_http(issuer: str, tmp_path: Path) -> N
 def test_a_toolbox_that_is_not_there_is_told_wherever_it_stands(tmp_path: Path) -> None:
     grants: dict[str, Any] = {
         "toolboxes": ["devv"],
-        "scopes": {"a": ["opps"]},
+        "scopes": {"a": ["opz"]},
         "claims": {"groups": {"b": ["dev", "dve"]}},
     }
     found = problems(tmp_path, file(**BOTH, **grants))

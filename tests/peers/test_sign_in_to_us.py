@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from oauth_host import SignIn, host, said
 from tests.kit.authorization_server import (
+    PERSON,
     RESOURCE_SERVER,
     SDK1,
     SECRET,
@@ -98,6 +99,19 @@ def test_version_1_of_the_sdk_signs_in(bench: Guarded) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["arguments"] == {"text": "hi"}
     assert bench.callers()[-1] == ("sub:bob", "echo")
+
+
+@pytest.mark.parametrize("version_and_mode", ["1 legacy", "2 legacy", "2 auto", f"2 {MODERN}"])
+def test_the_typescript_sdk_signs_in(
+    bench: Guarded, workplace: Path, version_and_mode: str
+) -> None:
+    argv = [node(), str(workplace / "sign_in.mjs"), *version_and_mode.split()]
+    argv += [bench.url, str(PERSON), "dave"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["arguments"] == {"text": "hi"}
+    assert bench.callers()[-1] == ("sub:dave", "echo")
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
