@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from copy import copy
 from typing import TYPE_CHECKING
 
 from mcp_workbench.gateway.views import View
@@ -210,6 +209,8 @@ class HttpFront:
         if request.asked or self.undecided >= UNDECIDED or size > most:
             response.plain(SILENT)
             return
+        from copy import copy  # needed with an issuer only
+
         own = copy(request)  # the request itself may be used again
         own.asked = True
         self.undecided += 1

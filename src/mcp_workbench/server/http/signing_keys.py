@@ -1,4 +1,4 @@
-"""The keys of an issuer, and the signatures of its tokens. Loads cryptography; only an issuer needs it."""
+"""The keys of an issuer, and the signatures of its tokens. Loads cryptography."""
 
 from __future__ import annotations
 
