@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING
 
 from mcp_workbench.gateway.views import View
@@ -129,8 +128,12 @@ class HttpFront:
             and admitted.access is self.access
             and admitted.snapshot is self._view.scope.snapshot
             and not self._sessions.closing
-            and (admitted.until is NEVER or time.time() < admitted.until)
+            and (admitted.until is NEVER or self._holds(admitted))
         )
+
+    def _holds(self, admitted: Admitted) -> bool:
+        issuer = self.access.issuer
+        return issuer is not None and issuer.holds(admitted.until)
 
     def _metadata(self, request: HttpRequest, path: bytes) -> Reply | None:
         """Where to get a token, for hosts that have none; None if there is no issuer, or no such path."""

@@ -113,7 +113,7 @@ class ResourceServer:
     ) -> None:
         self._settings = settings
         self._scope = scope
-        self._clock = clock
+        self.clock = clock  # seconds since the epoch
         self._issuer = Issuer(settings, environ)
         self.keys = IssuerKeys()
         self.facts: dict[bytes, TokenFacts] = {}  # by digest, oldest first
@@ -123,6 +123,10 @@ class ResourceServer:
         self._path = parse_url(settings.resource).target.encode()
         self._scopes = tuple(scope for scope, _ in settings.scopes)
         self.differ = ALL_TOOLBOXES not in settings.toolboxes
+
+    def holds(self, until: float) -> bool:
+        """Whether a token that was accepted until then still is."""
+        return self.clock() < until
 
     def prepare(self) -> None:
         """Fetch the keys in the background."""
@@ -151,7 +155,7 @@ class ResourceServer:
     def _judge(self, token: bytes) -> TokenFacts | Reply | Undecided:
         digest = sha256(token).digest()
         known = self.facts.get(digest)
-        if known is not None and self._clock() < known.until:
+        if known is not None and self.holds(known.until):
             return known
         text = token.decode("ascii")
         header = read_header(text)
@@ -179,7 +183,7 @@ class ResourceServer:
     def remember(
         self, digest: bytes, claims: Claims, longest: float, *, signed: bool
     ) -> TokenFacts:
-        facts = token_facts(claims, self._settings, self._clock(), longest, signed=signed)
+        facts = token_facts(claims, self._settings, self.clock(), longest, signed=signed)
         self.facts.pop(digest, None)
         _add(self.facts, digest, facts, MOST_TOKENS)
         return facts
