@@ -11,17 +11,27 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from mcp_workbench.app import FLUSH, Ending, following, open_log, run
 from mcp_workbench.config.http_settings import resolve_http
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.spec import HttpSettings, NamedToken, Snapshot
+from mcp_workbench.core.spec import (
+    ALL_TOOLBOXES,
+    HttpSettings,
+    IssuerSettings,
+    NamedToken,
+    Snapshot,
+)
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.http.access import Access, Principals, is_loopback, names_of
 from mcp_workbench.server.http.front import HttpFront
 from mcp_workbench.transport.http.server import HttpServer, NotListening, listening
 from mcp_workbench.transport.process import close_to_others
-from mcp_workbench.transport.tasks import task_scope
+from mcp_workbench.transport.tasks import TaskScope, task_scope
+
+if TYPE_CHECKING:
+    from mcp_workbench.server.http.resource_server import ResourceServer
 
 _OTHER_PORT = "end what listens there, or name another port with --http"
 _REMEDIES = {
@@ -91,8 +101,10 @@ async def port_of(
             front = HttpFront(gateway.view, requests)
             async with listening(front, host, port, most) as server:
                 names = names_of(host, server.port, http.allowed_hosts)
-                principals = Principals(http.token, http.tokens)
-                front.access = Access(names, http.allowed_origins, principals)
+                beside = http.auth is not None
+                principals = Principals(http.token, http.tokens, beside_issuer=beside)
+                issuer = None if http.auth is None else _issuer(http.auth, requests)
+                front.access = Access(names, http.allowed_origins, principals, issuer)
                 try:
                     yield front, server
                 finally:
@@ -101,13 +113,23 @@ async def port_of(
         raise PortRefused(host, port, error.why) from None
 
 
+def _issuer(settings: IssuerSettings, scope: TaskScope) -> ResourceServer:
+    from mcp_workbench.server.http.resource_server import ResourceServer  # loads cryptography
+
+    issuer = ResourceServer(settings, scope, os.environ)
+    issuer.prepare()
+    return issuer
+
+
 def _announce(snapshot: Snapshot, host: str, port: int, http: HttpSettings) -> None:
     boxes = " ".join(f"/mcp/{name}" for name in snapshot.toolboxes)
     line = f"listening on http://{_address(host, port)}/mcp   one toolbox: {boxes}   stop with Ctrl-C\n"
     if http.tokens:
         tokens = [_described(token, snapshot) for token in http.tokens]
         line += f"tokens: {', '.join(tokens)}\n"
-    elif not http.token:
+    if http.auth is not None:
+        line += f"sign-in: {_sign_in(http.auth)}\n"
+    elif not http.token and not http.tokens:
         line += "no token is set: every process of this machine may call (http.token ends that)\n"
     sys.stderr.write(line)
     sys.stderr.flush()
@@ -123,6 +145,16 @@ def _described(token: NamedToken, snapshot: Snapshot) -> str:
         return f"{token.name} (all toolboxes)"
     boxes = [name for name in token.toolboxes if name in snapshot.toolboxes]
     return f"{token.name} ({' '.join(boxes) or 'nothing'})"
+
+
+def _sign_in(settings: IssuerSettings) -> str:
+    """Returns where people sign in and what that opens, in a few words."""
+    if ALL_TOOLBOXES in settings.toolboxes:
+        return f"{settings.issuer} (all toolboxes)"
+    words = [" ".join(settings.toolboxes)] if settings.toolboxes else []
+    words += ["by scope"] if settings.scopes else []
+    words += ["by claim"] if settings.claims else []
+    return f"{settings.issuer} ({', '.join(words) or 'nothing'})"
 
 
 async def drain_port(front: HttpFront, server: HttpServer, end: Ending, limit: float) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.kit.command import serving, stopped
+from tests.kit.config import config_file
 from tests.kit.processes import unmeasured
 
 TELL = """
@@ -167,6 +170,25 @@ def test_the_tab_key_loads_no_loop(words: str, known: Path) -> None:
     assert not modules & {"asyncio", "ssl", "uvloop"}
     if "\n" not in words:
         assert not modules & ({"msgspec"} | NO_LOOP)
+
+
+@pytest.mark.parametrize("issuer", [False, True])
+def test_a_port_loads_what_checks_signatures_for_an_issuer_only(
+    tmp_path: Path, issuer: bool
+) -> None:
+    auth = {"issuer": "http://127.0.0.1:9", "audience": "http://127.0.0.1:7411/mcp"}
+    http = {"auth": auth} if issuer else {"tokens": {"a": {"token": "${A_TOKEN}"}}}
+    config = config_file(tmp_path, {}, http=http)
+    command = [sys.executable, "-c", TELL]
+    with serving(config, "0", {**unmeasured(), "A_TOKEN": "t" * 32}, command=command) as port:
+        code, _, err = stopped(port, signal.SIGTERM)
+    modules = set(err.partition("MODULES ")[2].split())
+
+    assert code == 0
+    if issuer:
+        assert {"jwt", "cryptography"} <= modules
+    else:
+        assert foreign(modules) <= CODEC | LOOP | {"httptools", "click"}
 
 
 def test_the_list_of_servers_variables_is_the_one_of_the_command() -> None:

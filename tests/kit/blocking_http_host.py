@@ -14,13 +14,16 @@ from tests.kit.results import INITIALIZE, LEGACY, Message, enveloped, exact_outc
 class HttpHost:
     """A host on one connection, which blocks; a legacy one opens its session at once."""
 
-    def __init__(self, url: str, *, modern: bool, timeout: float = PATIENCE) -> None:
+    def __init__(
+        self, url: str, *, modern: bool, timeout: float = PATIENCE, token: str = ""
+    ) -> None:
         self.modern = modern
         place = url.removeprefix("http://").partition("/")[0]
         self._connection = http.client.HTTPConnection(place, timeout=timeout)
         self.streamed = 0  # answers that came as events
         self._id = 100
         self._session: dict[str, str] = {}
+        self._token = {"authorization": f"Bearer {token}"} if token else {}
         if not modern:
             self.exact("initialize", INITIALIZE)
             self._post(rpc("notifications/initialized"), {})
@@ -44,6 +47,7 @@ class HttpHost:
 
     def _post(self, body: bytes, headers: dict[str, Any]) -> bytes:
         sent = {"content-type": "application/json", "accept": ACCEPT, **self._session, **headers}
+        sent |= self._token
         self._connection.request("POST", "/mcp", body, sent)
         answer = self._connection.getresponse()
         data = answer.read()

@@ -28,6 +28,7 @@ from mcp_workbench.cli.doctor_checks import (
     own_config,
     problem_result,
 )
+from mcp_workbench.cli.doctor_issuer import check_issuer
 from mcp_workbench.cli.servers import survey
 from mcp_workbench.cli.settings import (
     DONE,
@@ -99,9 +100,9 @@ class Diagnosis(msgspec.Struct, frozen=True):
 def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     """Find problems and how to fix them.
 
-    Checks the program itself, the configuration, our entry in every host on this machine, every
-    server (started for real, all at once; where one fails, the variables that it misses), the programs
-    that they need, and the state folder. A configuration that a host starts is checked in any folder,
+    Checks the program itself, the configuration, the issuer of `http.auth`, our entry in every host on
+    this machine, every server (started for real, all at once; where one fails, the variables that it
+    misses), the programs that they need, and the state folder. A configuration that a host starts is checked in any folder,
     beside the one in use there, unless --config names one. With a toolbox or a server named, only
     those are started, and no host is checked.
 
@@ -137,6 +138,7 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     output.show(lines)
     output.show(self_test())
     if not which:
+        output.show(check_issuer(snapshot))
         output.show(check_hosts(own_config(snapshot), this_machine(), fix=fix))
     status = _show_servers(settings, output, snapshot, specs)
     for file, hosts in hosted.items():

@@ -12,7 +12,7 @@ from mcp_workbench.config.expand import Path, expand, remedy
 from mcp_workbench.config.schema import HTTP, NAME, TOKEN
 from mcp_workbench.config.validate import Finding, Findings, Object
 from mcp_workbench.core.errors import ConfigError, Problem, did_you_mean
-from mcp_workbench.core.spec import HttpSettings, NamedToken, Snapshot
+from mcp_workbench.core.spec import HttpSettings, IssuerSettings, NamedToken, Snapshot
 
 TOKEN_VARIABLE = "MCP_WORKBENCH_HTTP_TOKEN"  # noqa: S105 - a name
 SHORTEST_TOKEN = 16  # characters, where other machines could try one after another
@@ -46,7 +46,13 @@ class HttpReader:
             tuple(valid.get("allowedHosts", ())),
             tuple(valid.get("allowedOrigins", ())),
             tuple(named),
+            self.auth(valid["auth"]) if "auth" in valid else None,
         )
+
+    def auth(self, value: Object) -> IssuerSettings | None:
+        from mcp_workbench.config.http_auth import AuthReader  # most files have none
+
+        return AuthReader(self.findings, self.environ, self.check_boxes).auth(value)
 
     def named(self, name: str, value: Any, path: Path) -> NamedToken | None:
         if not re.fullmatch(NAME, name):
@@ -65,9 +71,10 @@ class HttpReader:
         self.check_boxes(valid["toolboxes"], (*path, "toolboxes"))
         return NamedToken(name, valid["token"], tuple(valid["toolboxes"]))
 
-    def check_boxes(self, boxes: list[str], path: Path) -> None:
+    def check_boxes(self, boxes: list[str], path: Path, star: str = "") -> None:
+        """Report names of no toolbox; `star` stands for all of them."""
         for index, box in enumerate(boxes):
-            if box not in self.boxes:
+            if box not in self.boxes and box != star:
                 fix = did_you_mean(box, self.boxes) or "name one of 'toolboxes'"
                 message = "there is no toolbox of this name"
                 self.findings.error((*path, index), "WB-CONF-041", message, fix)
@@ -117,11 +124,22 @@ def resolve_http(snapshot: Snapshot, environ: Mapping[str, str], *, loopback: bo
         for entry in settings.tokens
     )
     problems = values.problems
+    auth = _resolved_auth(settings, environ, problems)
     if not loopback and not problems:
-        problems += _too_open(settings, has_token=bool(token or named))
+        problems += _too_open(settings, has_token=bool(token or named or auth))
     if problems:
         raise ConfigError(snapshot.origin, tuple(problems))
-    return HttpSettings(token, settings.allowed_hosts, settings.allowed_origins, named)
+    return msgspec.structs.replace(settings, token=token, tokens=named, auth=auth)
+
+
+def _resolved_auth(
+    settings: HttpSettings, environ: Mapping[str, str], problems: list[Problem]
+) -> IssuerSettings | None:
+    if settings.auth is None:
+        return None
+    from mcp_workbench.config.http_auth import resolve_auth  # few have an issuer
+
+    return resolve_auth(settings.auth, environ, problems)
 
 
 class _TokenValues:

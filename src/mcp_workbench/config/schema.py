@@ -1,12 +1,30 @@
 """The keys of the configuration file: what each may hold and means, for the loader and for editors."""
 
-import re
-from collections.abc import Callable, Iterable
-from typing import Any, cast
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from mcp_workbench.config.expand import Path
+from mcp_workbench.config.kinds import (
+    FILLED,
+    FLAG,
+    HOSTS,
+    INHERIT,
+    LISTS,
+    ORIGINS,
+    SECONDS,
+    TABLE_OF_LISTS,
+    TEXT,
+    TEXTS,
+    URL,
+    VARIABLE_TEXT,
+    Kind,
+    filled_object_of,
+    object_of,
+    one_of,
+    pairs,
+    whole,
+)
 from mcp_workbench.core.spec import (
     CALL_TIMEOUT,
     CALLS,
@@ -26,201 +44,6 @@ LEAST_BYTES = 1024  # below this not even a handshake fits
 TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "sse": "sse"}
 
 _HEADER = "[A-Za-z0-9!#$%&'*+.^_`|~-]+"
-
-MOST_NUMBER = 1 << 53  # beyond it JSON parsers disagree
-SHOWN_DIGITS = 20  # characters of a wrong number in a message
-VARIABLE_TEXT = {"type": "string", "pattern": r"\$\{"}  # a value that comes from a variable
-
-Wrong = Iterable[tuple[Path, str]]
-
-
-# Kinds of values
-
-
-class Kind(msgspec.Struct, frozen=True):
-    """What a key may hold: in words, as JSON Schema, and as a check that yields what is wrong."""
-
-    words: str
-    schema: dict[str, Any]
-    wrong: Callable[[Any], Wrong]
-    choices: tuple[str, ...] = ()
-
-
-def kind_of(value: Any) -> str:
-    """Returns the type of a JSON value in words."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    names = {str: "a string", list: "a list", dict: "an object"}
-    return next((words for kind, words in names.items() if isinstance(value, kind)), "a number")
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _plain(words: str, schema: dict[str, Any], right: Callable[[Any], bool]) -> Kind:
-    def wrong(value: Any) -> Wrong:
-        return () if right(value) else (((), f"must be {words}, not {kind_of(value)}"),)
-
-    return Kind(words, schema, wrong)
-
-
-def _in_range(words: str, schema: dict[str, Any], right: Callable[[Any], bool]) -> Kind:
-    def wrong(value: Any) -> Wrong:
-        if is_number(value) and right(value):
-            return ()
-        if is_number(value) and value > MOST_NUMBER:
-            return (((), f"must be {words}, at most {MOST_NUMBER}"),)
-        return (
-            ((), f"must be {words}, not {_shown(value) if is_number(value) else kind_of(value)}"),
-        )
-
-    return Kind(words, schema, wrong)
-
-
-def _shown(value: float) -> str:
-    text = str(value)
-    return text if len(text) <= SHOWN_DIGITS else f"{text[:SHOWN_DIGITS]}…"
-
-
-def whole(least: int) -> Kind:
-    return _in_range(
-        f"a whole number from {least} up",
-        {"type": "integer", "minimum": least, "maximum": MOST_NUMBER},
-        lambda value: least <= value <= MOST_NUMBER and value == int(value),
-    )
-
-
-def one_of(*choices: str, variables: bool = False) -> Kind:
-    words = " or ".join(f'"{choice}"' for choice in choices)
-    schema: dict[str, Any] = {"enum": list(choices)}
-    return Kind(
-        words,
-        {"anyOf": [schema, VARIABLE_TEXT]} if variables else schema,
-        lambda value: () if value in choices else (((), f"must be {words}"),),
-        choices,
-    )
-
-
-def _text_problem(value: Any) -> Wrong:
-    if not isinstance(value, str):
-        yield (), f"must be a string, not {kind_of(value)}"
-    elif "\0" in value:
-        yield (), "must not contain a NUL character"
-
-
-def _filled_problem(value: Any) -> Wrong:
-    yield from _text_problem(value) if value != "" else [((), "must not be empty")]
-
-
-def _url_problem(value: Any) -> Wrong:
-    yield from _filled_problem(value)
-    if isinstance(value, str) and value and not re.match(r"https?://.|\$\{", value, re.IGNORECASE):
-        yield (), "must begin with http:// or https://"
-
-
-def _texts_problem(value: Any) -> Wrong:
-    if not isinstance(value, list):
-        yield (), f"must be a list of strings, not {kind_of(value)}"
-        return
-    for index, item in enumerate(cast("list[Any]", value)):
-        yield from (((index,), message) for _, message in _text_problem(item))
-
-
-def _texts_like(pattern: str, words: str) -> Kind:
-    """A list of strings of one form."""
-
-    def wrong(value: Any) -> Wrong:
-        yield from _texts_problem(value)
-        if isinstance(value, list):
-            for index, item in enumerate(cast("list[Any]", value)):
-                if isinstance(item, str) and not re.fullmatch(pattern, item):
-                    yield (index,), f"must be {words}"
-
-    items = {"type": "string", "pattern": f"^(?:{pattern})$"}
-    return Kind("a list of strings", {"type": "array", "items": items}, wrong)
-
-
-def _inherit_problem(value: Any) -> Wrong:
-    if isinstance(value, bool):
-        return
-    if not isinstance(value, list):
-        yield (), f"must be true, false or a list of strings, not {kind_of(value)}"
-        return
-    for index, item in enumerate(cast("list[Any]", value)):
-        yield from (((index,), message) for _, message in _filled_problem(item))
-        if isinstance(item, str) and "=" in item:
-            yield (index,), "is not the name of a variable"
-
-
-def pairs(words: str, names: str) -> Kind:
-    """An object of strings. Numbers and booleans are accepted too: pasted files have them."""
-
-    def wrong(value: Any) -> Wrong:
-        if not isinstance(value, dict):
-            yield (), f"must be an object of strings, not {kind_of(value)}"
-            return
-        for name, text in cast("dict[str, Any]", value).items():
-            if not re.fullmatch(names, name):
-                yield (name,), f"is not the name of {words}"
-            if not is_number(text) and not isinstance(text, bool):
-                yield from (((name,), message) for _, message in _text_problem(text))
-
-    schema: dict[str, Any] = {
-        "type": "object",
-        "propertyNames": {"pattern": f"^(?:{names})$"},
-        "additionalProperties": {"type": ["string", "number", "boolean"]},
-    }
-    return Kind("an object of strings", schema, wrong)
-
-
-def object_of(schema: dict[str, Any]) -> Kind:
-    return _plain("an object", schema, lambda value: isinstance(value, dict))
-
-
-def filled_object_of(schema: dict[str, Any]) -> Kind:
-    """An object that is not empty."""
-
-    def wrong(value: Any) -> Wrong:
-        if not isinstance(value, dict):
-            yield (), f"must be an object, not {kind_of(value)}"
-        elif not value:
-            yield (), "must not be empty"
-
-    return Kind("an object", {**schema, "minProperties": 1}, wrong)
-
-
-TEXT = Kind("a string", {"type": "string"}, _text_problem)
-FILLED = Kind("a string", {"type": "string", "minLength": 1}, _filled_problem)
-URL = Kind(
-    "a URL", {"type": "string", "pattern": r"^([Hh][Tt][Tt][Pp][Ss]?://.|\$\{)"}, _url_problem
-)
-TEXTS = Kind("a list of strings", {"type": "array", "items": {"type": "string"}}, _texts_problem)
-HOSTS = _texts_like(
-    r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?", "a host name, with or without a port"
-)
-ORIGINS = _texts_like(
-    r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s]+", "an origin, such as https://example.com, without a path"
-)
-INHERIT = Kind(
-    "true, false or a list of strings",
-    {
-        "anyOf": [
-            {"type": "boolean"},
-            {"type": "array", "items": {"type": "string", "pattern": "^[^=]+$"}},
-        ]
-    },
-    _inherit_problem,
-)
-FLAG = _plain("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool))
-SECONDS = _in_range(
-    "a number of seconds above 0",
-    {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_NUMBER},
-    lambda value: 0 < value <= MOST_NUMBER,
-)
-
-
-# The keys
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -434,12 +257,18 @@ LIMITS = {
         whole(1), "Sessions of legacy hosts over HTTP, of all tokens together.", SESSIONS
     ),
 }
+_RESOURCE = "https://workbench.example.com/mcp"
 HTTP = {
     "token": Key(FILLED, "A bearer token that opens every toolbox.", example="${WORKBENCH_TOKEN}"),
     "tokens": Key(
         filled_object_of({"$ref": "#/$defs/tokens"}),
         "Tokens by name, each for the toolboxes that it opens.",
         example={"laptop": {"token": "${LAPTOP_TOKEN}", "toolboxes": ["dev"]}},
+    ),
+    "auth": Key(
+        filled_object_of({"$ref": "#/$defs/httpAuth"}),
+        "An issuer whose access tokens hosts may bring: they sign in there.",
+        example={"issuer": "https://login.example.com", "audience": _RESOURCE},
     ),
     "allowedHosts": Key(
         HOSTS, "Names under which the port is reached.", [], ["workbench.example.com"]
@@ -454,6 +283,55 @@ TOKEN = {
         TEXTS, "The toolboxes that it opens; all of them without this key.", example=["dev"]
     ),
 }
+HTTP_AUTH = {
+    "issuer": Key(
+        URL,
+        "The authorization server, exactly as its tokens and its metadata name it.",
+        example="https://login.example.com",
+    ),
+    "audience": Key(
+        FILLED,
+        "The `aud` of tokens for this workbench; normally the URL of `/mcp` that hosts use.",
+        example=_RESOURCE,
+    ),
+    "resource": Key(
+        URL, "The URL of `/mcp` that hosts use, if `audience` is another name.", example=_RESOURCE
+    ),
+    "jwksUri": Key(
+        URL,
+        "Where the issuer's keys are, if its metadata does not say so or names another host.",
+        example="https://keys.example.com/jwks",
+    ),
+    "introspection": Key(
+        filled_object_of({"$ref": "#/$defs/introspection"}),
+        "How to ask the issuer about tokens that are not JWTs.",
+        example={"clientId": "workbench", "clientSecret": "${WORKBENCH_SECRET}"},
+    ),
+    "toolboxes": Key(
+        TEXTS,
+        'The toolboxes that every token opens; `"*"` is all. Without this key, `scopes` and `claims`: all.',
+        example=["dev"],
+    ),
+    "scopes": Key(
+        LISTS,
+        "The toolboxes that a token with this scope opens.",
+        example={"workbench:dev": ["dev"]},
+    ),
+    "claims": Key(
+        TABLE_OF_LISTS,
+        "The toolboxes that a token opens if this claim is, or contains, this value.",
+        example={"groups": {"engineering": ["dev", "ops"]}},
+    ),
+}
+INTROSPECTION = {
+    "clientId": Key(FILLED, "Our own name at the issuer.", example="workbench"),
+    "clientSecret": Key(FILLED, "Our secret there.", example="${WORKBENCH_SECRET}"),
+    "url": Key(
+        URL,
+        "Where to ask, if the issuer's metadata does not say so or names another host.",
+        example="https://login.example.com/introspect",
+    ),
+}
 TABLES = {
     "top": TOP,
     "toolbox": TOOLBOX,
@@ -462,6 +340,8 @@ TABLES = {
     "limits": LIMITS,
     "http": HTTP,
     "token": TOKEN,
+    "httpAuth": HTTP_AUTH,
+    "introspection": INTROSPECTION,
 }
 
 
@@ -485,6 +365,8 @@ def json_schema() -> dict[str, Any]:
             "http": _members(HTTP),
             "tokens": {**named, "additionalProperties": {"$ref": "#/$defs/token"}},
             "token": {**_members(TOKEN), "required": ["token"]},
+            "httpAuth": {**_members(HTTP_AUTH), "required": ["issuer", "audience"]},
+            "introspection": {**_members(INTROSPECTION), "required": ["clientId", "clientSecret"]},
         },
     }
 

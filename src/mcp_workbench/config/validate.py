@@ -23,19 +23,17 @@ from mcp_workbench.config.expand import (
     strings_of,
     unset,
 )
+from mcp_workbench.config.kinds import SECONDS, is_number, kind_of
 from mcp_workbench.config.schema import (
     AMBIGUOUS,
     AUTH,
     LIMITS,
     NAME,
-    SECONDS,
     SERVER,
     TOOLBOX,
     TOP,
     TRANSPORTS,
     Key,
-    is_number,
-    kind_of,
 )
 from mcp_workbench.core.errors import did_you_mean
 from mcp_workbench.core.spec import (

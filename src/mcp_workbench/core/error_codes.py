@@ -166,9 +166,10 @@ CODES = {
     "WB-CONF-030": Explanation(
         "The port would be open to other machines",
         "`serve --http` was asked to listen on an address that other machines can reach. This "
-        "requires a bearer token, so that not everybody may call, and the host names under which it "
+        "requires a bearer token or an issuer, so that not everybody may call, and the host names under which it "
         "is reached, so that a web page can't call it through a name of its own.",
-        "Set MCP_WORKBENCH_HTTP_TOKEN or http.token, and http.allowedHosts; or listen on 127.0.0.1.",
+        "Set MCP_WORKBENCH_HTTP_TOKEN, http.token or http.auth, and http.allowedHosts; or listen on "
+        "127.0.0.1.",
     ),
     "WB-CONF-031": Explanation(
         "The HTTP token can't be used",
@@ -198,6 +199,19 @@ CODES = {
         "A token is written in the file",
         "A warning: everybody who can read the configuration, or a copy of it, can use the token.",
         "Write ${NAME} in its place, and set the variable where this program is started.",
+    ),
+    "WB-CONF-044": Explanation(
+        "The issuer of access tokens is not configured completely",
+        "http.auth names an issuer, at which people sign in, and the audience of its tokens: normally "
+        "the URL of /mcp that hosts use. The issuer and what belongs to it are https, or on this "
+        "machine; an audience that is not that URL needs 'resource' beside it.",
+        "Write what the message asks for; docs/sign-in-hosts.md has an example for each case.",
+    ),
+    "WB-CONF-045": Explanation(
+        "The packages that check access tokens are not installed",
+        "http.auth is set, and signatures of tokens are checked with PyJWT and cryptography, which "
+        "are installed only on request.",
+        "pip install 'mcp-workbench-gateway[auth]', in the environment of this program.",
     ),
     "WB-CLI-001": Explanation(
         "The command line is not valid",
@@ -255,6 +269,13 @@ CODES = {
         "A warning: its command does not exist or can't be executed, or its working folder can't be "
         "used. The other servers work.",
         "Install the program, correct 'command' or 'cwd', or set \"disabled\": true.",
+    ),
+    "WB-CONN-106": Explanation(
+        "The issuer of access tokens gives no keys",
+        "http.auth names an issuer whose tokens hosts bring. Its metadata or its keys can't be "
+        "fetched, or it has no key that we accept. Until that works, hosts that sign in get 503.",
+        "Compare http.auth.issuer with `iss` in a token, letter by letter; if the keys are on another "
+        "host, write http.auth.jwksUri. docs/sign-in-hosts.md tells how they are found.",
     ),
     "WB-CALL-201": Explanation(
         "A call has no result",

@@ -274,6 +274,44 @@ class NamedToken(msgspec.Struct, frozen=True):
         return f"NamedToken({self.name!r})"  # the token is a secret
 
 
+class Introspection(msgspec.Struct, frozen=True):
+    """How we ask an issuer about a token that is not a JWT (RFC 7662)."""
+
+    client_id: str
+    client_secret: str
+    url: str = ""  # empty: the one in the issuer's metadata
+
+    def __repr__(self) -> str:
+        return "Introspection()"  # the client's secret
+
+
+class ClaimGrant(msgspec.Struct, frozen=True):
+    """The toolboxes that a token opens if one of its claims has this value."""
+
+    claim: str
+    value: str
+    toolboxes: tuple[str, ...]
+
+
+class IssuerSettings(msgspec.Struct, frozen=True):
+    """Whose access tokens hosts may bring, and what these open: nothing that is not named here.
+
+    ALL_TOOLBOXES stands for all of them.
+    """
+
+    issuer: str
+    audience: str
+    resource: str  # the URL of /mcp, as hosts know it
+    jwks_uri: str = ""  # empty: the one in the issuer's metadata
+    introspection: Introspection | None = None
+    toolboxes: tuple[str, ...] = ()  # of every token
+    scopes: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of tokens with this scope
+    claims: tuple[ClaimGrant, ...] = ()
+
+
+ALL_TOOLBOXES = "*"
+
+
 class HttpSettings(msgspec.Struct, frozen=True):
     """Who may connect over HTTP. Tokens are as written: `${VAR}` is not expanded."""
 
@@ -281,6 +319,7 @@ class HttpSettings(msgspec.Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     tokens: tuple[NamedToken, ...] = ()
+    auth: IssuerSettings | None = None
 
     def __repr__(self) -> str:
         return "HttpSettings()"  # the token is a secret

@@ -270,6 +270,11 @@ class InputRequests:
         self.states = RequestStates(principal)
         self.suspended_calls = SuspendedCalls(self.states, {} if suspended is None else suspended)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return not self._asked and self.suspended_calls.is_empty
+
     # To a legacy host: a request of our own
 
     def ask(

@@ -129,6 +129,10 @@ class SuspendedCalls:
         self._suspensions: dict[str, Suspension] = {}  # by the handle in the host's token
         self._expiry = expiry
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._suspensions
+
     def suspend(
         self, host_call: HostCall, question: Question, answered: AnswerCallback
     ) -> Callable[[], None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +11,9 @@ from mcp_workbench.core.spec import NamedToken
 from mcp_workbench.server import text
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.http.messages import JSON, HttpRequest, Reply
+
+if TYPE_CHECKING:
+    from mcp_workbench.server.http.resource_server import ResourceServer, Undecided
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 HTTP_PORT = 80  # left out of `Host`
@@ -57,6 +60,12 @@ CLOSING = refused(
     data={text.CODE_KEY: text.DRAINING},
 )
 CUT_OFF = refused(503, "the workbench has ended; the call may have run", code=jsonrpc.SERVER_ERROR)
+SILENT = refused(
+    503,
+    "the issuer of this token can't be asked now; try again",
+    code=jsonrpc.SERVER_ERROR,
+    headers=b"Retry-After: 5\r\n",
+)
 TOO_MANY = refused(503, "too many sessions", headers=b"Retry-After: 60\r\n")
 
 
@@ -69,45 +78,58 @@ class Principal(msgspec.Struct, frozen=True):
     name: str
     toolboxes: tuple[str, ...] | None = None  # that it may use; None is all
     among: int = 1  # how many principals there are: each has a share of the limits
+    signed_in: bool = False  # at an issuer; there may be any number of these
 
     def sees(self, toolbox: str) -> bool:
         return self.toolboxes is None or toolbox in self.toolboxes
 
 
-# No name in a configuration has a parenthesis or a number sign.
-ANONYMOUS = Principal("(anonymous)")
+NEVER = float("inf")
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who brings a request, and until when its token says so."""
+
+    principal: Principal
+    until: float = NEVER  # seconds since the epoch
+
+
+# No name in a configuration has a parenthesis, a number sign or a colon; `sub:` precedes a subject.
+ANONYMOUS = Identity(Principal("(anonymous)"))
 
 
 class Principals:
     """All principals, by the digest of their token. Tokens themselves are not stored."""
 
-    def __init__(self, token: str = "", named: Iterable[NamedToken] = ()) -> None:
+    def __init__(
+        self, token: str = "", named: Iterable[NamedToken] = (), *, beside_issuer: bool = False
+    ) -> None:
         named = tuple(named)
-        among = len(named) + bool(token)
+        among = len(named) + bool(token) + beside_issuer
         self._known = [
-            (_digest(entry.token.encode()), Principal(entry.name, entry.toolboxes, among))
+            (_digest(entry.token.encode()), Identity(Principal(entry.name, entry.toolboxes, among)))
             for entry in named
         ]
         if token:
             digest = _digest(token.encode())
             principal = Principal(f"#{_digest(digest).hex()[:16]}", None, among)
-            self._known.append((digest, principal))
+            self._known.append((digest, Identity(principal)))
         # Whether they see different toolboxes.
         self.differ = any(entry.toolboxes is not None for entry in named)
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def bearer(self, authorization: bytes) -> Principal | None:
-        """The principal whose token is in this header. Takes the same time for every token, valid or not."""
+    def bearer(self, authorization: bytes) -> Identity | None:
+        """Whose token is in this header. Takes the same time for every token, valid or not."""
         scheme, _, token = authorization.partition(b" ")
         from hmac import compare_digest  # loads hashing, which a port without tokens never needs
 
         digest = _digest(token.strip())
         match = None
-        for known, principal in self._known:
+        for known, identity in self._known:
             if compare_digest(digest, known):
-                match = principal
+                match = identity
         return match if scheme.lower() == b"bearer" else None
 
 
@@ -128,13 +150,17 @@ class Access:
         hosts: frozenset[str],
         origins: Iterable[str] = (),
         principals: Principals | None = None,
+        issuer: ResourceServer | None = None,
     ) -> None:
         self._hosts = frozenset(host.lower().encode() for host in hosts)
         self._origins = frozenset(origin.lower().encode() for origin in origins)
         own = {b"http://" + host for host in self._hosts if _is_loopback(host)}
         self._own_origins = frozenset(own)  # pages that we serve
         self._principals = principals or None
-        self.differ = principals is not None and principals.differ
+        self.issuer = issuer
+        self.differ = (principals is not None and principals.differ) or (
+            issuer is not None and issuer.differ
+        )
         self._takes_both: dict[bytes, bool] = {}
 
     def foreign(self, request: HttpRequest) -> Reply | None:
@@ -149,17 +175,21 @@ class Access:
         if origin in self._origins:
             request.reply_headers += (
                 b"Access-Control-Allow-Origin: %b\r\nVary: Origin\r\n"
-                b"Access-Control-Expose-Headers: Mcp-Session-Id\r\n" % request.headers[b"origin"]
+                b"Access-Control-Expose-Headers: Mcp-Session-Id, WWW-Authenticate\r\n"
+                % request.headers[b"origin"]
             )
             return None
         return None if origin in self._own_origins else WRONG_ORIGIN
 
-    def principal(self, request: HttpRequest) -> Principal | Reply:
-        """The principal of a request, or the refusal of an unknown one."""
-        if self._principals is None:
+    def identify(self, request: HttpRequest, path: bytes) -> Identity | Reply | Undecided:
+        """Who brings a request, or the refusal of somebody unknown; `Undecided` if the issuer must be asked."""
+        if self._principals is None and self.issuer is None:
             return ANONYMOUS
-        principal = self._principals.bearer(request.headers.get(b"authorization", b""))
-        return NO_TOKEN if principal is None else principal
+        if self._principals is not None:
+            identity = self._principals.bearer(request.headers.get(b"authorization", b""))
+            if identity is not None:
+                return identity
+        return NO_TOKEN if self.issuer is None else self.issuer.identify(request, path)
 
     def unreadable(self, request: HttpRequest) -> Reply | None:
         """Refuse a request whose body we can't read, or whose sender can't read our response."""

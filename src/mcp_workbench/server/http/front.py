@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from mcp_workbench.gateway.views import View
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.protocol.handshake import LEGACY
-from mcp_workbench.server.http.access import CLOSING, NOT_FOUND, Access, Principal, refused
+from mcp_workbench.server.http.access import (
+    CLOSING,
+    NEVER,
+    NOT_FOUND,
+    SILENT,
+    Access,
+    Identity,
+    Principal,
+    refused,
+)
 from mcp_workbench.server.http.modern import VERSION, ModernExchanges
 from mcp_workbench.server.http.sessions import (
     SESSION_ID,
@@ -18,8 +28,14 @@ from mcp_workbench.server.http.sessions import (
 from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
 from mcp_workbench.transport.tasks import TaskScope
 
+if TYPE_CHECKING:
+    from mcp_workbench.server.http.resource_server import Undecided
+
 COMMENT_EVERY = 15.0  # seconds; proxies close connections that are silent for longer
 HEALTH = (b"/healthz", b"/readyz")
+UNDECIDED = 128  # requests that wait until the issuer was asked about their tokens
+UNDECIDED_BODIES = 2  # times the largest message: bytes of all of them
+ENDPOINTS = 1024  # that are kept for people who have signed in and have no session
 
 _LEGACY = frozenset(revision.encode() for revision in LEGACY)
 _OK = Reply(200, b"ok")
@@ -34,7 +50,9 @@ class HttpFront:
         self._view = view
         self._scope = scope
         self.access = Access(frozenset())  # allows nothing until the port is known
-        self._endpoints: dict[tuple[str, bytes], Endpoint] = {}  # by principal and path
+        self._endpoints: dict[tuple[Principal, bytes], Endpoint] = {}  # by principal and path
+        self.undecided = 0  # requests that wait for the issuer
+        self._undecided_bytes = 0  # of their bodies
         self._sessions = LegacySessions(lambda: view.snapshot.limits.sessions)
         self._exchanges = ModernExchanges(view.gateway.suspended)
         self._commented = 0.0
@@ -46,52 +64,109 @@ class HttpFront:
     # Access
 
     def admit(self, request: HttpRequest) -> Reply | None:
-        """Run the checks in their order; the first one that fails replies."""
+        """Run the checks in their order; the first one that fails replies.
+
+        A request whose token has to be looked up first is admitted as a stranger's; see `_admit_later`.
+        """
         if (foreign := self.access.foreign(request)) is not None:
             return foreign
         path = request.path()
         if path in HEALTH:
             return self._health(request, path)
         if path != b"/mcp" and not path.startswith(b"/mcp/"):
-            return NOT_FOUND
+            return self._metadata(request, path) or NOT_FOUND
         version = request.headers.get(VERSION)
         modern = version is not None and version not in _LEGACY
         if (wrong := self._wrong_verb(request, modern=modern)) is not None:
             return wrong
-        principal = self.access.principal(request)
-        if isinstance(principal, Reply):
-            return principal
-        endpoint = self._endpoints.get((principal.name, path)) or self._create_endpoint(
-            principal, path
-        )
-        if endpoint is None or (endpoint.gone and not self._sessions.knows(request, endpoint)):
+        identity = self.access.identify(request, path)
+        if isinstance(identity, Identity):
+            return self._admit_known(request, path, identity, modern=modern)
+        if isinstance(identity, Reply):
+            return identity
+        request.admitted = identity
+        request.from_stranger = True
+        return None
+
+    def _admit_known(
+        self, request: HttpRequest, path: bytes, identity: Identity, *, modern: bool
+    ) -> Reply | None:
+        principal = identity.principal
+        endpoint = self._endpoints.get((principal, path)) or self._create_endpoint(principal, path)
+        if endpoint is None:
+            return self._step_up(principal, path) or NOT_FOUND
+        if endpoint.gone and not self._sessions.knows(request, endpoint):
             return NOT_FOUND
         if (unreadable := self.access.unreadable(request)) is not None:
             return unreadable
         snapshot = self._view.snapshot
-        request.admitted = Admitted(endpoint, principal, modern, self.access, snapshot)
+        request.admitted = Admitted(
+            endpoint, principal, modern, self.access, snapshot, until=identity.until
+        )
         return CLOSING if self._sessions.closing and not _may_go_on(request) else None
 
+    async def _admit_later(
+        self, request: HttpRequest, response: ResponseWriter, undecided: Undecided
+    ) -> None:
+        """Check the request once more when the issuer was asked about its token."""
+        reply = CLOSING
+        try:
+            await undecided.wait()
+            reply = self.admit(request)
+        finally:
+            self.undecided -= 1
+            self._undecided_bytes -= len(request.body)
+            if reply is not None:
+                response.plain(reply)
+        if reply is None and not response.over:  # a host that is gone waits for nothing
+            self.handle(request, response)
+
     def still_admits(self, request: HttpRequest) -> bool:
-        admitted: Admitted = request.admitted
+        admitted: Admitted | Undecided = request.admitted
         return (
-            admitted.access is self.access
+            isinstance(admitted, Admitted)
+            and admitted.access is self.access
             and admitted.snapshot is self._view.scope.snapshot
             and not self._sessions.closing
+            and (admitted.until is NEVER or self._holds(admitted))
         )
+
+    def _holds(self, admitted: Admitted) -> bool:
+        issuer = self.access.issuer
+        return issuer is not None and issuer.holds(admitted.until)
+
+    def _metadata(self, request: HttpRequest, path: bytes) -> Reply | None:
+        """Where to get a token, for hosts that have none; None if there is no issuer, or no such path."""
+        issuer = self.access.issuer
+        if issuer is None or not path.startswith(b"/.well-known/"):
+            return None
+        document = issuer.metadata(path)
+        if document is None or request.method == b"GET":
+            return document
+        return self._wrong_verb(request, modern=True, allowed=b"GET")
+
+    def _step_up(self, principal: Principal, path: bytes) -> Reply | None:
+        """Tell somebody who has signed in which scope opens this toolbox; None if it is hidden."""
+        name = path.removeprefix(b"/mcp/").decode("latin-1")
+        issuer = self.access.issuer
+        if issuer is None or not principal.signed_in or name not in self._view.snapshot.toolboxes:
+            return None
+        return issuer.step_up(path)
 
     def _health(self, request: HttpRequest, path: bytes) -> Reply:
         if request.method != b"GET":
             return Reply(405, b"GET only", b"Allow: GET\r\n")
         return _DRAINING if self._sessions.closing and path == b"/readyz" else _OK
 
-    def _wrong_verb(self, request: HttpRequest, *, modern: bool) -> Reply | None:
+    def _wrong_verb(
+        self, request: HttpRequest, *, modern: bool, allowed: bytes = b""
+    ) -> Reply | None:
         method = request.method
-        if method == b"POST" or (not modern and method in (b"GET", b"DELETE")):
+        if not allowed and (method == b"POST" or (not modern and method in (b"GET", b"DELETE"))):
             return None
         if method == b"OPTIONS" and b"origin" in request.headers and request.reply_headers:
             return _preflight(request.headers.get(b"access-control-request-headers", b""))
-        allowed = b"POST" if modern else b"POST, GET, DELETE"
+        allowed = allowed or (b"POST" if modern else b"POST, GET, DELETE")
         return refused(405, "method not allowed", headers=b"Allow: %b\r\n" % allowed)
 
     def _create_endpoint(self, principal: Principal, path: bytes) -> Endpoint | None:
@@ -103,16 +178,47 @@ class HttpFront:
                 return None
             shows, opened = name.__eq__, (name,)
         view = self._view.narrowed(shows, principal=principal.name, private=self.access.differ)
+        if principal.signed_in:
+            self._forget_idle()
         endpoint = Endpoint(view, self._scope, opened)
-        return self._endpoints.setdefault((principal.name, path), endpoint)
+        return self._endpoints.setdefault((principal, path), endpoint)
+
+    def _forget_idle(self) -> None:
+        """Make room among very many people: those go who have no session."""
+        if len(self._endpoints) < ENDPOINTS:
+            return
+        idle = [
+            key
+            for key in self._endpoints
+            if key[0].signed_in and not self._sessions.has_any(key[0].name)
+        ]
+        for key in idle[: ENDPOINTS // 4]:
+            del self._endpoints[key]
 
     # Requests
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
-        if request.admitted.modern:
+        if not isinstance(request.admitted, Admitted):
+            self._handle_undecided(request, response)
+        elif request.admitted.modern:
             self._exchanges.handle(request, response)
         else:
             self._sessions.handle(request, response)
+
+    def _handle_undecided(self, request: HttpRequest, response: ResponseWriter) -> None:
+        """Ask the issuer, unless it was asked in vain, or too much waits for it already."""
+        most = UNDECIDED_BODIES * self._view.snapshot.limits.message_bytes
+        size = self._undecided_bytes + len(request.body)
+        if request.asked or self.undecided >= UNDECIDED or size > most:
+            response.plain(SILENT)
+            return
+        from copy import copy  # needed with an issuer only
+
+        own = copy(request)  # the request itself may be used again
+        own.asked = True
+        self.undecided += 1
+        self._undecided_bytes = size
+        self._scope.start(self._admit_later(own, response, request.admitted), "token")
 
     # Time
 
@@ -127,7 +233,7 @@ class HttpFront:
     @property
     def busy(self) -> bool:
         """Whether a host waits for a reply."""
-        return self._exchanges.busy or self._sessions.busy
+        return self._exchanges.busy or self._sessions.busy or self.undecided > 0
 
     def stop(self) -> None:
         """Accept no new requests, and end the streams that wait for nothing."""
@@ -138,6 +244,8 @@ class HttpFront:
         """Cancel what is still in flight."""
         self._exchanges.close()
         self._sessions.close()
+        if self.access.issuer is not None:
+            self.access.issuer.close()
 
 
 def _may_go_on(request: HttpRequest) -> bool:

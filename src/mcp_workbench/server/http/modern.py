@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     ExchangeKey = tuple[Endpoint, bytes]  # and `_meta`
 
 FREE = 64  # sessions that are kept for requests to come
+PRINCIPALS = 1024  # whose open questions are kept in mind, unless a call waits for the answer
 LONGEST_META = 4096  # bytes that are compared and kept
 
 VERSION = b"mcp-protocol-version"
@@ -392,9 +393,20 @@ class ModernExchanges:
 
     def _open_input_requests(self, principal: str) -> InputRequests:
         """Questions outlive the request that led to them; only the same principal may answer."""
-        if principal not in self._input_requests:
-            self._input_requests[principal] = InputRequests(principal, self._suspended)
-        return self._input_requests[principal]
+        requests = self._input_requests.pop(principal, None)
+        if requests is None:
+            requests = InputRequests(principal, self._suspended)
+            self._forget_idle()
+        self._input_requests[principal] = requests  # the last one used is the last to be forgotten
+        return requests
+
+    def _forget_idle(self) -> None:
+        """Make room among very many principals: those go whose calls do not wait for an answer."""
+        if len(self._input_requests) < PRINCIPALS:
+            return
+        idle = [name for name, kept in self._input_requests.items() if kept.is_idle]
+        for name in idle[: PRINCIPALS // 4]:
+            del self._input_requests[name]
 
     def ended(self, exchange: ModernExchange) -> None:
         """Its request was answered or cancelled."""

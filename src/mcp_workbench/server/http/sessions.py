@@ -18,7 +18,14 @@ from mcp_workbench.gateway.views import View
 from mcp_workbench.protocol.handshake import BATCHES, HEADER_MISMATCH, NEWEST_LEGACY, VERSION_KEY
 from mcp_workbench.server import parse
 from mcp_workbench.server.elicitation import InputRequests
-from mcp_workbench.server.http.access import CLOSING, TOO_MANY, Access, Principal, refused
+from mcp_workbench.server.http.access import (
+    CLOSING,
+    NEVER,
+    TOO_MANY,
+    Access,
+    Principal,
+    refused,
+)
 from mcp_workbench.server.http.modern import VERSION
 from mcp_workbench.server.http.streams import SILENCE, EventStream, PostStream
 from mcp_workbench.server.parse import Message, RequestError, UseToolRequest, cancelled_id
@@ -104,6 +111,7 @@ class Admitted(msgspec.Struct, eq=False):
     snapshot: Snapshot
     session: LegacySession | None = None  # that the head names
     checked_meta: bytes = b""  # `_meta` of a call of use_tool that was found to match the head
+    until: float = NEVER  # seconds since the epoch: so long its token holds
 
 
 class LegacySession:
@@ -411,18 +419,23 @@ class LegacySessions:
     def _full(self, principal: Principal) -> bool:
         """Whether there are too many sessions, of all principals or of this one."""
         most = self._most()
-        own = self._counts[principal.name]
+        own = self._counts.get(principal.name, 0)
         return len(self._sessions) >= most or own >= max(1, most // principal.among)
 
     def _end(self, session: LegacySession) -> None:
         del self._sessions[session.id]
         self._counts[session.principal] -= 1
+        if not self._counts[session.principal]:
+            del self._counts[session.principal]
         session.close()
         self.active.discard(session)
         self.listening.discard(session)
         if len(self._expiries) > 2 * len(self._sessions) + FEW_EXPIRIES:
             self._expiries = [entry for entry in self._expiries if entry[1] in self._sessions]
             heapify(self._expiries)
+
+    def has_any(self, principal: str) -> bool:
+        return principal in self._counts
 
     def knows(self, request: HttpRequest, endpoint: Endpoint) -> bool:
         """Whether the request names a session of this endpoint."""

@@ -80,6 +80,8 @@ class HttpRequest:
     refused: Reply | None = None
     reply_headers = b""  # lines for every response to it
     admitted: Any = None  # what the front determined from the head
+    from_stranger = False  # who sent it is not known yet, although it is admitted
+    asked = False  # whether somebody was asked who sent it
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}

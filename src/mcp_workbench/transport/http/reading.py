@@ -265,7 +265,7 @@ class RequestReader(asyncio.Protocol):
             return _HEAD_TOO_LARGE
         if (refused := self._port.front.admit(request)) is not None:
             return refused
-        if self._stranger:
+        if self._stranger and not request.from_stranger:
             self._stranger = False
             self.let_in()
         size = request.headers.get(b"content-length")
