@@ -46,7 +46,10 @@ def test_a_person_at_a_terminal_can_leave(tmp_path: Path, number: signal.Signals
         serving.send_signal(number)
 
         _, complaints = serving.communicate(timeout=PATIENCE)
-        assert (serving.returncode, complaints) == (130 if number == signal.SIGINT else 0, b"")
+        assert serving.returncode == (130 if number == signal.SIGINT else 0)
+        notice, *others = complaints.decode().splitlines(keepends=True)
+        assert notice.startswith("waiting for messages of an MCP host")
+        assert [line for line in others if not line.startswith("mcp-workbench install HOST")] == []
     finally:
         serving.kill()
         os.close(ours)
