@@ -59,6 +59,7 @@ _COMMANDS = {
     "call": ("call", "Call one tool."),
     "login": ("login", "Sign in to servers that want it."),
     "logout": ("login", "Forget the sign-in at servers."),
+    "secret": ("secret", "Keep secrets in the encrypted store."),
     "cost": ("cost", "Show what the toolboxes cost a model, in tokens."),
     "doctor": ("doctor", "Find problems and how to fix them."),
     "tour": ("tour", "See in a few seconds what an agent sees, with the demo toolbox."),

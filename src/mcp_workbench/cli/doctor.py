@@ -40,6 +40,7 @@ from mcp_workbench.cli.settings import (
     variable,
 )
 from mcp_workbench.cli.terminal import counted, glyph, hanging, nearby, plain, say, say_json
+from mcp_workbench.cli.variable_sources import described, source_warnings, variable_sources
 from mcp_workbench.config.load import demo_snapshot, is_named, load_config
 from mcp_workbench.config.state_home import has_credentials, state_home
 from mcp_workbench.core.catalogue import ServerReport
@@ -152,6 +153,7 @@ def _show_servers(
     settings: Settings, output: Output, snapshot: Snapshot, specs: list[ServerSpec]
 ) -> int:
     """Starts these servers and shows the results; returns the exit status."""
+    output.show(check_variables(snapshot, specs))
     output.show(check_programs(specs, os.environ))
     reports = survey(settings, snapshot, [spec.address for spec in specs], _without_cache())
     output.show(check_servers(specs, reports))
@@ -343,6 +345,15 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
         program = f"{report.server_name} {report.server_version}".strip()
         about = f"{program or 'ready'}, {report.revision}, {tools}, {report.seconds:.1f} s"
         yield CheckResult("good", subject, about)
+
+
+def check_variables(snapshot: Snapshot, specs: list[ServerSpec]) -> Iterator[CheckResult]:
+    """Yields where the variables of these servers come from, and what is wrong with secrets."""
+    sources = variable_sources(snapshot, specs, os.environ)
+    if sources:
+        yield CheckResult("good", "variables", described(sources))
+    for problem in source_warnings(sources):
+        yield problem_result(problem, snapshot.origin, "variables")
 
 
 def check_sign_ins(snapshot: Snapshot, specs: list[ServerSpec]) -> Iterator[CheckResult]:

@@ -20,7 +20,7 @@ from mcp_workbench.cli.settings import (
 )
 from mcp_workbench.cli.sign_in_reports import describe, document
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json
-from mcp_workbench.config.expand import Unexpandable, expand_target
+from mcp_workbench.config.expand import Environment, Unexpandable, expand_target
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, no_server, no_toolbox
 from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot
 from mcp_workbench.transport.tasks import task_scope
@@ -147,10 +147,12 @@ def _needing(settings: Settings, snapshot: Snapshot) -> list[ServerSpec]:
     return [spec for spec in remote if spec.address in wanting]
 
 
-def expanded(spec: ServerSpec, environ: Mapping[str, str]) -> HttpEndpoint:
+async def expanded(spec: ServerSpec, environ: Mapping[str, str]) -> HttpEndpoint:
     """The entry with the current values. Raises InvalidCall."""
+    values = Environment(environ)
     try:
-        target = expand_target(spec, environ)
+        await values.prepare(spec)
+        target = expand_target(spec, values)
     except Unexpandable as error:
         raise InvalidCall(f"{spec.address}: {error.message}") from None
     if not isinstance(target, HttpEndpoint):
@@ -175,7 +177,7 @@ class _Person:
         from mcp_workbench.upstream.oauth.sign_in import SignIn
 
         environ = os.environ
-        sign_in = SignIn(expanded(spec, environ), environ)
+        sign_in = SignIn(await expanded(spec, environ), environ)
         self._note(f"{spec.address}: asking the server how to sign in …")
         try:
             if sign_in.settings.grant == "client_credentials":
@@ -324,7 +326,7 @@ async def _forget(spec: ServerSpec) -> int:
     from mcp_workbench.protocol import oauth
     from mcp_workbench.upstream.oauth.sign_in import FORM, outgoing_of, store_of
 
-    target = expanded(spec, os.environ)
+    target = await expanded(spec, os.environ)
     store = store_of(target, os.environ, "")
     async with store.locked():
         credential = store.read()

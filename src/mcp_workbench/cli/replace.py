@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 
 from mcp_workbench.cli.settings import Settings
+from mcp_workbench.config.expand import Environment
 from mcp_workbench.core.catalogue import ServerReport
-from mcp_workbench.core.spec import ServerAddress, Snapshot
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot
 from mcp_workbench.hosts.files import HostFile, Keys, Machine
 from mcp_workbench.hosts.own_config import read_config_file, servers_of
 from mcp_workbench.hosts.plan import Installation, entry_to_write
@@ -49,32 +50,47 @@ def plan_replacement(
     machine: Machine,
 ) -> list[Replacement]:
     """Decides on every entry of these files. Connects to the servers that entries might go for."""
-    own = _own_servers(snapshot)
+    environ = _environment(snapshot)
+    own = _own_servers(snapshot, environ)
     verdicts: list[list[Verdict]] = []
     for file, before in contents:
         text = decoded(before or b"", str(file.path))
         given = given_variables(entry_to_write(file, before, installation))
         verdicts.append(judge(file, text, own, given, machine))
     servers = {verdict.server for some in verdicts for verdict in some if verdict.server}
-    reports = _reports(settings, snapshot, sorted(servers))
+    reports = _reports(settings, snapshot, sorted(servers), environ)
     return [_replacement(some, reports) for some in verdicts]
 
 
-def _own_servers(snapshot: Snapshot) -> OwnServers:
-    specs = (spec for box in snapshot.toolboxes.values() for spec in box.servers.values())
+def _environment(snapshot: Snapshot) -> Environment:
+    """Returns our environment, with the values of the secrets that our servers would get."""
+    needed = {name: s for spec in _specs(snapshot) for name, s in spec.secrets}
+    if not needed:
+        return Environment(os.environ)
+    from mcp_workbench.config.secret_sources import read_secrets  # few have secrets
+
+    outcomes = read_secrets(needed, os.environ)
+    return Environment(os.environ, {n: v for n, v in outcomes.items() if isinstance(v, str)})
+
+
+def _specs(snapshot: Snapshot) -> list[ServerSpec]:
+    return [spec for box in snapshot.toolboxes.values() for spec in box.servers.values()]
+
+
+def _own_servers(snapshot: Snapshot, environ: Environment) -> OwnServers:
     entries = servers_of(read_config_file(Path(snapshot.origin)))
     disabled = {server.address: server.entry for server in entries if server.disabled}
-    return OwnServers(specs, disabled, os.environ)
+    return OwnServers(_specs(snapshot), disabled, environ)
 
 
 def _reports(
-    settings: Settings, snapshot: Snapshot, servers: list[ServerAddress]
+    settings: Settings, snapshot: Snapshot, servers: list[ServerAddress], environ: Environment
 ) -> dict[ServerAddress, ServerReport]:
     if not servers:
         return {}
     from mcp_workbench.cli.servers import survey  # loads what starts servers
 
-    return {report.address: report for report in survey(settings, snapshot, servers, os.environ)}
+    return {report.address: report for report in survey(settings, snapshot, servers, environ)}
 
 
 def _replacement(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcp_workbench.cli.terminal import glyph, plain, say
-from mcp_workbench.config.expand import Unexpandable, expand_target
+from mcp_workbench.config.expand import Unexpandable, expand_without_secrets
 from mcp_workbench.config.state_home import has_credentials
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, Snapshot
 
@@ -43,7 +43,7 @@ def _stored(
 
     for spec in (s for box in snapshot.toolboxes.values() for s in box.servers.values()):
         try:
-            target = expand_target(spec, environ)
+            target = expand_without_secrets(spec, environ)
         except Unexpandable:
             continue
         if isinstance(target, HttpEndpoint):

@@ -13,6 +13,7 @@ from mcp_workbench.config.kinds import (
     LISTS,
     ORIGINS,
     SECONDS,
+    SECRETS,
     TABLE_OF_LISTS,
     TEXT,
     TEXTS,
@@ -34,6 +35,7 @@ from mcp_workbench.core.spec import (
     MESSAGE_BYTES,
     OPEN_WAIT,
     QUEUE_BYTES,
+    SECRET_TIMEOUT,
     SESSIONS,
     TOOLS_PER_SERVER,
 )
@@ -42,6 +44,8 @@ NAME = "[A-Za-z0-9_-]+"
 AMBIGUOUS = "__|_$"  # in a name of dynamic mode: a flat name would split in two ways
 LEAST_BYTES = 1024  # below this not even a handshake fits
 TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "sse": "sse"}
+
+SECRET_KINDS = ("keyring", "command", "file")  # keys of which a source has one
 
 _HEADER = "[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 
@@ -99,6 +103,31 @@ TOP = {
         object_of({"$ref": "#/$defs/http"}),
         "Who may connect to `serve --http`.",
         example={"token": "${MCP_WORKBENCH_HTTP_TOKEN}"},
+    ),
+    "secrets": Key(
+        SECRETS,
+        "Where the values of `${NAME}` are read when a server is started, instead of the environment: "
+        '`"store"`, `"keyring"`, or an object (see below).',
+        example={"GITHUB_TOKEN": "store"},
+    ),
+}
+SECRET = {
+    "keyring": Key(FILLED, "The service that has it in the system's keyring.", example="github"),
+    "username": Key(
+        FILLED, "The user name there; normally the name of the variable.", example="alice"
+    ),
+    "command": Key(
+        TEXTS,
+        "A program and its arguments, which prints it; no shell is involved.",
+        example=["pass", "show", "github"],
+    ),
+    "timeout": Key(
+        SECONDS, "Seconds until the keyring or the command must have answered.", SECRET_TIMEOUT
+    ),
+    "file": Key(
+        FILLED,
+        "A file that holds it, readable by you only; a relative path counts from the configuration file.",
+        example="~/.secrets/github",
     ),
 }
 TOOLBOX = {
@@ -342,6 +371,7 @@ TABLES = {
     "token": TOKEN,
     "httpAuth": HTTP_AUTH,
     "introspection": INTROSPECTION,
+    "secret": SECRET,
 }
 
 
@@ -367,6 +397,7 @@ def json_schema() -> dict[str, Any]:
             "token": {**_members(TOKEN), "required": ["token"]},
             "httpAuth": {**_members(HTTP_AUTH), "required": ["issuer", "audience"]},
             "introspection": {**_members(INTROSPECTION), "required": ["clientId", "clientSecret"]},
+            "secret": {**_members(SECRET), "oneOf": [{"required": [k]} for k in SECRET_KINDS]},
         },
     }
 

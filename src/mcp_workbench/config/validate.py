@@ -19,6 +19,7 @@ from mcp_workbench.config.expand import (
     dotted,
     doubtful,
     expand,
+    references,
     remedy,
     strings_of,
     unset,
@@ -54,6 +55,8 @@ from mcp_workbench.core.spec import (
     Limits,
     Naming,
     Pairs,
+    SecretSource,
+    SecretSources,
     ServerAddress,
     ServerSpec,
     Snapshot,
@@ -101,6 +104,8 @@ class _FileReader:
         top = self.findings.members(value, TOP, ())
         self.dynamic = top.get("toolMode") == "dynamic"
         limits = self.findings.members(top.get("limits", {}), LIMITS, ("limits",))
+        if "secrets" in top:
+            self.entries.secrets = self.secrets(top["secrets"])
         boxes = self.toolboxes(value, top)
         return Snapshot(
             boxes,
@@ -108,14 +113,22 @@ class _FileReader:
             _limits(limits),
             http=self.http(top["http"], list(boxes)) if "http" in top else HttpSettings(),
             naming=self.naming(top),
+            secrets=tuple(self.entries.secrets.items()),
         )
+
+    def secrets(self, value: Object) -> dict[str, SecretSource]:
+        # Loaded only for files with this key.
+        from mcp_workbench.config.secret_settings import SecretsReader
+
+        return SecretsReader(self.findings, self.entries.folder).secrets(value)
 
     def http(self, value: Object, boxes: list[str]) -> HttpSettings:
         from mcp_workbench.config.http_settings import (
             HttpReader,  # loaded only for files with this key
         )
 
-        return HttpReader(self.findings, self.entries.environ, boxes).http(value)
+        secrets = frozenset(self.entries.secrets)
+        return HttpReader(self.findings, self.entries.environ, boxes, secrets).http(value)
 
     def naming(self, top: Object) -> Naming:
         bare = top.get("naming") == "bare"
@@ -223,6 +236,7 @@ class _EntryReader:
         self.environ = environ
         self.folder = folder
         self.inherit: bool | list[str] = False  # for entries without `inheritEnv`
+        self.secrets: dict[str, SecretSource] = {}
 
     def spec(self, address: ServerAddress, entry: Object, path: Path) -> ServerSpec | None:
         entry, missing = self.expanded_on_load(entry, path)
@@ -248,7 +262,13 @@ class _EntryReader:
             float(valid.get("idleTimeout", IDLE_TIMEOUT)),
             None if "resultBudget" not in valid else int(valid["resultBudget"]),
             valid.get("validate", False),
+            self.sources(target) if self.secrets else (),
         )
+
+    def sources(self, target: Target) -> SecretSources:
+        """Returns where the secrets of this server come from."""
+        names = dict.fromkeys(n for _, text in strings_of(target) for n in references(text))
+        return tuple((name, self.secrets[name]) for name in names if name in self.secrets)
 
     def expanded_on_load(self, entry: Object, path: Path) -> tuple[Object, list[Finding]]:
         """Returns the entry with the keys of `EXPANDED_ON_LOAD` expanded, and its unset variables.
@@ -363,11 +383,20 @@ class _EntryReader:
         """Warns of unset variables, and of a `${` that begins none."""
         for inner, text in strings_of(target):
             here = (*path, *inner)
-            missing = expand(text, self.environ).missing
+            missing = [n for n in expand(text, self.environ).missing if n not in self.secrets]
             self.findings.add(*(_unset(name, here) for name in missing))
+            if self.secrets and inner[0] == "args":
+                self.check_argument(text, here)
             if doubtful(text):
                 message = "a '${' in it is no variable and stays as it is"
                 self.findings.warning(here, "WB-CONF-027", message, VARIABLE_FORMS)
+
+    def check_argument(self, text: str, path: Path) -> None:
+        for name in references(text):
+            if name in self.secrets:
+                message = f"every user of this machine can read arguments, and so secret {name}"
+                fix = "give it to the server in 'env', if it takes it from there"
+                self.findings.warning(path, "WB-CONF-047", message, fix)
 
 
 def inherited(value: bool | list[str]) -> tuple[str, ...]:  # noqa: FBT001 - a value of the file

@@ -23,6 +23,7 @@ Detail = Literal[
 Discover = Literal["lazy", "eager"]  # may a search start servers that were never listed?
 Pairs = tuple[tuple[str, str], ...]
 Grant = Literal["authorization_code", "client_credentials"]
+SecretKind = Literal["store", "keyring", "command", "file"]
 
 OWN_SETTINGS = "MCP_WORKBENCH_"  # variables of ours, one of which is a token
 SEPARATOR = "__"  # between the parts of a flat name
@@ -40,6 +41,7 @@ IDLE_TIMEOUT = 0.0  # seconds without a call after which a server is stopped; 0:
 QUEUE_BYTES = 32 << 20  # accepted for a server that does not read
 OPEN_WAIT = 30.0  # seconds that `open_toolbox` waits for a slow starter
 DRAIN = 30.0  # seconds for calls in flight when we, or their server, stop
+SECRET_TIMEOUT = 30.0  # seconds for a command or a keyring to give a value; a person may be asked
 
 
 # Names of servers and tools
@@ -81,6 +83,26 @@ def parse_tool_name(name: str) -> ToolIdentifier | None:
     if len(parts) < 3 or not all(parts):
         return None
     return ToolIdentifier(*parts)
+
+
+# Secrets
+
+
+class SecretSource(msgspec.Struct, frozen=True):
+    """Where the value of a variable is read at launch."""
+
+    kind: SecretKind
+    command: tuple[str, ...] = ()
+    file: str = ""  # absolute
+    service: str = ""  # in the keyring
+    username: str = ""
+    timeout: float = SECRET_TIMEOUT
+
+    def __repr__(self) -> str:
+        return f"SecretSource({self.kind!r})"  # an argument may be a secret, by mistake
+
+
+SecretSources = tuple[tuple[str, SecretSource], ...]  # by the names of variables
 
 
 # Servers
@@ -207,6 +229,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     idle_timeout: float = IDLE_TIMEOUT
     result_budget: int | None = None  # characters of a result's text; None: as its toolbox says
     validate: bool = False  # check arguments before they are sent
+    secrets: SecretSources = ()  # of those of its variables that have one
 
     @property
     def follows_hosts(self) -> str:
@@ -336,6 +359,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     naming: Naming = "full"
     http: HttpSettings = HttpSettings()
     private: bool = False  # hosts see different toolboxes: no cache may mix them up
+    secrets: SecretSources = ()
 
     def toolbox(self, name: str) -> ToolboxSpec:
         spec = self.toolboxes.get(name)

@@ -317,6 +317,8 @@ def _different_variables(snapshot: Snapshot, environment: Mapping[str, str]) -> 
     names = dict.fromkeys(
         name for target in targets for _, text in strings_of(target) for name in references(text)
     )
+    for name, _ in snapshot.secrets:  # never taken from the environment
+        names.pop(name, None)
     for target in targets:
         if isinstance(target, StdioCommand):
             names |= dict.fromkeys(target.inherited_names)

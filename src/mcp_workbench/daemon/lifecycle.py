@@ -159,7 +159,10 @@ async def _port(
     from mcp_workbench.server.http.access import is_loopback
 
     host, _ = settings.address
-    http = resolve_http(gateway.snapshot, os.environ, loopback=is_loopback(host))
+    # In a thread: it may ask a keyring.
+    http = await asyncio.to_thread(
+        resolve_http, gateway.snapshot, os.environ, loopback=is_loopback(host)
+    )
     async with port_of(gateway, *settings.address, http) as opened:
         yield opened
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mcp_workbench.config.expand import Unexpandable, expand_target
+from mcp_workbench.config.expand import Environment, Unexpandable, expand_target
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec
 from mcp_workbench.protocol.oauth import Challenge, SignInFailed, read_challenge
 from mcp_workbench.upstream.oauth.sign_in import SignIn
@@ -39,7 +38,7 @@ class OpenSignIn:
 class SignIns:
     """The sign-ins of a gateway that are open."""
 
-    def __init__(self, pool: ConnectionPool, environ: Mapping[str, str]) -> None:
+    def __init__(self, pool: ConnectionPool, environ: Environment) -> None:
         self._pool = pool
         self._environ = environ
         self._open: dict[tuple[ServerAddress, str], OpenSignIn] = {}
@@ -50,16 +49,24 @@ class SignIns:
         known = self._open.get(key)
         is_new = known is None
         if known is None:
-            sign_in = SignIn(self._target(spec), self._environ, principal, self._challenge(spec))
             known = self._open[key] = OpenSignIn()
+            try:
+                target = await self._target(spec)
+            except SignInFailed as error:
+                known.failure = error
+                del self._open[key]
+                known.end()
+                raise
+            sign_in = SignIn(target, self._environ, principal, self._challenge(spec))
             self._pool.start(self._run(key, sign_in, known), f"sign in to {spec.address}")
         await known.prepared.wait()
         if known.failure is not None:
             raise known.failure
         return known, is_new
 
-    def _target(self, spec: ServerSpec) -> HttpEndpoint:
+    async def _target(self, spec: ServerSpec) -> HttpEndpoint:
         try:
+            await self._environ.prepare(spec)
             target = expand_target(spec, self._environ)
         except Unexpandable as error:
             raise SignInFailed("WB-AUTH-001", error.message) from None

@@ -59,9 +59,13 @@ def merge(
     existing: Sequence[OwnServer] = (),
     reserved: frozenset[str] = frozenset(),
     environ: Mapping[str, str] | None = None,
+    stored: Mapping[str, str] | None = None,
 ) -> Merged:
-    """Chooses names and entries; `existing` are the servers of our file that count as there already."""
-    vault = Vault(reserved)
+    """Chooses names and entries; `existing` are the servers of our file that count as there already.
+
+    `stored`: secrets go into the encrypted store, which has these values; two values share no name.
+    """
+    vault = Vault(reserved, stored)
     chosen: list[ImportChoice] = []
     kept: defaultdict[Identity, list[ImportChoice]] = defaultdict(list)
     there = ExistingServers(existing, environ or {}).matches(servers)

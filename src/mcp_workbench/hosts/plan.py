@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mcp_workbench.config import jsonc
+from mcp_workbench.core.spec import SecretSources
 from mcp_workbench.hosts import edit_json
 from mcp_workbench.hosts.environment import inherited_names
 from mcp_workbench.hosts.files import CannotEdit, HostFile, Keys, Machine, not_editable
@@ -287,13 +288,17 @@ def direct(file: HostFile, ours: dict[str, Any], machine: Machine) -> list[Keys]
     return [server.keys for server in servers if entries.serving(server, vault)]
 
 
-def variables_in(entries: dict[str, Any], *, needed: bool = False) -> tuple[str, ...]:
-    """Returns the variables that these entries of ours use, in order, except those that every process has.
+def variables_in(
+    entries: dict[str, Any], *, needed: bool = False, secrets: SecretSources = ()
+) -> tuple[str, ...]:
+    """Returns the variables that these entries of ours use, in order, except those that every process has,
+    and `secrets`, which are not taken from the environment.
 
     `needed`: only those without which a server does not start, because they have no default.
     """
     asked = _ASKED.findall(msgspec.json.encode(entries).decode())
-    names = [name for name, default in asked if name and not (needed and default)]
+    own = dict(secrets)
+    names = [n for n, default in asked if n and n not in own and not (needed and default)]
     if not needed:
         names += inherited_names(entries.values())
     return tuple(dict.fromkeys(name for name in names if name not in USUAL))

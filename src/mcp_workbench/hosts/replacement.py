@@ -217,7 +217,7 @@ def _not_passed_on(
     known = HOSTS[host]
     names = (name for _, text in strings_of(spec.target) for name in references(text))
     for name in dict.fromkeys(names):
-        if name in USUAL:
+        if name in USUAL or name in dict(spec.secrets):  # those are read here, not passed on
             continue
         if name in given:
             text = translate(given[name], known.variables, machine).text

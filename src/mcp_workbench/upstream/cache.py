@@ -26,7 +26,7 @@ import msgspec
 
 from mcp_workbench.config.expand import (
     Unexpandable,
-    expand_target,
+    expand_without_secrets,
     secrets_of,
     server_identity,
 )
@@ -210,7 +210,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 def _can_start(spec: ServerSpec, environ: Mapping[str, str]) -> bool:
     """A server with an unset variable can't start, so its cache is not shown."""
     try:
-        expand_target(spec, environ)
+        expand_without_secrets(spec, environ)
     except Unexpandable:
         return False
     return True

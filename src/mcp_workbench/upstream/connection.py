@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
 import msgspec
 
+from mcp_workbench.config.expand import Environment
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import Era, Limits, ServerAddress, ServerSpec, idle_filter
@@ -467,7 +468,7 @@ class PoolContext(msgspec.Struct):
     """Limits, environment, cache and backoff. Outlives every connection."""
 
     limits: Limits
-    environ: Mapping[str, str]
+    environ: Environment
     changed: Callable[[Connection], None]  # its tools changed
     crowded: Callable[[], bool]  # is limits.calls reached?
     cache: CatalogueCache

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from typing import Any
 
-from mcp_workbench.config.expand import ResolvedServer, resolve_server
+from mcp_workbench.config.expand import ResolvedServer, environment, resolve_server
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
 from mcp_workbench.core.spec import Limits, ServerAddress, ServerSpec
 from mcp_workbench.transport.tasks import Lifetime, TaskScope, task_scope
@@ -46,6 +46,7 @@ class ConnectionPool(Lifetime):
         environ: Mapping[str, str],
         changed: Callable[[ServerAddress], None],
     ) -> None:
+        environ = environment(environ)
         self.cache = CatalogueCache(environ)
         self.context = PoolContext(
             limits,
