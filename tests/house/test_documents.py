@@ -270,6 +270,8 @@ FILLED = {
     "workbench undo": "workbench undo --list",
     "login dev/github": "login",  # with a name in tests/peers/test_sign_in.py
     "logout dev/github": "logout --help",
+    "secret set NAME": "secret set --help",  # with values in tests/secrets
+    "secret remove NAME...": "secret remove --help",
 }
 
 

@@ -39,6 +39,7 @@ _CODES: dict[SecretKind, str] = {
 }
 MOST_ANSWER = 16 << 20  # bytes of the helper's answer: many values
 _TERMINALS = ("GPG_TTY",)  # with it, gpg's agent asks on the terminal of whoever started us
+_BY_HAND = "run it in a terminal and see what it says"
 _OTHERS = 0o077
 _CHUNK = 1 << 16
 
@@ -147,7 +148,6 @@ def _printed(source: SecretSource, environ: Mapping[str, str]) -> bytes:
 def _output(command: Sequence[str], environ: Mapping[str, str], seconds: float, most: int) -> bytes:
     """Runs a command to its end and returns what it printed. Raises SecretUnavailable."""
     until = time.monotonic() + deadline(seconds)
-    by_hand = "run it in a terminal and see what it says"
     try:
         process = subprocess.Popen(  # noqa: S603 - the user's own list of words, without a shell
             command,
@@ -165,20 +165,19 @@ def _output(command: Sequence[str], environ: Mapping[str, str], seconds: float, 
         raise SecretUnavailable(COMMAND, message, hint="correct its 'command'") from None
     try:
         data = b"" if process.stdout is None else _all_of(process.stdout, until, most)
+        if len(data) > most:
+            message = f"{command[0]} printed more than {most} bytes"
+            raise SecretUnavailable(COMMAND, message, hint="let it print the value alone")
         status = process.wait(max(until - time.monotonic(), 0.0))
     except (TimeoutError, subprocess.TimeoutExpired):
         message = f"{command[0]} has not ended within {seconds:g} s"
-        raise SecretUnavailable(
-            COMMAND, message, hint=f"{by_hand}; 'timeout' allows more"
-        ) from None
+        hint = f"{_BY_HAND}; 'timeout' allows more"
+        raise SecretUnavailable(COMMAND, message, hint=hint) from None
     finally:
         _end(process)
-    if len(data) > most:
-        message = f"{command[0]} printed more than {most} bytes"
-        raise SecretUnavailable(COMMAND, message, hint="let it print the value alone")
     if status:
         message = f"{command[0]} failed with exit status {status}"
-        raise SecretUnavailable(COMMAND, message, hint=by_hand)
+        raise SecretUnavailable(COMMAND, message, hint=_BY_HAND)
     return data
 
 
