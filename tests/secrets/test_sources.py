@@ -23,7 +23,7 @@ from mcp_workbench.config.expand import (
 from mcp_workbench.config.load import load_config
 from mcp_workbench.config.secret_sources import LONGEST
 from mcp_workbench.core.spec import HttpEndpoint, SecretSource, ServerAddress
-from tests.kit.clock import PATIENCE, eventually
+from tests.kit.clock import PATIENCE, until
 from tests.kit.config import entry, tool
 from tests.secrets.scenes import (
     PLAINTEXT,
@@ -218,7 +218,7 @@ async def test_servers_that_start_together_read_a_secret_once(tmp_path: Path) ->
     async with asyncio.timeout(PATIENCE), bench(config, variables(tmp_path)) as workbench:
         async with asyncio.TaskGroup() as group:
             waiting = [group.create_task(given(workbench, name)) for name in names]
-            await eventually((tmp_path / "gate.starts").exists)
+            await until((tmp_path / "gate.starts").exists)
             (tmp_path / "gate").touch()
         assert {task.result()["SLOW"] for task in waiting} == {"a-gated-value"}
 
