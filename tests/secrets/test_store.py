@@ -13,7 +13,7 @@ import pytest
 
 from mcp_workbench.config.secret_store import SecretStore
 from mcp_workbench.core.errors import SecretUnavailable
-from tests.kit.command import Person, newcomer
+from tests.kit.command import Done, Person, newcomer
 from tests.kit.config import write_config
 from tests.kit.forked import COMMAND
 
@@ -168,8 +168,12 @@ def test_a_folder_that_others_can_open_is_not_used(ada: Person) -> None:
 
 def test_values_that_are_set_at_the_same_time_are_all_kept(ada: Person) -> None:
     names = [f"NAME_{n}" for n in range(12)]
+
+    def set_it(name: str) -> Done:
+        return ada.types("secret", "set", name, stdin=f"of {name}")
+
     with ThreadPoolExecutor(4) as pool:
-        done = list(pool.map(lambda n: ada.types("secret", "set", n, stdin=f"of {n}"), names))
+        done = list(pool.map(set_it, names))
 
     assert {one.status for one in done} == {0}
     assert kept(ada).read(names) == {name: f"of {name}" for name in names}
