@@ -133,7 +133,7 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
         "upstream/cache.py",
         "upstream/oauth/authorization.py",
         "upstream/oauth/sign_in.py",
-        "gateway/call_log.py",
+        "gateway/audit.py",
         "hosts/journal.py",
     }
     times_of_servers = {"upstream/http/requests.py", "upstream/http/responses.py"}

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.config.kinds import (
+    AUDIT,
     FILLED,
     FLAG,
     HOSTS,
@@ -26,6 +27,8 @@ from mcp_workbench.config.kinds import (
     whole,
 )
 from mcp_workbench.core.spec import (
+    AUDIT_BYTES,
+    AUDIT_FILES,
     CALL_TIMEOUT,
     CALLS,
     CALLS_PER_SERVER,
@@ -41,6 +44,7 @@ from mcp_workbench.core.spec import (
 NAME = "[A-Za-z0-9_-]+"
 AMBIGUOUS = "__|_$"  # in a name of dynamic mode: a flat name would split in two ways
 LEAST_BYTES = 1024  # below this not even a handshake fits
+LEAST_AUDIT = 1 << 16  # bytes of a file of the audit
 TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "sse": "sse"}
 
 _HEADER = "[A-Za-z0-9!#$%&'*+.^_`|~-]+"
@@ -99,6 +103,12 @@ TOP = {
         object_of({"$ref": "#/$defs/http"}),
         "Who may connect to `serve --http`.",
         example={"token": "${MCP_WORKBENCH_HTTP_TOKEN}"},
+    ),
+    "audit": Key(
+        AUDIT,
+        'Record every call in a file: one line each. `"required"` refuses calls that can\'t be recorded.',
+        default=False,
+        example=True,
     ),
 }
 TOOLBOX = {
@@ -195,6 +205,27 @@ SERVER = {
         default=False,
         example=True,
     ),
+    "auditArguments": Key(
+        FLAG,
+        "Record the arguments of its calls as well, with secrets masked; has no effect without `audit`.",
+        example=True,
+    ),
+}
+AUDIT_KEYS = {
+    "file": Key(
+        FILLED,
+        "The file; a relative path counts from the configuration file. Without this key, one for all your configurations.",
+        example="calls.jsonl",
+    ),
+    "maxBytes": Key(whole(LEAST_AUDIT), "Bytes of one file; then a new one is begun.", AUDIT_BYTES),
+    "files": Key(whole(1), "How many files are kept, with the current one.", AUDIT_FILES),
+    "arguments": Key(
+        FLAG,
+        "The same as `auditArguments` of a server, for all servers that have none.",
+        default=False,
+        example=True,
+    ),
+    "required": Key(FLAG, "Refuse calls that can't be recorded.", default=False, example=True),
 }
 AUTH = {
     "clientId": Key(
@@ -342,6 +373,7 @@ TABLES = {
     "token": TOKEN,
     "httpAuth": HTTP_AUTH,
     "introspection": INTROSPECTION,
+    "audit": AUDIT_KEYS,
 }
 
 
@@ -362,6 +394,7 @@ def json_schema() -> dict[str, Any]:
             "server": {**_members(SERVER), "anyOf": list(_server_shapes())},
             "auth": _members(AUTH),
             "limits": _members(LIMITS),
+            "audit": _members(AUDIT_KEYS),
             "http": _members(HTTP),
             "tokens": {**named, "additionalProperties": {"$ref": "#/$defs/token"}},
             "token": {**_members(TOKEN), "required": ["token"]},

@@ -48,6 +48,7 @@ from mcp_workbench.core.spec import (
     QUEUE_BYTES,
     SESSIONS,
     TOOLS_PER_SERVER,
+    AuditSettings,
     AuthSettings,
     HttpEndpoint,
     HttpSettings,
@@ -101,6 +102,7 @@ class _FileReader:
         top = self.findings.members(value, TOP, ())
         self.dynamic = top.get("toolMode") == "dynamic"
         limits = self.findings.members(top.get("limits", {}), LIMITS, ("limits",))
+        audit = self.audit(top["audit"]) if top.get("audit") else None
         boxes = self.toolboxes(value, top)
         return Snapshot(
             boxes,
@@ -108,7 +110,18 @@ class _FileReader:
             _limits(limits),
             http=self.http(top["http"], list(boxes)) if "http" in top else HttpSettings(),
             naming=self.naming(top),
+            audit=audit,
         )
+
+    def audit(self, value: Object | bool | str) -> AuditSettings:  # noqa: FBT001 - a value of the file
+        from mcp_workbench.config.audit_settings import (
+            read_audit,  # loaded only for files with this key
+        )
+
+        settings, self.entries.audit_arguments = read_audit(
+            self.findings, value, self.entries.folder
+        )
+        return settings
 
     def http(self, value: Object, boxes: list[str]) -> HttpSettings:
         from mcp_workbench.config.http_settings import (
@@ -223,6 +236,7 @@ class _EntryReader:
         self.environ = environ
         self.folder = folder
         self.inherit: bool | list[str] = False  # for entries without `inheritEnv`
+        self.audit_arguments = False  # for entries without `auditArguments`
 
     def spec(self, address: ServerAddress, entry: Object, path: Path) -> ServerSpec | None:
         entry, missing = self.expanded_on_load(entry, path)
@@ -248,6 +262,7 @@ class _EntryReader:
             float(valid.get("idleTimeout", IDLE_TIMEOUT)),
             None if "resultBudget" not in valid else int(valid["resultBudget"]),
             valid.get("validate", False),
+            valid.get("auditArguments", self.audit_arguments),
         )
 
     def expanded_on_load(self, entry: Object, path: Path) -> tuple[Object, list[Finding]]:

@@ -40,6 +40,8 @@ IDLE_TIMEOUT = 0.0  # seconds without a call after which a server is stopped; 0:
 QUEUE_BYTES = 32 << 20  # accepted for a server that does not read
 OPEN_WAIT = 30.0  # seconds that `open_toolbox` waits for a slow starter
 DRAIN = 30.0  # seconds for calls in flight when we, or their server, stop
+AUDIT_BYTES = 10 << 20  # of one file of the audit
+AUDIT_FILES = 5  # with the one that is written to
 
 
 # Names of servers and tools
@@ -207,6 +209,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     idle_timeout: float = IDLE_TIMEOUT
     result_budget: int | None = None  # characters of a result's text; None: as its toolbox says
     validate: bool = False  # check arguments before they are sent
+    audit_arguments: bool = False  # the audit has the arguments of its calls
 
     @property
     def follows_hosts(self) -> str:
@@ -325,6 +328,16 @@ class HttpSettings(msgspec.Struct, frozen=True):
         return "HttpSettings()"  # the token is a secret
 
 
+class AuditSettings(msgspec.Struct, frozen=True):
+    """Where calls are recorded. The path is as written: `${VAR}` is not expanded."""
+
+    file: str = ""  # empty: the one in the state folder
+    folder: str = ""  # of the configuration file: a relative path starts here
+    max_bytes: int = AUDIT_BYTES
+    files: int = AUDIT_FILES
+    required: bool = False  # a call that can't be recorded is refused
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """One whole accepted configuration."""
 
@@ -336,6 +349,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     naming: Naming = "full"
     http: HttpSettings = HttpSettings()
     private: bool = False  # hosts see different toolboxes: no cache may mix them up
+    audit: AuditSettings | None = None  # None: calls are not recorded
 
     def toolbox(self, name: str) -> ToolboxSpec:
         spec = self.toolboxes.get(name)

@@ -27,12 +27,14 @@ from mcp_workbench.daemon.command_messages import (
     Find,
     Progress,
     PutQuestion,
+    RefuseCall,
     Request,
     Response,
     Result,
     Survey,
     WithdrawQuestion,
     error_fields,
+    error_of,
     read_message,
     write_message,
 )
@@ -105,7 +107,7 @@ class CommandClient:
                 requests.start(self._respond(request.id, work), f"{self.name} {request.id}")
 
     def _work(
-        self, request: Survey | Find | CallTool, session: InteractiveSession
+        self, request: Survey | Find | CallTool | RefuseCall, session: InteractiveSession
     ) -> Coroutine[Any, Any, Any]:
         if isinstance(request, Survey):
             return session.view.survey(request.address, fresh=request.fresh)
@@ -113,8 +115,11 @@ class CommandClient:
             limits, report = session.view.snapshot.limits, partial(self._reading, request.id)
             reading = Reading(report, lazy=True, wait=limits.open_wait)
             return find(session.view, request.query, reading)
+        arguments = read_object(request.arguments)
+        if isinstance(request, RefuseCall):
+            return session.refuse(request.tool, arguments, error_of(request.error))
         progressed = partial(self._progressed, request.id) if request.progress else None
-        return session.use_tool(request.tool, read_object(request.arguments), progressed)
+        return session.use_tool(request.tool, arguments, progressed)
 
     async def _respond(self, id: int, work: Coroutine[Any, Any, Any]) -> None:
         self.under_way += 1

@@ -83,6 +83,15 @@ class ErrorFields(msgspec.Struct, frozen=True, omit_defaults=True):
     error: bytes = b""
 
 
+class RefuseCall(msgspec.Struct, frozen=True, tag=True):
+    """From the command: it does not make this call, because of this error; it is to be recorded."""
+
+    id: int
+    tool: ToolIdentifier
+    arguments: msgspec.Raw
+    error: ErrorFields
+
+
 class CommandFailed(msgspec.Struct, frozen=True, tag=True):
     """The request of this number has failed."""
 
@@ -110,7 +119,7 @@ class WithdrawQuestion(msgspec.Struct, frozen=True, tag=True):
     id: int
 
 
-Request = Survey | Find | CallTool | Answer
+Request = Survey | Find | CallTool | RefuseCall | Answer
 Response = Result | CommandFailed | Progress | PutQuestion | WithdrawQuestion
 
 

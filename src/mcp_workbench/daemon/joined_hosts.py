@@ -416,6 +416,7 @@ class JoinedHost:
         tools = JoinedToolView(view, self.toolboxes, self._notify)
         asked = "by its own servers"
         session = HostSession(view, channel, requests, tools, asked=asked)
+        session.door = "daemon"
         session.elicitation.folder = self.folder
         self.session = session
         limit = view.snapshot.limits.message_bytes

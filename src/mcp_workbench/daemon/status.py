@@ -77,6 +77,8 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     log: str = ""
     log_trouble: str = ""
     log_calls: str = ""  # the file that has a line per call; empty: calls are not logged
+    log_calls_trouble: str = ""  # why it can't be written now
+    calls_not_logged: int = 0
     is_ending: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -91,7 +93,6 @@ class DaemonInfo(msgspec.Struct):
     log: str
     since: float
     url: str = ""
-    log_calls: str = ""
 
 
 def current_status(
@@ -106,6 +107,7 @@ def current_status(
     live: defaultdict[ServerAddress, list[Connection]] = defaultdict(list)
     for connection in gateway.connected:
         live[connection.spec.address].append(connection)
+    audits = [audit.file for audit in gateway.audits]
     servers = tuple(
         _server_line(gateway, health, live[health.address]) for health in gateway.health()
     )
@@ -121,7 +123,9 @@ def current_status(
         hosts=tuple(map(_host_line, hosts)),
         log=info.log,
         log_trouble=trouble,
-        log_calls=info.log_calls,
+        log_calls=", ".join(file.path for file in audits),
+        log_calls_trouble="; ".join(file.trouble for file in audits if file.trouble),
+        calls_not_logged=sum(file.lost for file in audits),
         is_ending=stopping,
         warnings=gateway.warnings,
     )

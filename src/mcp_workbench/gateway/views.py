@@ -89,7 +89,8 @@ class View:
         self.principal = principal
         self.interceptors = interceptors  # of all calls from here, beside those of the gateway
         # Of calls without a route:
-        self.after, self.observers = with_after((*gateway.interceptors, *interceptors))
+        everybody = (*gateway.interceptors, *interceptors)
+        self.after, self.recorders, self.observers = with_after(everybody)
         self.routes = Routes()
         self._host = host
         self._pool = gateway.pool
@@ -156,7 +157,11 @@ class View:
     async def dispatch(self, call: Call) -> None:
         """Send the call as soon as its server is ready. Raises a WorkbenchError where it can't be sent."""
         for _ in range(ATTEMPTS):
-            await self._prepare(call.request)
+            since = time.monotonic()
+            try:
+                await self._prepare(call.request)
+            finally:
+                call.connecting += time.monotonic() - since
             if self.start(call):
                 return
         tool = call.request.tool

@@ -29,6 +29,7 @@ from mcp_workbench.upstream.connection import Connection
 from mcp_workbench.upstream.pool import ConnectionPool
 
 if TYPE_CHECKING:
+    from mcp_workbench.gateway.audit import AuditLog
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
     from mcp_workbench.gateway.sign_ins import SignIns
@@ -128,14 +129,15 @@ class Gateway(Lifetime):
         log_calls: str = "",
     ) -> None:
         self.interceptors = tuple(interceptors)  # of every call
-        if log_calls:
-            from mcp_workbench.gateway.call_log import CallLog  # only where a file is named
+        environ = os.environ if environ is None else environ
+        self.audits: tuple[AuditLog, ...] = ()
+        if log_calls or snapshot.audit is not None:
+            from mcp_workbench.gateway.audit import audit_logs  # only where calls are recorded
 
-            self.interceptors += (CallLog(log_calls),)
+            self.audits = audit_logs(snapshot, log_calls, environ)
+            self.interceptors += self.audits
         self.scopes = Scopes(snapshot)
-        self.pool = ConnectionPool(
-            snapshot.limits, os.environ if environ is None else environ, self._catalogue_changed
-        )
+        self.pool = ConnectionPool(snapshot.limits, environ, self._catalogue_changed)
         self.suspended: dict[str, Callable[[str], None]] = {}  # by handle: gives up one call
         self.finder: Finder | None = None  # made with the first search
         self._listeners: list[tuple[Listener, OnReload | None]] = []

@@ -40,6 +40,7 @@ from mcp_workbench.transport.stdio import Channel
 from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
+    from mcp_workbench.gateway.calls import Door
     from mcp_workbench.gateway.view_primitives import ServerNotification, ViewPrimitives
     from mcp_workbench.gateway.views import View
     from mcp_workbench.server.elicitation import InputRequests
@@ -82,6 +83,8 @@ class HostSession:
         self._tasks = RequestTasks(scope, lambda id: self.refuse(id, _INTERNAL_ERROR))
         self._tool_view = tool_view
         self.client_info = NOTHING  # as the host declares it, at initialize or in `_meta`
+        self.door: Door = "stdio"
+        self._known_host = (NOTHING, ("", ""))  # as read from `client_info`
         self._is_draining = False
         self._known_meta: tuple[bytes, Members] = (b"", _NO_META)  # of a modern host's last call
         self.on_idle: Callable[[], None] | None = None  # called when no request is in flight
@@ -90,9 +93,13 @@ class HostSession:
         self._stop_listening = view.gateway.on_change(tools.tools_changed, tools.reloaded)
 
     @property
-    def host_name(self) -> str:
-        """The name in the host's `clientInfo`; empty if there is none."""
-        return parse.client_name(self.client_info)
+    def host(self) -> tuple[str, str]:
+        """Name and version in the host's `clientInfo`; each is empty if there is none."""
+        info, host = self._known_host
+        if info is not self.client_info:
+            info, host = self.client_info, parse.client_name_and_version(self.client_info)
+            self._known_host = (info, host)
+        return host
 
     @property
     def results_owner(self) -> object:
@@ -193,7 +200,8 @@ class HostSession:
     def _refuse_request(self, id: bytes, method: str, error: RequestError) -> None:
         if method in CALLS:
             name = "" if method == TOOLS_CALL else method
-            request = CallRequest(ToolIdentifier("", "", name), {}, method=method)
+            target = ToolIdentifier("", "", name)
+            request = CallRequest(target, {}, modern_host=self.era.modern, method=method)
             HostCall(self, id, request).finish(Rejected(msgspec.Raw(error.error), is_ours=True))
         else:
             self.refuse(id, error.error)
@@ -361,7 +369,8 @@ class HostSession:
 
     def _refuse_draining(self, id: bytes, method: str) -> None:
         if method == TOOLS_CALL:
-            request = CallRequest(ToolIdentifier("", "", ""), {})
+            target = ToolIdentifier("", "", "")
+            request = CallRequest(target, {}, modern_host=self.era.modern)
             HostCall(self, id, request).fail(text.draining())
         else:
             self._refuse_request(id, method, RequestError(*text.draining_error()))

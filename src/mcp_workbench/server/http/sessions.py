@@ -72,11 +72,14 @@ class Endpoint:
         """A session with a tool view of its own: toolboxes that it opens stay open."""
         self._tool_view.refresh()
         tool_view = ToolView(self._view, self._opened, self._tool_view.definitions)
-        return HostSession(self._view, channel, self._scope, tool_view, asked="by its own servers")
+        asked = "by its own servers"
+        session = HostSession(self._view, channel, self._scope, tool_view, asked=asked)
+        session.door = "http"
+        return session
 
     def exchange(self, channel: Channel, input_requests: InputRequests) -> HostSession:
         """A session of one request; questions to it are answered by another request."""
-        return HostSession(
+        session = HostSession(
             self._view,
             channel,
             self._scope,
@@ -84,6 +87,8 @@ class Endpoint:
             asked="by its own servers",
             input_requests=input_requests,
         )
+        session.door = "http"
+        return session
 
     def definition(self, name: str) -> bytes:
         """The definition of a tool as it was listed under this name, if that is known without asking."""

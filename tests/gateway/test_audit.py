@@ -19,7 +19,9 @@ import pytest
 import mcp_workbench
 from mcp_workbench import ToolIdentifier, Workbench, WorkbenchError, load_config
 from mcp_workbench.core import raw_json
-from mcp_workbench.gateway.call_log import LONGEST_NAME, CallLog, LogUnusable, OutcomeWord
+from mcp_workbench.config.audit_settings import LogUnusable
+from mcp_workbench.gateway.audit import LONGEST_NAME, AuditLog, OutcomeWord
+from mcp_workbench.gateway.audit_file import AuditFile
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import run_command, serving
@@ -29,10 +31,18 @@ from tests.kit.processes import unmeasured
 from tests.kit.results import use_tool
 from tests.kit.shared import shared
 
-FIELDS = ["time", "principal", "host", "toolbox", "server", "tool", "outcome", "ms", "bytes"]
+FIELDS = [
+    "v", "ts", "seq", "pid", "principal", "host", "host_version", "door", "era", "parent", "toolbox",
+    "server", "tool", "mode", "outcome", "is_error", "may_have_run", "retried", "ms", "args_bytes",
+    "args_mac", "result_bytes",
+]  # fmt: skip
 SECRET = "not for the log"
-PAGE = Path(__file__).parents[2] / "docs" / "call-log.md"
+PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 SOURCE = Path(mcp_workbench.__file__).parent
+
+
+def logging_to(path: Path) -> AuditLog:
+    return AuditLog(AuditFile(str(path)), {"MCP_WORKBENCH_HOME": str(path.parent)})
 
 
 @pytest.fixture
@@ -91,7 +101,7 @@ def test_each_ending_has_its_code(tmp_path: Path, calls: Path, era: str, *, mode
     assert SECRET not in calls.read_text()
     assert list(lines(calls)[0]) == FIELDS
     assert {line["principal"] for line in lines(calls)} == {"local"}
-    assert all(line["ms"] >= 0 for line in lines(calls))
+    assert all(line["ms"]["total"] >= line["ms"]["server"] >= 0 for line in lines(calls))
     assert stat.S_IMODE(calls.stat().st_mode) == 0o600
 
 
@@ -200,7 +210,7 @@ async def test_a_python_program_and_its_own_interceptor(tmp_path: Path, calls: P
     config = load_config(str(file))
     async with (
         asyncio.timeout(PATIENCE),
-        Workbench(config, interceptors=[CallLog(str(calls))]) as workbench,
+        Workbench(config, interceptors=[logging_to(calls)]) as workbench,
     ):
         await workbench.use_tool(ToolIdentifier("dev", "a", "echo"))
         with pytest.raises(WorkbenchError):
@@ -235,7 +245,7 @@ def test_a_file_that_can_not_be_written_is_said_before_anything_starts(tmp_path:
     assert ended.status != 0
     assert "calls can't be logged in" in ended.err
     with pytest.raises(LogUnusable, match="not a regular file"):
-        CallLog("/dev/null")
+        AuditFile("/dev/null").open()
 
 
 def test_a_disk_that_is_full_costs_no_call(
@@ -243,9 +253,9 @@ def test_a_disk_that_is_full_costs_no_call(
 ) -> None:
     async def scene() -> None:
         config = load_config(str(config_file(tmp_path, {"a": entry()})))
-        log = CallLog(str(calls))
+        log = logging_to(calls)
         async with asyncio.timeout(PATIENCE), Workbench(config, interceptors=[log]) as workbench:
-            log._fd = os.open("/dev/full", os.O_WRONLY)  # pyright: ignore[reportPrivateUsage]
+            log.file._fd = os.open("/dev/full", os.O_WRONLY)  # pyright: ignore[reportPrivateUsage]
             for _ in range(3):
                 await workbench.use_tool(ToolIdentifier("dev", "a", "echo"))
 
@@ -329,7 +339,7 @@ def test_after_a_torn_line_the_next_one_is_whole(tmp_path: Path, calls: Path) ->
 def test_the_page_lists_the_fields_of_a_line() -> None:
     fields = list(FIELDS)
     fields.insert(fields.index("tool") + 1, "method")
-    assert _listed("Fields") == fields
+    assert _listed("Fields") == [*fields, "lost", "arguments"]
 
     example = re.search(r"```json\n(.*)\n```", PAGE.read_text("utf-8"))
     assert example is not None
