@@ -126,6 +126,7 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
                     asked.add(file.relative_to(SOURCE).as_posix())
 
     kept_on_disk = {
+        "cli/audit_report.py",
         "cli/servers.py",
         "cli/backends.py",
         "cli/doctor_checks.py",

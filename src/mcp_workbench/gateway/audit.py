@@ -61,13 +61,14 @@ _LINE = (
     b'"retried":%b,"ms":{"total":%.3f,"queue":%.3f,"connect":%.3f,"server":%.3f},'
     b'"args_bytes":%d,"args_mac":"%b","result_bytes":%d%b}\n'
 )
+_PIPES = ("stdio", "daemon")  # doors whose answers may be joined into one write
 _TRUE, _FALSE = b"true", b"false"
 
 
 class AuditLog(Interceptor):
     """Appends a line for each call, right after its answer was sent: that delays no answer.
 
-    Lines of answers that are sent together are written together.
+    Answers that are sent together have their lines written together, before them.
     """
 
     observes_only = True
@@ -90,12 +91,12 @@ class AuditLog(Interceptor):
         turn = self._turn
         if turn is None:
             turn = self._turn = JoinedWrites.of(asyncio.get_running_loop())
-        if self.records or not turn.joining:
-            self.file.append(line, end)
-        else:
+        if turn.joining and call.door in _PIPES and not self.records:
             if not self._lines:
-                turn.writers.append(self)
+                turn.writers.insert(0, self)  # before the answers, which are written then, too
             self._lines.append(line)
+        else:
+            self.file.append(line, end)
         return outcome
 
     def flush(self) -> None:

@@ -131,7 +131,7 @@ class HostSession:
             else:
                 self._request(id, message)
         except RequestError as error:
-            self._refuse_request(id, method, error)
+            self.refuse_request(id, method, error)
         except Exception:  # a bug of ours fails one request, not the session
             log.exception("%r failed", method)
             self.refuse(id, _INTERNAL_ERROR)
@@ -197,7 +197,8 @@ class HostSession:
             return self._discover
         return self._ping if method == "ping" else None
 
-    def _refuse_request(self, id: bytes, method: str, error: RequestError) -> None:
+    def refuse_request(self, id: bytes, method: str, error: RequestError) -> None:
+        """Answer a request with an error; one that would have been a call ends as one."""
         if method in CALLS:
             name = "" if method == TOOLS_CALL else method
             target = ToolIdentifier("", "", name)
@@ -373,7 +374,7 @@ class HostSession:
             request = CallRequest(target, {}, modern_host=self.era.modern)
             HostCall(self, id, request).fail(text.draining())
         else:
-            self._refuse_request(id, method, RequestError(*text.draining_error()))
+            self.refuse_request(id, method, RequestError(*text.draining_error()))
 
     # Out
 
