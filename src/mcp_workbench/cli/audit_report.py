@@ -26,6 +26,7 @@ Json = dict[str, Any]
 Filter = Callable[[CallLine], bool]
 
 TOP = 10  # rows of a table in the summary
+_HOW = 'write "audit": true in the configuration, or name the file of --log-calls with --file'
 LINES = 20  # shown by default
 BYTES_PER_TOKEN = 4  # of text in a result
 
@@ -64,6 +65,11 @@ def _text_option(name: str, metavar: str, help: str, **more: Any) -> Callable[..
     return click.option(f"--{name}", metavar=metavar, default="", help=help, **own, **more)
 
 
+def _flag(*names: str, help: str) -> Callable[..., Any]:
+    own = variable(f"AUDIT_{names[-1].removeprefix('--').upper()}")
+    return click.option(*names, is_flag=True, help=help, **own)
+
+
 @click.command()
 @_text_option(
     "server", "[TOOLBOX/]SERVER", "Calls of this server only.", shell_complete=complete_server
@@ -78,10 +84,10 @@ def _text_option(name: str, metavar: str, help: str, **more: Any) -> Callable[..
     help="Calls since then: 90s, 10m, 2h or 7d ago, or a date or time (UTC).",
     **variable("AUDIT_SINCE"),
 )
-@click.option("--errors", is_flag=True, help="The calls that ended with an error.")
-@click.option("--slow", is_flag=True, help="The slowest calls first.")
-@click.option("--calls", is_flag=True, help="The calls, one line each, the newest last.")
-@click.option("-f", "--follow", is_flag=True, help="The same, and those to come, until Ctrl-C.")
+@_flag("--errors", help="The calls that ended with an error.")
+@_flag("--slow", help="The slowest calls first.")
+@_flag("--calls", help="The calls, one line each, the newest last.")
+@_flag("-f", "--follow", help="The same, and those to come, until Ctrl-C.")
 @click.option(
     "-n",
     "--lines",
@@ -133,8 +139,10 @@ def _file(settings: Settings, given: str) -> tuple[str, int]:
     path = given or audit_path(configured or AuditSettings(), os.environ)
     files = AUDIT_FILES if configured is None else configured.files
     if configured is None and not os.path.exists(path):  # noqa: PTH110 - text in
-        hint = 'write "audit": true in the configuration; --file names the file of --log-calls'
-        raise InvalidCall(f"no calls are recorded: there is no {nearby(path)}", hint=hint)
+        if given:
+            raise InvalidCall(f"there is no file {nearby(given)}")
+        if settings.talkative:
+            say(f"no calls are recorded; {_HOW}", err=True)
     return path, files
 
 
@@ -167,7 +175,7 @@ def _print_calls(settings: Settings, lines: list[CallLine], *, head: bool = True
 # The summary
 
 
-class Group(msgspec.Struct):
+class CallCounts(msgspec.Struct):
     """Calls of one tool."""
 
     calls: int = 0
@@ -193,8 +201,8 @@ class Group(msgspec.Struct):
         return {**figures, "p50": round(middle, 3), "p95": round(slow, 3)}
 
 
-def _grouped(lines: list[CallLine], key: Callable[[CallLine], str]) -> dict[str, Group]:
-    groups: defaultdict[str, Group] = defaultdict(Group)
+def _grouped(lines: list[CallLine], key: Callable[[CallLine], str]) -> dict[str, CallCounts]:
+    groups: defaultdict[str, CallCounts] = defaultdict(CallCounts)
     for line in lines:
         groups[key(line)].add(line)
     return dict(sorted(groups.items(), key=lambda item: -item[1].calls))
@@ -204,7 +212,7 @@ def _document(path: str, lines: list[CallLine], unreadable: int) -> Json:
     tools = _grouped(lines, lambda line: line.target)
     failed = [line for line in lines if line.outcome != "ok"]
     slow = sorted(lines, key=lambda line: line.ms.total, reverse=True)[:TOP]
-    whole = Group()
+    whole = CallCounts()
     for line in lines:
         whole.add(line)
     return {

@@ -162,11 +162,10 @@ def _server_line(gateway: Gateway, health: ServerHealth, live: list[Connection])
 def _named(host: JoinedHost | CommandClient) -> tuple[str, str]:
     """The name and version of a host, as far as it has said them."""
     from mcp_workbench.daemon.joined_hosts import JoinedHost
-    from mcp_workbench.server.parse import client_name_and_version
 
     if not isinstance(host, JoinedHost):
         return host.name, ""
-    return ("", "") if host.session is None else client_name_and_version(host.session.client_info)
+    return ("", "") if host.session is None else host.session.host
 
 
 def _host_line(host: JoinedHost | CommandClient) -> HostLine:

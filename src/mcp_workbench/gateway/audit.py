@@ -1,4 +1,4 @@
-"""The audit (`audit` in the configuration, `--log-calls`): one JSON line per call, refused calls included.
+"""The audit (`audit`, `--log-calls`): one JSON line per call, refused calls included.
 
 A line says who called what, how it ended, how long it took, how large arguments and answer were. It has a
 keyed digest of the arguments; the arguments themselves only of servers for which that is switched on, with

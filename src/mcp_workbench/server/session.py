@@ -82,24 +82,14 @@ class HostSession:
         self._channel = channel
         self._tasks = RequestTasks(scope, lambda id: self.refuse(id, _INTERNAL_ERROR))
         self._tool_view = tool_view
-        self.client_info = NOTHING  # as the host declares it, at initialize or in `_meta`
+        self.host = ("", "")  # name and version, declared at initialize or in `_meta`
         self.door: Door = "stdio"
-        self._known_host = (NOTHING, ("", ""))  # as read from `client_info`
         self._is_draining = False
         self._known_meta: tuple[bytes, Members] = (b"", _NO_META)  # of a modern host's last call
         self.on_idle: Callable[[], None] | None = None  # called when no request is in flight
         self._primitives = SessionPrimitives(self, tool_view)
         self._tools = tools = SessionTools(self, tool_view, self._primitives)
         self._stop_listening = view.gateway.on_change(tools.tools_changed, tools.reloaded)
-
-    @property
-    def host(self) -> tuple[str, str]:
-        """Name and version in the host's `clientInfo`; each is empty if there is none."""
-        info, host = self._known_host
-        if info is not self.client_info:
-            info, host = self.client_info, parse.client_name_and_version(self.client_info)
-            self._known_host = (info, host)
-        return host
 
     @property
     def results_owner(self) -> object:
@@ -165,7 +155,7 @@ class HostSession:
         self.era.check(method, members, meta)
         if self.era.modern:
             self._known_meta = (b"", _NO_META)  # another one describes the host now
-            self.client_info = meta.get(CLIENT_INFO_KEY, NOTHING)
+            self.host = parse.client_name_and_version(meta.get(CLIENT_INFO_KEY, NOTHING))
             self.elicitation.declare(meta.get(CAPABILITIES_KEY))
         return self._primitives.with_log_level(meta)
 
@@ -210,7 +200,7 @@ class HostSession:
     # Opening the conversation
 
     def _initialize(self, id: bytes, members: Members, meta: Members) -> None:
-        self.client_info = members.get("clientInfo", NOTHING)
+        self.host = parse.client_name_and_version(members.get("clientInfo", NOTHING))
         self.elicitation.declare(members.get("capabilities"))
         offered = parse.offered_revision(members)
         self.era.revision, result = text.initialize_result(offered, self.view)
@@ -370,8 +360,7 @@ class HostSession:
 
     def _refuse_draining(self, id: bytes, method: str) -> None:
         if method == TOOLS_CALL:
-            target = ToolIdentifier("", "", "")
-            request = CallRequest(target, {}, modern_host=self.era.modern)
+            request = CallRequest(ToolIdentifier("", "", ""), {}, modern_host=self.era.modern)
             HostCall(self, id, request).fail(text.draining())
         else:
             self.refuse_request(id, method, RequestError(*text.draining_error()))
