@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping
 
 import msgspec
@@ -31,7 +32,7 @@ from mcp_workbench.upstream.oauth.store import Credential
 
 log = logging.getLogger(__name__)
 
-ENDED = "the sign-in has ended: {why}"
+MASKED = 12  # tokens and secrets: some refreshes back
 
 
 class Authorization:
@@ -50,6 +51,7 @@ class Authorization:
         self._environ = environ
         self._principal = principal
         self._secrets = secrets  # masked in every message
+        self._masked: deque[str] = deque()  # those of ours, oldest first
         self._store = store_of(target, environ, principal)
         self._outgoing = outgoing_of(target, environ)
         self._credential: Credential | None = None
@@ -81,13 +83,20 @@ class Authorization:
             return
         self.line = b"Authorization: Bearer %b\r\n" % credential.access_token.encode("latin-1")
         self._due_at = credential.due_at
+        self._mask(credential)
+
+    def _mask(self, credential: Credential) -> None:
+        """Mask these tokens in messages, and for a while those before: they may still be printed."""
         for secret, name in (
             (credential.access_token, "access token"),
             (credential.refresh_token, "refresh token"),
             (credential.client.secret, "client secret"),
         ):
-            if secret:
+            if secret and secret not in self._secrets:
                 self._secrets[secret] = name
+                self._masked.append(secret)
+        while len(self._masked) > MASKED:
+            self._secrets.pop(self._masked.popleft(), None)
 
     # Before a request
 
