@@ -22,6 +22,8 @@ from mcp_workbench.cli.servers import (
     age_text,
     cached_reports,
     last_lists,
+    needs_login,
+    next_step,
     refresh_option,
     survey_with,
 )
@@ -225,8 +227,9 @@ async def _checked(
     with target.line.waiting(f"waiting for {tool.address} to start"):
         report = await target.backend.survey(tool.address, fresh=request.refresh)
     if report.reason:
-        error = not_connected(tool.server, tool.toolbox, report.reason)
-        error.hint = f"mcp-workbench doctor {tool.address}"
+        code = "needs_login" if needs_login(report) else "connect_failed"
+        error = not_connected(tool.server, tool.toolbox, report.reason, code=code)
+        error.hint = next_step(report)
         raise error
     info = next((info for info in report.tools if info.name == tool.tool), None)
     if info is None or texts is None:

@@ -138,12 +138,12 @@ def _spec(snapshot: Snapshot, name: str) -> ServerSpec:
 
 def _needing(settings: Settings, snapshot: Snapshot) -> list[ServerSpec]:
     """The servers that refuse us now, found by connecting to those behind a URL."""
-    from mcp_workbench.cli.servers import survey
+    from mcp_workbench.cli.servers import needs_login, survey
 
     specs = [s for box in snapshot.toolboxes.values() for s in box.servers.values()]
     remote = [spec for spec in specs if isinstance(spec.target, HttpEndpoint)]
     reports = survey(settings, snapshot, [spec.address for spec in remote]) if remote else []
-    wanting = {report.address for report in reports if report.reason.startswith("needs login")}
+    wanting = {report.address for report in reports if needs_login(report)}
     return [spec for spec in remote if spec.address in wanting]
 
 
