@@ -78,9 +78,6 @@ _STDIO = (
 )
 
 
-_LOGIN = re.compile(r"`(mcp-workbench login [^`]+)`")
-
-
 class Diagnosis(msgspec.Struct, frozen=True):
     """The document that `doctor --json` prints."""
 
@@ -363,8 +360,10 @@ def check_sign_ins(snapshot: Snapshot, specs: list[ServerSpec]) -> Iterator[Chec
 
 
 def _fix_of(spec: ServerSpec, reason: str) -> str:
-    if reason.startswith("needs login") and (command := _LOGIN.search(reason)):
-        return command[1]
+    from mcp_workbench.cli.sign_in_reports import login_command
+
+    if command := login_command(reason):
+        return command
     if isinstance(spec.target, HttpEndpoint):
         return remedy(reason, remote=True)
     # Only where a server failed: the tab key loads this file, too.

@@ -322,7 +322,7 @@ async def open_browser(url: str, environ: Mapping[str, str]) -> bool:
 
 async def _forget(spec: ServerSpec) -> int:
     from mcp_workbench.protocol import oauth
-    from mcp_workbench.upstream.oauth.sign_in import FORM, outgoing_of, store_of
+    from mcp_workbench.upstream.oauth.sign_in import FORM, outgoing_of, store_of, token_request
 
     target = expanded(spec, os.environ)
     store = store_of(target, os.environ, "")
@@ -335,8 +335,10 @@ async def _forget(spec: ServerSpec) -> int:
     revoked = ""
     token = credential.refresh_token or credential.access_token
     if credential.revocation_endpoint and token:
-        headers, body = oauth.token_request(credential.client, {"token": token})
         try:
+            headers, body = await token_request(
+                target.auth, credential.client, credential.issuer, {"token": token}
+            )
             reply = await outgoing_of(target, os.environ).post(
                 credential.revocation_endpoint, headers, body, FORM
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, Snapshot
 
 if TYPE_CHECKING:
     from mcp_workbench.upstream.oauth.store import Credential
+
+
+_LOGIN = re.compile(r"`(mcp-workbench login [^`]+)`")
 
 
 class SignedIn(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,6 +80,12 @@ def _lasts(signed_in: SignedIn) -> str:
         return "until the server ends it"
     moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(signed_in.expires_at))
     return f"until {moment}, then refreshed" if signed_in.refreshes else f"until {moment}"
+
+
+def login_command(reason: str) -> str:
+    """The command that makes this server available; empty if its reason is another than a missing login."""
+    found = _LOGIN.search(reason) if reason.startswith("needs login") else None
+    return found[1] if found else ""
 
 
 def is_over(signed_in: SignedIn) -> bool:

@@ -210,7 +210,7 @@ AUTH = {
     ),
     "privateKey": Key(
         FILLED,
-        "A PEM file with which the client proves itself (`private_key_jwt`); needs the extra `jwt`.",
+        "A PEM file with which the client proves itself (`private_key_jwt`); needs the extra `auth`.",
         example="client-key.pem",
     ),
     "grant": Key(

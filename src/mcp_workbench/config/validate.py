@@ -316,6 +316,8 @@ class _EntryReader:
             message = "client_credentials needs 'clientId', and 'clientSecret' or 'privateKey'"
             fix = 'add "clientId": "…" and "clientSecret": "${NAME}"'
             self.findings.error(path, "WB-CONF-010", message, fix)
+        if "privateKey" in valid:
+            self.private_key(valid, path)
         return AuthSettings(
             valid.get("clientId", ""),
             valid.get("clientSecret", ""),
@@ -327,7 +329,16 @@ class _EntryReader:
             int(valid.get("redirectPort", 0)),
             valid.get("account", ""),
             valid.get("privateKey", ""),
+            self.folder if "privateKey" in valid else "",
         )
+
+    def private_key(self, valid: Object, path: Path) -> None:
+        if not {"clientId", "clientMetadataUrl"} & set(valid):
+            fix = 'add "clientId": "…", as the authorization server knows the client'
+            self.findings.error(path, "WB-CONF-010", "'privateKey' needs 'clientId'", fix)
+        if "clientSecret" in valid:
+            message = "has no effect beside 'privateKey'"
+            self.findings.warning((*path, "clientSecret"), "WB-CONF-026", message, "remove it")
 
     def transport(self, kind: str, valid: Object, path: Path) -> str:
         given = {key: TRANSPORTS[valid[key]] for key in ("type", "transport") if key in valid}

@@ -390,6 +390,14 @@ CODES = {
         "access, or the server wants more rights.",
         "mcp-workbench login TOOLBOX/SERVER. If it says that it refuses this account, sign in with another.",
     ),
+    "WB-AUTH-020": Explanation(
+        "The private key of the client can't be used",
+        "'auth.privateKey' names a file that can't be read, that holds no private key, or a key that the "
+        "authorization server accepts no signature of; or the packages that sign are not installed. As a "
+        "warning: other users of this machine can read the key.",
+        "The file must hold an RSA, EC or Ed25519 key in PEM format without a passphrase, with mode 600. The "
+        "packages: pip install 'mcp-workbench-gateway[auth]'",
+    ),
     # `import`, `install`, `uninstall`, `undo`, and `doctor` about hosts
     "WB-HOST-501": Explanation(
         "A host's file can't be read",

@@ -129,6 +129,7 @@ class AuthSettings(msgspec.Struct, frozen=True):
     redirect_port: int = 0  # 0: a free one
     account: str = ""  # a name of its own keeps two sign-ins to one URL apart
     private_key: str = ""  # of `private_key_jwt`: a file in PEM format
+    folder: str = ""  # that a relative path of it starts at
 
     def __repr__(self) -> str:
         return "AuthSettings()"  # any string may hold a secret

@@ -15,6 +15,7 @@ import msgspec
 from mcp_workbench.config import jsonc
 from mcp_workbench.config.file_access import read_plain
 from mcp_workbench.hosts.files import HostFile, Keys, Machine, read_file, shown, unreadable
+from mcp_workbench.hosts.host_sign_in import HostSignIn
 from mcp_workbench.hosts.table import HOSTS, Host, Syntax
 from mcp_workbench.transport.json_text import read_json
 
@@ -354,7 +355,18 @@ class EntryTranslator:
             new["type"] = "sse"
         if headers := dict(self.headers(raw)):
             new["headers"] = headers
+        if auth := self.sign_in(raw):
+            new["auth"] = auth
         return new
+
+    def sign_in(self, raw: Entry) -> Entry:
+        found = HostSignIn(raw)
+        self.used |= found.used
+        self.notes += found.notes()
+        return {
+            key: self.translated(value) if isinstance(value, str) else value
+            for key, value in found.auth.items()
+        }
 
     def environment(self, raw: Entry) -> Iterator[tuple[str, str]]:
         for key in _ENVIRONMENT:

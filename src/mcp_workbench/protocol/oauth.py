@@ -20,6 +20,7 @@ WELL_KNOWN_RESOURCE = "/.well-known/oauth-protected-resource"
 WELL_KNOWN_SERVER = "/.well-known/oauth-authorization-server"
 WELL_KNOWN_OPENID = "/.well-known/openid-configuration"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"  # of `private_key_jwt`
 CLIENT_NAME = "MCP Workbench"
 OFFLINE = "offline_access"  # the scope for which OpenID providers give a refresh token
 LONGEST_CHALLENGE = 8192  # characters of WWW-Authenticate that are read
@@ -108,6 +109,7 @@ class AuthorizationServer(msgspec.Struct, frozen=True):
     grant_types_supported: tuple[str, ...] = ()
     code_challenge_methods_supported: tuple[str, ...] | None = None
     token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
+    token_endpoint_auth_signing_alg_values_supported: tuple[str, ...] = ()
     client_id_metadata_document_supported: bool = False
     authorization_response_iss_parameter_supported: bool = False
 
@@ -232,6 +234,7 @@ class OAuthClient(msgspec.Struct, frozen=True):
     redirect_uri: str = ""  # that it is registered with; empty: any on the loopback
     expires_at: float = 0.0  # of a registration; 0: never
     registered: bool = False  # dynamically, by us
+    signing_algorithms: tuple[str, ...] = ()  # that its server accepts; empty: any
 
     def __repr__(self) -> str:
         return "OAuthClient()"  # the secret

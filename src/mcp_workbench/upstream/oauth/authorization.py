@@ -26,6 +26,7 @@ from mcp_workbench.upstream.oauth.sign_in import (
     outgoing_of,
     read_reply,
     store_of,
+    token_request,
     with_tokens,
 )
 from mcp_workbench.upstream.oauth.store import Credential
@@ -172,9 +173,8 @@ class Authorization:
         return True
 
     async def _exchange(self, stored: Credential) -> bool:
-        headers, body = oauth.token_request(
-            stored.client, oauth.refresh_grant(stored.refresh_token, stored.resource)
-        )
+        fields = oauth.refresh_grant(stored.refresh_token, stored.resource)
+        headers, body = await token_request(self._target.auth, stored.client, stored.issuer, fields)
         reply = await self._outgoing.post(stored.token_endpoint, headers, body, FORM)
         try:
             tokens = read_reply(reply, stored.token_endpoint)

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from mcp_workbench.config.state_home import state_home
-from mcp_workbench.core.spec import HttpEndpoint
+from mcp_workbench.core.spec import AuthSettings, HttpEndpoint
 from mcp_workbench.protocol import oauth
 from mcp_workbench.protocol.oauth import (
     AuthorizationRequest,
@@ -112,10 +112,9 @@ class SignIn:
     def _known_client(self, endpoints: Endpoints) -> OAuthClient | None:
         settings, server = self.settings, endpoints.server
         if settings.client_id:
-            method = oauth.auth_method(settings.client_secret, server)
-            return OAuthClient(settings.client_id, settings.client_secret, method)
+            return _configured(settings, settings.client_id, server)
         if settings.client_metadata_url and server.client_id_metadata_document_supported:
-            return OAuthClient(settings.client_metadata_url)
+            return _configured(settings, settings.client_metadata_url, server)
         client = ClientStore(self._home, server.issuer).read()
         if client is None or 0 < client.expires_at < time.time():
             return None
@@ -209,7 +208,7 @@ class SignIn:
         client = await self._client(endpoints, "http://127.0.0.1/callback")
         scopes = self._scopes(endpoints)
         fields = {"scope": " ".join(scopes), "resource": endpoints.identifier}
-        headers, body = oauth.token_request(client, fields)
+        headers, body = await token_request(self.settings, client, server.issuer, fields)
         reply = await self.outgoing.post(server.device_authorization_endpoint, headers, body, FORM)
         _require_up(reply, server.device_authorization_endpoint)
         if not reply.ok:
@@ -233,8 +232,7 @@ class SignIn:
         end = time.monotonic() + min(code.expires_in, LIFETIME)
         while time.monotonic() < end:
             await asyncio.sleep(interval)
-            headers, body = oauth.token_request(client, fields)
-            reply = await self.outgoing.post(server.token_endpoint, headers, body, FORM)
+            reply = await self._token(server, client, fields)
             error, _ = oauth.read_error(reply.body)
             if error == "slow_down":
                 interval += 5
@@ -249,9 +247,7 @@ class SignIn:
         endpoints = await self.discover()
         client = self._known_client(endpoints)
         if client is None:
-            raise SignInFailed(
-                "WB-AUTH-003", "'client_credentials' needs 'clientId' and 'clientSecret' in 'auth'"
-            )
+            raise SignInFailed("WB-AUTH-003", "'client_credentials' needs a 'clientId' in 'auth'")
         scopes = tuple(scope for scope in self._scopes(endpoints) if scope != oauth.OFFLINE)
         fields = oauth.client_grant(scopes, endpoints.identifier)
         reply = await self._token(endpoints.server, client, fields)
@@ -262,7 +258,7 @@ class SignIn:
     async def _token(
         self, server: AuthorizationServer, client: OAuthClient, fields: Mapping[str, str]
     ) -> Fetched:
-        headers, body = oauth.token_request(client, fields)
+        headers, body = await token_request(self.settings, client, server.issuer, fields)
         return await self.outgoing.post(server.token_endpoint, headers, body, FORM)
 
     async def _keep(
@@ -343,6 +339,26 @@ def store_of(target: HttpEndpoint, environ: Mapping[str, str], principal: str) -
     settings = target.auth
     account = "\0".join((settings.account, settings.client_id, settings.grant))
     return CredentialStore(state_home(environ), target.url, account, principal)
+
+
+def _configured(settings: AuthSettings, id: str, server: AuthorizationServer) -> OAuthClient:
+    """The client that the entry names, with the proof that it has."""
+    if settings.private_key:
+        accepted = server.token_endpoint_auth_signing_alg_values_supported
+        return OAuthClient(id, method="private_key_jwt", signing_algorithms=accepted)
+    secret = settings.client_secret if settings.client_id else ""
+    return OAuthClient(id, secret, oauth.auth_method(secret, server))
+
+
+async def token_request(
+    settings: AuthSettings, client: OAuthClient, issuer: str, fields: Mapping[str, str]
+) -> tuple[bytes, bytes]:
+    """The extra headers and the body of a request to the token endpoint. Raises SignInFailed."""
+    if client.method == "private_key_jwt":
+        from mcp_workbench.upstream.oauth.client_key import proof  # only with a key
+
+        fields = {**fields, **await asyncio.to_thread(proof, settings, client, issuer)}
+    return oauth.token_request(client, fields)
 
 
 def with_tokens(credential: Credential, tokens: Tokens) -> Credential:
