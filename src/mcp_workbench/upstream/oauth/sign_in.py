@@ -23,6 +23,7 @@ from mcp_workbench.protocol.oauth import (
     AuthorizationServer,
     Challenge,
     DeviceCode,
+    NotThisSignIn,
     OAuthClient,
     Resource,
     SignInFailed,
@@ -96,6 +97,7 @@ class SignIn:
         return None
 
     async def _server(self, issuer: str) -> AuthorizationServer:
+        oauth.require_issuer(issuer)
         for url in oauth.server_metadata_urls(issuer or oauth.origin_of(self.url)):
             reply = await self.outgoing.get(url)
             _require_up(reply, url)
@@ -179,8 +181,8 @@ class SignIn:
                 secrets.token_urlsafe(24),
                 secrets.token_urlsafe(48),
             )
-            self.outgoing.checked(request.url)  # never shown, nor opened, if it is not allowed
-            yield PendingSignIn(self, request, redirects)
+            # Never shown, nor opened, if it is not allowed.
+            yield PendingSignIn(self, request, redirects, self.outgoing.shown(request.url))
 
     def _scopes(self, endpoints: Endpoints) -> tuple[str, ...]:
         scopes = oauth.choose_scopes(
@@ -215,12 +217,20 @@ class SignIn:
         if not reply.ok:
             raise _refused("WB-AUTH-006", f"{server.issuer} gave no device code", reply)
         code = oauth.read_device_code(reply.body, server.device_authorization_endpoint)
-        self.outgoing.checked(code.verification_uri)
-        show(code)
+        show(self._shown(code))
         reply = await self._poll(
             server, client, oauth.device_grant(code, endpoints.identifier), code
         )
         return await self._keep(server, client, endpoints.identifier, scopes, reply)
+
+    def _shown(self, code: DeviceCode) -> DeviceCode:
+        """The code with addresses that may be shown to a person. Raises SignInFailed."""
+        complete = code.verification_uri_complete
+        return msgspec.structs.replace(
+            code,
+            verification_uri=self.outgoing.shown(code.verification_uri),
+            verification_uri_complete=self.outgoing.shown(complete) if complete else "",
+        )
 
     async def _poll(
         self,
@@ -232,7 +242,7 @@ class SignIn:
         interval = max(code.interval, 1.0)
         end = time.monotonic() + min(code.expires_in, LIFETIME)
         while time.monotonic() < end:
-            await asyncio.sleep(interval)
+            await asyncio.sleep(min(interval, max(end - time.monotonic(), 0.0)))
             headers, body = oauth.token_request(client, fields)
             reply = await self.outgoing.post(server.token_endpoint, headers, body, FORM)
             error, _ = oauth.read_error(reply.body)
@@ -295,12 +305,12 @@ class PendingSignIn:
     """Waits for a person who has been given `url`."""
 
     def __init__(
-        self, sign_in: SignIn, request: AuthorizationRequest, redirects: Redirects
+        self, sign_in: SignIn, request: AuthorizationRequest, redirects: Redirects, url: str
     ) -> None:
         self._sign_in = sign_in
         self._request = request
         self._redirects = redirects
-        self.url = request.url
+        self.url = url
         self.issuer = request.server.issuer
 
     async def done(self, seconds: float = LIFETIME) -> Credential:
@@ -313,7 +323,7 @@ class PendingSignIn:
                         credential = await completed(self.complete(visit.query))
                     except SignInFailed as error:
                         visit.answer(str(error), ok=False)
-                        if _is_foreign(error):
+                        if isinstance(error, NotThisSignIn):
                             continue  # somebody else's redirect ends nobody's sign-in
                         raise
                     visit.answer(f"You are signed in to {credential.issuer}.", ok=True)
@@ -326,10 +336,6 @@ class PendingSignIn:
     async def complete(self, query: str) -> Credential:
         """Take the query of the redirect address, and get the tokens. Raises SignInFailed."""
         return await self._sign_in.exchange(self._request, self._request.code_of(query))
-
-
-def _is_foreign(error: SignInFailed) -> bool:
-    return "another sign-in" in str(error)
 
 
 def outgoing_of(target: HttpEndpoint, environ: Mapping[str, str]) -> Outgoing:
