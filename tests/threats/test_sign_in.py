@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,11 +17,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from mcp_workbench.protocol import oauth
-from mcp_workbench.protocol.oauth import DeviceCode, SignInFailed
+from mcp_workbench.protocol.oauth import Challenge, DeviceCode, OAuthClient, SignInFailed
+from mcp_workbench.upstream.oauth.authorization import Authorization
 from mcp_workbench.upstream.oauth.redirect import MOST
-from mcp_workbench.upstream.oauth.sign_in import PendingSignIn, SignIn
+from mcp_workbench.upstream.oauth.sign_in import PendingSignIn, SignIn, store_of
+from mcp_workbench.upstream.oauth.store import Credential
 from tests.kit.clock import PATIENCE
-from tests.threats.hostile_issuer import HostileIssuer, hostile_issuer
+from tests.threats.hostile_issuer import Answer, Form, HostileIssuer, hostile_issuer
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 BAD_ADDRESSES = ["https://[", "https://a\u2100b", "https://a:x/", "//"]
@@ -223,3 +228,95 @@ async def test_connections_that_send_nothing_keep_nobody_from_signing_in(
         await done
         for _, writer in idle:
             writer.close()
+
+
+# A server that refuses
+
+
+def signed_in(issuer: HostileIssuer, environ: dict[str, str], **auth: Any) -> None:
+    """Keep a sign-in whose every refresh gives other tokens."""
+    numbers = count(1)
+
+    def renew(form: Form) -> Answer:
+        number = next(numbers)
+        return 200, {
+            "access_token": f"access-{number}",
+            "refresh_token": f"refresh-{number}",
+            "expires_in": 3600,
+        }
+
+    issuer.pages["/token"] = renew
+    credential = Credential(
+        issuer.url,
+        issuer.origin,
+        f"{issuer.origin}/token",
+        issuer.url,
+        OAuthClient("c"),
+        "access-0",
+        "refresh-0",
+        time.time() + 3600,
+        3600,
+    )
+    store_of(issuer.target(**auth), environ, "").write(credential)
+
+
+MACHINE = {"grant": "client_credentials", "client_id": "c", "client_secret": "client-secret"}
+
+
+@pytest.mark.parametrize("auth", [{}, MACHINE], ids=["person", "machine"])
+async def test_a_server_that_refuses_every_token_costs_the_issuer_one_refresh(
+    issuer: HostileIssuer, environ: dict[str, str], auth: dict[str, str]
+) -> None:
+    signed_in(issuer, environ, **auth)
+
+    for _ in range(5):  # each connection has its own
+        authorization = Authorization(issuer.target(**auth), environ, {})
+        for _ in range(5):
+            line = authorization.line
+            if not await authorization.refused(401, Challenge(), line):
+                break
+
+    assert issuer.count("/token") == 1
+
+
+async def test_the_secret_of_a_client_goes_to_no_other_issuer(
+    issuer: HostileIssuer, environ: dict[str, str]
+) -> None:
+    await SignIn(issuer.target(**MACHINE), environ).for_machine()
+    assert issuer.count("/token") == 1
+    other = f"{issuer.origin}/other"
+    issuer.resource["authorization_servers"] = [other]
+    changed = {**issuer.metadata, "issuer": other, "token_endpoint": f"{issuer.origin}/steal"}
+    issuer.pages["/.well-known/oauth-authorization-server/other"] = (200, changed)
+
+    with pytest.raises(SignInFailed, match="another issuer than before"):
+        await SignIn(issuer.target(**MACHINE), environ).for_machine()
+    assert issuer.count("/steal") == 0
+
+    with pytest.raises(SignInFailed):  # the operator has named it
+        await SignIn(issuer.target(**MACHINE, issuer=other), environ).for_machine()
+    assert issuer.count("/steal") == 1
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+async def test_a_lock_that_is_something_else_is_not_followed(
+    issuer: HostileIssuer, environ: dict[str, str], tmp_path: Path, kind: str
+) -> None:
+    signed_in(issuer, environ)
+    store = store_of(issuer.target(), environ, "")
+    lock = next((tmp_path / "credentials").iterdir()).with_suffix(".lock")
+    victim = tmp_path / "victim"
+    if kind == "link":
+        lock.symlink_to(victim)
+    elif kind == "pipe":
+        os.mkfifo(lock)
+    else:
+        lock.mkdir()
+
+    async with asyncio.timeout(PATIENCE):
+        with (
+            pytest.raises(SignInFailed, match="can't be kept") if kind != "pipe" else nullcontext()
+        ):
+            async with store.locked():
+                pass
+    assert not victim.exists()

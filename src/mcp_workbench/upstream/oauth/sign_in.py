@@ -64,6 +64,7 @@ class SignIn:
         self.url = target.url
         self.outgoing = outgoing_of(target, environ)
         self.store = store_of(target, environ, principal)
+        self.refused_at = 0.0  # when the server refused the token that this sign-in replaces
         self._home = state_home(environ)
         self._challenge = challenge
 
@@ -114,6 +115,7 @@ class SignIn:
     def _known_client(self, endpoints: Endpoints) -> OAuthClient | None:
         settings, server = self.settings, endpoints.server
         if settings.client_id:
+            self._require_same_issuer(server.issuer)
             method = oauth.auth_method(settings.client_secret, server)
             return OAuthClient(settings.client_id, settings.client_secret, method)
         if settings.client_metadata_url and server.client_id_metadata_document_supported:
@@ -122,6 +124,19 @@ class SignIn:
         if client is None or 0 < client.expires_at < time.time():
             return None
         return client
+
+    def _require_same_issuer(self, issuer: str) -> None:
+        """Raise SignInFailed where the operator's secret would go to another issuer than before.
+
+        The server names the issuer, and could name its own to get the secret.
+        """
+        stored = None if self.settings.issuer else self.store.read()
+        if stored is not None and self.settings.client_secret and stored.issuer != issuer:
+            raise SignInFailed(
+                "WB-AUTH-005",
+                f"the server names another issuer than before, {issuer} instead of {stored.issuer}: if that is "
+                'right, write "auth": {"issuer": "…"} in the server\'s entry',
+            )
 
     async def _client(self, endpoints: Endpoints, redirect_uri: str) -> OAuthClient:
         client, server = self._known_client(endpoints), endpoints.server
@@ -294,6 +309,7 @@ class SignIn:
             account=tokens.account,
             signed_in_at=time.time(),
             revocation_endpoint=server.revocation_endpoint,
+            refused_at=self.refused_at,
         )
         credential = with_tokens(credential, tokens)
         async with self.store.locked():
