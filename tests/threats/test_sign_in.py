@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from mcp_workbench.core.spec import HttpEndpoint
 from mcp_workbench.protocol import oauth
 from mcp_workbench.protocol.oauth import Challenge, DeviceCode, OAuthClient, SignInFailed
+from mcp_workbench.upstream.oauth import sign_in as sign_in_module
 from mcp_workbench.upstream.oauth.authorization import Authorization
 from mcp_workbench.upstream.oauth.redirect import MOST
 from mcp_workbench.upstream.oauth.sign_in import PendingSignIn, SignIn, store_of
@@ -133,6 +135,25 @@ async def test_the_reason_of_a_failure_is_short_and_printable(
 
     assert text.isprintable()
     assert len(text) <= oauth.LONGEST_REASON
+
+
+async def test_documents_that_come_slowly_have_one_deadline(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sign_in_module, "DISCOVERY", 0.3)
+    writers: list[asyncio.StreamWriter] = []
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await reader.readuntil(b"\r\n\r\n")  # and no answer
+
+    async with await asyncio.start_server(slow, "127.0.0.1") as server:
+        target = HttpEndpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp")
+        async with asyncio.timeout(10):
+            failed = await failure(SignIn(target, environ))
+        for writer in writers:
+            writer.close()
+    assert failed.code == "WB-AUTH-004"
 
 
 # Device codes

@@ -146,7 +146,9 @@ async def _read(response: ClientResponse) -> Fetched:
 
 
 def _is_literal(host: str) -> bool:
-    return ":" in host or host.replace(".", "").isdigit()
+    """Is this an address, in any form that a resolver takes, or a name of the machine itself?"""
+    last = host.rstrip(".").rpartition(".")[2]
+    return ":" in host or last.isdigit() or last.startswith("0x") or last == "localhost"
 
 
 def _blocked(address: Url, why: str) -> SignInFailed:

@@ -36,6 +36,7 @@ from mcp_workbench.upstream.oauth.store import ClientStore, Credential, Credenti
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
+DISCOVERY = 45.0  # seconds for all documents: a server could send each slowly, and redirect
 LIFETIME = 600.0  # seconds in which a person has to sign in
 PING = b'{"jsonrpc":"2.0","id":0,"method":"ping"}'
 TEMPORARY = "WB-AUTH-004"  # the code of failures that may pass
@@ -72,6 +73,15 @@ class SignIn:
 
     async def discover(self) -> Endpoints:
         """Find the authorization server. Raises SignInFailed."""
+        try:
+            async with asyncio.timeout(DISCOVERY):
+                return await self._discover()
+        except TimeoutError:
+            raise SignInFailed(
+                TEMPORARY, f"the server did not say within {DISCOVERY:g} s where to sign in"
+            ) from None
+
+    async def _discover(self) -> Endpoints:
         challenge = await self._asked() if self._challenge is None else self._challenge
         resource = await self._resource(challenge)
         issuer = self.settings.issuer or _first_issuer(resource)
