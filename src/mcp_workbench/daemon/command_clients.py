@@ -36,6 +36,7 @@ from mcp_workbench.daemon.command_messages import (
     WithdrawQuestion,
     error_fields,
     read_message,
+    read_request,
     write_message,
 )
 from mcp_workbench.gateway.interactive import InteractiveSession, interactive_session
@@ -111,7 +112,7 @@ class CommandClient:
         self._most = session.view.snapshot.limits.message_bytes + ENVELOPE
         while data := await read_message(reader, self._most):
             try:
-                self._received(msgspec.json.decode(data, type=Request), session, requests)
+                self._received(read_request(data), session, requests)
             except (ValueError, RecursionError) as error:
                 raise BadMessage(str(error)) from None
 

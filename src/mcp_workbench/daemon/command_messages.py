@@ -163,6 +163,14 @@ class BadMessage(Exception):
     """The peer does not speak this protocol, or sends too much at once."""
 
 
+def read_request(data: bytes) -> Request:
+    """Return a command's message. Raises BadMessage."""
+    try:
+        return msgspec.json.decode(data, type=Request)
+    except (ValueError, RecursionError) as error:
+        raise BadMessage(str(error)) from None
+
+
 async def read_message(reader: StreamReader, most: int = LARGEST) -> bytes:
     """Return the JSON of the next message; empty at the end. Raises BadMessage for a longer one."""
     try:
