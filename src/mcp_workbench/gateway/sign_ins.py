@@ -75,15 +75,17 @@ class SignIns:
     async def _run(
         self, key: tuple[ServerAddress, str], sign_in: SignIn, opened: OpenSignIn
     ) -> None:
+        complete = False
         try:
             async with sign_in.open() as pending:
                 opened.url, opened.issuer = pending.url, pending.issuer
                 opened.prepared.set()
                 await pending.done()
+                complete = True
         except SignInFailed as error:
             opened.failure = error
         finally:
             del self._open[key]
-            if opened.failure is None and not opened.url:
+            if opened.failure is None and not complete:
                 opened.failure = SignInFailed("WB-AUTH-007", "the workbench ended meanwhile")
             opened.end()

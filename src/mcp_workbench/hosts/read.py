@@ -177,6 +177,11 @@ def parse_json(text: str) -> Any:
         return jsonc.parse(text)
 
 
+MOST_PARTS = 256  # of a dotted key
+_DOTS = re.compile(r"""(?<=[\w"'-])[ \t]*\.[ \t]*(?=[\w"'-])""")
+_BETWEEN_DOTS = re.compile(r"[=,{}\[\]\n]")
+
+
 class NotToml(ValueError):
     """The text is not TOML, with place and reason."""
 
@@ -191,6 +196,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Returns the values; raises NotToml with the place."""
     import tomllib  # only where there is such a file
 
+    if any(len(_DOTS.findall(part)) > MOST_PARTS for part in _BETWEEN_DOTS.split(text)):
+        raise NotToml("it is nested too deeply", 1, 1)  # its reader takes the square of the parts
     try:
         return tomllib.loads(text.removeprefix(jsonc.BOM))
     except tomllib.TOMLDecodeError as error:

@@ -12,7 +12,7 @@ import re
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
@@ -24,6 +24,9 @@ ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"  # of `priv
 CLIENT_NAME = "MCP Workbench"
 OFFLINE = "offline_access"  # the scope for which OpenID providers give a refresh token
 LONGEST_CHALLENGE = 8192  # characters of WWW-Authenticate that are read
+LONGEST_ISSUER = 512  # characters
+LONGEST_REASON = 1000  # characters of a failure: much of it may be a server's own words
+MOST_FIELDS = 50  # of a redirect's query
 MOST_SCOPES = 100
 LONGEST_LIFETIME = 10 * 365 * 86400.0  # seconds; more is treated as this
 
@@ -41,8 +44,18 @@ class SignInFailed(Exception):
     """Signing in failed. The text says why and what to do next; `code` is for `explain`."""
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
+        # It goes to terminals, pages and hosts, and may quote what a server wrote.
+        super().__init__("".join(c for c in message[:LONGEST_REASON] if c.isprintable()))
         self.code = code
+
+
+class NotThisSignIn(SignInFailed):
+    """A redirect that does not belong to the sign-in that waits: anybody can send one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "WB-AUTH-006", "the answer belongs to another sign-in: start again, and use its address"
+        )
 
 
 # What a server says when it refuses
@@ -124,21 +137,39 @@ def resource_metadata_urls(server_url: str, challenge: Challenge) -> list[str]:
 
 def server_metadata_urls(issuer: str) -> list[str]:
     """Where the metadata of an authorization server may be; the first that exists counts."""
-    path = urlsplit(issuer).path.rstrip("/")
+    path = _parts(issuer).path.rstrip("/")
     paths = [WELL_KNOWN_SERVER + path, WELL_KNOWN_OPENID + path]
     if path:
         paths.append(path + WELL_KNOWN_OPENID)
     return [_at(issuer, each) for each in paths]
 
 
+def require_issuer(issuer: str) -> None:
+    """Raise SignInFailed unless this has the form of an issuer (RFC 8414), which people and hosts are shown."""
+    clean = issuer.isascii() and issuer.isprintable() and not set(issuer) & set(' ?#"<>\\')
+    if not clean or len(issuer) > LONGEST_ISSUER:
+        raise _no_address()
+
+
 def _at(url: str, path: str) -> str:
-    parts = urlsplit(url)
+    parts = _parts(url)
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
 def origin_of(url: str) -> str:
-    parts = urlsplit(url)
+    parts = _parts(url)
     return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise _no_address() from None
+
+
+def _no_address() -> SignInFailed:
+    return SignInFailed("WB-AUTH-005", "the server's sign-in metadata has an address that is none")
 
 
 def read_resource(body: bytes, server_url: str, source: str) -> Resource:
@@ -157,7 +188,7 @@ def covers(resource: str, url: str) -> bool:
     """Is this the resource identifier of a server at this URL, or of what it is a part of?"""
     if origin_of(resource) != origin_of(url):
         return False
-    whole = urlsplit(resource).path.rstrip("/") + "/"
+    whole = _parts(resource).path.rstrip("/") + "/"
     return (urlsplit(url).path.rstrip("/") + "/").startswith(whole)
 
 
@@ -212,7 +243,7 @@ def choose_scopes(
 def _read(body: bytes, type: type[Document], source: str) -> Document:
     try:
         return msgspec.json.decode(body, type=type)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SignInFailed(
             "WB-AUTH-005", f"the document at {source} can't be used: {error}"
         ) from None
@@ -333,7 +364,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True):
             query["scope"] = " ".join(self.scopes)
         if OFFLINE in self.scopes:
             query["prompt"] = "consent"  # OpenID Connect requires it for this scope
-        parts = urlsplit(self.server.authorization_endpoint)
+        parts = _parts(self.server.authorization_endpoint)
         merged = [
             pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in query
         ]
@@ -341,7 +372,10 @@ class AuthorizationRequest(msgspec.Struct, frozen=True):
 
     def code_of(self, query: str) -> str:
         """The authorization code of a redirect, given its query. Raises SignInFailed."""
-        values = dict(reversed(parse_qsl(query, max_num_fields=50)))
+        try:
+            values = dict(reversed(parse_qsl(query, max_num_fields=MOST_FIELDS)))
+        except ValueError:
+            raise NotThisSignIn from None
         self._check_origin(values)
         error = values.get("error", "")
         if error:
@@ -354,10 +388,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True):
 
     def _check_origin(self, values: Mapping[str, str]) -> None:
         if not same(values.get("state", ""), self.state):
-            raise SignInFailed(
-                "WB-AUTH-006",
-                "the answer belongs to another sign-in: start again, and use its address",
-            )
+            raise NotThisSignIn
         issuer = values.get("iss")
         if issuer is None and not self.server.authorization_response_iss_parameter_supported:
             return
@@ -373,7 +404,7 @@ def same(given: str, expected: str) -> bool:
     """Compare two secrets in constant time."""
     from hmac import compare_digest
 
-    return compare_digest(given.encode(), expected.encode())
+    return compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
 def _refused(error: str, description: str) -> tuple[str, str]:
@@ -475,7 +506,7 @@ def read_error(body: bytes) -> tuple[str, str]:
     """The code and the description of an error response; empty where it is none."""
     try:
         error = msgspec.json.decode(body, type=_ErrorResponse)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "", ""
     return _shown(error.error) if error.error else "", _shown(
         error.error_description
@@ -501,7 +532,7 @@ def _account(id_token: str) -> str:
         claims = msgspec.json.decode(
             urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Claims
         )
-    except (IndexError, ValueError, msgspec.DecodeError):
+    except (IndexError, ValueError, msgspec.DecodeError, RecursionError):
         return ""
     name = claims.email or claims.preferred_username or claims.name or claims.sub
     return "".join(c for c in name[:100] if c.isprintable())

@@ -237,7 +237,7 @@ class ResourceServer:
         try:
             answer = _read_answer(await self._issuer.introspect(token, asking))
             self._accept(answer, digest)
-        except (IssuerUnavailable, msgspec.DecodeError) as error:
+        except (IssuerUnavailable, ValueError, RecursionError) as error:
             log.warning("%s can't be asked about a token: %s", self._settings.issuer, error)
         except TokenRefused as error:
             log.debug("a token was refused: %s", error)

@@ -121,12 +121,12 @@ class Authorization:
             self._due_at = time.time() + 1.0  # tried again soon; the old token is good
             return False
 
-    async def _refresh(self) -> bool:
+    async def _refresh(self, *, refused: bool = False) -> bool:
         if self._refreshing is not None and not self._refreshing.done():
             await asyncio.wait((self._refreshing,))
             if self.is_fresh and self.line:
                 return True
-        return await self._renew()
+        return await self._renew(refused=refused)
 
     @property
     def _machine(self) -> bool:
@@ -148,15 +148,20 @@ class Authorization:
                 return True
         if self._credential is None and not self._machine:
             return False
-        return await self._refresh()
+        if self._credential is not None and self._credential.was_just_refused(time.time()):
+            return (
+                False  # another token would cost the issuer a request, and be refused like the last
+            )
+        return await self._refresh(refused=True)
 
-    async def _renew(self) -> bool:
+    async def _renew(self, *, refused: bool = False) -> bool:
         """Refresh the token, unless another process did. Raises SignInFailed if that may pass.
 
         A refresh token is good for one request: once that is sent, its response must be kept, whoever
         was waiting for it.
         """
         held = self._credential
+        refused_at = time.time() if refused else 0.0
         async with self._store.locked():
             stored = self._store.read()
             if stored is not None and stored.usable and _is_newer(stored, held):
@@ -168,11 +173,13 @@ class Authorization:
                 self._use(stored)
                 return False
             else:
-                return await completed(self._exchange(stored))
-        self._use(await SignIn(self._target, self._environ, self._principal).for_machine())
+                return await completed(self._exchange(stored, refused_at))
+        machine = SignIn(self._target, self._environ, self._principal)
+        machine.refused_at = refused_at
+        self._use(await machine.for_machine())
         return True
 
-    async def _exchange(self, stored: Credential) -> bool:
+    async def _exchange(self, stored: Credential, refused_at: float) -> bool:
         fields = oauth.refresh_grant(stored.refresh_token, stored.resource)
         headers, body = await token_request(self._target.auth, stored.client, stored.issuer, fields)
         reply = await self._outgoing.post(stored.token_endpoint, headers, body, FORM)
@@ -188,6 +195,8 @@ class Authorization:
             self._use(ended)
             return False
         credential = with_tokens(stored, tokens)
+        if refused_at:
+            credential = msgspec.structs.replace(credential, refused_at=refused_at)
         self._store.write(credential)
         self._use(credential)
         return True

@@ -20,6 +20,7 @@ from mcp_workbench.transport.http.urls import BadUrl, Url, parse_url, proxy_for
 
 LARGEST = 1 << 18  # bytes of a document
 PATIENCE = 15.0  # seconds for one request
+LONGEST_URL = 8192  # characters
 HOPS = 3
 REDIRECTS = (301, 302, 307, 308)
 _USER_AGENT = f"User-Agent: {IMPLEMENTATION['name']}/{IMPLEMENTATION['version']}\r\n".encode()
@@ -81,11 +82,13 @@ class Outgoing:
     def checked(self, url: str) -> Url:
         """The address, if it may be used. Raises SignInFailed."""
         try:
-            address = parse_url(url)
+            address = parse_url(url[: LONGEST_URL + 1])
         except BadUrl:
+            address = None
+        if address is None or len(url) > LONGEST_URL:
             raise SignInFailed(
                 "WB-AUTH-005", "the server's sign-in metadata has an address that is none"
-            ) from None
+            )
         if address.user or "#" in url:
             raise _blocked(address, "has a user name or a fragment in it")
         if self.is_trusted(address):
@@ -97,6 +100,11 @@ class Outgoing:
         if proxied and _is_literal(address.host) and not is_public(address.host):
             raise _blocked(address, "is not on the public internet")
         return address
+
+    def shown(self, url: str) -> str:
+        """An address for a person and a browser, in characters that no terminal obeys. Raises SignInFailed."""
+        address = self.checked(url)
+        return f"{address.origin}{address.target}"
 
     def is_trusted(self, address: Url) -> bool:
         origin = address.origin.lower()
@@ -138,7 +146,9 @@ async def _read(response: ClientResponse) -> Fetched:
 
 
 def _is_literal(host: str) -> bool:
-    return ":" in host or host.replace(".", "").isdigit()
+    """Is this an address, in any form that a resolver takes, or a name of the machine itself?"""
+    last = host.rstrip(".").rpartition(".")[2]
+    return ":" in host or last.isdigit() or last.startswith("0x") or last == "localhost"
 
 
 def _blocked(address: Url, why: str) -> SignInFailed:

@@ -13,7 +13,7 @@ HOST = "127.0.0.1"
 PATH = "/callback"
 LARGEST = 1 << 14  # bytes of a request's head
 PATIENCE = 10.0  # seconds for a request, and for its page
-MOST = 16  # connections at once
+MOST = 16  # connections that have sent no request yet, and requests that wait for their page
 LAST_PAGE = 1.0  # seconds to send the page after the sign-in is complete
 
 _HEAD = (
@@ -50,6 +50,9 @@ class Redirects:
         self._host = f"{HOST}:{port}"
         self._visits: asyncio.Queue[Visit] = asyncio.Queue(MOST)
         self._open = 0
+        self._silent: dict[
+            asyncio.StreamWriter, None
+        ] = {}  # have sent no request yet, oldest first
         self._closed = asyncio.Event()  # no connection is open
 
     async def next(self) -> Visit:
@@ -66,20 +69,31 @@ class Redirects:
         """Answer one request, then close."""
         self._open += 1
         self._closed.clear()
+        self._make_room(writer)
         try:
-            if self._open <= MOST:
-                async with asyncio.timeout(PATIENCE):
-                    status, text, ok = await self._answer(await _read_head(reader))
-                    await _write(writer, status, text, ok=ok)
+            async with asyncio.timeout(PATIENCE):
+                head = await _read_head(reader)
+                self._silent.pop(writer, None)
+                status, text, ok = await self._answer(head)
+                await _write(writer, status, text, ok=ok)
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return
         finally:
+            self._silent.pop(writer, None)
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
             self._open -= 1
             if not self._open:
                 self._closed.set()
+
+    def _make_room(self, writer: asyncio.StreamWriter) -> None:
+        """Close the connection that has been silent for longest: others must not keep the person's out."""
+        self._silent[writer] = None
+        if len(self._silent) > MOST:
+            oldest = next(iter(self._silent))
+            del self._silent[oldest]
+            oldest.transport.abort()
 
     async def _answer(self, head: str) -> tuple[str, str, bool]:
         line, *headers = head.split("\r\n")

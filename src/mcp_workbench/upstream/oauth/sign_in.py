@@ -23,6 +23,7 @@ from mcp_workbench.protocol.oauth import (
     AuthorizationServer,
     Challenge,
     DeviceCode,
+    NotThisSignIn,
     OAuthClient,
     Resource,
     SignInFailed,
@@ -35,6 +36,7 @@ from mcp_workbench.upstream.oauth.store import ClientStore, Credential, Credenti
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
+DISCOVERY = 45.0  # seconds for all documents: a server could send each slowly, and redirect
 LIFETIME = 600.0  # seconds in which a person has to sign in
 PING = b'{"jsonrpc":"2.0","id":0,"method":"ping"}'
 TEMPORARY = "WB-AUTH-004"  # the code of failures that may pass
@@ -63,6 +65,7 @@ class SignIn:
         self.url = target.url
         self.outgoing = outgoing_of(target, environ)
         self.store = store_of(target, environ, principal)
+        self.refused_at = 0.0  # when the server refused the token that this sign-in replaces
         self._home = state_home(environ)
         self._challenge = challenge
 
@@ -70,6 +73,15 @@ class SignIn:
 
     async def discover(self) -> Endpoints:
         """Find the authorization server. Raises SignInFailed."""
+        try:
+            async with asyncio.timeout(DISCOVERY):
+                return await self._discover()
+        except TimeoutError:
+            raise SignInFailed(
+                TEMPORARY, f"the server did not say within {DISCOVERY:g} s where to sign in"
+            ) from None
+
+    async def _discover(self) -> Endpoints:
         challenge = await self._asked() if self._challenge is None else self._challenge
         resource = await self._resource(challenge)
         issuer = self.settings.issuer or _first_issuer(resource)
@@ -96,6 +108,7 @@ class SignIn:
         return None
 
     async def _server(self, issuer: str) -> AuthorizationServer:
+        oauth.require_issuer(issuer)
         for url in oauth.server_metadata_urls(issuer or oauth.origin_of(self.url)):
             reply = await self.outgoing.get(url)
             _require_up(reply, url)
@@ -112,6 +125,7 @@ class SignIn:
     def _known_client(self, endpoints: Endpoints) -> OAuthClient | None:
         settings, server = self.settings, endpoints.server
         if settings.client_id:
+            self._require_same_issuer(server.issuer)
             return _configured(settings, settings.client_id, server)
         if settings.client_metadata_url and server.client_id_metadata_document_supported:
             return _configured(settings, settings.client_metadata_url, server)
@@ -119,6 +133,19 @@ class SignIn:
         if client is None or 0 < client.expires_at < time.time():
             return None
         return client
+
+    def _require_same_issuer(self, issuer: str) -> None:
+        """Raise SignInFailed where the operator's secret would go to another issuer than before.
+
+        The server names the issuer, and could name its own to get the secret.
+        """
+        stored = None if self.settings.issuer else self.store.read()
+        if stored is not None and self.settings.client_secret and stored.issuer != issuer:
+            raise SignInFailed(
+                "WB-AUTH-005",
+                f"the server names another issuer than before, {issuer} instead of {stored.issuer}: if that is "
+                'right, write "auth": {"issuer": "…"} in the server\'s entry',
+            )
 
     async def _client(self, endpoints: Endpoints, redirect_uri: str) -> OAuthClient:
         client, server = self._known_client(endpoints), endpoints.server
@@ -178,8 +205,8 @@ class SignIn:
                 secrets.token_urlsafe(24),
                 secrets.token_urlsafe(48),
             )
-            self.outgoing.checked(request.url)  # never shown, nor opened, if it is not allowed
-            yield PendingSignIn(self, request, redirects)
+            # Never shown, nor opened, if it is not allowed.
+            yield PendingSignIn(self, request, redirects, self.outgoing.shown(request.url))
 
     def _scopes(self, endpoints: Endpoints) -> tuple[str, ...]:
         scopes = oauth.choose_scopes(
@@ -214,12 +241,20 @@ class SignIn:
         if not reply.ok:
             raise _refused("WB-AUTH-006", f"{server.issuer} gave no device code", reply)
         code = oauth.read_device_code(reply.body, server.device_authorization_endpoint)
-        self.outgoing.checked(code.verification_uri)
-        show(code)
+        show(self._shown(code))
         reply = await self._poll(
             server, client, oauth.device_grant(code, endpoints.identifier), code
         )
         return await self._keep(server, client, endpoints.identifier, scopes, reply)
+
+    def _shown(self, code: DeviceCode) -> DeviceCode:
+        """The code with addresses that may be shown to a person. Raises SignInFailed."""
+        complete = code.verification_uri_complete
+        return msgspec.structs.replace(
+            code,
+            verification_uri=self.outgoing.shown(code.verification_uri),
+            verification_uri_complete=self.outgoing.shown(complete) if complete else "",
+        )
 
     async def _poll(
         self,
@@ -231,7 +266,7 @@ class SignIn:
         interval = max(code.interval, 1.0)
         end = time.monotonic() + min(code.expires_in, LIFETIME)
         while time.monotonic() < end:
-            await asyncio.sleep(interval)
+            await asyncio.sleep(min(interval, max(end - time.monotonic(), 0.0)))
             reply = await self._token(server, client, fields)
             error, _ = oauth.read_error(reply.body)
             if error == "slow_down":
@@ -280,6 +315,7 @@ class SignIn:
             account=tokens.account,
             signed_in_at=time.time(),
             revocation_endpoint=server.revocation_endpoint,
+            refused_at=self.refused_at,
         )
         credential = with_tokens(credential, tokens)
         async with self.store.locked():
@@ -291,12 +327,12 @@ class PendingSignIn:
     """Waits for a person who has been given `url`."""
 
     def __init__(
-        self, sign_in: SignIn, request: AuthorizationRequest, redirects: Redirects
+        self, sign_in: SignIn, request: AuthorizationRequest, redirects: Redirects, url: str
     ) -> None:
         self._sign_in = sign_in
         self._request = request
         self._redirects = redirects
-        self.url = request.url
+        self.url = url
         self.issuer = request.server.issuer
 
     async def done(self, seconds: float = LIFETIME) -> Credential:
@@ -309,7 +345,7 @@ class PendingSignIn:
                         credential = await completed(self.complete(visit.query))
                     except SignInFailed as error:
                         visit.answer(str(error), ok=False)
-                        if _is_foreign(error):
+                        if isinstance(error, NotThisSignIn):
                             continue  # somebody else's redirect ends nobody's sign-in
                         raise
                     visit.answer(f"You are signed in to {credential.issuer}.", ok=True)
@@ -322,10 +358,6 @@ class PendingSignIn:
     async def complete(self, query: str) -> Credential:
         """Take the query of the redirect address, and get the tokens. Raises SignInFailed."""
         return await self._sign_in.exchange(self._request, self._request.code_of(query))
-
-
-def _is_foreign(error: SignInFailed) -> bool:
-    return "another sign-in" in str(error)
 
 
 def outgoing_of(target: HttpEndpoint, environ: Mapping[str, str]) -> Outgoing:

@@ -21,6 +21,9 @@ from mcp_workbench.protocol.oauth import OAuthClient, SignInFailed
 
 LARGEST = 1 << 18  # bytes of a file
 POLL = 0.03  # seconds between two attempts to get the lock
+REFUSED_PAUSE = (
+    30.0  # seconds between two refreshes because the server refused: it could want them for ever
+)
 PATIENCE = 45.0  # seconds; longer than any refresh takes
 
 
@@ -42,6 +45,7 @@ class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
     revocation_endpoint: str = ""
     ended: str = ""  # why a new sign-in is needed
     trusted: tuple[str, ...] = ()  # origins that the operator listed at that time
+    refused_at: float = 0.0  # when it was last refreshed because the server refused it
 
     def __repr__(self) -> str:
         return f"Credential({self.issuer!r})"
@@ -57,6 +61,10 @@ class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
     def due_at(self) -> float:
         """When it should be refreshed, although it is good for a little longer; 0: not known."""
         return self.expires_at - min(60.0, self.lifetime / 4) if self.expires_at else 0.0
+
+    def was_just_refused(self, now: float) -> bool:
+        """Did the server refuse the token before this one, a moment ago?"""
+        return 0 <= now - self.refused_at < REFUSED_PAUSE
 
     def can_refresh(self, machine: bool) -> bool:  # noqa: FBT001
         return machine or bool(self.refresh_token)
@@ -117,7 +125,7 @@ class CredentialStore:
         try:
             folder = private_folder(self._home, CREDENTIALS)
             path = os.path.join(folder, f"{self._name}.lock")  # noqa: PTH118
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise _not_kept(error) from None
         try:
