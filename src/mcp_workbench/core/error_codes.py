@@ -390,6 +390,13 @@ CODES = {
         "access, or the server wants more rights.",
         "mcp-workbench login TOOLBOX/SERVER. If it says that it refuses this account, sign in with another.",
     ),
+    "WB-AUTH-015": Explanation(
+        "A person can't sign in for themselves now",
+        'The server has "scope": "principal". Either too many sign-ins of this person are open, or it is not '
+        "known at which address a browser reaches the workbench.",
+        "Complete an open sign-in, or wait ten minutes. Whoever runs the workbench can use "
+        "mcp-workbench login TOOLBOX/SERVER --principal NAME.",
+    ),
     # `import`, `install`, `uninstall`, `undo`, and `doctor` about hosts
     "WB-HOST-501": Explanation(
         "A host's file can't be read",
