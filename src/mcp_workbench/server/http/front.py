@@ -227,7 +227,7 @@ class HttpFront:
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         if request.admitted is self._pages and self._pages is not None:
-            self._scope.start(self._pages.visit(request, response), "sign-in page")
+            self._scope.start(self._pages.visit(_copy(request), response), "sign-in page")
         elif not isinstance(request.admitted, Admitted):
             self._handle_undecided(request, response)
         elif request.admitted.modern:
@@ -242,9 +242,7 @@ class HttpFront:
         if request.asked or self.undecided >= UNDECIDED or size > most:
             response.plain(SILENT)
             return
-        from copy import copy  # needed with an issuer only
-
-        own = copy(request)  # the request itself may be used again
+        own = _copy(request)
         own.asked = True
         self.undecided += 1
         self._undecided_bytes = size
@@ -276,6 +274,13 @@ class HttpFront:
         self._sessions.close()
         if self.access.issuer is not None:
             self.access.issuer.close()
+
+
+def _copy(request: HttpRequest) -> HttpRequest:
+    """One for a task: the request itself may be used again before that runs."""
+    from copy import copy  # rarely needed
+
+    return copy(request)
 
 
 def _may_go_on(request: HttpRequest) -> bool:

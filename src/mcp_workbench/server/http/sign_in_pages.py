@@ -73,7 +73,7 @@ _GO_ON = (
 )
 
 
-class Refused(Exception):
+class VisitRefused(Exception):
     """What a visitor is told, with this status."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -127,7 +127,7 @@ class SignInPages:
         self._visitors += 1
         try:
             reply = await self._answer(request)
-        except Refused as refusal:
+        except VisitRefused as refusal:
             reply = _page(refusal.status, "Not connected", f"<p>{escape(str(refusal))}</p>")
         finally:
             self._visitors -= 1
@@ -135,14 +135,14 @@ class SignInPages:
 
     async def _answer(self, request: HttpRequest) -> Reply:
         if self._visitors > VISITORS:
-            raise Refused(*BUSY)
+            raise VisitRefused(*BUSY)
         path = request.path().decode("latin-1")
         if path == CALLBACK:
             return await self._come_back(request)
         opened = self._find(lambda link: same(path.removeprefix(PAGES), link.id))
         link = _link_of(opened)
         if link.used:
-            raise Refused(*GONE)
+            raise VisitRefused(*GONE)
         if request.method == b"GET":
             return self._ask(request, opened, link)
         return self._prove(request, opened, link)
@@ -150,7 +150,7 @@ class SignInPages:
     def _find(self, matches: Callable[[SignInLink], bool]) -> OpenSignIn:
         opened = self._gateway.sign_ins.linked(matches)
         if opened is None:
-            raise Refused(*GONE)
+            raise VisitRefused(*GONE)
         return opened
 
     def _ask(self, request: HttpRequest, opened: OpenSignIn, link: SignInLink) -> Reply:
@@ -177,7 +177,7 @@ class SignInPages:
         cookie = _cookie(request, link)
         sent_here = cookie and same(fields.get("form", ""), self._form(link, cookie))
         if not sent_here or _is_cross_site(request, link):
-            raise Refused(*FOREIGN)
+            raise VisitRefused(*FOREIGN)
         if not self._is_proved(link, fields.get("proof", "")):
             link.tries -= 1
             if link.tries <= 0:
@@ -185,7 +185,7 @@ class SignInPages:
                     SignInFailed("WB-AUTH-015", "somebody failed to prove to be this person")
                 )
             who = "This address belongs to somebody else" if not link.by_code else "Wrong code"
-            raise Refused(403, f"{who}: nothing was connected.")
+            raise VisitRefused(403, f"{who}: nothing was connected.")
         link.used = True
         link.browser = _digest(cookie)
         url = escape(opened.url)
@@ -207,17 +207,17 @@ class SignInPages:
         link = _link_of(opened)
         cookie = _cookie(request, link)
         if not link.browser or not cookie or not hmac.compare_digest(_digest(cookie), link.browser):
-            raise Refused(*OTHER_BROWSER)
+            raise VisitRefused(*OTHER_BROWSER)
         link.browser = b""  # once only
         try:
             visit = link.visits.add(query)
         except asyncio.QueueFull:
-            raise Refused(*BUSY) from None
+            raise VisitRefused(*BUSY) from None
         try:
             async with asyncio.timeout(EXCHANGE):
                 text, ok = await visit.page
         except TimeoutError:
-            raise Refused(504, "The sign-in was not completed. Call the tool again.") from None
+            raise VisitRefused(504, "The sign-in was not completed. Call the tool again.") from None
         more = (
             f" {link.principal} can use {link.address} now. You can close this page." if ok else ""
         )
@@ -231,18 +231,18 @@ class SignInPages:
 
 def _link_of(opened: OpenSignIn) -> SignInLink:
     if opened.link is None:
-        raise Refused(*GONE)
+        raise VisitRefused(*GONE)
     return opened.link
 
 
 def _fields(request: HttpRequest) -> dict[str, str]:
     kind = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != FORM or len(request.body) > LARGEST:
-        raise Refused(*FOREIGN)
+        raise VisitRefused(*FOREIGN)
     try:
         values = parse_qs(request.body.decode("utf-8", "replace"), max_num_fields=10)
     except ValueError:
-        raise Refused(*FOREIGN) from None
+        raise VisitRefused(*FOREIGN) from None
     return {name: texts[0] for name, texts in values.items()}
 
 
