@@ -195,6 +195,11 @@ class ConnectionPool(Lifetime):
 
     # Lookup
 
+    def live(self, address: ServerAddress) -> Connection | None:
+        """The shared connection at this address, unless it is closed."""
+        connection = self._live.get(address)
+        return None if connection is None or connection.over else connection
+
     def last(self, spec: ServerSpec) -> Connection | None:
         """The last connection for `spec` that no host has for itself, closed or not."""
         return self._live.get(spec.key)
