@@ -346,15 +346,15 @@ def check_sign_ins(snapshot: Snapshot, specs: list[ServerSpec]) -> Iterator[Chec
     """Yields who is signed in at these servers, and which sign-ins have ended."""
     if not has_credentials(os.environ):
         return
-    from mcp_workbench.cli.sign_in_reports import describe, is_over, sign_ins
+    from mcp_workbench.cli.sign_in_reports import describe, is_over, renewal_command, sign_ins
 
     names = {str(spec.address) for spec in specs}
     for one in sign_ins(snapshot):
         if one.server not in names:
             continue
         if is_over(one):
-            fix = f"mcp-workbench login {one.server}"
-            yield CheckResult("bad", one.server, describe(one), fix, "WB-AUTH-012")
+            grade = "doubtful" if one.principal else "bad"  # that person is asked at the next call
+            yield CheckResult(grade, one.server, describe(one), renewal_command(one), "WB-AUTH-012")
         else:
             yield CheckResult("good", one.server, describe(one))
 

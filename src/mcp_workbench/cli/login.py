@@ -22,7 +22,7 @@ from mcp_workbench.cli.sign_in_reports import describe, document
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, no_server, no_toolbox
-from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot
+from mcp_workbench.core.spec import SUBJECT, HttpEndpoint, ServerSpec, Snapshot, account_of
 from mcp_workbench.transport.tasks import task_scope
 
 if TYPE_CHECKING:
@@ -69,10 +69,23 @@ class SignInError(WorkbenchError):
     help="How long to wait for the person.",
     **variable("LOGIN_TIMEOUT"),
 )
+@click.option(
+    "--principal",
+    metavar="NAME",
+    default="",
+    help="Sign in for this person, at a server with `scope: principal`: the name of a token, or sub:SUBJECT.",
+    **variable("LOGIN_PRINCIPAL"),
+)
 @global_options
 @click.pass_obj
-def login(
-    settings: Settings, *, names: tuple[str, ...], no_browser: bool, device: bool, timeout: float
+def login(  # noqa: PLR0913 - its options
+    settings: Settings,
+    *,
+    names: tuple[str, ...],
+    no_browser: bool,
+    device: bool,
+    timeout: float,
+    principal: str,
 ) -> int:
     """Sign in to servers that want a login.
 
@@ -87,7 +100,10 @@ def login(
     """
     settings.open_log(reports_servers=True)
     snapshot = settings.snapshot()
-    specs = _named(snapshot, names) if names else _needing(settings, snapshot)
+    if principal:
+        specs = _of_principal(snapshot, names, principal)
+    else:
+        specs = _named(snapshot, names) if names else _needing(settings, snapshot)
     if not specs:
         say("No server needs a login.", err=True)
         return DONE
@@ -100,9 +116,16 @@ def login(
 
 @click.command()
 @click.argument("names", metavar="TOOLBOX/SERVER...", nargs=-1, required=True)
+@click.option(
+    "--principal",
+    metavar="NAME",
+    default="",
+    help="Forget the sign-in of this person, at a server with `scope: principal`.",
+    **variable("LOGOUT_PRINCIPAL"),
+)
 @global_options
 @click.pass_obj
-def logout(settings: Settings, *, names: tuple[str, ...]) -> int:
+def logout(settings: Settings, *, names: tuple[str, ...], principal: str) -> int:
     """Forget the sign-in at servers, and revoke it where the server offers that.
 
     \b
@@ -110,7 +133,9 @@ def logout(settings: Settings, *, names: tuple[str, ...]) -> int:
       mcp-workbench logout dev/github
     """
     settings.open_log()
-    return max([asyncio.run(_forget(spec)) for spec in _named(settings.snapshot(), names)])
+    snapshot = settings.snapshot()
+    specs = _of_principal(snapshot, names, principal) if principal else _named(snapshot, names)
+    return max([asyncio.run(_forget(spec)) for spec in specs])
 
 
 # Which servers
@@ -118,6 +143,24 @@ def logout(settings: Settings, *, names: tuple[str, ...]) -> int:
 
 def _named(snapshot: Snapshot, names: tuple[str, ...]) -> list[ServerSpec]:
     return [_spec(snapshot, name) for name in names]
+
+
+def _of_principal(snapshot: Snapshot, names: tuple[str, ...], principal: str) -> list[ServerSpec]:
+    """The servers as this principal uses them. Raises InvalidCall."""
+    http = snapshot.http
+    issuer = "" if http.auth is None else http.auth.issuer
+    specs = _named(snapshot, names)
+    shared = [str(spec.address) for spec in specs if spec.scope != "principal"]
+    if not names or shared:
+        which = ", ".join(shared) or "TOOLBOX/SERVER is missing"
+        raise InvalidCall(f'--principal needs servers with "scope": "principal": {plain(which)}')
+    known = [token.name for token in http.tokens]
+    is_subject = bool(issuer) and principal.startswith(SUBJECT)
+    if not (principal in known or is_subject or principal.startswith("#")):
+        hint = f"tokens of the file: {', '.join(known) or 'none'}; people of an issuer: sub:SUBJECT"
+        raise InvalidCall(f"there is no principal '{plain(principal)}'", hint=hint)
+    account = account_of(principal.removesuffix(f"@{issuer}") if issuer else principal, issuer)
+    return [spec.for_principal(account) for spec in specs]
 
 
 def _spec(snapshot: Snapshot, name: str) -> ServerSpec:
@@ -175,7 +218,7 @@ class _Person:
         from mcp_workbench.upstream.oauth.sign_in import SignIn
 
         environ = os.environ
-        sign_in = SignIn(expanded(spec, environ), environ)
+        sign_in = SignIn(expanded(spec, environ), environ, spec.principal)
         self._note(f"{spec.address}: asking the server how to sign in …")
         try:
             if sign_in.settings.grant == "client_credentials":
@@ -325,7 +368,7 @@ async def _forget(spec: ServerSpec) -> int:
     from mcp_workbench.upstream.oauth.sign_in import FORM, outgoing_of, store_of, token_request
 
     target = expanded(spec, os.environ)
-    store = store_of(target, os.environ, "")
+    store = store_of(target, os.environ, spec.principal)
     async with store.locked():
         credential = store.read()
         store.delete()

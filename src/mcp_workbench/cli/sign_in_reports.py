@@ -12,7 +12,7 @@ import msgspec
 
 from mcp_workbench.cli.terminal import glyph, plain, say
 from mcp_workbench.config.expand import Unexpandable, expand_target
-from mcp_workbench.config.state_home import has_credentials
+from mcp_workbench.config.state_home import has_credentials, state_home
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, Snapshot
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class SignedIn(msgspec.Struct, frozen=True, rename="camel"):
     expires_at: float | None = None  # of the access token
     refreshes: bool = False
     ended: str = ""  # why a new sign-in is needed
+    principal: str = ""  # whose it is (scope: principal); empty: yours
 
 
 def sign_ins(snapshot: Snapshot, environ: Mapping[str, str] = os.environ) -> list[SignedIn]:
@@ -54,6 +55,18 @@ def _stored(
             credential = store_of(target, environ, "").read()
             if credential is not None:
                 yield spec.address, credential
+            if spec.scope == "principal":
+                yield from ((spec.address, other) for other in _of_principals(target, environ))
+
+
+def _of_principals(target: HttpEndpoint, environ: Mapping[str, str]) -> list[Credential]:
+    """The credentials of other people for this entry, by name."""
+    from mcp_workbench.upstream.oauth.sign_in import store_of
+    from mcp_workbench.upstream.oauth.store import of_principals
+
+    names = {one.principal for one in of_principals(state_home(environ)) if one.url == target.url}
+    stored = (store_of(target, environ, name).read() for name in sorted(names))
+    return [credential for credential in stored if credential is not None]
 
 
 def document(address: ServerAddress, credential: Credential) -> SignedIn:
@@ -64,14 +77,19 @@ def document(address: ServerAddress, credential: Credential) -> SignedIn:
         credential.expires_at or None,
         bool(credential.refresh_token),
         credential.ended,
+        credential.principal,
     )
 
 
 def describe(signed_in: SignedIn) -> str:
     """`signed in as alice at https://…, until …`."""
     if signed_in.ended:
-        return f"the sign-in at {plain(signed_in.issuer)} has ended: {plain(signed_in.ended)}"
+        whose = f" of {plain(signed_in.principal)}" if signed_in.principal else ""
+        return (
+            f"the sign-in{whose} at {plain(signed_in.issuer)} has ended: {plain(signed_in.ended)}"
+        )
     who = f" as {plain(signed_in.account)}" if signed_in.account else ""
+    who = f" for {plain(signed_in.principal)}{who}" if signed_in.principal else who
     return f"signed in{who} at {plain(signed_in.issuer)}, {_lasts(signed_in)}"
 
 
@@ -94,8 +112,17 @@ def is_over(signed_in: SignedIn) -> bool:
     return bool(signed_in.ended) or (expired and not signed_in.refreshes)
 
 
+def renewal_command(signed_in: SignedIn) -> str:
+    from shlex import quote  # an issuer may put anything into the name
+
+    name = plain(signed_in.principal)
+    return f"mcp-workbench login {signed_in.server}" + (
+        f" --principal {quote(name)}" if name else ""
+    )
+
+
 def print_sign_ins(found: list[SignedIn]) -> None:
     for one in found:
         over = is_over(one)
-        again = f"; mcp-workbench login {one.server}" if over else ""
+        again = f"; {renewal_command(one)}" if over else ""
         say(f"{glyph('bad' if over else 'good')} {one.server}: {describe(one)}{again}")

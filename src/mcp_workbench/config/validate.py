@@ -235,6 +235,7 @@ class _EntryReader:
             return None
         self.check_variables(target, path)
         self.check_folder(valid, path)
+        self.check_principal(valid, target, path)
         return ServerSpec(
             address,
             target,
@@ -369,6 +370,22 @@ class _EntryReader:
         if valid.get("scope") == "folder" and beside:
             message = f"\"folder\" has no effect beside '{beside}'"
             self.findings.warning((*path, "scope"), "WB-CONF-026", message, "remove it")
+
+    def check_principal(self, valid: Object, target: Target, path: Path) -> None:
+        """Nothing that all people would share may stand beside `"scope": "principal"`."""
+        if valid.get("scope") != "principal":
+            return
+        here = (*path, "scope")
+        if not isinstance(target, HttpEndpoint):
+            message = "\"principal\" has no effect beside 'command'"
+            self.findings.warning(here, "WB-CONF-026", message, "remove it")
+            return
+        if any(name.lower() == "authorization" for name, _ in target.headers):
+            message = "\"principal\" contradicts 'Authorization' in 'headers', which all people would share"
+            self.findings.error(here, "WB-CONF-010", message, "keep one of the two")
+        if target.auth.grant == "client_credentials":
+            message = '"principal" contradicts "client_credentials", with which no person signs in'
+            self.findings.error(here, "WB-CONF-010", message, "keep one of the two")
 
     def check_variables(self, target: Target, path: Path) -> None:
         """Warns of unset variables, and of a `${` that begins none."""

@@ -390,6 +390,13 @@ CODES = {
         "access, or the server wants more rights.",
         "mcp-workbench login TOOLBOX/SERVER. If it says that it refuses this account, sign in with another.",
     ),
+    "WB-AUTH-015": Explanation(
+        "A person can't sign in for themselves now",
+        'The server has "scope": "principal". Either too many sign-ins of this person are open, or it is not '
+        "known at which address a browser reaches the workbench.",
+        "Complete an open sign-in, or wait ten minutes. Whoever runs the workbench can use "
+        "mcp-workbench login TOOLBOX/SERVER --principal NAME.",
+    ),
     "WB-AUTH-020": Explanation(
         "The private key of the client can't be used",
         "'auth.privateKey' names a file that can't be read, that holds no private key, or a key that the "

@@ -13,8 +13,8 @@ import msgspec
 from mcp_workbench.core.errors import Problem, no_server, no_toolbox
 
 Era = Literal["auto", "legacy", "modern"]
-# One connection for all hosts, one for each, or one for each in its folder; auto: as its arguments suggest
-Scope = Literal["auto", "shared", "session", "folder"]
+# One connection for all hosts, for each, for each in its folder, or for each principal; auto: as its arguments suggest
+Scope = Literal["auto", "shared", "session", "folder", "principal"]
 Naming = Literal["full", "bare"]  # flat names, or the servers' own names
 ToolMode = Literal["proxy", "dynamic"]
 Detail = Literal[
@@ -208,6 +208,20 @@ class ServerSpec(msgspec.Struct, frozen=True):
     idle_timeout: float = IDLE_TIMEOUT
     result_budget: int | None = None  # characters of a result's text; None: as its toolbox says
     validate: bool = False  # check arguments before they are sent
+    principal: str = (
+        ""  # whose sign-in and connection it is (scope: principal); empty: the local user's
+    )
+
+    @property
+    def key(self) -> "ServerKey":
+        """Returns what tells its connections apart, except those that belong to one host."""
+        return (self.address, self.principal) if self.principal else self.address
+
+    def for_principal(self, principal: str) -> "ServerSpec":
+        """Returns the same server as this principal uses it; itself if all share one sign-in."""
+        if self.scope != "principal" or self.principal == principal:
+            return self
+        return msgspec.structs.replace(self, principal=principal)
 
     @property
     def follows_hosts(self) -> str:
@@ -225,6 +239,18 @@ class ServerSpec(msgspec.Struct, frozen=True):
             return self
         cwd = folder.replace("${", "$${")
         return msgspec.structs.replace(self, target=msgspec.structs.replace(self.target, cwd=cwd))
+
+
+NOBODY = "(anonymous)"  # the principal of hosts on a port without tokens: it has no credentials
+SUBJECT = "sub:"  # before the `sub` of an access token
+
+
+def account_of(principal: str, issuer: str) -> str:
+    """Returns under what the sign-ins of a principal are kept: two issuers may have the same `sub`."""
+    return f"{principal}@{issuer}" if issuer and principal.startswith(SUBJECT) else principal
+
+
+ServerKey = ServerAddress | tuple[ServerAddress, str]  # of all, or of one principal
 
 
 # Toolboxes, limits, and the whole configuration
@@ -249,6 +275,18 @@ class ToolboxSpec(msgspec.Struct, frozen=True):
         if spec is None:
             raise no_server(name, self.name, list(self.servers))
         return spec
+
+    @property
+    def has_principals(self) -> bool:
+        """Returns whether a server of it has a sign-in for each principal."""
+        return any(spec.scope == "principal" for spec in self.servers.values())
+
+    def for_principal(self, principal: str) -> "ToolboxSpec":
+        """Returns the same toolbox as this principal uses it."""
+        if not self.has_principals:
+            return self
+        servers = {name: spec.for_principal(principal) for name, spec in self.servers.items()}
+        return msgspec.structs.replace(self, servers=servers)
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -358,3 +396,15 @@ class Snapshot(msgspec.Struct, frozen=True):
         """Returns the configuration with exactly these toolboxes, even none."""
         boxes = {name: self.toolbox(name) for name in names}
         return msgspec.structs.replace(self, toolboxes=boxes, private=private)
+
+    @property
+    def has_principals(self) -> bool:
+        """Returns whether a server has a sign-in for each principal."""
+        return any(box.has_principals for box in self.toolboxes.values())
+
+    def for_principal(self, principal: str) -> "Snapshot":
+        """Returns the same configuration as this principal uses it."""
+        if not principal or not self.has_principals:
+            return self
+        boxes = {name: box.for_principal(principal) for name, box in self.toolboxes.items()}
+        return msgspec.structs.replace(self, toolboxes=boxes, private=True)

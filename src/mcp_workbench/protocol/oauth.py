@@ -296,9 +296,13 @@ def registration_request(redirect_uri: str, server: AuthorizationServer) -> byte
             "grant_types": grants,
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
-            "application_type": "native",
+            "application_type": "native" if _is_loopback(redirect_uri) else "web",
         }
     )
+
+
+def _is_loopback(url: str) -> bool:
+    return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
 
 
 def read_registration(body: bytes, redirect_uri: str, server: AuthorizationServer) -> OAuthClient:

@@ -74,6 +74,7 @@ class HostSession:
         self.under_way = OpenRequests()
         self.elicitation = Elicitation(self, input_requests, view.gateway.suspended)
         self.view = view
+        self.public_origin: Callable[[], str] = str  # where its person reaches our pages; over HTTP
         if asked != "by modern servers":
             self.view = view.for_host(self.elicitation, sole=asked == "by all servers")
             if input_requests is None:  # HTTP exchanges share a tool view of what all of them share
@@ -87,7 +88,7 @@ class HostSession:
         self.on_idle: Callable[[], None] | None = None  # called when no request is in flight
         self._primitives = SessionPrimitives(self, tool_view)
         self._tools = tools = SessionTools(self, tool_view, self._primitives)
-        self._stop_listening = view.gateway.on_change(tools.tools_changed, tools.reloaded)
+        self._stop_listening = view.on_change(tools.tools_changed, tools.reloaded)
 
     @property
     def host_name(self) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue, read_definitions
 from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.raw_json import MOST_ELEMENTS, Members, check_elements, read_elements
-from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolFilter
+from mcp_workbench.core.spec import ServerSpec, ToolFilter
 from mcp_workbench.protocol.elicitation import capability_names
 from mcp_workbench.protocol.handshake import (
     CAPABILITIES_KEY,
@@ -184,9 +184,9 @@ async def _page(conversation: Conversation, params: bytes, seconds: float) -> _P
 class ToolList:
     """The tools of one server. Until they are listed, those of its last connection."""
 
-    def __init__(self, address: ServerAddress, context: PoolContext) -> None:
-        self._address = address
-        known = context.cache.held(address)
+    def __init__(self, spec: ServerSpec, context: PoolContext) -> None:
+        self._address = spec.address
+        known = context.cache.held(spec.key)
         self.catalogue = Catalogue() if known is None else known.catalogue
         self.complaints: tuple[str, ...] = ()
         self.stale = False  # the server announced a change
@@ -259,7 +259,7 @@ class ToolList:
 
         `asking` is what its host can be asked for, as the server was told.
         """
-        before = self._context.cache.held(spec.address)
+        before = self._context.cache.held(spec.key)
         self._cache(
             spec,
             KnownCatalogue(

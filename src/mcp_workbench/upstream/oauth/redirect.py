@@ -42,21 +42,32 @@ class Visit:
             self.page.set_result((text, ok))
 
 
-class Redirects:
-    """The browsers that come back to one loopback address."""
+class Visits:
+    """The browsers that come back to one redirect address."""
 
-    def __init__(self, port: int) -> None:
-        self.uri = f"http://{HOST}:{port}{PATH}"
-        self._host = f"{HOST}:{port}"
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
         self._visits: asyncio.Queue[Visit] = asyncio.Queue(MOST)
-        self._open = 0
-        self._silent: dict[
-            asyncio.StreamWriter, None
-        ] = {}  # have sent no request yet, oldest first
-        self._closed = asyncio.Event()  # no connection is open
 
     async def next(self) -> Visit:
         return await self._visits.get()
+
+    def add(self, query: str) -> Visit:
+        """A browser has come back with this query. Raises asyncio.QueueFull."""
+        visit = Visit(query)
+        self._visits.put_nowait(visit)
+        return visit
+
+
+class Redirects(Visits):
+    """Those that come back to a loopback address."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(f"http://{HOST}:{port}{PATH}")
+        self._host = f"{HOST}:{port}"
+        self._open = 0
+        self._silent: dict[asyncio.StreamWriter, None] = {}  # without a request yet, oldest first
+        self._closed = asyncio.Event()  # no connection is open
 
     async def drained(self) -> None:
         """Wait until the last page was sent, which may take a moment."""
@@ -107,9 +118,8 @@ class Redirects:
         ]
         if method != "GET" or path != PATH or hosts != [self._host]:
             return "404 Not Found", "There is nothing here.", False
-        visit = Visit(query)
         try:
-            self._visits.put_nowait(visit)
+            visit = self.add(query)
         except asyncio.QueueFull:
             return "503 Service Unavailable", "Too many requests.", False
         text, ok = await visit.page

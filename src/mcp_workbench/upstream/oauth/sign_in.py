@@ -11,7 +11,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import msgspec
 
@@ -31,7 +31,7 @@ from mcp_workbench.protocol.oauth import (
 )
 from mcp_workbench.transport.tasks import completed
 from mcp_workbench.upstream.oauth.outgoing import Fetched, Outgoing
-from mcp_workbench.upstream.oauth.redirect import Redirects, redirect_listener
+from mcp_workbench.upstream.oauth.redirect import Visits, redirect_listener
 from mcp_workbench.upstream.oauth.store import ClientStore, Credential, CredentialStore
 
 FORM = "application/x-www-form-urlencoded"
@@ -67,6 +67,8 @@ class SignIn:
         self.store = store_of(target, environ, principal)
         self.refused_at = 0.0  # when the server refused the token that this sign-in replaces
         self._home = state_home(environ)
+        self._principal = principal
+        self._page_uri = ""  # of a page of ours to which browsers come back
         self._challenge = challenge
 
     # Discovery
@@ -129,7 +131,7 @@ class SignIn:
             return _configured(settings, settings.client_id, server)
         if settings.client_metadata_url and server.client_id_metadata_document_supported:
             return _configured(settings, settings.client_metadata_url, server)
-        client = ClientStore(self._home, server.issuer).read()
+        client = self._clients(server.issuer).read()
         if client is None or 0 < client.expires_at < time.time():
             return None
         return client
@@ -168,8 +170,12 @@ class SignIn:
                 "WB-AUTH-003", f"{server.issuer} refused to register this program", reply
             )
         client = oauth.read_registration(reply.body, redirect_uri, server)
-        ClientStore(self._home, server.issuer).write(client)
+        self._clients(server.issuer).write(client)
         return client
+
+    def _clients(self, issuer: str) -> ClientStore:
+        """Our registration at an issuer; pages of ours have another than the command line."""
+        return ClientStore(self._home, f"{issuer} {self._page_uri}" if self._page_uri else issuer)
 
     async def _is_registered(self, server: AuthorizationServer, client: OAuthClient) -> bool:
         """Does the authorization server still know this client?
@@ -185,8 +191,12 @@ class SignIn:
     # With a browser
 
     @asynccontextmanager
-    async def open(self) -> AsyncGenerator[PendingSignIn]:
-        """Prepare a sign-in with a browser, and listen for its redirect. Raises SignInFailed."""
+    async def open(self, visits: Visits | None = None) -> AsyncGenerator[PendingSignIn]:
+        """Prepare a sign-in with a browser, and listen for its redirect. Raises SignInFailed.
+
+        With `visits`, somebody else listens, at their address.
+        """
+        self._page_uri = "" if visits is None else visits.uri
         endpoints = await self.discover()
         if not endpoints.server.authorization_endpoint:
             raise SignInFailed(
@@ -194,7 +204,11 @@ class SignIn:
             )
         known = self._known_client(endpoints)
         registered = _port(known.redirect_uri) if known is not None else 0
-        async with redirect_listener(self.settings.redirect_port, registered) as redirects:
+        async with (
+            redirect_listener(self.settings.redirect_port, registered)
+            if visits is None
+            else nullcontext(visits)
+        ) as redirects:
             client = await self._client(endpoints, redirects.uri)
             request = AuthorizationRequest(
                 endpoints.server,
@@ -316,6 +330,7 @@ class SignIn:
             signed_in_at=time.time(),
             revocation_endpoint=server.revocation_endpoint,
             refused_at=self.refused_at,
+            principal=self._principal,
         )
         credential = with_tokens(credential, tokens)
         async with self.store.locked():
@@ -327,13 +342,14 @@ class PendingSignIn:
     """Waits for a person who has been given `url`."""
 
     def __init__(
-        self, sign_in: SignIn, request: AuthorizationRequest, redirects: Redirects, url: str
+        self, sign_in: SignIn, request: AuthorizationRequest, redirects: Visits, url: str
     ) -> None:
         self._sign_in = sign_in
         self._request = request
         self._redirects = redirects
         self.url = url
         self.issuer = request.server.issuer
+        self.state = request.state
 
     async def done(self, seconds: float = LIFETIME) -> Credential:
         """Wait for the redirect, and get the tokens. Raises SignInFailed."""

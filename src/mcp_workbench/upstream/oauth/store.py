@@ -46,6 +46,7 @@ class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: str = ""  # why a new sign-in is needed
     trusted: tuple[str, ...] = ()  # origins that the operator listed at that time
     refused_at: float = 0.0  # when it was last refreshed because the server refused it
+    principal: str = ""  # whose it is (scope: principal); empty: the local user's
 
     def __repr__(self) -> str:
         return f"Credential({self.issuer!r})"
@@ -87,6 +88,19 @@ class ClientStore:
     def write(self, client: OAuthClient) -> None:
         """Replace the file in one step. Raises SignInFailed."""
         _write(self._home, self._name, msgspec.json.encode(client))
+
+
+def of_principals(home: str) -> list[Credential]:
+    """The credentials of other people than the local user, in no order."""
+    folder = os.path.join(home, CREDENTIALS)  # noqa: PTH118 - text in, text out
+    credentials: list[Credential] = []
+    with suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208
+            if name.endswith(".json") and not name.startswith("client-"):
+                with suppress(OSError, msgspec.DecodeError):
+                    data = read_own(os.path.join(folder, name), LARGEST)  # noqa: PTH118
+                    credentials.append(msgspec.json.decode(data, type=Credential))
+    return [credential for credential in credentials if credential.principal]
 
 
 class CredentialStore:
