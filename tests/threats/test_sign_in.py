@@ -23,7 +23,7 @@ from mcp_workbench.upstream.oauth import sign_in as sign_in_module
 from mcp_workbench.upstream.oauth.authorization import Authorization
 from mcp_workbench.upstream.oauth.redirect import MOST
 from mcp_workbench.upstream.oauth.sign_in import PendingSignIn, SignIn, store_of
-from mcp_workbench.upstream.oauth.store import Credential
+from mcp_workbench.upstream.oauth.store import Credential, CredentialStore
 from tests.kit.clock import PATIENCE
 from tests.threats.hostile_issuer import Answer, Form, HostileIssuer, hostile_issuer
 
@@ -124,6 +124,17 @@ async def test_the_address_for_the_browser_has_nothing_that_a_terminal_obeys(
         assert pending.url.isascii()
         assert pending.url.isprintable()
         assert not set(pending.url) & set(' "`<>\\')
+
+
+async def test_a_page_at_another_origin_than_the_issuer_s_is_named(
+    issuer: HostileIssuer, environ: dict[str, str]
+) -> None:
+    async with SignIn(issuer.target(), environ).open() as pending:
+        assert pending.issuer == issuer.origin
+    issuer.metadata["authorization_endpoint"] = "https://accounts.example/authorize"
+
+    async with SignIn(issuer.target(), environ).open() as pending:
+        assert pending.issuer == f"{issuer.origin} (its page is at https://accounts.example)"
 
 
 async def test_the_reason_of_a_failure_is_short_and_printable(
@@ -341,3 +352,32 @@ async def test_a_lock_that_is_something_else_is_not_followed(
             async with store.locked():
                 pass
     assert not victim.exists()
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff", b'{"url":"\xff"}', b"{}", b""])
+def test_a_credential_that_can_t_be_read_is_none(
+    environ: dict[str, str], tmp_path: Path, content: bytes
+) -> None:
+    target = HttpEndpoint("https://a.example/mcp")
+    (tmp_path / "credentials").mkdir(mode=0o700)
+    store_of(target, environ, "").write(Credential(target.url, "i", "t", "r", OAuthClient("c")))
+    [file] = (tmp_path / "credentials").iterdir()
+    file.write_bytes(content)
+
+    assert store_of(target, environ, "").read() is None
+
+
+def test_a_credential_is_never_that_of_another_server(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    stores: dict[str, CredentialStore] = {}
+    for name in ("a", "b"):
+        target = HttpEndpoint(f"https://{name}.example/mcp")
+        stores[name] = store_of(target, environ, "")
+        stores[name].write(Credential(target.url, "i", "t", "r", OAuthClient("c"), name))
+    one, two = (tmp_path / "credentials").iterdir()
+    one.rename(tmp_path / "kept")
+    two.rename(one)
+    (tmp_path / "kept").rename(two)
+
+    assert [store.read() for store in stores.values()] == [None, None]

@@ -348,7 +348,7 @@ class PendingSignIn:
         self._request = request
         self._redirects = redirects
         self.url = url
-        self.issuer = request.server.issuer
+        self.issuer = _with_page(request.server.issuer, url)
         self.state = request.state
 
     async def done(self, seconds: float = LIFETIME) -> Credential:
@@ -374,6 +374,12 @@ class PendingSignIn:
     async def complete(self, query: str) -> Credential:
         """Take the query of the redirect address, and get the tokens. Raises SignInFailed."""
         return await self._sign_in.exchange(self._request, self._request.code_of(query))
+
+
+def _with_page(issuer: str, url: str) -> str:
+    """The issuer for people to read: with its page, where that is at another origin, which may be anybody's."""
+    page = oauth.origin_of(url)
+    return issuer if page == oauth.origin_of(issuer) else f"{issuer} (its page is at {page})"
 
 
 def outgoing_of(target: HttpEndpoint, environ: Mapping[str, str]) -> Outgoing:

@@ -82,7 +82,7 @@ class ClientStore:
         path = os.path.join(self._home, CREDENTIALS, self._name)  # noqa: PTH118 - text in, text out
         try:
             return msgspec.json.decode(read_own(path, LARGEST), type=OAuthClient)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, ValueError, RecursionError):
             return None
 
     def write(self, client: OAuthClient) -> None:
@@ -108,6 +108,7 @@ class CredentialStore:
 
     def __init__(self, home: str, url: str, account: str = "", principal: str = "") -> None:
         self._home = home
+        self._url = url
         name = "\0".join((url, account, principal)).encode()
         self._name = sha256(name).hexdigest()[:32]
 
@@ -118,9 +119,11 @@ class CredentialStore:
     def read(self) -> Credential | None:
         """The credential; None if there is none, or it can't be used."""
         try:
-            return msgspec.json.decode(read_own(self._path, LARGEST), type=Credential)
-        except (OSError, msgspec.DecodeError):
+            credential = msgspec.json.decode(read_own(self._path, LARGEST), type=Credential)
+        except (OSError, ValueError, RecursionError):
             return None
+        # A file under another's name would send a token to a server that it is not for.
+        return credential if credential.url == self._url else None
 
     def write(self, credential: Credential) -> None:
         """Replace the file in one step. Raises SignInFailed."""
