@@ -21,6 +21,14 @@ if hasattr(signal, "SIGHUP"):
 os.environ.setdefault("MCP_WORKBENCH_TEST_PAUSES", "0.2")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """A suite leaves nothing behind: what it finds in its own folder for temporary files is a failure."""
+    from tests.leftovers import LookForLeftovers, use
+
+    use(Path(_scratch.name) / "tmp")
+    config.pluginmanager.register(LookForLeftovers())
+
+
 def pytest_collection_finish() -> None:
     """Thousands of tests need not be searched for garbage again and again."""
     gc.freeze()
@@ -55,7 +63,10 @@ def _new_home() -> str:
 
 
 # What is remembered on disk must neither come from another test nor reach the user's own folder.
-_scratch = TemporaryDirectory(prefix="mcp-workbench-tests-")
+# Those who share the work have theirs beside ours, not in it: paths of sockets are short.
+_scratch = TemporaryDirectory(
+    prefix="mcp-workbench-tests-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")
+)
 os.environ["MCP_WORKBENCH_HOME"] = _new_home()  # for scenes that last longer than a test
 # Nor may the user's own configuration be used where a test has none.
 os.environ["XDG_CONFIG_HOME"] = str(Path(_scratch.name) / "config")

@@ -1,0 +1,30 @@
+"""A suite that leaves a temporary file behind fails and names it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+USES = "import tempfile\n\ndef test_it() -> None:\n    "
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [("tempfile.mkdtemp(prefix='forgotten-')", 1), ("tempfile.TemporaryDirectory().cleanup()", 0)],
+)
+def test_what_is_left_fails_the_suite(tmp_path: Path, body: str, status: int) -> None:
+    (tmp_path / "test_one.py").write_text(USES + body, "utf-8")
+    argv = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), str(tmp_path)]
+    ran = subprocess.run(
+        [*argv, "-p", "tests.conftest", "-p", "no:xdist", "-p", "no:cacheprovider"],
+        cwd=ROOT,
+        env={k: v for k, v in os.environ.items() if not k.startswith("PYTEST_XDIST")},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, "forgotten-" in ran.stdout) == (status, bool(status)), ran
