@@ -50,6 +50,15 @@ def forked_commands() -> Iterator[None]:
 
 
 @pytest.fixture
+def real_commands() -> Iterator[None]:
+    """For tests of such modules whose subject is the process: its memory, its time, what is in `/proc`."""
+    from tests.kit.forked import nowhere
+
+    with nowhere():
+        yield
+
+
+@pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     """The loop that the program runs on. Where the loop is the subject, a folder gives both."""
     return "asyncio", {"use_uvloop": True}
