@@ -29,6 +29,8 @@ from tests.kit.processes import unmeasured
 from tests.kit.results import use_tool
 from tests.kit.shared import shared
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 FIELDS = ["time", "principal", "host", "toolbox", "server", "tool", "outcome", "ms", "bytes"]
 SECRET = "not for the log"
 PAGE = Path(__file__).parents[2] / "docs" / "call-log.md"

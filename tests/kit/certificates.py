@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import tempfile
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -14,7 +14,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-@lru_cache
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """It goes when the process ends."""
+    return TemporaryDirectory(prefix="certificate-")
+
+
+@cache
 def files() -> tuple[str, str]:
     """The paths of a certificate for 127.0.0.1 and of its key."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -37,7 +43,7 @@ def files() -> tuple[str, str]:
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    folder = Path(tempfile.mkdtemp(prefix="certificate-"))
+    folder = Path(_folder().name)
     (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
     (folder / "key.pem").write_bytes(
         key.private_bytes(
