@@ -208,6 +208,7 @@ class SignInServer:
 
 
 def reply(asked: Asked, result: Json) -> Json:
+    """The message with this result."""
     return {"jsonrpc": "2.0", "id": asked.form["id"], "result": result}
 
 

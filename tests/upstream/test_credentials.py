@@ -179,10 +179,13 @@ def test_a_damaged_file_means_that_nobody_is_signed_in(
     assert command(tmp_path, server, "call", "dev/p/whoami").status == 0
 
 
-@given(st.binary(max_size=200) | st.builds(lambda v: json.dumps(v).encode(), st.dictionaries(
-    st.sampled_from(Credential.__struct_fields__),
-    st.none() | st.floats() | st.text(max_size=9) | st.integers() | st.lists(st.text(max_size=3), max_size=2),
-)))  # fmt: skip
+VALUES = st.one_of(
+    st.none(), st.floats(), st.integers(), st.text(max_size=9), st.lists(st.text(max_size=3))
+)
+OBJECTS = st.dictionaries(st.sampled_from(Credential.__struct_fields__), VALUES)
+
+
+@given(st.binary(max_size=200) | OBJECTS.map(lambda members: json.dumps(members).encode()))
 @settings(deadline=None)
 def test_whatever_stands_in_the_file_reading_it_raises_nothing(content: bytes) -> None:
     home = os.environ["MCP_WORKBENCH_HOME"]
@@ -227,7 +230,8 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path, kind: str) -> None:
 def test_two_that_sign_in_at_once_both_succeed(tmp_path: Path, server: SignInServer) -> None:
     config_file(tmp_path, {"p": {"url": server.url, "connectTimeout": 15}})
     with ThreadPoolExecutor(2) as both:
-        done = list(both.map(lambda _: command(tmp_path, server, "login", "dev/p"), range(2)))
+        logins = [both.submit(command, tmp_path, server, "login", "dev/p") for _ in range(2)]
+        done = [login.result() for login in logins]
 
     assert [one.status for one in done] == [0, 0], done
     assert server.count("/authorize") == 2

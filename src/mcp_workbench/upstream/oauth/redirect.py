@@ -49,14 +49,20 @@ class Redirects:
         self.uri = f"http://{HOST}:{port}{PATH}"
         self._host = f"{HOST}:{port}"
         self._visits: asyncio.Queue[Visit] = asyncio.Queue(MOST)
+        self._unread: set[asyncio.StreamWriter] = set()  # no request has come yet
+        self._waiting: set[Visit] = set()
         self._open = 0
         self._closed = asyncio.Event()  # no connection is open
 
     async def next(self) -> Visit:
         return await self._visits.get()
 
-    async def drained(self) -> None:
-        """Wait until the last page was sent, which may take a moment."""
+    async def end(self) -> None:
+        """Answer whoever still waits, and wait until the last page was sent, which may take a moment."""
+        for visit in tuple(self._waiting):
+            visit.answer("The sign-in was ended before it was complete.", ok=False)
+        for writer in tuple(self._unread):  # browsers connect ahead
+            writer.transport.abort()
         if self._open:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_PAGE):
@@ -66,14 +72,17 @@ class Redirects:
         """Answer one request, then close."""
         self._open += 1
         self._closed.clear()
+        self._unread.add(writer)
         try:
             if self._open <= MOST:
                 async with asyncio.timeout(PATIENCE):
-                    status, text, ok = await self._answer(await _read_head(reader))
-                    await _write(writer, status, text, ok=ok)
+                    head = await _read_head(reader)
+                    self._unread.discard(writer)
+                    await _write(writer, *await self._answer(head))
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return
         finally:
+            self._unread.discard(writer)
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
@@ -98,7 +107,11 @@ class Redirects:
             self._visits.put_nowait(visit)
         except asyncio.QueueFull:
             return "503 Service Unavailable", "Too many requests.", False
-        text, ok = await visit.page
+        self._waiting.add(visit)
+        try:
+            text, ok = await visit.page
+        finally:
+            self._waiting.discard(visit)
         return "200 OK", text, ok
 
 
@@ -106,7 +119,7 @@ async def _read_head(reader: asyncio.StreamReader) -> str:
     return (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
 
 
-async def _write(writer: asyncio.StreamWriter, status: str, text: str, *, ok: bool) -> None:
+async def _write(writer: asyncio.StreamWriter, status: str, text: str, ok: bool) -> None:  # noqa: FBT001
     title = "Signed in" if ok else "Not signed in"
     hint = " You can close this page." if ok else ""
     page = _PAGE.format(title=title, text=escape(text) + hint).encode()
@@ -140,4 +153,4 @@ async def redirect_listener(fixed: int, preferred: int) -> AsyncGenerator[Redire
         yield redirects[0]
     finally:
         server.close()
-        await redirects[0].drained()
+        await redirects[0].end()

@@ -110,7 +110,8 @@ class SignIn:
         if reply.status not in (401, 403):
             raise SignInFailed(
                 "WB-AUTH-001",
-                f"the server answered HTTP {reply.status} without credentials: it asks for no sign-in",
+                f"the server answered HTTP {reply.status} without credentials: it asks for no sign-in; "
+                "`mcp-workbench check --connect` says whether it works",
             )
         return oauth.read_challenge(reply.challenge)
 
