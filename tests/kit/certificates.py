@@ -14,9 +14,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
+def files(begins: int = -1, ends: int = 1) -> tuple[str, str]:
+    """The paths of a certificate for 127.0.0.1 and of its key; it is valid between these days from now."""
+    return _made(begins, ends)
+
+
 @lru_cache
-def files() -> tuple[str, str]:
-    """The paths of a certificate for 127.0.0.1 and of its key."""
+def _made(begins: int, ends: int) -> tuple[str, str]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = datetime.datetime.now(datetime.UTC)
@@ -26,8 +30,8 @@ def files() -> tuple[str, str]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .not_valid_before(now + datetime.timedelta(days=begins))
+        .not_valid_after(now + datetime.timedelta(days=ends))
         .add_extension(
             x509.SubjectAlternativeName(
                 [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("server.test")]
