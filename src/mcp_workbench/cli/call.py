@@ -22,8 +22,6 @@ from mcp_workbench.cli.servers import (
     age_text,
     cached_reports,
     last_lists,
-    needs_login,
-    next_step,
     refresh_option,
     survey_with,
 )
@@ -37,6 +35,7 @@ from mcp_workbench.cli.settings import (
     stdin_is_terminal,
     variable,
 )
+from mcp_workbench.cli.sign_in_reports import code_and_fix
 from mcp_workbench.cli.terminal import ProgressLine, glyph, nearby, plain, say, say_json
 from mcp_workbench.cli.tool_names import choose, identify, needed_lists
 from mcp_workbench.core.catalogue import ServerReport
@@ -227,9 +226,9 @@ async def _checked(
     with target.line.waiting(f"waiting for {tool.address} to start"):
         report = await target.backend.survey(tool.address, fresh=request.refresh)
     if report.reason:
-        code = "needs_login" if needs_login(report) else "connect_failed"
+        code, fix = code_and_fix(report.reason, tool.address)
         error = not_connected(tool.server, tool.toolbox, report.reason, code=code)
-        error.hint = next_step(report)
+        error.hint = fix
         raise error
     info = next((info for info in report.tools if info.name == tool.tool), None)
     if info is None or texts is None:

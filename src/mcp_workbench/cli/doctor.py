@@ -39,6 +39,7 @@ from mcp_workbench.cli.settings import (
     global_options,
     variable,
 )
+from mcp_workbench.cli.sign_in_reports import code_and_fix
 from mcp_workbench.cli.terminal import counted, glyph, hanging, nearby, plain, say, say_json
 from mcp_workbench.config.load import demo_snapshot, is_named, load_config
 from mcp_workbench.config.state_home import has_credentials, state_home
@@ -331,8 +332,9 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
     for spec, report in zip(specs, reports, strict=True):
         subject = str(report.address)
         if report.reason:
-            fix = _fix_of(spec, report.reason)
-            yield CheckResult("bad", subject, cause(report.reason), fix, UNREACHED, spec.place)
+            code, command = code_and_fix(report.reason, spec.address)
+            fix = command if code != UNREACHED else _fix_of(spec, report.reason)
+            yield CheckResult("bad", subject, cause(report.reason), fix, code, spec.place)
             continue
         count = len(report.tools)
         tools = f"{count} tool{'' if count == 1 else 's'}"
@@ -360,10 +362,6 @@ def check_sign_ins(snapshot: Snapshot, specs: list[ServerSpec]) -> Iterator[Chec
 
 
 def _fix_of(spec: ServerSpec, reason: str) -> str:
-    from mcp_workbench.cli.sign_in_reports import login_command
-
-    if command := login_command(reason):
-        return command
     if isinstance(spec.target, HttpEndpoint):
         return remedy(reason, remote=True)
     # Only where a server failed: the tab key loads this file, too.

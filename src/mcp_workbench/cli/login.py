@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,11 +18,12 @@ from mcp_workbench.cli.settings import (
     stdin_is_terminal,
     variable,
 )
-from mcp_workbench.cli.sign_in_reports import describe, document
+from mcp_workbench.cli.sign_in_reports import NEEDS_LOGIN, describe, document
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json
 from mcp_workbench.config.expand import Unexpandable, expand_target
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, no_server, no_toolbox
 from mcp_workbench.core.spec import SUBJECT, HttpEndpoint, ServerSpec, Snapshot, account_of
+from mcp_workbench.timing import pause
 from mcp_workbench.transport.tasks import task_scope
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from mcp_workbench.upstream.oauth.sign_in import PendingSignIn, SignIn
     from mcp_workbench.upstream.oauth.store import Credential
 
-STARTED = 3.0  # seconds after which a browser that still runs counts as opened
+T = TypeVar("T")
+
+STARTED = pause(3.0)  # seconds after which a browser that still runs counts as opened
 NO_BROWSER = (
     "No browser could be started here (WB-AUTH-009): open the address in one on this machine, or use --no-browser "
     "and paste the address that it ends at."
@@ -108,7 +111,7 @@ def login(  # noqa: PLR0913 - its options
         say("No server needs a login.", err=True)
         return DONE
     person = _Person(settings, browser=not no_browser, device=device, seconds=timeout)
-    done = [asyncio.run(person.sign_in(spec)) for spec in specs]
+    done = [_run(spec, person.sign_in(spec)) for spec in specs]
     if settings.json:
         say_json([document(s.address, c) for s, c in zip(specs, done, strict=True)])
     return DONE
@@ -135,7 +138,18 @@ def logout(settings: Settings, *, names: tuple[str, ...], principal: str) -> int
     settings.open_log()
     snapshot = settings.snapshot()
     specs = _of_principal(snapshot, names, principal) if principal else _named(snapshot, names)
-    return max([asyncio.run(_forget(spec)) for spec in specs])
+    return max([_run(spec, _forget(spec)) for spec in specs])
+
+
+def _run(spec: ServerSpec, work: Coroutine[Any, Any, T]) -> T:
+    """Run this; a failure is reported with the name of the server. Ctrl-C ends it at once."""
+    from mcp_workbench.app import run_interruptible  # the event loop: not for completion
+    from mcp_workbench.protocol.oauth import SignInFailed
+
+    try:
+        return run_interruptible(work)
+    except SignInFailed as error:
+        raise SignInError(str(spec.address), error) from None
 
 
 # Which servers
@@ -181,12 +195,12 @@ def _spec(snapshot: Snapshot, name: str) -> ServerSpec:
 
 def _needing(settings: Settings, snapshot: Snapshot) -> list[ServerSpec]:
     """The servers that refuse us now, found by connecting to those behind a URL."""
-    from mcp_workbench.cli.servers import needs_login, survey
+    from mcp_workbench.cli.servers import survey
 
     specs = [s for box in snapshot.toolboxes.values() for s in box.servers.values()]
     remote = [spec for spec in specs if isinstance(spec.target, HttpEndpoint)]
     reports = survey(settings, snapshot, [spec.address for spec in remote]) if remote else []
-    wanting = {report.address for report in reports if needs_login(report)}
+    wanting = {report.address for report in reports if report.reason.startswith(NEEDS_LOGIN)}
     return [spec for spec in remote if spec.address in wanting]
 
 
@@ -214,7 +228,6 @@ class _Person:
         self._seconds = seconds
 
     async def sign_in(self, spec: ServerSpec) -> Credential:
-        from mcp_workbench.protocol.oauth import SignInFailed
         from mcp_workbench.upstream.oauth.sign_in import SignIn
 
         environ = os.environ
@@ -224,11 +237,12 @@ class _Person:
             if sign_in.settings.grant == "client_credentials":
                 credential = await sign_in.for_machine()
             elif self._device:
-                credential = await sign_in.by_device(self._show_code)
+                credential = await sign_in.by_device(self._show_code, self._seconds)
             else:
                 credential = await self._with_browser(sign_in)
-        except SignInFailed as error:
-            raise SignInError(str(spec.address), error) from None
+        finally:
+            if sign_in.clock_warning:
+                self._say(sign_in.clock_warning)
         if not self._settings.json:
             say(f"{glyph('good')} {spec.address}: {describe(document(spec.address, credential))}")
         return credential

@@ -16,6 +16,7 @@ import msgspec
 
 from mcp_workbench.cli.error_reports import ErrorReport, format_error
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, Decorated, Settings, variable
+from mcp_workbench.cli.sign_in_reports import code_and_fix
 from mcp_workbench.cli.terminal import QUIET_TIME, ProgressLine, say
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import WorkbenchError
@@ -253,22 +254,12 @@ def age_text(seconds: float) -> str:
     return f"{seconds / 60:.0f} min ago" if seconds < 3600 else f"{seconds / 3600:.0f} h ago"
 
 
-def needs_login(report: ServerReport) -> bool:
-    """Does the server wait for a person to sign in?"""
-    return report.reason.startswith("needs login")
-
-
-def next_step(report: ServerReport) -> str:
-    """The command that helps with a server that can't be reached."""
-    return f"mcp-workbench {'login' if needs_login(report) else 'doctor'} {report.address}"
-
-
 def show_unreached(settings: Settings, reports: list[ServerReport]) -> int:
     """Prints which servers are missing from the output; returns the exit status."""
     unreached = [report for report in reports if report.reason]
     for report in unreached if not settings.json else ():
         message = f"server '{report.address.server}' in toolbox '{report.address.toolbox}' is not available"
-        code = "WB-AUTH-012" if needs_login(report) else "WB-CONN-101"
-        error = ErrorReport(code, message, cause=(report.reason,), fix=next_step(report))
+        code, fix = code_and_fix(report.reason, report.address)
+        error = ErrorReport(code, message, cause=(report.reason,), fix=fix)
         say(format_error(error), err=True, color=settings.color)
     return UNREACHABLE if unreached else DONE

@@ -18,6 +18,16 @@ from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, Snapshot
 if TYPE_CHECKING:
     from mcp_workbench.upstream.oauth.store import Credential
 
+NEEDS_LOGIN = "needs login"  # the beginning of the reason why a server is not available
+_COMMAND = re.compile(r"`(mcp-workbench login [^`]+)`")
+
+
+def code_and_fix(reason: str, address: ServerAddress) -> tuple[str, str]:
+    """The code, and the command to run next, for a server that is not available for this reason."""
+    code = "WB-AUTH-012" if reason.startswith(NEEDS_LOGIN) else "WB-CONN-101"
+    command = _COMMAND.search(reason) if reason.startswith(NEEDS_LOGIN) else None
+    return code, command[1] if command else f"mcp-workbench doctor {address}"
+
 
 _LOGIN = re.compile(r"`(mcp-workbench login [^`]+)`")
 

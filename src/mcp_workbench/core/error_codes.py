@@ -390,6 +390,12 @@ CODES = {
         "access, or the server wants more rights.",
         "mcp-workbench login TOOLBOX/SERVER. If it says that it refuses this account, sign in with another.",
     ),
+    "WB-AUTH-013": Explanation(
+        "The clock of this machine is off",
+        "A warning: it differs by more than five minutes from that of the authorization server. Sign-ins go on, "
+        "but certificates may count as expired or not yet valid, and signed requests may be refused.",
+        "Set the clock (timedatectl set-ntp true, or the settings of the system), then repeat the command.",
+    ),
     "WB-AUTH-015": Explanation(
         "A person can't sign in for themselves now",
         'The server has "scope": "principal". Either too many sign-ins of this person are open, or it is not '

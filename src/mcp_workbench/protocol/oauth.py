@@ -9,12 +9,14 @@ siblings are the bodies for the token endpoint, and `read_tokens` its response. 
 from __future__ import annotations
 
 import re
-from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeVar
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
+
+from mcp_workbench.core.redact import redact_cut
 
 WELL_KNOWN_RESOURCE = "/.well-known/oauth-protected-resource"
 WELL_KNOWN_SERVER = "/.well-known/oauth-authorization-server"
@@ -37,6 +39,10 @@ _PARAMETER = re.compile(
     r"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+))\s*(,|$)?"
 )
 _SCHEME = re.compile(r"(?:^|,)\s*bearer(?:\s+|$)", re.IGNORECASE)
+_SECRET_FIELDS = (
+    *("code", "code_verifier", "refresh_token", "token", "client_secret"),
+    *("device_code", "assertion", "client_assertion"),
+)
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
@@ -210,7 +216,8 @@ def read_server(body: bytes, issuer: str, source: str) -> AuthorizationServer:
     methods = server.code_challenge_methods_supported
     if methods is not None and "S256" not in methods:
         raise SignInFailed(
-            "WB-AUTH-005", f"{server.issuer} does not support PKCE with S256, which MCP requires"
+            "WB-AUTH-005",
+            f"{server.issuer} does not support PKCE with S256, which MCP requires: report it to whoever runs it",
         )
     return server
 
@@ -245,7 +252,8 @@ def _read(body: bytes, type: type[Document], source: str) -> Document:
         return msgspec.json.decode(body, type=type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SignInFailed(
-            "WB-AUTH-005", f"the document at {source} can't be used: {error}"
+            "WB-AUTH-005",
+            f"the document at {source} can't be used ({error}): report it to whoever runs the server",
         ) from None
 
 
@@ -276,6 +284,9 @@ class _Registration(msgspec.Struct):
     client_secret: str = ""
     client_secret_expires_at: float = 0.0
     token_endpoint_auth_method: str = ""
+
+    def __repr__(self) -> str:
+        return "_Registration()"
 
 
 def registration_request(redirect_uri: str, server: AuthorizationServer) -> bytes:
@@ -383,12 +394,26 @@ class AuthorizationRequest(msgspec.Struct, frozen=True):
         self._check_origin(values)
         error = values.get("error", "")
         if error:
-            raise SignInFailed(*_refused(error, values.get("error_description", "")))
+            raise self._refused(error, values.get("error_description", ""), values.get("code", ""))
         if not values.get("code"):
             raise SignInFailed(
                 "WB-AUTH-006", "the address has no code: sign in again, and paste the whole address"
             )
         return values["code"]
+
+    def _refused(self, error: str, description: str, code: str) -> SignInFailed:
+        if error == "access_denied":
+            return SignInFailed(
+                "WB-AUTH-002",
+                "the sign-in was declined: run the command again and allow access, or use another account",
+            )
+        secrets = {self.state: "state", self.verifier: "verifier", code: "code"}
+        why = redact_cut(_shown(description or error), secrets)
+        return SignInFailed(
+            "WB-AUTH-006",
+            f"the authorization server refused ({why}): run the command again; if that changes nothing, "
+            "report it to whoever runs the server",
+        )
 
     def _check_origin(self, values: Mapping[str, str]) -> None:
         if not same(values.get("state", ""), self.state):
@@ -409,16 +434,6 @@ def same(given: str, expected: str) -> bool:
     from hmac import compare_digest
 
     return compare_digest(given.encode("utf-8", "replace"), expected.encode())
-
-
-def _refused(error: str, description: str) -> tuple[str, str]:
-    why = _shown(description) if description else _shown(error)
-    if error == "access_denied":
-        return (
-            "WB-AUTH-002",
-            "the sign-in was declined: run the command again and allow access, or use another account",
-        )
-    return "WB-AUTH-006", f"the authorization server refused: {why}"
 
 
 # Token requests
@@ -444,6 +459,9 @@ class _TokenResponse(msgspec.Struct):
     expires_in: float | str | None = None
     scope: str | None = None
     id_token: str | None = None
+
+    def __repr__(self) -> str:
+        return "_TokenResponse()"
 
 
 class _ErrorResponse(msgspec.Struct):
@@ -492,11 +510,29 @@ def token_request(client: OAuthClient, fields: Mapping[str, str]) -> tuple[bytes
     return headers, urlencode(fields).encode()
 
 
+def secrets_in(headers: bytes, body: bytes) -> dict[str, str]:
+    """The secrets of a request to the token endpoint: a server may repeat them in its error."""
+    secrets = {
+        value: name.replace("_", " ")
+        for name, value in parse_qsl(body.decode("latin-1"))
+        if name in _SECRET_FIELDS
+    }
+    _, _, basic = headers.decode("latin-1").partition("Basic ")
+    if basic:
+        pair = b64decode(basic.strip()).decode()
+        secret = pair.partition(":")[2]
+        secrets |= dict.fromkeys((basic.strip(), pair, secret, unquote(secret)), "client secret")
+    return secrets
+
+
 def read_tokens(body: bytes, source: str) -> Tokens:
     """The tokens of a response. Raises SignInFailed."""
     given = _read(body, _TokenResponse, source)
-    if given.token_type.lower() != "bearer" or not _header_safe(given.access_token):
-        raise SignInFailed("WB-AUTH-005", f"{source} gave a token that is no bearer token")
+    if given.token_type.lower() != "bearer" or not header_safe(given.access_token):
+        raise SignInFailed(
+            "WB-AUTH-005",
+            f"{source} gave a token that is no bearer token: report it to whoever runs the server",
+        )
     return Tokens(
         given.access_token,
         given.refresh_token or "",
@@ -517,7 +553,8 @@ def read_error(body: bytes) -> tuple[str, str]:
     ) if error.error_description else ""
 
 
-def _header_safe(token: str) -> bool:
+def header_safe(token: str) -> bool:
+    """Can this stand in a header?"""
     return bool(token) and all("!" <= c <= "~" for c in token)
 
 

@@ -70,9 +70,7 @@ class CatalogueCache:
         self._limits = limits
         self._held: dict[ServerKey, KnownCatalogue] = {}
         self._files: CatalogueFiles | None = None
-        self._unwritten: dict[
-            ServerKey, tuple[ServerSpec, KnownCatalogue, KnownCatalogue | None, bool]
-        ] = {}
+        self._unwritten: dict[ServerKey, Unwritten] = {}
         self._writing: asyncio.Future[None] | None = None
         self._soon: asyncio.TimerHandle | None = None
         self._warned: set[object] = set()
@@ -97,8 +95,18 @@ class CatalogueCache:
         known = self.recall(spec)
         return None if known is None else known.opened(spec, time.time(), reason)
 
-    def note(self, spec: ServerSpec, known: KnownCatalogue, *, expected: bool = False) -> None:
-        """Store what a server offers. A change is a warning in the log unless `expected`."""
+    def note(
+        self,
+        spec: ServerSpec,
+        known: KnownCatalogue,
+        tokens: Mapping[str, str],
+        *,
+        expected: bool = False,
+    ) -> None:
+        """Store what a server offers. A change is a warning in the log unless `expected`.
+
+        On disk nothing is stored that has one of the `tokens` in it, which the server was sent.
+        """
         before = self._held.get(spec.key)
         known = msgspec.structs.replace(known, at=time.time())
         self._held[spec.key] = known
@@ -108,8 +116,8 @@ class CatalogueCache:
         if not self._is_enabled:
             return
         if waiting := self._unwritten.get(spec.key):  # compare with what was there before that
-            before, expected = waiting[2], waiting[3] and expected
-        self._unwritten[spec.key] = (spec, known, before, expected)
+            before, expected = waiting.before, waiting.expected and expected
+        self._unwritten[spec.key] = Unwritten(spec, known, tokens, before, expected)
         if self._writing is None and self._soon is None:
             self._soon = _loop().call_later(SETTLE, self._start_writing)
 
@@ -168,20 +176,19 @@ class CatalogueCache:
     def _write_all(self) -> None:
         """One by one, so that the last note wins."""
         while self._unwritten:
-            _, (spec, known, before, expected) = self._unwritten.popitem()
-            stored = self._read(spec)
-            self._log_change(spec, known, before or stored, expected=expected)
-            self._write(spec, known, stored)
+            _, one = self._unwritten.popitem()
+            stored = self._read(one.spec)
+            self._log_change(one.spec, one.known, one.before or stored, expected=one.expected)
+            self._write(one, stored)
 
-    def _write(
-        self, spec: ServerSpec, known: KnownCatalogue, stored: KnownCatalogue | None
-    ) -> None:
+    def _write(self, one: Unwritten, stored: KnownCatalogue | None) -> None:
+        spec, known = one.spec, one.known
         if stored is not None:
             change = tool_change(stored, known) or stored.change
             offers = {**stored.offers, **known.offers}  # some may not have been listed this time
             known = msgspec.structs.replace(known, change=change, offers=offers)
         try:
-            self._open().write(spec, known)
+            self._open().write(spec, known, one.tokens)
         except NotCached as reason:
             self._open().drop(spec)  # the file would be out of date
             log.info("%s: what it offers is not kept: %s", spec.address, reason)
@@ -207,6 +214,19 @@ class CatalogueCache:
         if about not in self._warned:
             self._warned.add(about)
             log.warning(text)
+
+
+class Unwritten(msgspec.Struct, frozen=True):
+    """What is to be written of one server."""
+
+    spec: ServerSpec
+    known: KnownCatalogue
+    tokens: Mapping[str, str]
+    before: KnownCatalogue | None
+    expected: bool
+
+    def __repr__(self) -> str:
+        return f"Unwritten({self.spec.address})"
 
 
 def is_enabled(environ: Mapping[str, str]) -> bool:
@@ -272,7 +292,9 @@ class CatalogueFiles:
         known = _decoded(data)
         return known if known.age(time.time()) < EXPIRY else None
 
-    def write(self, spec: ServerSpec, known: KnownCatalogue) -> None:
+    def write(
+        self, spec: ServerSpec, known: KnownCatalogue, tokens: Mapping[str, str] | None = None
+    ) -> None:
         """Replace the file of this server. Raises OSError, or NotCached where it must not be written."""
         if not self._home:
             raise NotCached("there is no home to keep it in")
@@ -282,8 +304,8 @@ class CatalogueFiles:
         if len(body) > self._limits.file_bytes:
             raise NotCached(f"it has more than {self._limits.file_bytes} bytes")
         text = body.decode("utf-8", "replace")
-        if redact(text, secrets_of(spec, self._environ)) != text:
-            raise NotCached("a value of a variable or a secret of its entry is in it")
+        if redact(text, {**secrets_of(spec, self._environ), **(tokens or {})}) != text:
+            raise NotCached("a token, a value of a variable or a secret of its entry is in it")
         private_folder(self._home, FOLDER)
         write_whole(self._path(spec, self._make_key()), body)
         self._prune()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -195,6 +195,7 @@ class ToolList:
         self._unread = False  # an announced change is being read, or the last reading failed
         self._context = context
         self._cached: tuple[ServerSpec, KnownCatalogue] | None = None  # what we wrote to the cache
+        self._tokens: Mapping[str, str] = {}  # that must not get there
         self._filter: ToolFilter | None = None
         self._visible: dict[str, bytes] = {}
 
@@ -231,6 +232,7 @@ class ToolList:
     async def read(self, conversation: Conversation, within: float, *, modern: bool) -> bool:
         """List the tools; have they changed? Raises Unlistable or RequestFailed."""
         most, catalogue = self._context.limits.tools_per_server, None
+        self._tokens = conversation.tokens
         try:
             catalogue, self.complaints = await list_tools(conversation, most, within, modern=modern)
         finally:
@@ -288,7 +290,7 @@ class ToolList:
 
     def _cache(self, spec: ServerSpec, known: KnownCatalogue, *, expected: bool = False) -> None:
         self._cached = (spec, known)
-        self._context.cache.note(spec, known, expected=expected)
+        self._context.cache.note(spec, known, dict(self._tokens), expected=expected)
 
 
 class ToolRefresh:

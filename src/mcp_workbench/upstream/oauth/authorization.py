@@ -20,8 +20,8 @@ from mcp_workbench.protocol import oauth
 from mcp_workbench.protocol.oauth import Challenge, SignInFailed
 from mcp_workbench.transport.tasks import TaskScope, completed
 from mcp_workbench.upstream.oauth.sign_in import (
+    FINAL,
     FORM,
-    TEMPORARY,
     SignIn,
     outgoing_of,
     read_reply,
@@ -33,7 +33,7 @@ from mcp_workbench.upstream.oauth.store import Credential
 
 log = logging.getLogger(__name__)
 
-MASKED = 12  # tokens and secrets: some refreshes back
+MOST_MASKED = 16  # tokens that are masked in messages: the last ones
 
 
 class Authorization:
@@ -56,7 +56,10 @@ class Authorization:
         self._store = store_of(target, environ, principal)
         self._outgoing = outgoing_of(target, environ)
         self._credential: Credential | None = None
-        self._refreshing: asyncio.Task[bool] | None = None
+        self._refreshing: asyncio.Task[None] | None = None  # in the background
+        self._turn = asyncio.Lock()  # of those in this process that need a new token
+        self._failure = SignInFailed("", "")  # of the last refresh that failed,
+        self._failed_at = 0.0  # at this time
         self._due_at = 0.0  # when it should be refreshed; 0: not known
         self.adopt()
 
@@ -96,7 +99,7 @@ class Authorization:
             if secret and secret not in self._secrets:
                 self._secrets[secret] = name
                 self._masked.append(secret)
-        while len(self._masked) > MASKED:
+        while len(self._masked) > MOST_MASKED:
             self._secrets.pop(self._masked.popleft(), None)
 
     # Before a request
@@ -113,20 +116,26 @@ class Authorization:
         elif self._refreshing is None or self._refreshing.done():
             self._refreshing = scope.start(self._refresh_quietly(), "refresh the sign-in")
 
-    async def _refresh_quietly(self) -> bool:
+    async def _refresh_quietly(self) -> None:
         try:
-            return await self._renew()
+            await self._refresh()
         except SignInFailed as error:
             log.info("the sign-in was not refreshed: %s", error)
             self._due_at = time.time() + 1.0  # tried again soon; the old token is good
-            return False
 
     async def _refresh(self, *, refused: bool = False) -> bool:
-        if self._refreshing is not None and not self._refreshing.done():
-            await asyncio.wait((self._refreshing,))
-            if self.is_fresh and self.line:
-                return True
-        return await self._renew(refused=refused)
+        """Get a new token. Whoever waits for it meanwhile shares it, or its failure: see `_renew`."""
+        held, began = self._credential, time.monotonic()
+        async with self._turn:
+            if self._credential is not held:
+                return bool(self.line)
+            if self._failed_at > began:
+                raise self._failure
+            try:
+                return await self._renew(refused=refused)
+            except SignInFailed as error:
+                self._failure, self._failed_at = error, time.monotonic()
+                raise
 
     @property
     def _machine(self) -> bool:
@@ -186,8 +195,9 @@ class Authorization:
         try:
             tokens = read_reply(reply, stored.token_endpoint)
         except SignInFailed as error:
-            if error.code == TEMPORARY:
+            if error.code not in FINAL:
                 raise
+            log.warning("the sign-in at %s has ended: %s", stored.issuer, error)
             ended = msgspec.structs.replace(
                 stored, access_token="", refresh_token="", expires_at=0.0, ended=str(error)
             )
@@ -197,8 +207,8 @@ class Authorization:
         credential = with_tokens(stored, tokens)
         if refused_at:
             credential = msgspec.structs.replace(credential, refused_at=refused_at)
+        self._use(credential)  # first: it is good even where it can't be kept
         self._store.write(credential)
-        self._use(credential)
         return True
 
 

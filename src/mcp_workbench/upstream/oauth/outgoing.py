@@ -12,14 +12,15 @@ from collections.abc import Mapping
 import msgspec
 
 from mcp_workbench.protocol.handshake import IMPLEMENTATION
-from mcp_workbench.protocol.oauth import SignInFailed
+from mcp_workbench.protocol.oauth import SignInFailed, secrets_in
+from mcp_workbench.timing import deadline
 from mcp_workbench.transport.http.addresses import is_public
 from mcp_workbench.transport.http.client import BlockedAddress, HttpClient
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
 from mcp_workbench.transport.http.urls import BadUrl, Url, parse_url, proxy_for
 
 LARGEST = 1 << 18  # bytes of a document
-PATIENCE = 15.0  # seconds for one request
+PATIENCE = deadline(15.0)  # seconds for one request
 LONGEST_URL = 8192  # characters
 HOPS = 3
 REDIRECTS = (301, 302, 307, 308)
@@ -34,6 +35,7 @@ class Fetched(msgspec.Struct, frozen=True):
     body: bytes = b""
     location: str = ""
     challenge: str = ""
+    secrets: dict[str, str] = {}  # that were sent: the response may repeat them
 
     def __repr__(self) -> str:
         return f"Fetched({self.status})"
@@ -49,6 +51,7 @@ class Outgoing:
     def __init__(self, trusted: tuple[str, ...], environ: Mapping[str, str]) -> None:
         self._trusted = trusted  # origins that the operator wrote; `:*` stands for any port
         self._environ = environ
+        self.date = ""  # of the last response, by the clock of its server
 
     async def get(self, url: str) -> Fetched:
         """Fetch a document. Raises SignInFailed."""
@@ -69,8 +72,9 @@ class Outgoing:
     async def post(self, url: str, headers: bytes, body: bytes, kind: str) -> Fetched:
         """Send a form or a document. Raises SignInFailed. Redirects are not followed."""
         address = self.checked(url)
-        headers = _JSON + b"Content-Type: %b\r\n" % kind.encode() + headers
-        return await self._send(b"POST", address, headers, body)
+        lines = _JSON + b"Content-Type: %b\r\n" % kind.encode() + headers
+        reply = await self._send(b"POST", address, lines, body)
+        return msgspec.structs.replace(reply, secrets=secrets_in(headers, body))
 
     async def ask(self, url: str, body: bytes) -> Fetched:
         """Send a message of MCP without credentials, to see what the server wants."""
@@ -119,6 +123,7 @@ class Outgoing:
                 response = await client.send(
                     b"%b %b" % (method, address.target.encode()), _USER_AGENT + headers, body
                 )
+                self.date = response.headers.get("date", "")
                 try:
                     return await _read(response)
                 finally:

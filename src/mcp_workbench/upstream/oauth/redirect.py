@@ -67,10 +67,15 @@ class Redirects(Visits):
         self._host = f"{HOST}:{port}"
         self._open = 0
         self._silent: dict[asyncio.StreamWriter, None] = {}  # without a request yet, oldest first
+        self._waiting: set[Visit] = set()
         self._closed = asyncio.Event()  # no connection is open
 
-    async def drained(self) -> None:
-        """Wait until the last page was sent, which may take a moment."""
+    async def end(self) -> None:
+        """Answer whoever still waits, and wait until the last page was sent, which may take a moment."""
+        for visit in tuple(self._waiting):
+            visit.answer("The sign-in was ended before it was complete.", ok=False)
+        for writer in tuple(self._silent):  # browsers connect ahead
+            writer.transport.abort()
         if self._open:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_PAGE):
@@ -122,7 +127,11 @@ class Redirects(Visits):
             visit = self.add(query)
         except asyncio.QueueFull:
             return "503 Service Unavailable", "Too many requests.", False
-        text, ok = await visit.page
+        self._waiting.add(visit)
+        try:
+            text, ok = await visit.page
+        finally:
+            self._waiting.discard(visit)
         return "200 OK", text, ok
 
 
@@ -130,7 +139,7 @@ async def _read_head(reader: asyncio.StreamReader) -> str:
     return (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
 
 
-async def _write(writer: asyncio.StreamWriter, status: str, text: str, *, ok: bool) -> None:
+async def _write(writer: asyncio.StreamWriter, status: str, text: str, ok: bool) -> None:  # noqa: FBT001
     title = "Signed in" if ok else "Not signed in"
     hint = " You can close this page." if ok else ""
     page = _PAGE.format(title=title, text=escape(text) + hint).encode()
@@ -164,4 +173,4 @@ async def redirect_listener(fixed: int, preferred: int) -> AsyncGenerator[Redire
         yield redirects[0]
     finally:
         server.close()
-        await redirects[0].drained()
+        await redirects[0].end()

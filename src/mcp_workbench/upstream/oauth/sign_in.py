@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, nullcontext
 import msgspec
 
 from mcp_workbench.config.state_home import state_home
+from mcp_workbench.core.redact import redact_cut
 from mcp_workbench.core.spec import AuthSettings, HttpEndpoint
 from mcp_workbench.protocol import oauth
 from mcp_workbench.protocol.oauth import (
@@ -29,9 +30,9 @@ from mcp_workbench.protocol.oauth import (
     SignInFailed,
     Tokens,
 )
-from mcp_workbench.transport.tasks import completed
+from mcp_workbench.timing import pause
 from mcp_workbench.upstream.oauth.outgoing import Fetched, Outgoing
-from mcp_workbench.upstream.oauth.redirect import Visits, redirect_listener
+from mcp_workbench.upstream.oauth.redirect import Visit, Visits, redirect_listener
 from mcp_workbench.upstream.oauth.store import ClientStore, Credential, CredentialStore
 
 FORM = "application/x-www-form-urlencoded"
@@ -40,6 +41,13 @@ DISCOVERY = 45.0  # seconds for all documents: a server could send each slowly, 
 LIFETIME = 600.0  # seconds in which a person has to sign in
 PING = b'{"jsonrpc":"2.0","id":0,"method":"ping"}'
 TEMPORARY = "WB-AUTH-004"  # the code of failures that may pass
+FINAL = (
+    "WB-AUTH-003",
+    "WB-AUTH-006",
+)  # the codes of refusals: what was refused is of no use any more
+SLOWER = 5.0  # seconds that a device is to wait longer (RFC 8628)
+CLOCK_OFF = 300.0  # seconds by which clocks may differ before people are told
+_BUSY = ("temporarily_unavailable", "server_error")
 
 
 class Endpoints(msgspec.Struct, frozen=True):
@@ -71,6 +79,25 @@ class SignIn:
         self._page_uri = ""  # of a page of ours to which browsers come back
         self._challenge = challenge
 
+    @property
+    def clock_warning(self) -> str:
+        """What to tell the person if the clocks differ; empty if they don't."""
+        from email.utils import (
+            parsedate_to_datetime,
+        )  # heavy, and only needed by people who sign in
+
+        try:
+            theirs = parsedate_to_datetime(self.outgoing.date).timestamp()
+        except (TypeError, ValueError, OverflowError):
+            return ""
+        off = time.time() - theirs
+        if abs(off) < CLOCK_OFF:
+            return ""
+        return (
+            f"The clock of this machine is {abs(off) / 60:.0f} minutes {'ahead' if off > 0 else 'behind'} "
+            "(WB-AUTH-013): set it. Until then certificates and signed requests may be refused."
+        )
+
     # Discovery
 
     async def discover(self) -> Endpoints:
@@ -97,7 +124,8 @@ class SignIn:
         if reply.status not in (401, 403):
             raise SignInFailed(
                 "WB-AUTH-001",
-                f"the server answered HTTP {reply.status} without credentials: it asks for no sign-in",
+                f"the server answered HTTP {reply.status} without credentials: it asks for no sign-in; "
+                "`mcp-workbench check --connect` says whether it works",
             )
         return oauth.read_challenge(reply.challenge)
 
@@ -118,7 +146,9 @@ class SignIn:
                 return oauth.read_server(reply.body, issuer, url)
         if issuer:
             raise SignInFailed(
-                "WB-AUTH-005", f"{issuer} publishes no metadata of an authorization server"
+                "WB-AUTH-005",
+                f"{issuer} publishes no metadata of an authorization server: correct 'auth.issuer' if you wrote "
+                "it, else report it to whoever runs the server",
             )
         return oauth.default_server(self.url)
 
@@ -200,7 +230,8 @@ class SignIn:
         endpoints = await self.discover()
         if not endpoints.server.authorization_endpoint:
             raise SignInFailed(
-                "WB-AUTH-005", f"{endpoints.server.issuer} offers no sign-in with a browser"
+                "WB-AUTH-005",
+                f"{endpoints.server.issuer} offers no sign-in with a browser: try `login --device`",
             )
         known = self._known_client(endpoints)
         registered = _port(known.redirect_uri) if known is not None else 0
@@ -240,12 +271,17 @@ class SignIn:
 
     # Without a redirect
 
-    async def by_device(self, show: Callable[[DeviceCode], None]) -> Credential:
+    async def by_device(
+        self, show: Callable[[DeviceCode], None], seconds: float = LIFETIME
+    ) -> Credential:
         """Sign in with a code that the person enters on another device. Raises SignInFailed."""
         endpoints = await self.discover()
         server = endpoints.server
         if not server.device_authorization_endpoint:
-            raise SignInFailed("WB-AUTH-005", f"{server.issuer} offers no sign-in by device code")
+            raise SignInFailed(
+                "WB-AUTH-005",
+                f"{server.issuer} offers no sign-in by device code: use `login`, or `login --no-browser`",
+            )
         client = await self._client(endpoints, "http://127.0.0.1/callback")
         scopes = self._scopes(endpoints)
         fields = {"scope": " ".join(scopes), "resource": endpoints.identifier}
@@ -257,7 +293,7 @@ class SignIn:
         code = oauth.read_device_code(reply.body, server.device_authorization_endpoint)
         show(self._shown(code))
         reply = await self._poll(
-            server, client, oauth.device_grant(code, endpoints.identifier), code
+            server, client, code, oauth.device_grant(code, endpoints.identifier), seconds
         )
         return await self._keep(server, client, endpoints.identifier, scopes, reply)
 
@@ -274,22 +310,36 @@ class SignIn:
         self,
         server: AuthorizationServer,
         client: OAuthClient,
-        fields: Mapping[str, str],
         code: DeviceCode,
+        fields: Mapping[str, str],
+        seconds: float,
     ) -> Fetched:
+        """Ask until the person has decided; a fault of the network or of the server may pass meanwhile."""
         interval = max(code.interval, 1.0)
-        end = time.monotonic() + min(code.expires_in, LIFETIME)
-        while time.monotonic() < end:
-            await asyncio.sleep(min(interval, max(end - time.monotonic(), 0.0)))
-            reply = await self._token(server, client, fields)
+        end = time.monotonic() + min(code.expires_in, seconds)
+        while (left := end - time.monotonic()) > 0:
+            await asyncio.sleep(min(pause(interval), left))
+            try:
+                reply = await self._token(server, client, fields)
+                _require_up(reply, server.token_endpoint)
+            except SignInFailed as failure:
+                if failure.code != TEMPORARY:
+                    raise
+                continue
             error, _ = oauth.read_error(reply.body)
             if error == "slow_down":
-                interval += 5
+                interval += SLOWER
             elif error == "access_denied":
-                raise SignInFailed("WB-AUTH-002", "the sign-in was declined on the other device")
-            elif error != "authorization_pending" and reply.status < 500:
+                raise SignInFailed(
+                    "WB-AUTH-002",
+                    "the sign-in was declined on the other device: run the command again and allow access, "
+                    "or use another account",
+                )
+            elif error == "expired_token":
+                break
+            elif error != "authorization_pending":
                 return reply
-        raise SignInFailed("WB-AUTH-007", "nobody signed in in time: run the command again")
+        raise SignInFailed("WB-AUTH-007", "the code was not used in time: run the command again")
 
     async def for_machine(self) -> Credential:
         """Get a token with the client's own credentials. Raises SignInFailed."""
@@ -353,19 +403,23 @@ class PendingSignIn:
 
     async def done(self, seconds: float = LIFETIME) -> Credential:
         """Wait for the redirect, and get the tokens. Raises SignInFailed."""
+        end = time.monotonic() + seconds
+        while True:
+            visit = await self._next_visit(end, seconds)
+            try:
+                credential = await self.complete(visit.query)
+            except SignInFailed as error:
+                visit.answer(str(error), ok=False)
+                if isinstance(error, NotThisSignIn):
+                    continue  # somebody else's redirect ends nobody's sign-in
+                raise
+            visit.answer(f"You are signed in to {credential.issuer}.", ok=True)
+            return credential
+
+    async def _next_visit(self, end: float, seconds: float) -> Visit:
         try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    visit = await self._redirects.next()
-                    try:
-                        credential = await completed(self.complete(visit.query))
-                    except SignInFailed as error:
-                        visit.answer(str(error), ok=False)
-                        if isinstance(error, NotThisSignIn):
-                            continue  # somebody else's redirect ends nobody's sign-in
-                        raise
-                    visit.answer(f"You are signed in to {credential.issuer}.", ok=True)
-                    return credential
+            async with asyncio.timeout(end - time.monotonic()):
+                return await self._redirects.next()
         except TimeoutError:
             raise SignInFailed(
                 "WB-AUTH-007", f"nobody signed in within {seconds:g} s: start again"
@@ -433,18 +487,24 @@ def with_tokens(credential: Credential, tokens: Tokens) -> Credential:
 def read_reply(reply: Fetched, source: str) -> Tokens:
     """The tokens of a response of the token endpoint. Raises SignInFailed."""
     _require_up(reply, source)
-    if reply.ok:
+    error, _ = oauth.read_error(reply.body)  # some servers send errors with HTTP 200
+    if reply.ok and not error:
         return oauth.read_tokens(reply.body, source)
-    error, _ = oauth.read_error(reply.body)
     if error == "invalid_client":
         raise _refused(
-            "WB-AUTH-003", f"{source} does not know this client any more: sign in again", reply
+            "WB-AUTH-003", f"{source} does not know this program any more: sign in again", reply
         )
-    raise _refused("WB-AUTH-006", f"{source} gave no token", reply)
+    if error:
+        raise _refused("WB-AUTH-006", f"{source} gave no token: sign in again", reply)
+    raise SignInFailed(
+        TEMPORARY,
+        f"{source} answered HTTP {reply.status} without a reason that OAuth knows: a proxy on the way may have; "
+        "try again later",
+    )
 
 
 def _require_up(reply: Fetched, url: str) -> None:
-    if reply.status >= 500 or reply.status == 429:
+    if reply.status >= 500 or reply.status == 429 or oauth.read_error(reply.body)[0] in _BUSY:
         raise SignInFailed(
             TEMPORARY, f"{oauth.origin_of(url)} answered HTTP {reply.status}; try again later"
         )
@@ -452,7 +512,7 @@ def _require_up(reply: Fetched, url: str) -> None:
 
 def _refused(code: str, what: str, reply: Fetched) -> SignInFailed:
     error, description = oauth.read_error(reply.body)
-    why = description or error or f"HTTP {reply.status}"
+    why = redact_cut(description or error, reply.secrets) or f"HTTP {reply.status}"
     return SignInFailed(code, f"{what} ({why})")
 
 
