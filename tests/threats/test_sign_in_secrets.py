@@ -17,7 +17,15 @@ from tests.kit.config import config_file, write_config
 from tests.kit.forked import Streams
 from tests.kit.pipe_host import PipeHost
 from tests.kit.shared import Shared
-from tests.kit.sign_in_server import Act, Answer, Asked, SignInServer, reply, sign_in_server
+from tests.kit.sign_in_server import (
+    SIGN_INS,
+    Act,
+    Answer,
+    Asked,
+    SignInServer,
+    reply,
+    sign_in_server,
+)
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
@@ -321,7 +329,7 @@ def test_an_authorization_server_that_repeats_the_request_is_not_quoted(
     place.run("login", "dev/p", "--device", "--timeout", "1")
 
     assert place.leaks() == []
-    ended = [path.read_text() for path in place.home.glob("credentials/[!c]*.json")]
+    ended = [path.read_text() for path in place.home.glob(SIGN_INS)]
     assert [hit for hit in found(place.server, ended) if "ended" in hit] == []
 
 
