@@ -154,16 +154,24 @@ def test_no_command_shows_one(place: Place) -> None:
 def test_no_preview_shows_one(place: Place) -> None:
     place.sign_in()
     secret = place.server.secret("client secret")
-    entry = {"url": place.server.url, "auth": {"clientId": "us", "clientSecret": secret}}
-    host = place.folder / "mcp.json"
-    outside = place.folder.parent / f"{place.folder.name}-host"
-    outside.mkdir()
-    host = write_config(outside, {"mcpServers": {"q": entry}}, "mcp.json")
-    place.run("import", str(host), "--dry-run")
-    place.run("import", str(host), "--dry-run", "--json")
-    place.run("add", "q", "--dry-run", json.dumps(entry))
-    place.run("install", "cursor", "--dry-run", HOME=str(outside))
+    auth = {"clientId": "us", "clientSecret": secret}
+    headers = {"Authorization": f"Bearer {place.server.secret('access token')}"}
+    entries = {
+        "q": {"url": f"{place.server.url}/q", "auth": auth},
+        "r": {"url": f"{place.server.url}/r", "headers": headers},
+    }
+    home = place.folder.parent / f"{place.folder.name}-host"
+    home.mkdir()
+    host = str(write_config(home, {"mcpServers": entries}, "mcp.json"))
+    previews = [
+        ("import", host, "--dry-run"),
+        ("import", host, "--dry-run", "--json"),
+        ("add", "q", "--dry-run", json.dumps(entries["q"])),
+        ("add", "r", "--dry-run", json.dumps(entries["r"])),
+        ("install", "cursor", "--dry-run"),
+    ]
 
+    assert [place.run(*words, HOME=str(home)).status for words in previews] == [0] * len(previews)
     assert found(place.server, place.texts) == []
 
 
