@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -25,6 +26,7 @@ from tests.kit.shared import SHORT
 from tests.kit.sign_in_server import (
     METADATA,
     RESOURCE_METADATA,
+    SIGN_INS,
     Act,
     Answer,
     Asked,
@@ -161,7 +163,7 @@ def test_a_registration_that_has_expired_is_made_anew(place: Place, server: Sign
 
     server.acts["/register"] = act
     assert place.login().status == 0
-    eventually(lambda: time.time() > server_expiry(place) + 0.1, "it has expired")
+    eventually(lambda: time.time() > registered_until(place) + 0.1, "it has expired")
     del server.acts["/register"]
 
     assert place.login().status == 0
@@ -169,9 +171,7 @@ def test_a_registration_that_has_expired_is_made_anew(place: Place, server: Sign
     assert server.count("/token", grant_type="refresh_token") == 0  # it was not even asked about
 
 
-def server_expiry(place: Place) -> float:
-    import json
-
+def registered_until(place: Place) -> float:
     [path] = Path(place.env["MCP_WORKBENCH_HOME"]).glob("credentials/client-*.json")
     return json.loads(path.read_text())["expires_at"]
 
@@ -534,4 +534,4 @@ def test_logout_without_an_answer_forgets_all_the_same(place: Place, server: Sig
         gate.open()
     assert done.status == 0
     assert "revoked" not in done.out
-    assert list(Path(place.env["MCP_WORKBENCH_HOME"]).glob("credentials/[!c]*.json")) == []
+    assert list(Path(place.env["MCP_WORKBENCH_HOME"]).glob(SIGN_INS)) == []

@@ -24,6 +24,7 @@ Json = dict[str, Any]
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 RESOURCE_METADATA = "/.well-known/oauth-protected-resource/mcp"
 METADATA = "/.well-known/oauth-authorization-server"
+SIGN_INS = f"credentials/{'[0-9a-f]' * 32}.json"  # the files of sign-ins in a state folder
 TOOLS = [{"name": "whoami", "inputSchema": {"type": "object"}, "description": "Who is it?"}]
 
 

@@ -13,6 +13,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import stdio_client
 from tests.kit.authorization_server import authorization_server, protected_server
 from tests.kit.clock import PATIENCE
+from tests.kit.sign_in_server import SIGN_INS
 from tests.peers.test_sign_in import Place, text_of, use
 
 pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("workplace")]
@@ -22,7 +23,7 @@ AT_ONCE = 8  # calls
 
 
 def stored(place: Place) -> tuple[Path, dict[str, Any]]:
-    [path] = place.home.glob("credentials/[!c]*.json")
+    [path] = place.home.glob(SIGN_INS)
     return path, json.loads(path.read_text())
 
 

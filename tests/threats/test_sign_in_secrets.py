@@ -17,7 +17,15 @@ from tests.kit.config import config_file, write_config
 from tests.kit.forked import Streams
 from tests.kit.pipe_host import PipeHost
 from tests.kit.shared import Shared
-from tests.kit.sign_in_server import Act, Answer, Asked, SignInServer, reply, sign_in_server
+from tests.kit.sign_in_server import (
+    SIGN_INS,
+    Act,
+    Answer,
+    Asked,
+    SignInServer,
+    reply,
+    sign_in_server,
+)
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
@@ -146,16 +154,24 @@ def test_no_command_shows_one(place: Place) -> None:
 def test_no_preview_shows_one(place: Place) -> None:
     place.sign_in()
     secret = place.server.secret("client secret")
-    entry = {"url": place.server.url, "auth": {"clientId": "us", "clientSecret": secret}}
-    host = place.folder / "mcp.json"
-    outside = place.folder.parent / f"{place.folder.name}-host"
-    outside.mkdir()
-    host = write_config(outside, {"mcpServers": {"q": entry}}, "mcp.json")
-    place.run("import", str(host), "--dry-run")
-    place.run("import", str(host), "--dry-run", "--json")
-    place.run("add", "q", "--dry-run", json.dumps(entry))
-    place.run("install", "cursor", "--dry-run", HOME=str(outside))
+    auth = {"clientId": "us", "clientSecret": secret}
+    headers = {"Authorization": f"Bearer {place.server.secret('access token')}"}
+    entries = {
+        "q": {"url": f"{place.server.url}/q", "auth": auth},
+        "r": {"url": f"{place.server.url}/r", "headers": headers},
+    }
+    home = place.folder.parent / f"{place.folder.name}-host"
+    home.mkdir()
+    host = str(write_config(home, {"mcpServers": entries}, "mcp.json"))
+    previews = [
+        ("import", host, "--dry-run"),
+        ("import", host, "--dry-run", "--json"),
+        ("add", "q", "--dry-run", json.dumps(entries["q"])),
+        ("add", "r", "--dry-run", json.dumps(entries["r"])),
+        ("install", "cursor", "--dry-run"),
+    ]
 
+    assert [place.run(*words, HOME=str(home)).status for words in previews] == [0] * len(previews)
     assert found(place.server, place.texts) == []
 
 
@@ -321,7 +337,7 @@ def test_an_authorization_server_that_repeats_the_request_is_not_quoted(
     place.run("login", "dev/p", "--device", "--timeout", "1")
 
     assert place.leaks() == []
-    ended = [path.read_text() for path in place.home.glob("credentials/[!c]*.json")]
+    ended = [path.read_text() for path in place.home.glob(SIGN_INS)]
     assert [hit for hit in found(place.server, ended) if "ended" in hit] == []
 
 

@@ -24,7 +24,16 @@ from tests.kit.clock import PATIENCE, until
 from tests.kit.config import config_file
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import texts
-from tests.kit.sign_in_server import Act, Answer, Gate, Json, SignInServer, after, sign_in_server
+from tests.kit.sign_in_server import (
+    SIGN_INS,
+    Act,
+    Answer,
+    Gate,
+    Json,
+    SignInServer,
+    after,
+    sign_in_server,
+)
 
 NOBODY = Challenge()
 HOURS = 5 * 3600
@@ -260,7 +269,7 @@ def test_a_slow_refresh_delays_no_call_that_has_a_good_token(
 ) -> None:
     """The token ends soon, and the token endpoint takes two seconds: calls go on meanwhile."""
     alice(server, environ)
-    [path] = (tmp_path / "home" / "credentials").glob("[!c]*.json")
+    [path] = (tmp_path / "home").glob(SIGN_INS)
     soon = {"expires_at": time.time() + 50}  # it is refreshed a minute before
     path.write_text(json.dumps({**json.loads(path.read_text()), **soon}))
     server.acts["/token"] = after(SLOW)
@@ -287,7 +296,7 @@ def test_the_store_holds_what_a_restart_needs(server: SignInServer, tmp_path: Pa
     before = time.time()
     alice(server, {"MCP_WORKBENCH_HOME": str(tmp_path)})
 
-    [path] = (tmp_path / "credentials").glob("[!c]*.json")
+    [path] = tmp_path.glob(SIGN_INS)
     kept = json.loads(path.read_text())
     assert kept["issuer"] == server.origin
     assert kept["token_endpoint"] == f"{server.origin}/token"
