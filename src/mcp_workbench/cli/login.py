@@ -181,7 +181,8 @@ def _spec(snapshot: Snapshot, name: str) -> ServerSpec:
     toolbox, slash, server = name.partition("/")
     if not slash:
         raise InvalidCall(
-            f"'{plain(name)}' is no TOOLBOX/SERVER", hint="mcp-workbench list shows them"
+            f"'{plain(name)}' is not of the form TOOLBOX/SERVER",
+            hint="mcp-workbench list shows them",
         )
     if toolbox not in snapshot.toolboxes:
         raise no_toolbox(toolbox, list(snapshot.toolboxes))
