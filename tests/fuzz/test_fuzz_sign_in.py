@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from hypothesis import strategies as st
 
-from mcp_workbench.protocol import oauth
+from mcp_workbench.protocol import oauth, oauth_tokens
 from mcp_workbench.protocol.oauth import (
     LONGEST_CHALLENGE,
     LONGEST_REASON,
@@ -127,22 +127,22 @@ def visited(server: AuthorizationServer) -> None:
 
 @fuzzed(documents | mutated(documents, 3), examples=80)
 def test_answers_of_an_authorization_server_are_read_or_refused(data: bytes) -> None:
-    tokens = refused(oauth.read_tokens, data, "source")
+    tokens = refused(oauth_tokens.read_tokens, data, "source")
     if tokens is not LEFT_OUT:
         assert tokens.access_token.isascii()
         assert not set(tokens.access_token) & set("\r\n \0")
-        assert tokens.expires_in is None or 0 <= tokens.expires_in <= oauth.LONGEST_LIFETIME
+        assert tokens.expires_in is None or 0 <= tokens.expires_in <= oauth_tokens.LONGEST_LIFETIME
         assert tokens.account == "" or tokens.account.isprintable()
-    refused(oauth.read_device_code, data, "source")
+    refused(oauth_tokens.read_device_code, data, "source")
     refused(oauth.read_registration, data, "http://127.0.0.1/", AuthorizationServer())
-    assert all(text.isprintable() for text in oauth.read_error(data))
+    assert all(text.isprintable() for text in oauth_tokens.read_error(data))
 
 
 @fuzzed(mutated(values.map(lambda value: json.dumps(value).encode()), 2), examples=40)
 def test_an_id_token_names_somebody_or_nobody(claims: bytes) -> None:
     id_token = f"a.{urlsafe_b64encode(claims).decode()}.c"
     answer = json.dumps({"access_token": "t", "id_token": id_token}).encode()
-    account = oauth.read_tokens(answer, "source").account
+    account = oauth_tokens.read_tokens(answer, "source").account
 
     assert account == "" or account.isprintable()
     assert len(account) <= 100

@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from mcp_workbench.core.spec import HttpEndpoint
-from mcp_workbench.protocol import oauth
-from mcp_workbench.protocol.oauth import Challenge, DeviceCode, OAuthClient, SignInFailed
+from mcp_workbench.protocol import oauth, oauth_tokens
+from mcp_workbench.protocol.oauth import Challenge, OAuthClient, SignInFailed
+from mcp_workbench.protocol.oauth_tokens import DeviceCode
 from mcp_workbench.upstream.oauth import sign_in as sign_in_module
 from mcp_workbench.upstream.oauth.authorization import Authorization
 from mcp_workbench.upstream.oauth.redirect import MOST
@@ -64,18 +65,18 @@ async def test_a_document_of_many_levels_is_refused(
     assert (await failure(SignIn(issuer.target(), environ))).code == "WB-AUTH-005"
 
 
-@pytest.mark.parametrize("read", [oauth.read_tokens, oauth.read_device_code])
+@pytest.mark.parametrize("read", [oauth_tokens.read_tokens, oauth_tokens.read_device_code])
 def test_an_answer_of_many_levels_is_refused(read: Any) -> None:
     with pytest.raises(SignInFailed):
         read(b'{"x":%b}' % DEEP, "source")
-    assert oauth.read_error(b'{"x":%b}' % DEEP) == ("", "")
+    assert oauth_tokens.read_error(b'{"x":%b}' % DEEP) == ("", "")
 
 
 def test_an_id_token_of_many_levels_names_nobody() -> None:
     claims = urlsafe_b64encode(b'{"sub":"a","x":%b}' % DEEP).decode()
     answer = json.dumps({"access_token": "t", "id_token": f"a.{claims}.c"}).encode()
 
-    assert oauth.read_tokens(answer, "source").account == ""
+    assert oauth_tokens.read_tokens(answer, "source").account == ""
 
 
 @pytest.mark.parametrize("address", BAD_ADDRESSES)

@@ -387,7 +387,7 @@ def test_no_process_has_one_in_its_arguments(place: Place) -> None:
 
 def test_what_python_prints_of_objects_has_none_in_it() -> None:
     from mcp_workbench.core.spec import AuthSettings, HttpEndpoint
-    from mcp_workbench.protocol import oauth
+    from mcp_workbench.protocol import oauth, oauth_tokens
     from mcp_workbench.upstream.oauth.outgoing import Fetched
     from mcp_workbench.upstream.oauth.store import Credential
 
@@ -399,13 +399,13 @@ def test_what_python_prints_of_objects_has_none_in_it() -> None:
     kinds: list[Any] = [
         client,
         oauth.AuthorizationRequest(server, client, "", "", (), canary, canary),
-        oauth.Tokens(canary, canary),
-        oauth.read_tokens(body, "https://a.example"),
-        oauth.DeviceCode(canary, canary, canary),
+        oauth_tokens.Tokens(canary, canary),
+        oauth_tokens.read_tokens(body, "https://a.example"),
+        oauth_tokens.DeviceCode(canary, canary, canary),
         Credential("https://s.example", "https://a.example", "", "", client, canary, canary),
         Fetched(200, body, secrets={canary: "x"}),
         HttpEndpoint("https://s.example", auth=AuthSettings(client_secret=canary)),
-        oauth._TokenResponse(canary, refresh_token=canary),  # pyright: ignore[reportPrivateUsage]
+        oauth_tokens._TokenResponse(canary, refresh_token=canary),  # pyright: ignore[reportPrivateUsage]
         oauth._Registration(canary, canary),  # pyright: ignore[reportPrivateUsage]
     ]
 

@@ -27,7 +27,8 @@ from mcp_workbench.timing import pause
 from mcp_workbench.transport.tasks import task_scope
 
 if TYPE_CHECKING:
-    from mcp_workbench.protocol.oauth import DeviceCode, SignInFailed
+    from mcp_workbench.protocol.oauth import SignInFailed
+    from mcp_workbench.protocol.oauth_tokens import DeviceCode
     from mcp_workbench.upstream.oauth.sign_in import PendingSignIn, SignIn
     from mcp_workbench.upstream.oauth.store import Credential
 

@@ -2,17 +2,17 @@
 
 The order of a sign-in: a 401 carries a `Challenge`; `resource_metadata_urls` and `server_metadata_urls` say where
 the documents of the server and of its authorization server may be; `read_resource` and `read_server` check
-them; `AuthorizationRequest` is the address for the browser, and reads the redirect; `code_grant` and its
-siblings are the bodies for the token endpoint, and `read_tokens` its response. RFC numbers stand where a rule comes from one.
+them; `AuthorizationRequest` is the address for the browser, and reads the redirect. What follows, at the
+token endpoint, is in `oauth_tokens`. RFC numbers stand where a rule comes from one.
 """
 
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from typing import Literal, TypeVar
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
@@ -22,7 +22,6 @@ WELL_KNOWN_RESOURCE = "/.well-known/oauth-protected-resource"
 WELL_KNOWN_SERVER = "/.well-known/oauth-authorization-server"
 WELL_KNOWN_OPENID = "/.well-known/openid-configuration"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"  # of `private_key_jwt`
 CLIENT_NAME = "MCP Workbench"
 OFFLINE = "offline_access"  # the scope for which OpenID providers give a refresh token
 LONGEST_CHALLENGE = 8192  # characters of WWW-Authenticate that are read
@@ -30,7 +29,6 @@ LONGEST_ISSUER = 512  # characters
 LONGEST_REASON = 1000  # characters of a failure: much of it may be a server's own words
 MOST_FIELDS = 50  # of a redirect's query
 MOST_SCOPES = 100
-LONGEST_LIFETIME = 10 * 365 * 86400.0  # seconds; more is treated as this
 
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 Document = TypeVar("Document")
@@ -39,10 +37,6 @@ _PARAMETER = re.compile(
     r"\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+))\s*(,|$)?"
 )
 _SCHEME = re.compile(r"(?:^|,)\s*bearer(?:\s+|$)", re.IGNORECASE)
-_SECRET_FIELDS = (
-    *("code", "code_verifier", "refresh_token", "token", "client_secret"),
-    *("device_code", "assertion", "client_assertion"),
-)
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
@@ -180,11 +174,11 @@ def _no_address() -> SignInFailed:
 
 def read_resource(body: bytes, server_url: str, source: str) -> Resource:
     """The metadata of a protected resource, which must be about this server. Raises SignInFailed."""
-    resource = _read(body, Resource, source)
+    resource = read_document(body, Resource, source)
     if not covers(resource.resource, server_url):
         raise SignInFailed(
             "WB-AUTH-005",
-            f"the sign-in metadata at {source} is for {_shown(resource.resource)}, not for the address in 'url': "
+            f"the sign-in metadata at {source} is for {shown(resource.resource)}, not for the address in 'url': "
             "correct 'url', or report it to whoever runs the server",
         )
     return resource
@@ -204,14 +198,14 @@ def read_server(body: bytes, issuer: str, source: str) -> AuthorizationServer:
     Servers of 2025-03-26 name no issuer: then it is the origin that the metadata comes from, whatever it
     claims, so that it can't pass for another one.
     """
-    server = _read(body, AuthorizationServer, source)
+    server = read_document(body, AuthorizationServer, source)
     if not issuer:
         server = msgspec.structs.replace(server, issuer=origin_of(source))
     elif server.issuer != issuer:
         raise SignInFailed(
             "WB-AUTH-005",
-            f"the metadata at {source} is that of another issuer, {_shown(server.issuer)} instead of "
-            f"{_shown(issuer)}: report it to whoever runs the server",
+            f"the metadata at {source} is that of another issuer, {shown(server.issuer)} instead of "
+            f"{shown(issuer)}: report it to whoever runs the server",
         )
     methods = server.code_challenge_methods_supported
     if methods is not None and "S256" not in methods:
@@ -247,7 +241,7 @@ def choose_scopes(
     return scopes
 
 
-def _read(body: bytes, type: type[Document], source: str) -> Document:
+def read_document(body: bytes, type: type[Document], source: str) -> Document:
     try:
         return msgspec.json.decode(body, type=type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -257,7 +251,7 @@ def _read(body: bytes, type: type[Document], source: str) -> Document:
         ) from None
 
 
-def _shown(url: str) -> str:
+def shown(url: str) -> str:
     return "".join(c for c in url[:200] if c.isprintable()) or "none"
 
 
@@ -318,7 +312,7 @@ def _is_loopback(url: str) -> bool:
 
 def read_registration(body: bytes, redirect_uri: str, server: AuthorizationServer) -> OAuthClient:
     """The client that the authorization server registered. Raises SignInFailed."""
-    given = _read(body, _Registration, server.registration_endpoint)
+    given = read_document(body, _Registration, server.registration_endpoint)
     method = given.token_endpoint_auth_method
     return OAuthClient(
         given.client_id,
@@ -408,7 +402,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True):
                 "the sign-in was declined: run the command again and allow access, or use another account",
             )
         secrets = {self.state: "state", self.verifier: "verifier", code: "code"}
-        why = redact_cut(_shown(description or error), secrets)
+        why = redact_cut(shown(description or error), secrets)
         return SignInFailed(
             "WB-AUTH-006",
             f"the authorization server refused ({why}): run the command again; if that changes nothing, "
@@ -424,7 +418,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True):
         if issuer != self.server.issuer:  # RFC 9207: compared as it is
             raise SignInFailed(
                 "WB-AUTH-006",
-                f"the answer does not come from {_shown(self.server.issuer)}, which was asked: sign in again, "
+                f"the answer does not come from {shown(self.server.issuer)}, which was asked: sign in again, "
                 "and report it if it happens again",
             )
 
@@ -434,171 +428,3 @@ def same(given: str, expected: str) -> bool:
     from hmac import compare_digest
 
     return compare_digest(given.encode("utf-8", "replace"), expected.encode())
-
-
-# Token requests
-
-
-class Tokens(msgspec.Struct, frozen=True):
-    """What the token endpoint gave."""
-
-    access_token: str
-    refresh_token: str = ""
-    expires_in: float | None = None
-    scope: str = ""
-    account: str = ""  # who signed in, as far as an ID token says so
-
-    def __repr__(self) -> str:
-        return "Tokens()"
-
-
-class _TokenResponse(msgspec.Struct):
-    access_token: str
-    token_type: str = "bearer"  # noqa: S105 - a kind
-    refresh_token: str | None = None
-    expires_in: float | str | None = None
-    scope: str | None = None
-    id_token: str | None = None
-
-    def __repr__(self) -> str:
-        return "_TokenResponse()"
-
-
-class _ErrorResponse(msgspec.Struct):
-    error: str = ""
-    error_description: str = ""
-
-
-class _Claims(msgspec.Struct):
-    email: str = ""
-    preferred_username: str = ""
-    name: str = ""
-    sub: str = ""
-
-
-def code_grant(request: AuthorizationRequest, code: str) -> dict[str, str]:
-    return {
-        "grant_type": "authorization_code",
-        "code": code,
-        "redirect_uri": request.redirect_uri,
-        "code_verifier": request.verifier,
-        "resource": request.resource,
-    }
-
-
-def refresh_grant(refresh_token: str, resource: str) -> dict[str, str]:
-    return {"grant_type": "refresh_token", "refresh_token": refresh_token, "resource": resource}
-
-
-def client_grant(scopes: Iterable[str], resource: str) -> dict[str, str]:
-    scope = " ".join(scopes)
-    body = {"grant_type": "client_credentials", "resource": resource}
-    return {**body, "scope": scope} if scope else body
-
-
-def token_request(client: OAuthClient, fields: Mapping[str, str]) -> tuple[bytes, bytes]:
-    """The extra headers and the body of a request to the token endpoint, with the client's proof."""
-    fields = dict(fields)
-    headers = b""
-    if client.method == "client_secret_basic":
-        pair = f"{quote(client.id, safe='')}:{quote(client.secret, safe='')}"
-        headers = b"Authorization: Basic %b\r\n" % b64encode(pair.encode())
-    else:
-        fields["client_id"] = client.id
-    if client.method == "client_secret_post":
-        fields["client_secret"] = client.secret
-    return headers, urlencode(fields).encode()
-
-
-def secrets_in(headers: bytes, body: bytes) -> dict[str, str]:
-    """The secrets of a request to the token endpoint: a server may repeat them in its error."""
-    secrets = {
-        value: name.replace("_", " ")
-        for name, value in parse_qsl(body.decode("latin-1"))
-        if name in _SECRET_FIELDS
-    }
-    _, _, basic = headers.decode("latin-1").partition("Basic ")
-    if basic:
-        pair = b64decode(basic.strip()).decode()
-        secret = pair.partition(":")[2]
-        secrets |= dict.fromkeys((basic.strip(), pair, secret, unquote(secret)), "client secret")
-    return secrets
-
-
-def read_tokens(body: bytes, source: str) -> Tokens:
-    """The tokens of a response. Raises SignInFailed."""
-    given = _read(body, _TokenResponse, source)
-    if given.token_type.lower() != "bearer" or not header_safe(given.access_token):
-        raise SignInFailed(
-            "WB-AUTH-005",
-            f"{source} gave a token that is no bearer token: report it to whoever runs the server",
-        )
-    return Tokens(
-        given.access_token,
-        given.refresh_token or "",
-        _lifetime(given.expires_in),
-        given.scope or "",
-        _account(given.id_token or ""),
-    )
-
-
-def read_error(body: bytes) -> tuple[str, str]:
-    """The code and the description of an error response; empty where it is none."""
-    try:
-        error = msgspec.json.decode(body, type=_ErrorResponse)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "", ""
-    return _shown(error.error) if error.error else "", _shown(
-        error.error_description
-    ) if error.error_description else ""
-
-
-def header_safe(token: str) -> bool:
-    """Can this stand in a header?"""
-    return bool(token) and all("!" <= c <= "~" for c in token)
-
-
-def _lifetime(seconds: float | str | None) -> float | None:
-    try:
-        value = None if seconds is None else float(seconds)
-    except ValueError:
-        return None
-    return None if value is None or not value >= 0 else min(value, LONGEST_LIFETIME)
-
-
-def _account(id_token: str) -> str:
-    """Who signed in, for people to read. It came from the token endpoint itself; nothing is decided by it."""
-    try:
-        payload = id_token.split(".")[1]
-        claims = msgspec.json.decode(
-            urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Claims
-        )
-    except (IndexError, ValueError, msgspec.DecodeError, RecursionError):
-        return ""
-    name = claims.email or claims.preferred_username or claims.name or claims.sub
-    return "".join(c for c in name[:100] if c.isprintable())
-
-
-# Device authorization (RFC 8628)
-
-
-class DeviceCode(msgspec.Struct, frozen=True):
-    """What a person needs to sign in on another device."""
-
-    device_code: str
-    user_code: str
-    verification_uri: str
-    verification_uri_complete: str = ""
-    expires_in: float = 600.0
-    interval: float = 5.0
-
-    def __repr__(self) -> str:
-        return "DeviceCode()"
-
-
-def read_device_code(body: bytes, source: str) -> DeviceCode:
-    return _read(body, DeviceCode, source)
-
-
-def device_grant(code: DeviceCode, resource: str) -> dict[str, str]:
-    return {"grant_type": DEVICE_GRANT, "device_code": code.device_code, "resource": resource}

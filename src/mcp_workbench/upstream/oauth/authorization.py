@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import msgspec
 
 from mcp_workbench.core.spec import HttpEndpoint
-from mcp_workbench.protocol import oauth
+from mcp_workbench.protocol import oauth_tokens
 from mcp_workbench.protocol.oauth import Challenge, SignInFailed
 from mcp_workbench.transport.tasks import TaskScope, completed
 from mcp_workbench.upstream.oauth.sign_in import (
@@ -189,7 +189,7 @@ class Authorization:
         return True
 
     async def _exchange(self, stored: Credential, refused_at: float) -> bool:
-        fields = oauth.refresh_grant(stored.refresh_token, stored.resource)
+        fields = oauth_tokens.refresh_grant(stored.refresh_token, stored.resource)
         headers, body = await token_request(self._target.auth, stored.client, stored.issuer, fields)
         reply = await self._outgoing.post(stored.token_endpoint, headers, body, FORM)
         try:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from mcp_workbench.config.file_access import read_plain
 from mcp_workbench.config.http_auth import INSTALL, MODULES
 from mcp_workbench.core.spec import AuthSettings
-from mcp_workbench.protocol.oauth import ASSERTION, OAuthClient, SignInFailed
+from mcp_workbench.protocol.oauth import OAuthClient, SignInFailed
+from mcp_workbench.protocol.oauth_tokens import ASSERTION
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from mcp_workbench.protocol.handshake import IMPLEMENTATION
-from mcp_workbench.protocol.oauth import SignInFailed, secrets_in
+from mcp_workbench.protocol.oauth import SignInFailed
+from mcp_workbench.protocol.oauth_tokens import secrets_in
 from mcp_workbench.timing import deadline
 from mcp_workbench.transport.http.addresses import is_public
 from mcp_workbench.transport.http.client import BlockedAddress, HttpClient

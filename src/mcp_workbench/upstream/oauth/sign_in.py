@@ -18,18 +18,17 @@ import msgspec
 from mcp_workbench.config.state_home import state_home
 from mcp_workbench.core.redact import redact_cut
 from mcp_workbench.core.spec import AuthSettings, HttpEndpoint
-from mcp_workbench.protocol import oauth
+from mcp_workbench.protocol import oauth, oauth_tokens
 from mcp_workbench.protocol.oauth import (
     AuthorizationRequest,
     AuthorizationServer,
     Challenge,
-    DeviceCode,
     NotThisSignIn,
     OAuthClient,
     Resource,
     SignInFailed,
-    Tokens,
 )
+from mcp_workbench.protocol.oauth_tokens import DeviceCode, Tokens
 from mcp_workbench.timing import pause
 from mcp_workbench.upstream.oauth.outgoing import Fetched, Outgoing
 from mcp_workbench.upstream.oauth.redirect import Visit, Visits, redirect_listener
@@ -215,7 +214,7 @@ class SignIn:
         """
         fields = {"grant_type": "refresh_token", "refresh_token": secrets.token_urlsafe(16)}
         reply = await self._token(server, client, fields)
-        error, _ = oauth.read_error(reply.body)
+        error, _ = oauth_tokens.read_error(reply.body)
         return error != "invalid_client"
 
     # With a browser
@@ -264,7 +263,9 @@ class SignIn:
 
     async def exchange(self, request: AuthorizationRequest, code: str) -> Credential:
         """Get the tokens for a code, and keep them. Raises SignInFailed."""
-        reply = await self._token(request.server, request.client, oauth.code_grant(request, code))
+        reply = await self._token(
+            request.server, request.client, oauth_tokens.code_grant(request, code)
+        )
         return await self._keep(
             request.server, request.client, request.resource, request.scopes, reply
         )
@@ -290,10 +291,10 @@ class SignIn:
         _require_up(reply, server.device_authorization_endpoint)
         if not reply.ok:
             raise _refused("WB-AUTH-006", f"{server.issuer} gave no device code", reply)
-        code = oauth.read_device_code(reply.body, server.device_authorization_endpoint)
+        code = oauth_tokens.read_device_code(reply.body, server.device_authorization_endpoint)
         show(self._shown(code))
         reply = await self._poll(
-            server, client, code, oauth.device_grant(code, endpoints.identifier), seconds
+            server, client, code, oauth_tokens.device_grant(code, endpoints.identifier), seconds
         )
         return await self._keep(server, client, endpoints.identifier, scopes, reply)
 
@@ -326,7 +327,7 @@ class SignIn:
                 if failure.code != TEMPORARY:
                     raise
                 continue
-            error, _ = oauth.read_error(reply.body)
+            error, _ = oauth_tokens.read_error(reply.body)
             if error == "slow_down":
                 interval += SLOWER
             elif error == "access_denied":
@@ -348,7 +349,7 @@ class SignIn:
         if client is None:
             raise SignInFailed("WB-AUTH-003", "'client_credentials' needs a 'clientId' in 'auth'")
         scopes = tuple(scope for scope in self._scopes(endpoints) if scope != oauth.OFFLINE)
-        fields = oauth.client_grant(scopes, endpoints.identifier)
+        fields = oauth_tokens.client_grant(scopes, endpoints.identifier)
         reply = await self._token(endpoints.server, client, fields)
         return await self._keep(endpoints.server, client, endpoints.identifier, scopes, reply)
 
@@ -466,7 +467,7 @@ async def token_request(
         from mcp_workbench.upstream.oauth.client_key import proof  # only with a key
 
         fields = {**fields, **await asyncio.to_thread(proof, settings, client, issuer)}
-    return oauth.token_request(client, fields)
+    return oauth_tokens.token_request(client, fields)
 
 
 def with_tokens(credential: Credential, tokens: Tokens) -> Credential:
@@ -487,9 +488,9 @@ def with_tokens(credential: Credential, tokens: Tokens) -> Credential:
 def read_reply(reply: Fetched, source: str) -> Tokens:
     """The tokens of a response of the token endpoint. Raises SignInFailed."""
     _require_up(reply, source)
-    error, _ = oauth.read_error(reply.body)  # some servers send errors with HTTP 200
+    error, _ = oauth_tokens.read_error(reply.body)  # some servers send errors with HTTP 200
     if reply.ok and not error:
-        return oauth.read_tokens(reply.body, source)
+        return oauth_tokens.read_tokens(reply.body, source)
     if error == "invalid_client":
         raise _refused(
             "WB-AUTH-003", f"{source} does not know this program any more: sign in again", reply
@@ -504,14 +505,18 @@ def read_reply(reply: Fetched, source: str) -> Tokens:
 
 
 def _require_up(reply: Fetched, url: str) -> None:
-    if reply.status >= 500 or reply.status == 429 or oauth.read_error(reply.body)[0] in _BUSY:
+    if (
+        reply.status >= 500
+        or reply.status == 429
+        or oauth_tokens.read_error(reply.body)[0] in _BUSY
+    ):
         raise SignInFailed(
             TEMPORARY, f"{oauth.origin_of(url)} answered HTTP {reply.status}; try again later"
         )
 
 
 def _refused(code: str, what: str, reply: Fetched) -> SignInFailed:
-    error, description = oauth.read_error(reply.body)
+    error, description = oauth_tokens.read_error(reply.body)
     why = redact_cut(description or error, reply.secrets) or f"HTTP {reply.status}"
     return SignInFailed(code, f"{what} ({why})")
 

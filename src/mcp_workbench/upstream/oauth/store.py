@@ -26,7 +26,8 @@ from mcp_workbench.config.state_home import (
     require_private,
     write_whole,
 )
-from mcp_workbench.protocol.oauth import OAuthClient, SignInFailed, header_safe
+from mcp_workbench.protocol.oauth import OAuthClient, SignInFailed
+from mcp_workbench.protocol.oauth_tokens import header_safe
 from mcp_workbench.timing import deadline, pause
 
 log = logging.getLogger(__name__)
