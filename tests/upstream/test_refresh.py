@@ -194,6 +194,20 @@ async def test_a_refusal_ends_it_with_one_message(
     assert not one.signed_in
 
 
+async def test_a_server_that_refuses_every_token_costs_one_refresh(
+    server: SignInServer, environ: dict[str, str]
+) -> None:
+    async with signed_in(server, environ) as (one, _):
+        assert await one.refused(401, NOBODY, one.line)
+        assert not await one.refused(401, NOBODY, one.line)
+        assert not await another(server, environ).refused(401, NOBODY, one.line)
+        assert server.refreshes == 1
+
+        await one.accepted(one.line)
+        assert await one.refused(401, NOBODY, one.line)
+        assert server.refreshes == 2
+
+
 async def test_secrets_that_are_masked_do_not_grow_for_ever(
     server: SignInServer, environ: dict[str, str]
 ) -> None:
@@ -202,6 +216,7 @@ async def test_secrets_that_are_masked_do_not_grow_for_ever(
         one = Authorization(HttpEndpoint(server.url), environ, masked)
         for _ in range(2 * module.MOST_MASKED):
             assert await one.refused(401, NOBODY, one.line)
+            await one.accepted(one.line)
         assert token(one) in masked
         assert "of the entry" in masked
         assert len(masked) <= module.MOST_MASKED + 1

@@ -301,6 +301,8 @@ class Requester:
                 continue
             if response.status not in REDIRECTS:
                 self._note_retry_after(response)
+                if logins and response.status < 400 and self._authorization is not None:
+                    await self._authorization.accepted(line)
                 return response
             response.close()
             address = self._redirected(address, response)

@@ -158,10 +158,22 @@ class Authorization:
         if self._credential is None and not self._machine:
             return False
         if self._credential is not None and self._credential.was_just_refused(time.time()):
-            return (
-                False  # another token would cost the issuer a request, and be refused like the last
-            )
+            return False  # the next would be refused like this one, and cost the issuer a request
         return await self._refresh(refused=True)
+
+    async def accepted(self, line: bytes | None) -> None:
+        """The token that came after a refusal was good: when it is refused one day, another is asked for at once."""
+        async with self._store.locked():
+            stored = self._store.read()
+            if stored is None or not stored.refused_at or line != self.line:
+                return
+            if (
+                self._credential is not None
+                and stored.access_token == self._credential.access_token
+            ):
+                stored = msgspec.structs.replace(stored, refused_at=0.0)
+                self._store.write(stored)
+                self._use(stored)
 
     async def _renew(self, *, refused: bool = False) -> bool:
         """Refresh the token, unless another process did. Raises SignInFailed if that may pass.
