@@ -31,6 +31,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.results import use_tool
 from tests.kit.shared import shared
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 FIELDS = [
     "v", "ts", "seq", "pid", "principal", "host", "host_version", "door", "era", "parent", "toolbox",
     "server", "tool", "mode", "outcome", "is_error", "may_have_run", "retried", "ms", "args_bytes",

@@ -182,9 +182,10 @@ SERVER = {
         "auto",
     ),
     "scope": Key(
-        one_of("shared", "session", "folder"),
+        one_of("shared", "session", "folder", "principal"),
         "One connection for all hosts, one for each (only then may it ask them over HTTP), or, under `up`, one for each host that "
-        "runs in its folder. The last is the default if an argument is a relative path and there is no `cwd`; otherwise `shared`.",
+        "runs in its folder. The last is the default if an argument is a relative path and there is no `cwd`; otherwise `shared`. "
+        "`principal`, beside `url`: each person over HTTP signs in for themselves and has a connection of their own.",
         example="folder",
     ),
     "connectTimeout": Key(SECONDS, "Seconds until it must have started.", CONNECT_TIMEOUT),
@@ -241,7 +242,7 @@ AUTH = {
     ),
     "privateKey": Key(
         FILLED,
-        "A PEM file with which the client proves itself (`private_key_jwt`); needs the extra `jwt`.",
+        "A PEM file with which the client proves itself (`private_key_jwt`); needs the extra `auth`.",
         example="client-key.pem",
     ),
     "grant": Key(

@@ -249,6 +249,7 @@ class _EntryReader:
             return None
         self.check_variables(target, path)
         self.check_folder(valid, path)
+        self.check_principal(valid, target, path)
         return ServerSpec(
             address,
             target,
@@ -331,6 +332,8 @@ class _EntryReader:
             message = "client_credentials needs 'clientId', and 'clientSecret' or 'privateKey'"
             fix = 'add "clientId": "…" and "clientSecret": "${NAME}"'
             self.findings.error(path, "WB-CONF-010", message, fix)
+        if "privateKey" in valid:
+            self.private_key(valid, path)
         return AuthSettings(
             valid.get("clientId", ""),
             valid.get("clientSecret", ""),
@@ -342,7 +345,16 @@ class _EntryReader:
             int(valid.get("redirectPort", 0)),
             valid.get("account", ""),
             valid.get("privateKey", ""),
+            self.folder if "privateKey" in valid else "",
         )
+
+    def private_key(self, valid: Object, path: Path) -> None:
+        if not {"clientId", "clientMetadataUrl"} & set(valid):
+            fix = 'add "clientId": "…", as the authorization server knows the client'
+            self.findings.error(path, "WB-CONF-010", "'privateKey' needs 'clientId'", fix)
+        if "clientSecret" in valid:
+            message = "has no effect beside 'privateKey'"
+            self.findings.warning((*path, "clientSecret"), "WB-CONF-026", message, "remove it")
 
     def transport(self, kind: str, valid: Object, path: Path) -> str:
         given = {key: TRANSPORTS[valid[key]] for key in ("type", "transport") if key in valid}
@@ -373,6 +385,22 @@ class _EntryReader:
         if valid.get("scope") == "folder" and beside:
             message = f"\"folder\" has no effect beside '{beside}'"
             self.findings.warning((*path, "scope"), "WB-CONF-026", message, "remove it")
+
+    def check_principal(self, valid: Object, target: Target, path: Path) -> None:
+        """Nothing that all people would share may stand beside `"scope": "principal"`."""
+        if valid.get("scope") != "principal":
+            return
+        here = (*path, "scope")
+        if not isinstance(target, HttpEndpoint):
+            message = "\"principal\" has no effect beside 'command'"
+            self.findings.warning(here, "WB-CONF-026", message, "remove it")
+            return
+        if any(name.lower() == "authorization" for name, _ in target.headers):
+            message = "\"principal\" contradicts 'Authorization' in 'headers', which all people would share"
+            self.findings.error(here, "WB-CONF-010", message, "keep one of the two")
+        if target.auth.grant == "client_credentials":
+            message = '"principal" contradicts "client_credentials", with which no person signs in'
+            self.findings.error(here, "WB-CONF-010", message, "keep one of the two")
 
     def check_variables(self, target: Target, path: Path) -> None:
         """Warns of unset variables, and of a `${` that begins none."""

@@ -58,7 +58,7 @@ class ServerStatus(msgspec.Struct, frozen=True, rename="camel"):
     next_try: float = 0.0
     reason: str = ""
     started: bool = False  # since `up`; an idle one that was not has never been connected
-    scope: str = "shared"  # or session, or folder: one for each host, in its folder
+    scope: str = "shared"  # or session, principal, or folder: one for each host, in its folder
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
@@ -135,6 +135,8 @@ def _scope(gateway: Gateway, address: ServerAddress) -> str:
     spec = gateway.snapshot.find(address)
     if spec is None or spec.scope == "session":
         return "session"
+    if spec.scope == "principal":
+        return "principal"
     return "folder" if spec.follows_hosts else "shared"
 
 
@@ -154,7 +156,7 @@ def _server_line(gateway: Gateway, health: ServerHealth, live: list[Connection])
         failures=health.failures,
         next_try=round(health.next_try, 1),
         reason=health.reason,
-        started=bool(live) or gateway.pool.last(health.address) is not None,
+        started=bool(live) or gateway.pool.was_started(health.address),
         scope=_scope(gateway, health.address),
     )
 

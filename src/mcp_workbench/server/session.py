@@ -9,28 +9,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, shown_name
 from mcp_workbench.core.raw_json import LONGEST_NAME, Members
-from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
+from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.gateway.interceptors import Rejected
 from mcp_workbench.protocol.handshake import (
     BATCHES,
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
-    LOG_LEVEL_KEY,
     STAMPS,
 )
-from mcp_workbench.protocol.primitive_messages import level_in, most_verbose, read_level
 from mcp_workbench.protocol.translation import complete
 from mcp_workbench.server import parse, text, tool_requests
 from mcp_workbench.server.elicitation import ROOTS_CHANGED, AskedBy, Elicitation
 from mcp_workbench.server.host_calls import HostCall, OpenRequests, OwnCall, RequestTasks, Work
 from mcp_workbench.server.parse import HostEra, Message, RequestError, UseToolRequest
+from mcp_workbench.server.session_primitives import PRIMITIVE_CALLS, Handler, SessionPrimitives
 from mcp_workbench.server.session_tools import NameCollision, SessionTools, ToolView
 from mcp_workbench.server.wrong_arguments import long_member
 from mcp_workbench.transport import jsonrpc
@@ -41,20 +40,13 @@ from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Door
-    from mcp_workbench.gateway.view_primitives import ServerNotification, ViewPrimitives
     from mcp_workbench.gateway.views import View
     from mcp_workbench.server.elicitation import InputRequests
-    from mcp_workbench.server.primitive_requests import PrimitiveRequests
-    from mcp_workbench.server.subscriptions import Subscriptions
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[bytes, Members, Members], None]  # id, members of params, members of _meta
 _NO_META: Members = {}  # of requests without any; never changed
-# Requests that reach a server on the host's behalf.
-_PRIMITIVE_CALLS = frozenset({"prompts/get", "resources/read", "completion/complete"})
-CALLS = _PRIMITIVE_CALLS | {TOOLS_CALL}
-_PRIMITIVE_LISTS = frozenset({"prompts/list", "resources/list", "resources/templates/list"})
+CALLS = PRIMITIVE_CALLS | {TOOLS_CALL}  # requests that reach a server on the host's behalf
 _INTERNAL_ERROR = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the workbench failed; see its log")
 
 
@@ -75,6 +67,7 @@ class HostSession:
         self.under_way = OpenRequests()
         self.elicitation = Elicitation(self, input_requests, view.gateway.suspended)
         self.view = view
+        self.public_origin: Callable[[], str] = str  # where its person reaches our pages; over HTTP
         if asked != "by modern servers":
             self.view = view.for_host(self.elicitation, sole=asked == "by all servers")
             if input_requests is None:  # HTTP exchanges share a tool view of what all of them share
@@ -89,7 +82,7 @@ class HostSession:
         self.on_idle: Callable[[], None] | None = None  # called when no request is in flight
         self._primitives = SessionPrimitives(self, tool_view)
         self._tools = tools = SessionTools(self, tool_view, self._primitives)
-        self._stop_listening = view.gateway.on_change(tools.tools_changed, tools.reloaded)
+        self._stop_listening = view.on_change(tools.tools_changed, tools.reloaded)
 
     @property
     def results_owner(self) -> object:
@@ -413,134 +406,6 @@ class HostSession:
     def _check_idle(self) -> None:
         if self.on_idle is not None and not self.under_way:
             self.on_idle()
-
-
-class SessionPrimitives:
-    """Everything that one session has beside tools: loaded with the first request for any of it."""
-
-    def __init__(self, session: HostSession, tool_view: ToolView) -> None:
-        self.log_level: msgspec.Raw | None = None  # set by a legacy host
-        self._session = session
-        self._tool_view = tool_view
-        self._loaded: _Loaded | None = None
-        self._stop_listening = session.view.on_heard(self._receive)
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether anything beside tools was asked for."""
-        return self._loaded is not None
-
-    @property
-    def _load(self) -> _Loaded:
-        if self._loaded is None:
-            from mcp_workbench.gateway.view_primitives import ViewPrimitives
-            from mcp_workbench.server.primitive_requests import PrimitiveOwners, PrimitiveRequests
-            from mcp_workbench.server.subscriptions import Subscriptions
-
-            session = self._session
-            upstream = ViewPrimitives(session.view)
-            owners = PrimitiveOwners(session.era, upstream, self._tool_view)
-            requests = PrimitiveRequests(session, upstream, owners)
-            subscriptions = Subscriptions(session, upstream, owners, requests)
-            self._loaded = _Loaded(upstream, requests, subscriptions)
-        return self._loaded
-
-    def handler(self, method: str) -> Handler | None:
-        """The handler of this method, if the host's era has it."""
-        if method in _PRIMITIVE_CALLS or method in _PRIMITIVE_LISTS:
-            return lambda id, members, meta: self._load.requests.handle(method, id, members, meta)
-        if self._session.era.modern:
-            return self._listen if method == "subscriptions/listen" else None
-        return {
-            "resources/subscribe": self._subscribe,
-            "resources/unsubscribe": self._unsubscribe,
-            "logging/setLevel": self._set_level,
-        }.get(method)
-
-    def _listen(self, id: bytes, members: Members, meta: Members) -> None:
-        self._load.subscriptions.listen(id, members, meta)
-
-    def _subscribe(self, id: bytes, members: Members, meta: Members) -> None:
-        self._load.subscriptions.subscribe(id, members, meta)
-
-    def _unsubscribe(self, id: bytes, members: Members, meta: Members) -> None:
-        self._load.subscriptions.unsubscribe(id, members)
-
-    # Logging
-
-    def _set_level(self, id: bytes, members: Members, meta: Members) -> None:
-        raw = members.get("level", msgspec.Raw(b"null"))
-        try:
-            level = read_level(raw)
-        except ValueError as error:
-            raise RequestError(jsonrpc.INVALID_PARAMS, f"params.level: {error}") from None
-        self.log_level = raw
-        self._load.upstream.want_level(self._session, level)
-        self._session.reply(id, b"{}")
-
-    def with_log_level(self, meta: Members) -> Members:
-        """`_meta` of a request with the log level that applies to it."""
-        if self.log_level is not None:
-            return {**meta, LOG_LEVEL_KEY: self.log_level}
-        if LOG_LEVEL_KEY in meta and self._session.era.modern:
-            try:
-                level = level_in(meta)
-            except ValueError as error:
-                raise RequestError(jsonrpc.INVALID_PARAMS, f"_meta: {error}") from None
-            upstream = self._load.upstream
-            before = upstream.level_of(self._session)
-            upstream.want_level(self._session, most_verbose([level, *filter(None, [before])]))
-        return meta
-
-    # Changes
-
-    def _receive(self, notification: ServerNotification) -> None:
-        self._load.subscriptions.receive(notification)
-
-    def list_changed(self, method: str) -> None:
-        """Notify the host of a changed list if it listens for that, or has requested the list."""
-        if self._loaded is not None:
-            self._loaded.subscriptions.list_changed(method)
-
-    @property
-    def watched_lists(self) -> frozenset[str]:
-        """The lists whose changes the host wants to be notified of."""
-        return frozenset() if self._loaded is None else self._loaded.subscriptions.watched_lists
-
-    @property
-    def subscribed_servers(self) -> frozenset[ServerAddress]:
-        """The servers whose resources the host has subscribed to."""
-        return frozenset() if self._loaded is None else self._loaded.subscriptions.servers
-
-    async def opened(self, toolbox: str) -> None:
-        """Notify a legacy host of the lists that an opened toolbox adds to."""
-        if self._loaded is None or self._session.era.modern:
-            return
-        for kind in sorted(self._loaded.requests.requested_lists):
-            if await self._loaded.requests.has_any(toolbox, kind):
-                self._session.notify(f"notifications/{kind}/list_changed")
-
-    def cancelled(self, id: bytes) -> None:
-        if self._loaded is not None:
-            self._loaded.subscriptions.end(id)
-
-    def end_listening(self) -> None:
-        """Answer the `subscriptions/listen` requests, which would never end otherwise."""
-        if self._loaded is not None:
-            self._loaded.subscriptions.end_all()
-
-    def close(self) -> None:
-        self._stop_listening()
-        if self._loaded is not None:
-            self._loaded.subscriptions.close()
-
-
-class _Loaded(NamedTuple):
-    """The parts of SessionPrimitives that most sessions never need."""
-
-    upstream: ViewPrimitives
-    requests: PrimitiveRequests
-    subscriptions: Subscriptions
 
 
 class StdioFront:

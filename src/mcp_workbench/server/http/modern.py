@@ -399,6 +399,7 @@ class ModernExchanges:
             questions = self._open_input_requests(admitted.principal.name)
             exchange = ModernExchange(self, admitted.endpoint, questions)
         exchange.key = key
+        exchange.session.public_origin = admitted.public_origin
         self._in_flight.add(exchange)
         exchange.begin(message, response, self._now)
 

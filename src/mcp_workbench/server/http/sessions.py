@@ -117,6 +117,11 @@ class Admitted(msgspec.Struct, eq=False):
     session: LegacySession | None = None  # that the head names
     checked_meta: bytes = b""  # `_meta` of a call of use_tool that was found to match the head
     until: float = NEVER  # seconds since the epoch: so long its token holds
+    host: bytes = b""  # the name by which the port was reached
+
+    def public_origin(self) -> str:
+        """Where the person behind this request reaches our pages."""
+        return self.access.public_origin(self.host)
 
 
 class LegacySession:
@@ -412,6 +417,7 @@ class LegacySessions:
             response.plain(TOO_MANY)
             return
         session = LegacySession(_new_id(), principal.name, admitted.endpoint, self)
+        session.host.public_origin = admitted.public_origin
         session.post(response, [message], [bytes(message.id)])
         if session.revision:
             self._sessions[session.id] = session
