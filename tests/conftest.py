@@ -21,6 +21,14 @@ if hasattr(signal, "SIGHUP"):
 os.environ.setdefault("MCP_WORKBENCH_TEST_PAUSES", "0.2")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """A suite leaves nothing behind: what it finds in its own folder for temporary files is a failure."""
+    from tests.leftovers import LookForLeftovers, use
+
+    use(Path(_scratch.name) / "tmp")
+    config.pluginmanager.register(LookForLeftovers())
+
+
 def pytest_collection_finish() -> None:
     """Thousands of tests need not be searched for garbage again and again."""
     gc.freeze()
@@ -42,6 +50,15 @@ def forked_commands() -> Iterator[None]:
 
 
 @pytest.fixture
+def real_commands() -> Iterator[None]:
+    """For tests of such modules whose subject is the process: its memory, its time, what is in `/proc`."""
+    from tests.kit.forked import nowhere
+
+    with nowhere():
+        yield
+
+
+@pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, Any]]:
     """The loop that the program runs on. Where the loop is the subject, a folder gives both."""
     return "asyncio", {"use_uvloop": True}
@@ -55,7 +72,10 @@ def _new_home() -> str:
 
 
 # What is remembered on disk must neither come from another test nor reach the user's own folder.
-_scratch = TemporaryDirectory(prefix="mcp-workbench-tests-")
+# Those who share the work have theirs beside ours, not in it: paths of sockets are short.
+_scratch = TemporaryDirectory(
+    prefix="mcp-workbench-tests-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")
+)
 os.environ["MCP_WORKBENCH_HOME"] = _new_home()  # for scenes that last longer than a test
 # Nor may the user's own configuration be used where a test has none.
 os.environ["XDG_CONFIG_HOME"] = str(Path(_scratch.name) / "config")

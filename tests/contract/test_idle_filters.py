@@ -9,6 +9,8 @@ from tests.kit.config import config_file, entry, offers_entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import json_text
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 def warning(pattern: str) -> str:
     return f"dev/a: toolFilters: '{pattern}' matches none of its tools"

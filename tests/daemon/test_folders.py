@@ -13,6 +13,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.results import json_text, text
 from tests.kit.shared import Shared, shared
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 @pytest.fixture
 def folders(tmp_path: Path) -> list[Path]:

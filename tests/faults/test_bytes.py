@@ -21,6 +21,8 @@ from tests.kit.processes import let_through, pids_in
 from tests.kit.results import CODE, json_text
 from tests.kit.vitals import cpu_seconds, forget_peak, megabytes
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 def result(text: bytes, id: bytes = b"@ID@") -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":{"content":[],"t":"%b"}}' % (id, text)
@@ -72,6 +74,7 @@ def test_bad_text_reaches_the_host_as_good_text(tmp_path: Path, modern: bool) ->
 
 
 @pytest.mark.fault("F9")
+@pytest.mark.usefixtures("real_commands")
 def test_a_hundred_megabytes_of_complaints_stall_nothing(tmp_path: Path) -> None:
     with faulty(tmp_path, {"bad": entry("floods")}, lag=LAG) as host:
         host.use("bad", "echo")
@@ -91,6 +94,7 @@ def test_a_hundred_megabytes_of_complaints_stall_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.fault("F10")
+@pytest.mark.usefixtures("real_commands")
 def test_a_line_beyond_the_cap_ends_the_call_and_is_not_kept(tmp_path: Path) -> None:
     limits = {"messageBytes": 16 << 20}
     with faulty(tmp_path, {"bad": entry("floods")}, lag=LAG, limits=limits) as host:
@@ -136,6 +140,7 @@ def test_a_call_that_never_left_is_made_on_the_next_connection(tmp_path: Path) -
 
 
 @pytest.mark.fault("F10")
+@pytest.mark.usefixtures("real_commands")
 def test_a_line_without_an_end_is_kept_up_to_the_usual_cap_and_then_forgotten(
     tmp_path: Path,
 ) -> None:
@@ -151,6 +156,7 @@ def test_a_line_without_an_end_is_kept_up_to_the_usual_cap_and_then_forgotten(
 
 
 @pytest.mark.fault("F10")
+@pytest.mark.usefixtures("real_commands")
 def test_a_large_line_passes_untouched_in_linear_time(tmp_path: Path) -> None:
     with faulty(tmp_path, {"bad": entry()}, lag=LAG) as host:
         host.use("bad", "echo")
@@ -274,6 +280,7 @@ def test_an_odd_tool_is_listed_with_the_others(tmp_path: Path, mode: str) -> Non
 
 
 @pytest.mark.fault("F15")
+@pytest.mark.usefixtures("real_commands")
 def test_floods_of_notices_hold_nobody_and_cause_no_storm(tmp_path: Path) -> None:
     with faulty(tmp_path, {"bad": entry("floods")}, lag=LAG) as host:
         host.use("bad", "echo")
@@ -304,6 +311,7 @@ def test_floods_of_notices_hold_nobody_and_cause_no_storm(tmp_path: Path) -> Non
 
 @pytest.mark.fault("F51")
 @pytest.mark.usefixtures("short_deadlines")  # it does not leave by itself
+@pytest.mark.usefixtures("real_commands")
 def test_a_deaf_server_is_busy_at_once_and_its_queue_ends_at_the_deadline(tmp_path: Path) -> None:
     deafness(tmp_path, calls=30, size=100_000, queue=1 << 20, deadline=2)
 

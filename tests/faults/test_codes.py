@@ -11,6 +11,8 @@ from tests.kit.config import entry, url_entry
 from tests.kit.results import CODE, json_text
 from tests.kit.servers.bad_http import bad_http_in_a_thread
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 @pytest.mark.fault("F36")
 def test_a_full_server_is_busy_and_none_of_its_tools_is_unknown(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from tests.kit.processes import pids_in
 from tests.kit.results import ENVELOPE, MODERN, json_text, texts
 from tests.kit.servers.bad_http import BadHttp, bad_http_in_a_thread
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 HOSTS = ("legacy", "modern", "dual")
 SERVERS = ("legacy", "modern", "dual")
 

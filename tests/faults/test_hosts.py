@@ -18,6 +18,8 @@ from tests.kit.http_host import Answer, Peer, Port, Session, rpc
 from tests.kit.results import json_text, open_toolbox
 from tests.kit.vitals import megabytes
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 async def call(port: Port, tool: str, arguments: Any = None, server: str = "a") -> Any:
     """What a tool says to a modern host that comes for this one call."""
@@ -48,6 +50,7 @@ async def seen(port: Port, what: str, server: str, count: int) -> list[int]:
 
 
 @pytest.mark.fault("F31", "F42")
+@pytest.mark.usefixtures("real_commands")
 async def test_hosts_over_http_that_leave_cancel_their_calls_in_the_modern_way_only(
     tmp_path: Path,
 ) -> None:
@@ -206,6 +209,7 @@ def check(answer: Answer, tool: str, nonce: Any, id: int) -> None:
 
 
 @pytest.mark.fault("F52")
+@pytest.mark.usefixtures("real_commands")
 async def test_a_host_over_http_that_does_not_read_costs_itself_alone(tmp_path: Path) -> None:
     async with served(tmp_path, {"a": entry("floods")}, lag=LAG * 2) as road:
         await call(road.port, "echo")

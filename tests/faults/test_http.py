@@ -26,6 +26,8 @@ from tests.kit.servers.bad_http import (
 )
 from tests.kit.vitals import forget_peak, megabytes
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 ERAS = ("", "/modern")
 
 
@@ -273,6 +275,7 @@ def test_a_page_in_the_place_of_a_server_is_named_with_its_start(tmp_path: Path)
 
 
 @pytest.mark.fault("F28")
+@pytest.mark.usefixtures("real_commands")
 def test_what_never_ends_takes_no_memory_and_no_time_of_others(tmp_path: Path) -> None:
     limits = {"messageBytes": 16 << 20}
     modes = ("gzbomb", "endless_sse")

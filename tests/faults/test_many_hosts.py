@@ -20,6 +20,8 @@ from tests.kit.processes import alive, pids_in
 from tests.kit.results import json_text, open_toolbox
 from tests.kit.servers.bad_http import bad_http_in_a_thread
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 FAILED = "connect_failed"
 
 

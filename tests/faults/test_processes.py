@@ -20,6 +20,8 @@ from tests.kit.config import entry, snapshot, spec, tool
 from tests.kit.processes import alive, kill_server, pids_in
 from tests.kit.results import json_text
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 
 @pytest.fixture
 def pids(tmp_path: Path) -> Path:

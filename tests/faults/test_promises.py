@@ -20,6 +20,8 @@ from tests.kit.http_host import Peer, Port
 from tests.kit.processes import pids_in
 from tests.kit.results import json_text, open_toolbox
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 CHANGED = "notifications/tools/list_changed"
 
 

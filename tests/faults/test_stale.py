@@ -18,6 +18,8 @@ from tests.kit.config import entry, snapshot, spec, tool
 from tests.kit.processes import alive, kill_server, let_through, pids_in
 from tests.kit.results import json_text, texts
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 STALE = "mcp-workbench/stale"
 WAIT = {"openWait": 0.4}
 

@@ -24,7 +24,7 @@ from tests.fuzz.effort import fuzzed, size
 from tests.fuzz.material import mutated, strict_json, values, writers
 
 ENVIRON = {"X": "the value of X", "EMPTY": "", "SECRET": "sesame-öffne/dich", "ODD": "a\nb\0c"}
-SCRATCH = tempfile.TemporaryDirectory(prefix="fuzz")
+SCRATCH = tempfile.TemporaryDirectory(prefix="fuzz-")
 
 wild = values | st.sampled_from(
     ["${X}", "${NOT_SET}", "${SECRET}", "${X:-y}", "$${", "${", "*", "http://x", "a__b"]

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from click import Context
 
 from mcp_workbench.cli.commands import group
 from mcp_workbench.core.error_codes import CODES
+from tests.kit import forked
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ROOT / "docs" / "commands"
@@ -40,14 +39,9 @@ def help_of(command: str) -> str:
     """What `COMMAND --help` prints, on a terminal of the usual width."""
     argv = [command, "--help"] if command else ["--help"]
     env = {k: v for k, v in os.environ.items() if not k.startswith("MCP_WORKBENCH_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "mcp_workbench", *argv],
-        env=env | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=True,
-    )
+    env |= {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    done = forked.run(argv, cwd=ROOT, env=env, streams=forked.Streams(), timeout=60)
+    assert done.returncode == 0, done
     return done.stdout
 
 

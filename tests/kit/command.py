@@ -80,12 +80,14 @@ class Person(NamedTuple):
         return self.folder / "workbench-config.json"
 
     def environ(self, **more: str) -> dict[str, str]:
-        """Few variables, so that no host of this machine is found; those of coverage stay.
+        """Few variables, so that no host of this machine is found; those of coverage stay, and where temporary files go.
 
         Most servers of their hosts are made up, so that `import` is not to connect to them: `READS`
         among the variables lets it.
         """
-        kept = {k: v for k, v in os.environ.items() if k.startswith(("COVERAGE", "PYTHON"))}
+        kept = {
+            k: v for k, v in os.environ.items() if k.startswith(("COVERAGE", "PYTHON", "TMPDIR"))
+        }
         usual = {"HOME": str(self.home), "PATH": self.path, "PYTHONUTF8": "1", NO_CHECK: "1"}
         return {**kept, **usual, **more}
 

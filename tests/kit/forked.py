@@ -66,7 +66,20 @@ class Use:
 @contextmanager
 def everywhere() -> Generator[None]:
     """Inside, hosts on a pipe, those of the SDK and `serve --http` are forks."""
-    before, Use.forks = Use.forks, True
+    with _using(forks=True):
+        yield
+
+
+@contextmanager
+def nowhere() -> Generator[None]:
+    """Inside, none is; for a test whose subject is the process, in a module where that is not so."""
+    with _using(forks=False):
+        yield
+
+
+@contextmanager
+def _using(*, forks: bool) -> Generator[None]:
+    before, Use.forks = Use.forks, forks
     try:
         yield
     finally:

@@ -31,6 +31,8 @@ from tests.kit.sdk_host import (
 
 from mcp_workbench.transport.process import FIRM, POLITE
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 both = pytest.mark.parametrize("server", [OLD, NEW])
 hosts = pytest.mark.parametrize("mode", [LEGACY_MODE, MODERN])
 CHANGED = "notifications/tools/list_changed"
@@ -162,6 +164,7 @@ async def settled(mark: str, processes: int) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found in /proc")
 @hosts
+@pytest.mark.usefixtures("real_commands")
 async def test_servers_live_as_long_as_the_host_and_no_longer(tmp_path: Path, mode: str) -> None:
     mark = f"{tmp_path} {mode}"
     async with sdk_host(tmp_path, both_eras(sdk_entry), mode=mode, mark=mark) as host:

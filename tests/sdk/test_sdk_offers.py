@@ -25,7 +25,10 @@ from tests.kit.results import MODERN
 from tests.kit.sdk_host import LEGACY_MODE, NEW, OLD, Notices, by_identifier, forked, sdk_host
 
 # Subscribing and setting a level are deprecated: that is what legacy hosts do all the same.
-pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+pytestmark = [
+    pytest.mark.usefixtures("forked_commands"),
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+]
 
 both = pytest.mark.parametrize("server", [OLD, NEW])
 BOOK = "book://one"

@@ -16,7 +16,7 @@ from mcp_types import ElicitResult
 from tests.kit.command import serving
 from tests.kit.config import toolbox, write_config
 from tests.kit.results import LEGACY, MODERN, Json
-from tests.kit.sdk_host import LEGACY_MODE, by_identifier, client, sdk_entry, sdk_host, text
+from tests.kit.sdk_host import LEGACY_MODE, PRELOADED, by_identifier, client, forked, sdk_host, text
 from tests.kit.servers import SDK
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
@@ -52,14 +52,15 @@ def places() -> Generator[dict[str, Json]]:
         try:
             assert process.stdout
             port = int(process.stdout.readline())
-            yield {"pipe": sdk_entry(SCRIPT), "url": {"url": f"http://127.0.0.1:{port}/mcp"}}
+            yield {"pipe": forked(SCRIPT), "url": {"url": f"http://127.0.0.1:{port}/mcp"}}
         finally:
             process.kill()
 
 
 @asynccontextmanager
 async def directly(person: Person) -> AsyncGenerator[Client]:
-    command = StdioServerParameters(command=sys.executable, args=[str(SDK / SCRIPT)], env={})
+    program, *words = PRELOADED
+    command = StdioServerParameters(command=program, args=[*words, SCRIPT], env={})
     async with client(stdio_client(command), mode=LEGACY_MODE, **person.callbacks) as host:
         yield host
 

@@ -18,6 +18,8 @@ from tests.kit.results import raw, texts
 from tests.search.test_hosts import FILES, Place
 from tests.threats import worst
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 DOUBLING = {**FILES[2], "inputSchema": worst.doubling(28 * 60)}  # of the tool `fail`
 SHAPES = ['"boom"', "5", "null", "true", "{}", '{"type":"text","text":"x"}', "[]"]
 

@@ -33,7 +33,7 @@ from tests.threats.growth import cost, peak, steps_of
 
 PATIENCE = 120.0
 SIZE = 12 << 20  # bytes
-RUNS = 3  # of which the quickest counts
+RUNS = 3  # of which the quickest counts; one that is quick enough is the last
 CHUNK = 64 << 10  # bytes that arrive at once
 TOOL = b'{"toolbox":"dev","server":"a","tool":"t"}'
 
@@ -100,7 +100,7 @@ def one_pass(filling: str, line: bytes) -> float:
     return copying + cost(lambda: read(whole)) * (2 if filling == "half a character" else 1)
 
 
-async def longest_step_of_host(line: bytes) -> float:
+async def longest_step_of_host(line: bytes, enough: float) -> float:
     """The longest step in which a host's message is taken, answered or sent on."""
     best = float("inf")
     async with (
@@ -123,6 +123,8 @@ async def longest_step_of_host(line: bytes) -> float:
             best = min(best, (await steps_of(arrives()))[1])
             assert [message["id"] for message in host.messages] == [1]
             session.close()
+            if best <= enough:
+                break
     return best
 
 
@@ -132,9 +134,9 @@ def test_a_host_s_message_is_read_in_few_passes(name: str, filling: str) -> None
     passes, made = MESSAGES[name]
     line = made(FILLINGS[filling])
 
-    longest = asyncio.run(longest_step_of_host(line))
+    most = (passes + 2) * one_pass(filling, line)
 
-    assert longest <= (passes + 2) * one_pass(filling, line)
+    assert asyncio.run(longest_step_of_host(line, most)) <= most
 
 
 @pytest.mark.parametrize("filling", FILLINGS)
@@ -150,7 +152,8 @@ def test_a_body_is_read_in_few_passes(name: str, filling: str) -> None:
         bodies.append(arriving.body)
 
     assert bodies[0] == line
-    assert cost(lambda: parse.read_params(_envelope(bodies[1]))) <= 3 * one_pass(filling, line)
+    most = 3 * one_pass(filling, line)
+    assert cost(lambda: parse.read_params(_envelope(bodies[1])), enough=most) <= most
 
 
 def _envelope(body: bytes) -> jsonrpc.Envelope:
@@ -174,7 +177,7 @@ class Settled(ResponseHandler):
     def progressed(self, params: msgspec.Raw) -> None: ...
 
 
-def longest_step_of_server(line: bytes) -> float:
+def longest_step_of_server(line: bytes, enough: float) -> float:
     best = float("inf")
     for _ in range(RUNS):
         conversation, handler = Conversation(2 * SIZE, lambda _: None), Settled()
@@ -186,6 +189,8 @@ def longest_step_of_server(line: bytes) -> float:
             longest = max(longest, time.thread_time() - start)
         assert isinstance(handler.outcome, jsonrpc.Outcome)
         best = min(best, longest)
+        if best <= enough:
+            break
     return best
 
 
@@ -193,7 +198,9 @@ def longest_step_of_server(line: bytes) -> float:
 def test_a_server_s_answer_is_read_in_few_passes(filling: str) -> None:
     line = b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"a":%b}}' % FILLINGS[filling]
 
-    assert longest_step_of_server(line) <= 3 * one_pass(filling, line)
+    most = 3 * one_pass(filling, line)
+
+    assert longest_step_of_server(line, most) <= most
 
 
 @contextmanager
@@ -245,7 +252,7 @@ def http_server(answer: bytes, kind: str) -> Generator[str]:
             thread.join()
 
 
-async def longest_step_of_call(url: str) -> float:
+async def longest_step_of_call(url: str, enough: float) -> float:
     spec = ServerSpec(ServerAddress("dev", "a"), HttpEndpoint(url), era="legacy")
     best = float("inf")
     async with (
@@ -266,6 +273,8 @@ async def longest_step_of_call(url: str) -> float:
             best = min(best, (await steps_of(called()))[1])
             assert b'"result":{"content":[],"a":' in host.frames[0][:80]
             session.close()
+            if best <= enough:
+                break
     return best
 
 
@@ -276,10 +285,10 @@ def test_an_answer_over_http_is_read_in_few_passes(kind: str, filling: str) -> N
     line = b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"a":%b}}' % FILLINGS[filling]
     answer = start + line.replace(b'"id":1', b'"id":%d') + end
 
-    with http_server(answer, kind) as url:
-        longest = asyncio.run(longest_step_of_call(url))
+    most = 5 * one_pass(filling, line)
 
-    assert longest <= 5 * one_pass(filling, line)
+    with http_server(answer, kind) as url:
+        assert asyncio.run(longest_step_of_call(url, most)) <= most
 
 
 # What is read that way is the same

@@ -14,6 +14,8 @@ from tests.kit.config import write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Message, use_tool
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 SERVER = Path(__file__).with_name("odd_server.py")
 ERAS = ("legacy", "modern")
 MODES = ("proxy", "dynamic")

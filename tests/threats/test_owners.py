@@ -11,6 +11,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Message
 from tests.primitives.scenes import ERAS, MODERN, begin, bench, use
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 SHARED = "note://shared"  # both servers have one
 
 

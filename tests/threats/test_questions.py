@@ -26,6 +26,8 @@ from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Message
 from tests.questions.test_pairs import Person, host, pairs, use
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 ADDRESS = ServerAddress("dev", "s")
 SAY: Message = {"role": "user", "content": {"type": "text", "text": "Say yes", "x-odd": [1]}}
 PICTURE: Message = {"role": "user", "content": {"type": "image", "data": "AA==", "mimeType": "i/p"}}

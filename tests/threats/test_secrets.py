@@ -24,6 +24,8 @@ from tests.kit.config import spec, write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.shared import shared
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 BODY = [
     b64encode(bytes((7 * row + column) % 251 for column in range(48))).decode() for row in range(26)
 ]

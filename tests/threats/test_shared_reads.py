@@ -18,6 +18,8 @@ from tests.kit.processes import let_through
 from tests.kit.results import Message, use_tool
 from tests.primitives.scenes import begin, bench, use
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 FIXTURE = Path(__file__).with_name("listing_server.py")
 TIMEOUT = 2.0  # seconds that a server's entry gives it
 ENOUGH = 5 * TIMEOUT  # what is left to a busy machine; before, each waited for half a minute

@@ -19,6 +19,8 @@ from tests.kit.results import META, enveloped, use_tool
 from tests.threats import worst
 from tests.threats.growth import cost
 
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
 MANY_DIGITS = b"9" * 5000  # Python reads no integer of so many
 CAN: dict[str, Any] = {META + "clientCapabilities": {"elicitation": {}}}
 # It asks a question at every call, and reads none of its arguments.

@@ -34,6 +34,7 @@ from mcp_workbench.cli.settings import (
     stdin_is_terminal,
     variable,
 )
+from mcp_workbench.cli.sign_in_reports import login_command
 from mcp_workbench.cli.stored_secrets import (
     say_stored,
     secrets_option,
@@ -77,6 +78,7 @@ class AddedServer(msgspec.Struct, frozen=True, rename="camel"):
     server_name: str = ""
     server_version: str = ""
     notes: tuple[str, ...] = ()
+    login: str = ""  # the command to run, if it wants a login
 
 
 class Added(msgspec.Struct, frozen=True, rename="camel"):
@@ -163,9 +165,9 @@ def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
     SOURCE is a command, a URL, its entry as JSON ('{"command": …}', as hosts write it), a file with
     such entries, a server.json (a file, or the name of a server in a registry), or a bundle (.mcpb),
     which is unpacked into the state folder. The change is shown first; then the server is connected,
-    and written if that works. Literal secrets are not written: a variable takes their place, and the
-    output names it. With --secrets store, which a terminal offers, their values go into the encrypted
-    store.
+    and written if that works, or if all it wants is a login, for which the output has the command.
+    Literal secrets are not written: a variable takes their place, and the output names it. With
+    --secrets store, which a terminal offers, their values go into the encrypted store.
 
     It goes into the configuration in use. Without any, a new one is written that is used in every
     folder (see `init`).
@@ -341,13 +343,13 @@ def _would_be(addition: Addition) -> Snapshot:
 
 
 def _checked(settings: Settings, addition: Addition, snapshot: Snapshot) -> list[ServerReport]:
-    """Connects to the new servers; raises if one does not answer."""
+    """Connects to the new servers; raises if one does not answer. One that wants a login has answered."""
     specs = [snapshot.find(ServerAddress(addition.toolbox, name)) for name in addition.names]
     enabled = [spec for spec in specs if spec is not None]
     environ = with_values(addition.values, stored=addition.stored)
     reports = survey(settings, snapshot, [spec.address for spec in enabled], environ)
     for spec, report in zip(enabled, reports, strict=True):
-        if report.reason:
+        if report.reason and not login_command(report.reason):
             fix = remedy(report.reason, remote=isinstance(spec.target, HttpEndpoint))
             raise NotAdded(report, fix)
     return reports
@@ -390,6 +392,9 @@ def _print_end(
     if settings.quiet:
         return
     for report in reports:
+        if command := login_command(report.reason):
+            say(f"{glyph('doubtful')} {report.address}: it wants a login: {command}", err=True)
+            continue
         count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}"
         program = plain(f"{report.server_name} {report.server_version}".strip())
         about = ", ".join(filter(None, (program, count, f"{report.seconds:.1f} s")))
@@ -416,10 +421,11 @@ def _document(
         if report is not None:
             line = AddedServer(
                 server.name,
-                len(report.tools),
+                None if report.reason else len(report.tools),
                 report.server_name,
                 report.server_version,
                 server.notes,
+                login_command(report.reason),
             )
         lines.append(line)
     return Added(

@@ -30,7 +30,14 @@ from mcp_workbench.cli.variable_sources import (
 from mcp_workbench.config.expand import Unexpandable, expand_without_secrets, has_secret_launch
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, Problem
-from mcp_workbench.core.spec import ServerAddress, Snapshot, StdioCommand, generate_tool_name
+from mcp_workbench.core.spec import (
+    AuthSettings,
+    ServerAddress,
+    ServerSpec,
+    Snapshot,
+    StdioCommand,
+    generate_tool_name,
+)
 from mcp_workbench.upstream.launch import (
     child_environment,
     folder_of,
@@ -259,7 +266,11 @@ def launch_warnings(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[
             target = expand_without_secrets(spec, environ)
         except Unexpandable:  # a warning of its own
             continue
-        if not isinstance(target, StdioCommand) or has_secret_launch(spec):
+        if has_secret_launch(spec):
+            continue
+        if not isinstance(target, StdioCommand):
+            if target.auth.private_key:
+                yield from _key_warning(spec, target.auth)
             continue
         problem = launch_problem(target, child_environment(environ, target))
         if problem:
@@ -269,6 +280,14 @@ def launch_warnings(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[
             member = "cwd" if folder_problem(folder_of(target)) else "command"
             message = f"server '{spec.address}' can't be started: {cause(problem)}"
             yield _warning(f"{spec.place}.{member}", message, remedy(problem), "WB-CONN-105")
+
+
+def _key_warning(spec: ServerSpec, settings: AuthSettings) -> Iterator[Problem]:
+    from mcp_workbench.upstream.oauth.client_key import CODE, key_problem  # only with a key
+
+    message, fix = key_problem(settings)
+    if message:
+        yield _warning(f"{spec.place}.auth.privateKey", message, fix, CODE)
 
 
 def server_warnings(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Problem]:

@@ -24,6 +24,7 @@ from mcp_workbench.cli.install import (
     say_secrets,
 )
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.sign_in_reports import login_command
 from mcp_workbench.cli.stored_secrets import (
     say_stored,
     secrets_option,
@@ -51,6 +52,7 @@ from mcp_workbench.hosts.files import (
     shown,
     this_machine,
 )
+from mcp_workbench.hosts.host_sign_in import has_no_credential
 from mcp_workbench.hosts.merge import ImportChoice, Merged, merge
 from mcp_workbench.hosts.own_config import (
     DEFAULT,
@@ -86,6 +88,7 @@ class ImportedServer(msgspec.Struct, frozen=True, rename="camel"):
     notes: tuple[str, ...]
     tools: int | None = None  # null if it was not read
     unavailable: str = ""  # why it could not be read
+    login: str = ""  # the command to run, if it wants a login here
 
 
 class ImportedToolbox(msgspec.Struct, frozen=True, rename="camel"):
@@ -188,7 +191,7 @@ def import_(settings: Settings, sources: tuple[str, ...], **options: Any) -> int
     Up to eight new servers go into the toolbox 'default', more of them into toolboxes by what they
     are for. Each server is connected once, for at most a minute in all: its tools can be searched
     from then on, and the descriptions of new toolboxes say what it says of itself. A server that
-    does not answer is written all the same.
+    does not answer is written all the same; for one that wants a login, the output has the command.
 
     \b
     Examples:
@@ -395,6 +398,7 @@ def _line(choice: ImportChoice, report: ServerReport | None) -> ImportedServer:
         choice.notes or server.notes,
         None if report is None or report.reason else len(report.tools),
         report.reason if report else "",
+        login_command(report.reason) if report else "",
     )
 
 
@@ -506,6 +510,7 @@ def _print_end(settings: Settings, plan: ImportPlan, undo: int | None, machine: 
         return
     say(f"\nwritten   undo: mcp-workbench undo {undo}", err=True)
     _print_read(settings, plan)
+    _print_logins(plan)
     _print_variables(plan, machine)
     check = "" if plan.reports else "mcp-workbench check --connect, then "
     say(f"next: {check}mcp-workbench install HOST", err=True)
@@ -521,13 +526,28 @@ def _print_read(settings: Settings, plan: ImportPlan) -> None:
         line = f"{plain(box.name)}: {servers}, {tools} tool{'' if tools == 1 else 's'}"
         say(f"{glyph('good')} {line}{f'   {plain(about)}' if about else ''}", err=True)
     for report in plan.reports:
-        if report.reason:
+        if report.reason and not login_command(report.reason):
             from mcp_workbench.cli.doctor import cause  # a preview needs no event loop
 
             reason = cause(report.reason).splitlines()[0]
             fix = f"mcp-workbench doctor {report.address}"
             line = f"{report.address}: not read: {plain(reason)}   fix: {fix}"
             say(f"{glyph('doubtful')} {line}", color=settings.color, err=True)
+
+
+def _print_logins(plan: ImportPlan) -> None:
+    """Lists the servers that their hosts sign in to, for which a login is needed here as well."""
+    if plan.reports:
+        wanted = [login_command(report.reason) for report in plan.reports]
+        what = "these want a login here, as in their hosts:"
+    else:  # nobody has asked the servers
+        new = [choice for choice in plan.merged.new if has_no_credential(choice.entry)]
+        wanted = [f"mcp-workbench login {choice.toolbox}/{choice.name}" for choice in new]
+        what = "these may want a login here, if their hosts sign in to them:"
+    if any(wanted):
+        say(what, err=True)
+        for command in filter(None, wanted):
+            say(f"  {plain(command)}", err=True)
 
 
 def _print_variables(plan: ImportPlan, machine: Machine) -> None:

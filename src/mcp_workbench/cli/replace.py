@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from mcp_workbench.cli.settings import Settings
+from mcp_workbench.cli.sign_in_reports import is_over, login_command, sign_ins
 from mcp_workbench.config.expand import Environment
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot
@@ -59,7 +60,8 @@ def plan_replacement(
         verdicts.append(judge(file, text, own, given, machine))
     servers = {verdict.server for some in verdicts for verdict in some if verdict.server}
     reports = _reports(settings, snapshot, sorted(servers), environ)
-    return [_replacement(some, reports) for some in verdicts]
+    signed_in = {one.server for one in sign_ins(snapshot) if not is_over(one)}
+    return [_replacement(some, reports, signed_in) for some in verdicts]
 
 
 def _environment(snapshot: Snapshot) -> Environment:
@@ -94,19 +96,29 @@ def _reports(
 
 
 def _replacement(
-    verdicts: list[Verdict], reports: dict[ServerAddress, ServerReport]
+    verdicts: list[Verdict], reports: dict[ServerAddress, ServerReport], signed_in: set[str]
 ) -> Replacement:
     removed: list[Keys] = []
     kept: list[KeptEntry] = []
     for verdict in verdicts:
         reason = verdict.reason
-        if verdict.server is not None and reports[verdict.server].reason:
-            reason = f"{verdict.server} is not available: {reports[verdict.server].reason}"
+        if verdict.server is not None:
+            signs_in = verdict.signs_in and str(verdict.server) not in signed_in
+            reason = _why_not(reports[verdict.server], signs_in=signs_in)
         if reason:
             kept.append(KeptEntry(verdict.name, reason))
         else:
             removed.append(verdict.keys)
     return Replacement(tuple(removed), tuple(kept))
+
+
+def _why_not(report: ServerReport, *, signs_in: bool) -> str:
+    """Returns why this server of ours can't take the place of an entry; empty if it can."""
+    command = login_command(report.reason)
+    if command or (signs_in and not report.reason):
+        command = command or f"mcp-workbench login {report.address}"
+        return f"its host signs in to it, and nobody has signed in here   fix: {command}"
+    return f"{report.address} is not available: {report.reason}" if report.reason else ""
 
 
 # Putting back

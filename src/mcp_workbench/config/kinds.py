@@ -12,6 +12,7 @@ MOST_NUMBER = 1 << 53  # beyond it JSON parsers disagree
 SHOWN_DIGITS = 20  # characters of a wrong number in a message
 VARIABLE_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 SECRET_WORDS = ["store", "keyring"]  # sources that need no more than the name
+REQUIRED = "required"
 VARIABLE_TEXT = {"type": "string", "pattern": r"\$\{"}  # a value that comes from a variable
 
 Wrong = Iterable[tuple[Path, str]]
@@ -201,6 +202,13 @@ def filled_object_of(schema: dict[str, Any]) -> Kind:
     return Kind("an object", {**schema, "minProperties": 1}, wrong)
 
 
+def _audit_problem(value: Any) -> Wrong:
+    if isinstance(value, dict | bool) or value == REQUIRED:
+        return
+    shown = f'"{value}"' if isinstance(value, str) else kind_of(value)
+    yield (), f"must be {AUDIT.words}, not {shown}"
+
+
 TEXT = Kind("a string", {"type": "string"}, _text_problem)
 FILLED = Kind("a string", {"type": "string", "minLength": 1}, _filled_problem)
 URL = Kind(
@@ -239,6 +247,11 @@ SECRETS = Kind(
         "additionalProperties": {"anyOf": [{"enum": SECRET_WORDS}, {"$ref": "#/$defs/secret"}]},
     },
     _secrets_problem,
+)
+AUDIT = Kind(
+    f'true, false, "{REQUIRED}" or an object',
+    {"anyOf": [{"type": "boolean"}, {"const": REQUIRED}, {"$ref": "#/$defs/audit"}]},
+    _audit_problem,
 )
 FLAG = _plain("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool))
 SECONDS = _in_range(

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.config.kinds import (
+    AUDIT,
     FILLED,
     FLAG,
     HOSTS,
@@ -27,6 +28,8 @@ from mcp_workbench.config.kinds import (
     whole,
 )
 from mcp_workbench.core.spec import (
+    AUDIT_BYTES,
+    AUDIT_FILES,
     CALL_TIMEOUT,
     CALLS,
     CALLS_PER_SERVER,
@@ -43,6 +46,7 @@ from mcp_workbench.core.spec import (
 NAME = "[A-Za-z0-9_-]+"
 AMBIGUOUS = "__|_$"  # in a name of dynamic mode: a flat name would split in two ways
 LEAST_BYTES = 1024  # below this not even a handshake fits
+LEAST_AUDIT = 1 << 16  # bytes of a file of the audit
 TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "sse": "sse"}
 
 SECRET_KINDS = ("keyring", "command", "file")  # keys of which a source has one
@@ -109,6 +113,12 @@ TOP = {
         "Where the values of `${NAME}` are read when a server is started, instead of the environment: "
         '`"store"`, `"keyring"`, or an object (see below).',
         example={"GITHUB_TOKEN": "store"},
+    ),
+    "audit": Key(
+        AUDIT,
+        'Record every call in a file: one line each. `"required"` refuses calls that can\'t be recorded.',
+        default=False,
+        example=True,
     ),
 }
 SECRET = {
@@ -201,9 +211,10 @@ SERVER = {
         "auto",
     ),
     "scope": Key(
-        one_of("shared", "session", "folder"),
+        one_of("shared", "session", "folder", "principal"),
         "One connection for all hosts, one for each (only then may it ask them over HTTP), or, under `up`, one for each host that "
-        "runs in its folder. The last is the default if an argument is a relative path and there is no `cwd`; otherwise `shared`.",
+        "runs in its folder. The last is the default if an argument is a relative path and there is no `cwd`; otherwise `shared`. "
+        "`principal`, beside `url`: each person over HTTP signs in for themselves and has a connection of their own.",
         example="folder",
     ),
     "connectTimeout": Key(SECONDS, "Seconds until it must have started.", CONNECT_TIMEOUT),
@@ -224,6 +235,27 @@ SERVER = {
         default=False,
         example=True,
     ),
+    "auditArguments": Key(
+        FLAG,
+        "Record the arguments of its calls as well, with secrets masked; has no effect without `audit`.",
+        example=True,
+    ),
+}
+AUDIT_KEYS = {
+    "file": Key(
+        FILLED,
+        "The file; a relative path counts from the configuration file. Without this key, one for all your configurations.",
+        example="calls.jsonl",
+    ),
+    "maxBytes": Key(whole(LEAST_AUDIT), "Bytes of one file; then a new one is begun.", AUDIT_BYTES),
+    "files": Key(whole(1), "How many files are kept, with the current one.", AUDIT_FILES),
+    "arguments": Key(
+        FLAG,
+        "The same as `auditArguments` of a server, for all servers that have none.",
+        default=False,
+        example=True,
+    ),
+    "required": Key(FLAG, "Refuse calls that can't be recorded.", default=False, example=True),
 }
 AUTH = {
     "clientId": Key(
@@ -239,7 +271,7 @@ AUTH = {
     ),
     "privateKey": Key(
         FILLED,
-        "A PEM file with which the client proves itself (`private_key_jwt`); needs the extra `jwt`.",
+        "A PEM file with which the client proves itself (`private_key_jwt`); needs the extra `auth`.",
         example="client-key.pem",
     ),
     "grant": Key(
@@ -372,6 +404,7 @@ TABLES = {
     "httpAuth": HTTP_AUTH,
     "introspection": INTROSPECTION,
     "secret": SECRET,
+    "audit": AUDIT_KEYS,
 }
 
 
@@ -392,6 +425,7 @@ def json_schema() -> dict[str, Any]:
             "server": {**_members(SERVER), "anyOf": list(_server_shapes())},
             "auth": _members(AUTH),
             "limits": _members(LIMITS),
+            "audit": _members(AUDIT_KEYS),
             "http": _members(HTTP),
             "tokens": {**named, "additionalProperties": {"$ref": "#/$defs/token"}},
             "token": {**_members(TOKEN), "required": ["token"]},

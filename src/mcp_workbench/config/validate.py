@@ -49,6 +49,7 @@ from mcp_workbench.core.spec import (
     QUEUE_BYTES,
     SESSIONS,
     TOOLS_PER_SERVER,
+    AuditSettings,
     AuthSettings,
     HttpEndpoint,
     HttpSettings,
@@ -106,6 +107,7 @@ class _FileReader:
         limits = self.findings.members(top.get("limits", {}), LIMITS, ("limits",))
         if "secrets" in top:
             self.entries.secrets = self.secrets(top["secrets"])
+        audit = self.audit(top["audit"]) if top.get("audit") else None
         boxes = self.toolboxes(value, top)
         return Snapshot(
             boxes,
@@ -114,7 +116,18 @@ class _FileReader:
             http=self.http(top["http"], list(boxes)) if "http" in top else HttpSettings(),
             naming=self.naming(top),
             secrets=tuple(self.entries.secrets.items()),
+            audit=audit,
         )
+
+    def audit(self, value: Object | bool | str) -> AuditSettings:  # noqa: FBT001 - a value of the file
+        from mcp_workbench.config.audit_settings import (
+            read_audit,  # loaded only for files with this key
+        )
+
+        settings, self.entries.audit_arguments = read_audit(
+            self.findings, value, self.entries.folder
+        )
+        return settings
 
     def secrets(self, value: Object) -> dict[str, SecretSource]:
         # Loaded only for files with this key.
@@ -237,6 +250,7 @@ class _EntryReader:
         self.folder = folder
         self.inherit: bool | list[str] = False  # for entries without `inheritEnv`
         self.secrets: dict[str, SecretSource] = {}
+        self.audit_arguments = False  # for entries without `auditArguments`
 
     def spec(self, address: ServerAddress, entry: Object, path: Path) -> ServerSpec | None:
         entry, missing = self.expanded_on_load(entry, path)
@@ -249,6 +263,7 @@ class _EntryReader:
             return None
         self.check_variables(target, path)
         self.check_folder(valid, path)
+        self.check_principal(valid, target, path)
         return ServerSpec(
             address,
             target,
@@ -263,6 +278,7 @@ class _EntryReader:
             None if "resultBudget" not in valid else int(valid["resultBudget"]),
             valid.get("validate", False),
             self.sources(target) if self.secrets else (),
+            valid.get("auditArguments", self.audit_arguments),
         )
 
     def sources(self, target: Target) -> SecretSources:
@@ -336,6 +352,8 @@ class _EntryReader:
             message = "client_credentials needs 'clientId', and 'clientSecret' or 'privateKey'"
             fix = 'add "clientId": "…" and "clientSecret": "${NAME}"'
             self.findings.error(path, "WB-CONF-010", message, fix)
+        if "privateKey" in valid:
+            self.private_key(valid, path)
         return AuthSettings(
             valid.get("clientId", ""),
             valid.get("clientSecret", ""),
@@ -347,7 +365,16 @@ class _EntryReader:
             int(valid.get("redirectPort", 0)),
             valid.get("account", ""),
             valid.get("privateKey", ""),
+            self.folder if "privateKey" in valid else "",
         )
+
+    def private_key(self, valid: Object, path: Path) -> None:
+        if not {"clientId", "clientMetadataUrl"} & set(valid):
+            fix = 'add "clientId": "…", as the authorization server knows the client'
+            self.findings.error(path, "WB-CONF-010", "'privateKey' needs 'clientId'", fix)
+        if "clientSecret" in valid:
+            message = "has no effect beside 'privateKey'"
+            self.findings.warning((*path, "clientSecret"), "WB-CONF-026", message, "remove it")
 
     def transport(self, kind: str, valid: Object, path: Path) -> str:
         given = {key: TRANSPORTS[valid[key]] for key in ("type", "transport") if key in valid}
@@ -378,6 +405,22 @@ class _EntryReader:
         if valid.get("scope") == "folder" and beside:
             message = f"\"folder\" has no effect beside '{beside}'"
             self.findings.warning((*path, "scope"), "WB-CONF-026", message, "remove it")
+
+    def check_principal(self, valid: Object, target: Target, path: Path) -> None:
+        """Nothing that all people would share may stand beside `"scope": "principal"`."""
+        if valid.get("scope") != "principal":
+            return
+        here = (*path, "scope")
+        if not isinstance(target, HttpEndpoint):
+            message = "\"principal\" has no effect beside 'command'"
+            self.findings.warning(here, "WB-CONF-026", message, "remove it")
+            return
+        if any(name.lower() == "authorization" for name, _ in target.headers):
+            message = "\"principal\" contradicts 'Authorization' in 'headers', which all people would share"
+            self.findings.error(here, "WB-CONF-010", message, "keep one of the two")
+        if target.auth.grant == "client_credentials":
+            message = '"principal" contradicts "client_credentials", with which no person signs in'
+            self.findings.error(here, "WB-CONF-010", message, "keep one of the two")
 
     def check_variables(self, target: Target, path: Path) -> None:
         """Warns of unset variables, and of a `${` that begins none."""

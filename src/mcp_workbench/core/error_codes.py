@@ -402,6 +402,27 @@ CODES = {
         "access, or the server wants more rights.",
         "mcp-workbench login TOOLBOX/SERVER. If it says that it refuses this account, sign in with another.",
     ),
+    "WB-AUTH-013": Explanation(
+        "The clock of this machine is off",
+        "A warning: it differs by more than five minutes from that of the authorization server. Sign-ins go on, "
+        "but certificates may count as expired or not yet valid, and signed requests may be refused.",
+        "Set the clock (timedatectl set-ntp true, or the settings of the system), then repeat the command.",
+    ),
+    "WB-AUTH-015": Explanation(
+        "A person can't sign in for themselves now",
+        'The server has "scope": "principal". Either too many sign-ins of this person are open, or it is not '
+        "known at which address a browser reaches the workbench.",
+        "Complete an open sign-in, or wait ten minutes. Whoever runs the workbench can use "
+        "mcp-workbench login TOOLBOX/SERVER --principal NAME.",
+    ),
+    "WB-AUTH-020": Explanation(
+        "The private key of the client can't be used",
+        "'auth.privateKey' names a file that can't be read, that holds no private key, or a key that the "
+        "authorization server accepts no signature of; or the packages that sign are not installed. As a "
+        "warning: other users of this machine can read the key.",
+        "The file must hold an RSA, EC or Ed25519 key in PEM format without a passphrase, with mode 600. The "
+        "packages: pip install 'mcp-workbench-gateway[auth]'",
+    ),
     # `import`, `install`, `uninstall`, `undo`, and `doctor` about hosts
     "WB-SEC-601": Explanation(
         "The keyring gives no value",

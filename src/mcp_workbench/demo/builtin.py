@@ -6,8 +6,6 @@ import json  # noqa: TID251 - stands alone: the standard library only
 import re
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
-from random import SystemRandom
 from typing import Any, NamedTuple, TypeGuard, cast
 
 Json = dict[str, Any]
@@ -309,6 +307,8 @@ def add(a: float, b: float) -> Json:
 
 
 def now(utc_offset: float = 0) -> Json:
+    from datetime import datetime, timedelta, timezone  # most who start us never ask for it
+
     zone = timezone(timedelta(hours=utc_offset))
     return text(datetime.now(zone).isoformat(timespec="seconds"))
 
@@ -323,6 +323,8 @@ def word_count(text: str) -> Json:
 
 
 def roll_dice(count: int = 1, sides: int = 6) -> Json:
+    from random import SystemRandom  # as above
+
     dice = SystemRandom()
     rolls = [dice.randint(1, sides) for _ in range(count)]
     return _structured({"rolls": rolls, "total": sum(rolls)})

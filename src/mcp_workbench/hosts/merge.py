@@ -222,11 +222,11 @@ def _pairs(cleaned: Entry, ours: Entry, literal: Entry) -> Iterator[tuple[Any, A
         yield theirs, own, plain
     args = cleaned.get("args", ())
     yield from zip(args, ours.get("args", ()), literal.get("args", ()), strict=False)
-    for key in ("env", "headers"):
+    for key in ("env", "headers", "auth"):
         theirs, own, plain = (entry.get(key) for entry in (cleaned, ours, literal))
         if isinstance(theirs, dict) and isinstance(own, dict) and isinstance(plain, dict):
             for name in theirs:  # pyright: ignore[reportUnknownVariableType]
-                if name in own:
+                if name in own and (key != "auth" or name in ("clientId", "clientSecret")):
                     yield theirs[name], own[name], plain[name]
 
 

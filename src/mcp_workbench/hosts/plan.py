@@ -252,12 +252,13 @@ def normal_url(url: str) -> str:
 
 def same_account(left: Entry, right: Entry) -> bool:
     """Have two entries of one identity no differing value? Two accounts of one service are two servers."""
-    for key in ("env", "headers"):
+    for key in ("env", "headers", "auth"):
         ours, theirs = left.get(key), right.get(key)
         if not isinstance(ours, dict) or not isinstance(theirs, dict):
             continue
         ours, theirs = cast("Entry", ours), cast("Entry", theirs)
-        if any(ours[name] != theirs[name] for name in ours if name in theirs):
+        names = ("clientId",) if key == "auth" else tuple(ours)
+        if any(name in ours and name in theirs and ours[name] != theirs[name] for name in names):
             return False
     return True
 

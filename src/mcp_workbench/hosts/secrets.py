@@ -84,6 +84,9 @@ class Vault:
             if key in entry:
                 pairs = cast("dict[str, str]", entry[key])
                 entry[key] = {n: self._pair(name, key, n, value) for n, value in pairs.items()}
+        if "clientSecret" in entry.get("auth", {}):
+            secret = self._client_secret(name, entry["auth"]["clientSecret"])
+            entry["auth"] = entry["auth"] | {"clientSecret": secret}
         if "args" in entry:
             entry["args"] = self._args(name, entry["args"])
         if "url" in entry:
@@ -97,6 +100,11 @@ class Vault:
         prefix = scheme[0] if scheme else ""
         wanted = f"{server}_TOKEN" if name.lower() == "authorization" else name
         return prefix + self._take(server, f"{kind}.{name}", wanted, value[len(prefix) :])
+
+    def _client_secret(self, server: str, value: str) -> str:
+        if not is_secret("clientSecret", value):
+            return value
+        return self._take(server, "auth.clientSecret", f"{server}_CLIENT_SECRET", value)
 
     def _args(self, server: str, args: list[str]) -> list[str]:
         cleaned: list[str] = []

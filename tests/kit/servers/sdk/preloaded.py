@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import anyio._backends._asyncio  # otherwise each fork would
+import asks_back
 import library
 import workshop
 
@@ -20,6 +21,7 @@ if __name__ == "__main__":
         serve(
             sys.argv[1],
             {
+                "asks_back.py": lambda: asks_back.server.run("stdio"),
                 "library.py": lambda: anyio.run(library.main),
                 "workshop.py": lambda: anyio.run(workshop.main),
             },
