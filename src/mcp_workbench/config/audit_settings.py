@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 
 from mcp_workbench.config.expand import expand, remedy
+from mcp_workbench.config.findings import Findings, Object
 from mcp_workbench.config.kinds import REQUIRED
 from mcp_workbench.config.schema import AUDIT_KEYS
 from mcp_workbench.config.state_home import private_folder, read_own, state_home, write_whole
-from mcp_workbench.config.validate import Findings, Object
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import AUDIT_BYTES, AUDIT_FILES, AuditSettings
 

@@ -9,8 +9,8 @@ from typing import Protocol
 import msgspec
 
 from mcp_workbench.config.expand import Path, expand, remedy
+from mcp_workbench.config.findings import Finding, Findings, Object
 from mcp_workbench.config.schema import HTTP_AUTH, INTROSPECTION
-from mcp_workbench.config.validate import Finding, Findings, Object
 from mcp_workbench.core.errors import Problem
 from mcp_workbench.core.spec import ALL_TOOLBOXES, ClaimGrant, Introspection, IssuerSettings
 from mcp_workbench.transport.http.urls import BadUrl, is_loopback, parse_url

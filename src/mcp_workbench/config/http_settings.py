@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.config.expand import Path, expand, references, remedy
+from mcp_workbench.config.findings import Finding, Findings, Object
 from mcp_workbench.config.schema import HTTP, NAME, TOKEN
-from mcp_workbench.config.validate import Finding, Findings, Object
 from mcp_workbench.core.errors import ConfigError, Problem, did_you_mean
 from mcp_workbench.core.spec import HttpSettings, IssuerSettings, NamedToken, Snapshot
 

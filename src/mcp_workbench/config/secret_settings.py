@@ -6,8 +6,8 @@ import os
 from typing import Any, cast
 
 from mcp_workbench.config.expand import Path
+from mcp_workbench.config.findings import Findings, Object
 from mcp_workbench.config.schema import SECRET, SECRET_KINDS
-from mcp_workbench.config.validate import Findings, Object
 from mcp_workbench.core.spec import SECRET_TIMEOUT, SecretSource
 
 SERVICE = "mcp-workbench"  # in the keyring, unless the file names another
