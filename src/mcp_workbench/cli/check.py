@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -44,6 +45,9 @@ from mcp_workbench.upstream.launch import (
     folder_problem,
     launch_problem,
 )
+
+if TYPE_CHECKING:
+    from mcp_workbench.cli.suspicious_texts import SuspiciousText
 
 # The longest flat name that each host accepts under an entry called `workbench`, and what it does
 # with longer ones (November 2026).
@@ -89,6 +93,7 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
     servers: list[CheckedServer] | None = None  # null unless asked with --connect
     sign_ins: list[SignedIn] = []
     variables: list[VariableSource] = []
+    suspicious_texts: list[SuspiciousText] = []
 
 
 @click.command()
@@ -105,6 +110,8 @@ def check(settings: Settings, *, connect: bool) -> int:
     """Check the configuration and show every problem at once.
 
     A command that does not exist on this machine is a warning; no server is started to find out.
+    So are concealed text and suspicious phrases in tools, prompts and instructions, as far as the
+    definitions are known (--connect reads them all).
 
     With --connect, every server is started, also one that has just failed, and the last line says how
     many are ready. The workbench that `mcp-workbench up` has started is asked if it runs, so that no
@@ -132,10 +139,12 @@ def check(settings: Settings, *, connect: bool) -> int:
     )
     _print_problems(settings, snapshot, problems)
     reports = survey(settings, snapshot, servers) if connect else None
-    known = cached_reports(snapshot, servers).values() if reports is None else reports
-    of_servers = tuple(server_warnings(snapshot, known))
+    known = tuple(cached_reports(snapshot, servers).values() if reports is None else reports)
+    texts = _suspicious_texts(snapshot, known)
+    of_servers = (*server_warnings(snapshot, known), *(problem for problem, _ in texts))
     if settings.json:
-        say_json(_document(snapshot, (*problems, *of_servers), reports))
+        document = _document(snapshot, (*problems, *of_servers), reports)
+        say_json(msgspec.structs.replace(document, suspicious_texts=[text for _, text in texts]))
     else:
         _print_problems(settings, snapshot, of_servers)
         _print(snapshot, (*problems, *of_servers), reports)
@@ -143,6 +152,16 @@ def check(settings: Settings, *, connect: bool) -> int:
             say(f"variables: {plain(described(sources))}")
         print_sign_ins(sign_ins(snapshot))
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
+
+
+def _suspicious_texts(
+    snapshot: Snapshot, reports: tuple[ServerReport, ...]
+) -> list[tuple[Problem, SuspiciousText]]:
+    if not reports:
+        return []
+    from mcp_workbench.cli.suspicious_texts import text_problems  # only with definitions to read
+
+    return list(text_problems(snapshot, reports))
 
 
 def _sources(snapshot: Snapshot) -> list[VariableSource]:

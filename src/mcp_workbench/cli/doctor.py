@@ -101,9 +101,10 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
 
     Checks the program itself, the configuration, the issuer of `http.auth`, our entry in every host on
     this machine, every server (started for real, all at once; where one fails, the variables that it
-    misses), the programs that they need, and the state folder. A configuration that a host starts is checked in any folder,
-    beside the one in use there, unless --config names one. With a toolbox or a server named, only
-    those are started, and no host is checked.
+    misses), concealed text and suspicious phrases in what they define, the programs that they need,
+    and the state folder. A configuration that a host starts is checked in any folder, beside the one
+    in use there, unless --config names one. With a toolbox or a server named, only those are started,
+    and no host is checked.
 
     --fix makes a configuration that everybody can change read-only for others, makes the state folder
     private if it holds nothing but our files, removes leftover files of ours in it, and renews our
@@ -157,6 +158,7 @@ def _show_servers(
     output.show(check_servers(specs, reports))
     output.show(check_sign_ins(snapshot, specs))
     output.show(problem_result(d, "", "tools") for d in server_warnings(snapshot, reports))
+    output.show(check_texts(snapshot, reports))
     return UNREACHABLE if any(report.reason for report in reports) else DONE
 
 
@@ -344,6 +346,14 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
         program = f"{report.server_name} {report.server_version}".strip()
         about = f"{program or 'ready'}, {report.revision}, {tools}, {report.seconds:.1f} s"
         yield CheckResult("good", subject, about)
+
+
+def check_texts(snapshot: Snapshot, reports: list[ServerReport]) -> Iterator[CheckResult]:
+    """Yields warnings about concealed text and suspicious phrases in what these servers define."""
+    from mcp_workbench.cli.suspicious_texts import text_problems  # the tab key loads this file, too
+
+    for problem, _ in text_problems(snapshot, reports):
+        yield problem_result(problem, "", "tools")
 
 
 def check_variables(snapshot: Snapshot, specs: list[ServerSpec]) -> Iterator[CheckResult]:

@@ -228,6 +228,8 @@ class ServerReport(msgspec.Struct, frozen=True):
     age: float | None = None  # seconds since the server said so; None: it was asked just now
     change: ToolChange | None = None  # the last one that was noticed
     processes: int = 0  # of this server
+    # Prompts and templates as received, of servers that have them; a fresh report has asked for them.
+    offers: dict[str, tuple[msgspec.Raw, ...]] = {}
 
 
 class ServerHealth(msgspec.Struct, frozen=True):
@@ -305,6 +307,7 @@ class KnownCatalogue(msgspec.Struct, frozen=True):
             seconds=self.seconds,
             age=self.age(now),
             change=self.change,
+            offers={kind: tuple(map(msgspec.Raw, raws)) for kind, raws in self.offers.items()},
         )
 
     def _visible(self, spec: ServerSpec) -> Iterator[Definition]:

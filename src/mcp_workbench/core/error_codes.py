@@ -322,6 +322,22 @@ CODES = {
         "A warning: a definition has no name, or the name of another tool. The others are shown.",
         "Report it to the authors of the server.",
     ),
+    "WB-TOOL-304": Explanation(
+        "A definition conceals text",
+        "A warning: a tool, a prompt, a template or the instructions of a server have characters that people "
+        "can't see and models can read, such as tag characters, bidirectional overrides, zero-width characters in "
+        "words, escape sequences or look-alike letters. Nothing is blocked.",
+        "Read the excerpt, in which they are spelled out. Without a good reason for them, remove the server "
+        "and report it.",
+    ),
+    "WB-TOOL-305": Explanation(
+        "A definition has a suspicious phrase",
+        "A warning: a tool, a prompt, a template or the instructions of a server ask for secrecy, override other "
+        "instructions, want another tool to be called first, name credentials or shell commands, or "
+        "praise themselves. Honest servers do so now and then, and not every attack is recognized. Nothing "
+        "is blocked.",
+        "Read the definition, and decide whether it fits what the tool is for.",
+    ),
     "WB-TOUR-401": Explanation(
         "The tour failed",
         "The built-in demo needs nothing but this program, so the installation is broken.",

@@ -283,7 +283,8 @@ class View:
     async def survey(self, address: ServerAddress, *, fresh: bool = False) -> ServerReport:
         """Report on one server in detail. If it can't be reached, the report says why.
 
-        `fresh`: it is tried again if it has just failed, and lists its tools again if it is running.
+        `fresh`: it is tried again if it has just failed, lists its tools again if it is running, and its
+        prompts and templates, too.
         """
         spec = self.spec(address)
         since = time.monotonic()
@@ -294,6 +295,8 @@ class View:
             connection = await self.connected(spec)
             if fresh and connection is running:  # otherwise it has just listed them
                 await connection.refresh()
+            if fresh:
+                await reports.list_offers(connection)
         except ServerUnavailable as error:
             return ServerReport(address, error.reason, seconds=time.monotonic() - since)
         return reports.report(spec, connection, since, self._pool.context)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -17,17 +18,19 @@ from mcp_workbench.core.catalogue import (
     tool_info,
 )
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
+from mcp_workbench.core.primitive_names import PrimitiveKind
 from mcp_workbench.core.spec import Limits, ServerSpec, ToolboxSpec, idle_filter
 from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.connection import Closed, Connecting, Connection, PoolContext, Ready
-from mcp_workbench.upstream.conversation import Conversation
+from mcp_workbench.upstream.conversation import Conversation, RequestFailed
 from mcp_workbench.upstream.dial import StdioLink, masked
 from mcp_workbench.upstream.health import RetryState
 from mcp_workbench.upstream.pool import ConnectionPool
 from mcp_workbench.upstream.server_requests import ConnectionHost
-from mcp_workbench.upstream.tool_list import TOOLS_CHANGED, ToolList
+from mcp_workbench.upstream.tool_list import TOOLS_CHANGED, ToolList, Unlistable
 
+_REPORTED: tuple[PrimitiveKind, ...] = ("prompts", "templates")
 SHOWN = 200  # characters of a line that was no message
 
 
@@ -213,7 +216,29 @@ def report(
         last_skipped=_last_skipped(conversation, spec, context),
         processes=context.processes.of(spec.address),
         seconds=time.monotonic() - since,
+        offers=_offers(connection),
     )
+
+
+async def list_offers(connection: Connection) -> None:
+    """List prompts and templates, too, for the report. A server that can't is reported without them."""
+
+    async def list_one(kind: PrimitiveKind) -> None:
+        with suppress(Unlistable, RequestFailed):
+            await connection.primitives.listed(kind)
+
+    async with task_scope() as scope:
+        for task in [scope.start(list_one(kind), f"list {kind}") for kind in _REPORTED]:
+            await task
+
+
+def _offers(connection: Connection) -> dict[str, tuple[msgspec.Raw, ...]]:
+    lists = {kind: connection.primitives.known(kind) for kind in _REPORTED}
+    return {
+        kind: tuple(msgspec.Raw(offer.raw) for offer in listed.offers.values())
+        for kind, listed in lists.items()
+        if listed is not None
+    }
 
 
 def health(spec: ServerSpec, connection: Connection | None, processes: int) -> ServerHealth:
