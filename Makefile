@@ -16,7 +16,7 @@ COMPILE := $(BIN)/python -m compileall -q src
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts conformance soak soak-sign-in bench bench-joined bench-search constraints clean
+.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts conformance soak soak-sign-in bench bench-joined bench-search bench-detectors constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -139,6 +139,10 @@ bench-joined: $(VENV)/.dev ## a host of a shared workbench beside a host alone: 
 bench-search: $(VENV)/.dev ## how well tools are found, and for how many tokens; DATA=folders of sets
 	@test -n "$(DATA)" || { echo "DATA is missing: folders with tools.jsonl and queries.jsonl, see bench/search_sets.py" >&2; exit 2; }
 	$(BIN)/python -m bench.search $(DATA)
+
+bench-detectors: $(VENV)/.dev ## poisoned definitions recognized, and false alarms; DATA=folder of corpora
+	@test -n "$(DATA)" || { echo "DATA is missing: a folder of corpora, see bench/detectors.py" >&2; exit 2; }
+	$(BIN)/python -m bench.detectors $(DATA)
 
 constraints: ## renew constraints.txt from a fresh environment
 	rm -rf .venv-constraints

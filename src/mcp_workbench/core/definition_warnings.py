@@ -21,6 +21,7 @@ DEEPEST = 64  # levels of a definition that are read
 MOST = 10  # warnings about one definition
 UNREAD = "too large to be read whole"
 _LONGEST_FIELD = 120  # characters of the path of a field that are shown
+_PER_TEXT = 10  # steps, however short it is
 _CHARACTERS = 8  # of ASCII that are searched per step; others cost one each
 # Members that are no text for a reader, and whose values are made of signs and names.
 _NO_PROSE = frozenset(
@@ -58,7 +59,7 @@ def definition_warnings(definition: Any, steps: Steps | None = None) -> list[Def
 
 
 def _of_text(field: str, text: str, steps: Steps) -> Iterator[DefinitionWarning]:
-    steps.take(len(text) // (_CHARACTERS if text.isascii() else 1) + 1)
+    steps.take(len(text) // (_CHARACTERS if text.isascii() else 1) + _PER_TEXT)
     for place in hidden_text(text):
         shown = excerpt(text, place.start, place.end)
         yield DefinitionWarning("concealed", place.kind, _shown(field), shown)

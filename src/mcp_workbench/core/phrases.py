@@ -240,6 +240,7 @@ def _indexed() -> dict[str, tuple[_Phrase, ...]]:
 
 
 _BY_FIRST_WORD = _indexed()
+FIRST_WORDS = frozenset(_BY_FIRST_WORD)  # that are more than looked at
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
