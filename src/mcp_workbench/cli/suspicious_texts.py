@@ -38,10 +38,6 @@ class SuspiciousText(msgspec.Struct, frozen=True):
     field: str
     excerpt: str
 
-    @property
-    def is_tool(self) -> bool:
-        return self.definition == "tool"
-
     def __str__(self) -> str:
         about = f"{self.definition} {shown_name(self.name)!r}" if self.name else self.definition
         place = f"{about}, {self.field}" if self.field else about
@@ -94,6 +90,17 @@ def text_problems(
         found = suspicious_texts(report)
         for number, one in enumerate(found[:MOST], start=1):
             more = len(found) - MOST if number == MOST else 0
-            message = f"{one}; {more} more" if more > 0 else str(one)
-            fix = f"mcp-workbench tools {report.address} --schema shows it" if one.is_tool else ""
-            yield Problem(place, message, fix, CODES[one.level], severity="warning"), one
+            message = f"{one}; {more} more" if more else str(one)
+            yield _problem(place, message, one, more), one
+
+
+def _problem(place: str, message: str, text: SuspiciousText, more: int) -> Problem:
+    fix = f"mcp-workbench tools {text.toolbox}/{text.server} --schema shows it"
+    return Problem(
+        place,
+        message,
+        fix if text.definition == "tool" else "",
+        CODES[text.level],
+        severity="warning",
+        count=1 + more,
+    )
