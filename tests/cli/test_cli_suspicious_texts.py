@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.kit.command import Done, run_command
 from tests.kit.config import demo_server, toolbox, write_config
+from tests.kit.shared import shared
 
 from mcp_workbench.cli.suspicious_texts import MOST
 
@@ -90,6 +91,14 @@ def test_check_has_them_in_json_and_from_the_cache(folder: Path) -> None:
     assert {text["server"] for text in cached.data["suspiciousTexts"]} == {"bad"}
     assert [problem["severity"] for problem in cached.data["problems"]] == ["warning"] * 5
     assert (connected.status, cached.data["ok"]) == (0, True)
+
+
+def test_check_has_them_from_the_shared_workbench(folder: Path) -> None:
+    with shared(folder / "workbench-config.json") as bench:
+        done = Done(0, bench.done("check", "--connect", "--json"), "")
+
+        assert bench.server("bad")["connections"] == 1
+    assert texts(done) == EXPECTED
 
 
 def test_doctor_has_them_as_warnings(folder: Path) -> None:

@@ -27,7 +27,7 @@ WORST: dict[str, Callable[[int], Any]] = {
     "apostrophes": lambda size: "a'" * (size // 2),
     "colons": lambda size: ":" * size,
     "ends": lambda size: ". " * (size // 2),
-    "half a mark": lambda size: "<importan" * (size // 9),
+    "half a mark": lambda size: "~/.ss" * (size // 5),
     "marks on one letter": lambda size: "a" + "\u0301\u0323" * (size // 2),
     "letters that expand": lambda size: "\ufdfa" * size,
     "flags": lambda size: "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f" * (size // 7),
