@@ -93,6 +93,7 @@ def test_check_has_them_in_json_and_from_the_cache(folder: Path) -> None:
     assert (connected.status, cached.data["ok"]) == (0, True)
 
 
+@pytest.mark.usefixtures("forked_commands")
 def test_check_has_them_from_the_shared_workbench(folder: Path) -> None:
     with shared(folder / "workbench-config.json") as bench:
         done = Done(0, bench.done("check", "--connect", "--json"), "")

@@ -122,10 +122,9 @@ def test_flags_of_free_choice_hide_text() -> None:
     assert kinds(f"\U0001f3f4{letters}\U000e007f") == {"tag characters"}
 
 
-def test_patterns_and_references_are_no_prose() -> None:
-    schema = {"pattern": "(?:ignore all previous rules)", "$ref": "#/system prompt"}
-    assert kinds({"inputSchema": schema}) == set()
-    assert kinds({"inputSchema": {"pattern": "a\u202eb"}}) == {"bidirectional override"}
+def test_members_that_are_hardly_text_are_read_too() -> None:
+    assert kinds({"inputSchema": {"pattern": f"a|{TEXT}"}}) == {"secrecy"}
+    assert kinds({"inputSchema": {"format": "a\u202eb"}}) == {"bidirectional override"}
 
 
 # How it is shown
@@ -158,10 +157,9 @@ def test_however_much_is_hidden_excerpts_and_fields_are_short_and_visible() -> N
 
 def test_concealed_text_comes_first_and_there_are_few() -> None:
     schema = {"enum": [TEXT] * 50, "title": "no\u200bt"}
-    warnings = definition_warnings({"title": "no\u200bt", "inputSchema": schema})
+    warnings = definition_warnings({"inputSchema": schema})
 
-    assert len(warnings) == MOST
-    assert warnings[0].level == "concealed"
+    assert [w.level for w in warnings] == ["concealed"] + ["phrase"] * (MOST - 1)
 
 
 # What is too large

@@ -42,7 +42,7 @@ class SuspiciousText(msgspec.Struct, frozen=True):
         about = f"{self.definition} {shown_name(self.name)!r}" if self.name else self.definition
         place = f"{about}, {self.field}" if self.field else about
         if self.kind == UNREAD:
-            return f"{self.toolbox}/{self.server}: {place}: {self.kind}"
+            return f"{self.toolbox}/{self.server}: {place}: {self.kind}, nor is what comes after it"
         what = "concealed text" if self.level == "concealed" else "suspicious phrase"
         return f"{self.toolbox}/{self.server}: {place}: {what} ({self.kind}): {self.excerpt}"
 

@@ -6,7 +6,7 @@ network, no process, no file; `serve` does not load it. Time grows with the text
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, cast
 
 import msgspec
@@ -23,10 +23,6 @@ UNREAD = "too large to be read whole"
 _LONGEST_FIELD = 120  # characters of the path of a field that are shown
 _PER_TEXT = 10  # steps, however short it is
 _CHARACTERS = 8  # of ASCII that are searched per step; others cost one each
-# Members that are no text for a reader, and whose values are made of signs and names.
-_NO_PROSE = frozenset(
-    ("$schema", "$ref", "$id", "pattern", "format", "type", "mimeType", "uri", "src")
-)
 
 
 class DefinitionWarning(msgspec.Struct, frozen=True):
@@ -44,31 +40,40 @@ def definition_warnings(definition: Any, steps: Steps | None = None) -> list[Def
     Definitions of one server share `steps`. What is beyond them is not read, which is a warning, too.
     """
     steps = Steps(STEPS) if steps is None else steps
-    warnings: dict[tuple[str, str], DefinitionWarning] = {}
+    # By level: many phrases must not keep concealed text from being noticed.
+    levels: dict[Level, dict[tuple[str, str], DefinitionWarning]] = {"concealed": {}, "phrase": {}}
+    unread: list[DefinitionWarning] = []
     field = ""
     try:
         for field, text in _texts(definition, steps):
-            for warning in _of_text(field, text, steps):
-                warnings.setdefault((warning.field, warning.kind), warning)
-            if len(warnings) >= MOST:
-                break
+            steps.take(len(text) // (_CHARACTERS if text.isascii() else 1) + _PER_TEXT)
+            for level, read in _READERS.items():
+                if len(levels[level]) < MOST:
+                    for warning in read(field, text, steps):
+                        levels[level].setdefault((warning.field, warning.kind), warning)
     except TooComplex:
-        unread = DefinitionWarning("phrase", UNREAD, _shown(field), "")
-        warnings[unread.field, unread.kind] = unread
-    return sorted(warnings.values(), key=lambda warning: warning.level)[:MOST]
+        unread.append(DefinitionWarning("phrase", UNREAD, _shown(field), ""))
+    found = [warning for level in levels.values() for warning in level.values()]
+    return found[: MOST - len(unread)] + unread
 
 
-def _of_text(field: str, text: str, steps: Steps) -> Iterator[DefinitionWarning]:
-    steps.take(len(text) // (_CHARACTERS if text.isascii() else 1) + _PER_TEXT)
+def _concealed(field: str, text: str, _steps: Steps) -> Iterator[DefinitionWarning]:
     for place in hidden_text(text):
         shown = excerpt(text, place.start, place.end)
         yield DefinitionWarning("concealed", place.kind, _shown(field), shown)
-    if field.rpartition(".")[2] in _NO_PROSE:
-        return
+
+
+def _phrases(field: str, text: str, steps: Steps) -> Iterator[DefinitionWarning]:
     plain = readable(text)
     for found in phrases(plain, steps):
         shown = excerpt(plain, found.start, found.end)
         yield DefinitionWarning("phrase", found.kind, _shown(field), shown)
+
+
+_READERS: dict[Level, Callable[[str, str, Steps], Iterator[DefinitionWarning]]] = {
+    "concealed": _concealed,
+    "phrase": _phrases,
+}
 
 
 def _shown(field: str) -> str:
