@@ -306,6 +306,14 @@ CODES = {
         "with the code `draining`, and were not run.",
         "Call again once it is back. limits.drain sets how long a port waits for calls in flight.",
     ),
+    "WB-CALL-204": Explanation(
+        "A call is not allowed",
+        "The configuration wants a person to approve it ('approve'), and the person said no, did not answer "
+        "in time, or can't be asked: the host supports no elicitation, or `call` has no terminal. Or calls "
+        "must be recorded ('audit': 'required') and can't be. Nothing was sent to the server.",
+        "Call again and approve it, in a host that supports elicitation or with mcp-workbench call on a "
+        "terminal; or change 'approve'. docs/approvals.md tells who is asked, and when.",
+    ),
     "WB-TOOL-301": Explanation(
         "A filter matches nothing",
         "A warning: a pattern in toolFilters matches none of the server's tools.",

@@ -168,7 +168,15 @@ class View:
         if request.method == TOOLS_CALL and tool.tool not in connection.visible(spec.tools):
             return None
         policy = self.gateway.policy(request, spec, self.snapshot)
-        interceptors = (*policy, *self.gateway.interceptors, *self.interceptors)
+        gates: tuple[Interceptor, ...] = ()
+        if spec.approve:
+            from mcp_workbench.gateway.approvals import (
+                approval_gates,
+            )  # only where it is configured
+
+            gates = approval_gates(request, spec, connection.catalogue.tools.get(tool.tool))
+        # What is approved is not changed any more, so gates come after interceptors of programs.
+        interceptors = (*policy, *self.gateway.interceptors, *gates, *self.interceptors)
         return Route(request, spec, connection, self, interceptors)
 
     async def dispatch(self, call: Call) -> None:
