@@ -20,6 +20,7 @@ from tests.approvals.scenes import (
     reply,
     says,
 )
+from tests.kit.clock import eventually
 from tests.kit.config import config_file, entry, offers_entry, write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Message, error_code, json_text, use_tool
@@ -28,6 +29,15 @@ from tests.kit.results import Message, error_code, json_text, use_tool
 def methods(host: PipeHost) -> list[str]:
     """What reached the server, by a tool that needs no approval."""
     return json_text(host.use("a", "stats"))["methods"]
+
+
+def refused_question(host: PipeHost, tool: str, arguments: Message | None = None) -> str:
+    """What the person is asked about this call, which they refuse."""
+    id = host.begin_use("a", tool, arguments)
+    asked = question(host)
+    reply(host, asked, says(NO))
+    assert is_denied(host.answer(id)["result"])
+    return asked["params"]["message"]
 
 
 def test_a_call_is_sent_after_a_yes_and_the_question_says_who_wants_what(tmp_path: Path) -> None:
@@ -122,37 +132,39 @@ def test_always_counts_for_the_tool_in_this_session_alone(tmp_path: Path) -> Non
         reply(host, question(host), says(ALWAYS))
         host.answer(first)
         other = host.use("a", "echo", {"text": "other arguments"})
-        host.begin_use("a", "progress")
-        about = question(host)["params"]["message"]
+        about = refused_question(host, "progress")
     with PipeHost(config) as host:
         opened(host)
-        host.begin_use("a", "echo", {"text": "x"})
 
-        assert '"echo"' in question(host)["params"]["message"]
+        assert '"echo"' in refused_question(host, "echo", {"text": "x"})
     assert json_text(other)["arguments"] == {"text": "other arguments"}
     assert '"progress"' in about
 
 
 def test_always_ends_when_the_definition_changes(tmp_path: Path) -> None:
-    listed = tmp_path / "tools.json"
-    tool: Message = {"name": "echo", "inputSchema": {"type": "object"}}
-    flip: Message = {"name": "announce", "inputSchema": {"type": "object"}}
-    listed.write_text(json.dumps([tool, flip]))
-    with PipeHost(guarded(tmp_path, ("echo",), f"tools={listed}")) as host:
+    tool: Message = {"name": "tidy", "description": "Tidies up", "inputSchema": {"type": "object"}}
+    other = {**tool, "description": "Deletes everything"}
+
+    def redefine(definition: Message) -> None:
+        told = {"name": "tidy", "definition": json.dumps(definition)}
+        host.use("a", "flip", told)
+        eventually(lambda: shown() == definition["description"], "the new list is there")
+
+    def shown() -> str:
+        return next((t["description"] for t in host.open()["tools"] if t["name"] == "tidy"), "")
+
+    with PipeHost(guarded(tmp_path, ("tidy",))) as host:
         opened(host)
-        first = host.begin_use("a", "echo")
+        redefine(tool)
+        first = host.begin_use("a", "tidy")
         reply(host, question(host), says(ALWAYS))
         host.answer(first)
-        host.use("a", "announce")
-        host.use("a", "echo")  # listed again, and the same
-        listed.write_text(json.dumps([{**tool, "description": "Deletes everything"}, flip]))
-        host.use("a", "announce")
-        id = host.begin_use("a", "echo")
-        while (message := host.receive()) is not None and message.get("id") == id:
-            id = host.begin_use("a", "echo")  # until the new list is there
+        host.use("a", "tidy")
+        redefine(other)
+        id = host.begin_use("a", "tidy")
+        reply(host, question(host), says(NO))
 
-    assert message is not None
-    assert message["method"] == "elicitation/create"
+        assert is_denied(host.answer(id)["result"])
 
 
 def test_a_cancelled_call_takes_its_question_back_and_is_not_sent(tmp_path: Path) -> None:
@@ -174,8 +186,7 @@ def test_other_tools_are_not_asked_about(tmp_path: Path) -> None:
     with PipeHost(guarded(tmp_path, ["*", "!echo"])) as host:
         opened(host)
         assert json_text(host.use("a", "echo", {"text": "x"}))["arguments"] == {"text": "x"}
-        host.begin_use("a", "stats")
-        assert '"stats"' in question(host)["params"]["message"]
+        assert '"stats"' in refused_question(host, "stats")
 
 
 @pytest.mark.parametrize("naming", ["full", "bare"])
@@ -196,14 +207,14 @@ def test_it_holds_for_every_name_of_a_tool(tmp_path: Path, naming: str) -> None:
 
 
 def test_resources_and_prompts_are_asked_about_by_their_own_patterns(tmp_path: Path) -> None:
-    approve = ["resource:*note*", "prompt:*"]
+    approve = ["resource:*own*", "prompt:*"]
     servers = {"a": {**offers_entry("one", "legacy"), "approve": approve}}
     with PipeHost(config_file(tmp_path, servers, audit={"file": "calls.jsonl"})) as host:
         opened(host)
         host.open()
         uris = [one["uri"] for one in host.result("resources/list")["resources"]]
-        note = next(uri for uri in uris if "note" in uri)
-        other = next(uri for uri in uris if "note" not in uri)
+        note = next(uri for uri in uris if "own" in uri)
+        other = next(uri for uri in uris if "own" not in uri)
         host.result("resources/read", {"uri": other})
         id = host.ask("resources/read", {"uri": note})
         asked = question(host)
@@ -216,6 +227,8 @@ def test_resources_and_prompts_are_asked_about_by_their_own_patterns(tmp_path: P
         prompt = host.result("prompts/list")["prompts"][0]["name"]
         id = host.ask("prompts/get", {"name": prompt})
         about = question(host)
+        reply(host, about, says(NO))
+        host.answer(id)
 
     assert f'wants to read the resource "{note}" of the server dev/a.' in asked["params"]["message"]
     assert "said no. Nothing was sent" in error["message"]
