@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from tests.kit.clock import PATIENCE, until
 from tests.kit.config import snapshot, spec, tool
 from tests.kit.inside import InsideWorkbench
 from tests.kit.memory_host import MemoryHost
+from tests.kit.processes import pids_in
 from tests.kit.results import INITIALIZE, Message, enveloped, json_text, use_tool
 
 ECHO = tool("a", "echo")
@@ -91,7 +93,7 @@ async def test_what_is_no_answer_is_no_yes(answer: Any) -> None:
 
 async def test_without_a_handler_the_call_is_denied() -> None:
     async with program(None) as opened:
-        with pytest.raises(WorkbenchError, match="nobody can be asked.*on_approval") as refused:
+        with pytest.raises(WorkbenchError, match=r"nobody can be asked.*on_approval") as refused:
             await opened.use_tool(ECHO)
 
     assert refused.value.code == "denied"
@@ -168,15 +170,24 @@ async def test_a_yes_expires_before_it_is_used() -> None:
     assert refused.value.code == "denied"
 
 
-async def test_what_was_approved_is_not_sent_twice() -> None:
-    """Its server exits: a call that was not approved would be sent again, because it is declared harmless."""
+@pytest.mark.parametrize(("approve", "starts"), [((), 2), (("die",), 1)])
+async def test_what_was_approved_is_not_sent_twice(
+    tmp_path: Path, approve: tuple[str, ...], starts: int
+) -> None:
+    """Its server exits. The tool declares that a second run is harmless, so another call is repeated."""
+    tools, pids = tmp_path / "tools.json", tmp_path / "pids"
+    harmless = {"idempotentHint": True}
+    definition = {"name": "die", "inputSchema": {"type": "object"}, "annotations": harmless}
+    tools.write_text(json.dumps([definition]))
+    server = spec("a", f"tools={tools}", env={"PIDFILE": str(pids)}, approve=approve)
     handler = Handler("once")
-    async with program(handler, guarded("die")) as opened:
+    async with program(handler, snapshot(server)) as opened:
         with pytest.raises(WorkbenchError) as lost:
             await opened.use_tool(tool("a", "die"))
 
     assert lost.value.code == "server_exited"
-    assert len(handler.asked) == 1
+    assert len(pids_in(pids)) == starts
+    assert len(handler.asked) == len(approve)
 
 
 async def test_more_questions_than_a_person_can_read_are_not_asked() -> None:

@@ -43,6 +43,10 @@ class ApproveRule(msgspec.Struct, frozen=True):
         hints = _hints(definition)
         return (WRITES in self.words and hints.writes) or hints.destroys
 
+    def idle(self, tools: tuple[str, ...]) -> list[str]:
+        """Returns the patterns for tools that match none of these, as the file spells them."""
+        return [pattern for pattern in self.tools.idle(tools) if pattern not in WORDS]
+
     def applies_to_name(self, method: str, name: str) -> bool:
         """Returns whether this resource, by its URI, or this prompt needs approval."""
         return (self.resources if method == READ else self.prompts).shows(name)

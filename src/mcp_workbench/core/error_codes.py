@@ -316,7 +316,7 @@ CODES = {
     ),
     "WB-TOOL-301": Explanation(
         "A filter matches nothing",
-        "A warning: a pattern in toolFilters matches none of the server's tools.",
+        "A warning: a pattern in toolFilters or approve matches none of the server's tools.",
         "Correct its spelling, or remove it.",
     ),
     "WB-TOOL-302": Explanation(

@@ -1,4 +1,4 @@
-"""The question whether a call is approved, in words. Nothing of others is in it as it came: it is escaped and cut."""
+"""The question whether a call is approved, in words: what others wrote is escaped and cut."""
 
 from __future__ import annotations
 
@@ -73,15 +73,19 @@ def arguments_text(arguments: msgspec.Raw | bytes) -> str:
     """Return arguments on one line: strings as they read, long ones cut, repeated names and all else as written."""
     raw = bytes(arguments)
     unread = len(raw) - MOST_READ
-    if unread > 0:
-        text = raw[:MOST_READ].decode("utf-8", "ignore")
-    else:
-        text = msgspec.json.format(raw, indent=-1).decode("utf-8", "replace")
+    text = _compact(raw[:MOST_READ]).decode("utf-8", "replace")
     text = visible(_STRING.sub(lambda string: _shown(string[0]), text))
     left = len(text) - LONGEST_TEXT
     notes = [f"{left:,} more characters"] if left > 0 else []
     notes += [f"{unread:,} more bytes"] if unread > 0 else []
     return f"{text[:LONGEST_TEXT]}… (not shown: {', '.join(notes)})" if notes else text
+
+
+def _compact(raw: bytes) -> bytes:
+    try:
+        return msgspec.json.format(raw, indent=-1)
+    except (msgspec.DecodeError, RecursionError):  # cut, or odd: white space is escaped then
+        return raw
 
 
 def _shown(string: str) -> str:

@@ -22,7 +22,7 @@ from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import CallFailed
 from mcp_workbench.core.spec import ServerSpec, ToolIdentifier
 from mcp_workbench.gateway.approval_text import question_text
-from mcp_workbench.gateway.interceptors import Decision, Ended, Interceptor, Refusal, Wait
+from mcp_workbench.gateway.interceptors import Decision, EndCall, Interceptor, Refusal, Wait
 
 if TYPE_CHECKING:
     from mcp_workbench.core.catalogue import Definition
@@ -152,7 +152,7 @@ class Approver(Protocol):
         """Whether there is a session that they can answer for."""
         ...
 
-    def reply(self, asked: Asked) -> Ended | None:
+    def reply(self, asked: Asked) -> EndCall | None:
         """The reply to a modern host, which comes back with the answer; None: the answer is awaited."""
         ...
 

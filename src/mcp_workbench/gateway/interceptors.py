@@ -68,13 +68,13 @@ class Wait(msgspec.Struct, frozen=True):
     work: Callable[[], Awaitable[Refusal | None]]
 
 
-class Ended(msgspec.Struct, frozen=True):
+class EndCall(msgspec.Struct, frozen=True):
     """Do not send the call; this is its outcome."""
 
     outcome: CallOutcome
 
 
-Decision = Refusal | Wait | Ended | None
+Decision = Refusal | Wait | EndCall | None
 
 
 class Interceptor:

@@ -15,7 +15,7 @@ from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.spec import ServerSpec, ToolIdentifier
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import (
-    Ended,
+    EndCall,
     Interceptor,
     Refusal,
     Wait,
@@ -169,7 +169,7 @@ class Route:
             if isinstance(decision, Refusal):
                 call.fail(decision.error)
                 return False
-            if isinstance(decision, Ended):
+            if isinstance(decision, EndCall):
                 call.finish(decision.outcome)
                 return False
             if isinstance(decision, Wait):

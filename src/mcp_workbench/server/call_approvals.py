@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcp_workbench.gateway.approvals import SPENT, Answer, Asked, denied, not_approved
-from mcp_workbench.gateway.interceptors import Completed, Ended
+from mcp_workbench.gateway.interceptors import Completed, EndCall
 from mcp_workbench.protocol.elicitation import (
     ELICIT,
     Question,
@@ -49,13 +49,13 @@ class HostApprover:
             not self._call.session.elicitation.takes_turns
         )  # requests of a principal are no session
 
-    def reply(self, asked: Asked) -> Ended | None:
+    def reply(self, asked: Asked) -> EndCall | None:
         request = self._call.request
         if not request.modern_host:
             return None
         handle = self.approvals.open(asked)
         state = self._requests.states.sign(request, "approve", handle=handle)
-        return Ended(Completed(input_required({KEY: _question(asked)}, state)))
+        return EndCall(Completed(input_required({KEY: _question(asked)}, state)))
 
     async def answer(self, asked: Asked) -> Answer:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
