@@ -21,7 +21,6 @@ def says(decision: str) -> Message:
 
 def guarded(folder: Path, approve: Any = ("echo",), *flags: str, **more: Any) -> Path:
     """A configuration whose server `a` is the fixture; calls are recorded in `calls.jsonl`."""
-    approve = list(approve) if isinstance(approve, tuple) else approve
     servers = {"a": entry(*flags, approve=approve, **more)}
     return config_file(folder, servers, audit={"file": "calls.jsonl"})
 

@@ -21,6 +21,7 @@ from tests.approvals.scenes import (
 )
 from tests.kit.clock import eventually
 from tests.kit.command import run_command
+from tests.kit.config import entry, write_config
 from tests.kit.results import json_text
 from tests.kit.shared import shared
 
@@ -91,3 +92,17 @@ def test_a_host_that_has_joined_is_asked(tmp_path: Path) -> None:
         second = host.begin_use("a", "echo", {"text": "x"})
         reply(host, question(host), says(NO))
         assert is_denied(host.answer(second)["result"])
+
+
+def test_check_warns_of_a_pattern_that_matches_no_tool(tmp_path: Path) -> None:
+    """One that is inherited must match a tool of any server that has it."""
+    servers = {"a": entry(), "b": entry(approve=["ehco", "!slow", "destructive", "resource:x"])}
+    boxes = {"dev": {"approve": ["echo", "delet_*"], "mcpServers": servers}}
+    write_config(tmp_path, {"toolboxes": boxes})
+    done = run_command("check", "--connect", "--json", cwd=tmp_path)
+
+    warnings = [one for one in json.loads(done.out)["problems"] if one["code"] == "WB-TOOL-301"]
+    assert [one["message"].partition(" matches")[0] for one in warnings] == [
+        "approve: 'delet_*'",
+        "approve: 'ehco'",
+    ]

@@ -70,7 +70,7 @@ async def test_the_answer_of_another_principal_does_not_count() -> None:
 async def opened_session(opened: OwnPort, who: str) -> Session:
     """A session of a legacy host that can be asked."""
     headers = {"authorization": f"Bearer {who * 20}"}
-    params = {**INITIALIZE, "capabilities": {"elicitation": {}}}
+    params: Message = {**INITIALIZE, "capabilities": {"elicitation": {}}}
     answer = await opened.ask(rpc("initialize", params, 0), headers)
     session = Session(opened, answer.headers["mcp-session-id"], LEGACY, "/mcp")
     session.headers |= headers
