@@ -21,9 +21,10 @@ from tests.approvals.scenes import (
     says,
 )
 from tests.kit.clock import eventually
-from tests.kit.config import config_file, entry, offers_entry, write_config
+from tests.kit.config import config_file, entry, offers_entry, program_entry, write_config
 from tests.kit.pipe_host import PipeHost
-from tests.kit.results import Message, error_code, json_text, use_tool
+from tests.kit.results import Message, error_code, json_text, texts, use_tool
+from tests.kit.servers import ASKER
 
 
 def methods(host: PipeHost) -> list[str]:
@@ -180,6 +181,27 @@ def test_a_cancelled_call_takes_its_question_back_and_is_not_sent(tmp_path: Path
     assert withdrawn["params"]["requestId"] == asked["id"]
     assert sent == 1
     assert outcomes(tmp_path)[0] == ("echo", "cancelled")
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_server_may_ask_within_an_approved_call_and_is_approved_once(
+    tmp_path: Path, era: str
+) -> None:
+    ada: Message = {"action": "accept", "content": {"name": "Ada"}}
+    servers = {"a": program_entry(ASKER, era=era, approve=True)}
+    with PipeHost(config_file(tmp_path, servers)) as host:
+        opened(host)
+        id = host.begin_use("a", "twice")
+        asked = [question(host)]
+        reply(host, asked[0], says(ONCE))
+        for _ in range(2):
+            asked.append(question(host))
+            reply(host, asked[-1], ada)
+        result = host.answer(id)["result"]
+
+    starts = [one["params"]["message"].partition(" ")[0] for one in asked]
+    assert starts == ["MCP", "[dev/a]", "[dev/a]"]
+    assert "Ada" in texts(result)[0]
 
 
 def test_other_tools_are_not_asked_about(tmp_path: Path) -> None:

@@ -208,6 +208,17 @@ def test_a_server_may_ask_within_an_approved_call_and_is_approved_once(
         assert "gone" in replayed["error"]["message"]
 
 
+def test_a_server_without_a_state_of_its_own_may_ask_too(tmp_path: Path) -> None:
+    ada: Message = {"action": "accept", "content": {"name": "Ada"}}
+    servers = {"a": program_entry(ASKER, "stateless", era="modern", approve=True)}
+    with PipeHost(config_file(tmp_path, servers), modern=True) as host:
+        first = asked(host, call("name"))
+        second = asked(host, call("name", **with_answer(first, says(ONCE))))
+        last = host.result("tools/call", call("name", **with_answer(second, ada)))
+
+    assert "Ada" in texts(last)[0]
+
+
 def test_a_server_s_own_question_is_not_taken_for_ours(tmp_path: Path) -> None:
     """Whatever it asks names the server, and its answers approve nothing."""
     servers = {"a": program_entry(ASKER, era="modern", approve=["twice"])}
