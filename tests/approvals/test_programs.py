@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,7 +31,7 @@ from mcp_workbench.server.session_tools import ToolView
 from mcp_workbench.transport.tasks import task_scope
 from tests.approvals.scenes import ONCE, call, is_denied, says, with_answer
 from tests.kit.clock import PATIENCE, until
-from tests.kit.config import snapshot, spec, tool
+from tests.kit.config import config_file, entry, snapshot, spec, tool
 from tests.kit.inside import InsideWorkbench
 from tests.kit.memory_host import MemoryHost
 from tests.kit.processes import pids_in
@@ -298,3 +300,24 @@ async def test_the_oldest_of_too_many_open_questions_is_dropped() -> None:
 
     assert is_denied(first)
     assert json_text(second)["arguments"] == {}
+
+
+UNGUARDED = """
+import asyncio, sys
+from mcp_workbench import ToolIdentifier, Workbench, load_config
+
+async def main():
+    async with Workbench(load_config(sys.argv[1])) as workbench:
+        await workbench.use_tool(ToolIdentifier("dev", "a", "echo"))
+    print([name for name in sys.modules if "approv" in name])
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_is_loaded_where_nothing_needs_approval(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"a": entry()})
+    argv = [sys.executable, "-c", UNGUARDED, str(config)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+
+    assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
