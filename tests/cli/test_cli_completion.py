@@ -183,7 +183,7 @@ def run_in(shell: str, script: str, folder: Path) -> list[str]:
     done = subprocess.run(
         [shell, "-c", script],
         cwd=folder,
-        env=environ(PATH=path, HOME=str(folder)),
+        env=environ(PATH=path, HOME=str(folder), TMPDIR=str(folder)),
         capture_output=True,
         encoding="utf-8",
         timeout=TIMEOUT,
