@@ -236,7 +236,8 @@ def test_the_tab_key_of_a_real_shell(shell: str, tmp_path: Path) -> None:
     assert run_command("tools", cwd=tmp_path).status == 0  # from now on its tools are known
     (tmp_path / ".zshrc").write_text("")  # else zsh greets a newcomer
     path = f"{as_command(tmp_path)}{os.pathsep}{os.environ['PATH']}"
-    variables = {"PATH": path, "HOME": str(tmp_path), "PS1": "% "}
+    home = str(tmp_path)
+    variables = {"PATH": path, "HOME": home, "TMPDIR": home, "PS1": "% "}
     with terminal(cwd=tmp_path, columns=200, variables=variables, command=command) as person:
         person.type(f"{beginning}; echo rea''dy\n")
         person.expect("ready")
