@@ -16,7 +16,7 @@ COMPILE := $(BIN)/python -m compileall -q src
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts conformance soak bench bench-joined bench-search constraints clean
+.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts conformance soak soak-sign-in bench bench-joined bench-search constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -118,11 +118,15 @@ peers-hosts: $(VENV)/.peers $(HOSTS)/.ready ## real hosts from npm (1.4 GB), whi
 	$(BIN)/python -m pytest -m peers tests/peers/test_host_commands.py
 
 conformance: $(VENV)/.dev $(SUITE)/.ready $(SUITE)/sdk/.ready $(SDK1)/.ready ## the official suite through the workbench, in all pairs of eras
+	@$(COMPILE)
 	$(BIN)/python -m tests.conformance.run $(CONFORMANCE)
 
 soak: $(VENV)/.dev ## the guarantees in long runs, each with its figure; SOAK="kills plateau" for some of them
 	@$(COMPILE)
 	$(BIN)/python -m tests.soak.run $(SOAK)
+
+soak-sign-in: $(VENV)/.peers $(SDK1)/.ready ## one sign-in, tokens of five seconds, six processes: SECONDS=600
+	SIGN_IN_SECONDS=$(or $(SECONDS),600) $(BIN)/python -m pytest -m peers -s --timeout=0 tests/peers/test_sign_in_together.py
 
 bench: $(VENV)/.dev ## us beside the limit relay and an SDK gateway, in one run
 	@$(COMPILE)

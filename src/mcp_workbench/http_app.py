@@ -104,7 +104,9 @@ async def port_of(
                 beside = http.auth is not None
                 principals = Principals(http.token, http.tokens, beside_issuer=beside)
                 issuer = None if http.auth is None else _issuer(http.auth, requests)
-                front.access = Access(names, http.allowed_origins, principals, issuer)
+                access = Access(names, http.allowed_origins, principals, issuer)
+                access.port = server.port
+                front.access = access
                 try:
                     yield front, server
                 finally:

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_workbench.config.file_access import check_ownership
+from mcp_workbench.config.findings import MOST
 from mcp_workbench.config.load import MOST_BYTES, load_config
-from mcp_workbench.config.validate import MOST, validate
+from mcp_workbench.config.validate import validate
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.hosts.read import text_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,31 @@ def test_a_scope_that_has_no_effect_is_a_warning(tmp_path: Path, beside: dict[st
 
     assert (path, fix) == ("scope", "remove it")
     assert message == f"\"folder\" has no effect beside '{list(beside)[-1]}'"
+
+
+def test_people_have_sign_ins_of_their_own_at_urls_only(tmp_path: Path) -> None:
+    [(path, message, fix)] = warnings(tmp_path, {"command": "x", "scope": "principal"})
+    assert (path, fix) == ("scope", "remove it")
+    assert message == "\"principal\" has no effect beside 'command'"
+    assert warnings(tmp_path, {"url": "https://x.example/mcp", "scope": "principal"}) == []
+
+
+@pytest.mark.parametrize(
+    "shared",
+    [
+        {"headers": {"authorization": "Bearer ${TOKEN:-x}"}},
+        {"auth": {"grant": "client_credentials", "clientId": "c", "clientSecret": "${S:-s}"}},
+    ],
+)
+def test_what_people_would_share_contradicts_sign_ins_of_their_own(
+    tmp_path: Path, shared: dict[str, Any]
+) -> None:
+    entry = {"url": "https://x.example/mcp", "scope": "principal", **shared}
+    [problem] = problems(tmp_path, {"mcpServers": {"s": entry}})
+
+    assert problem.path.endswith("s.scope")
+    assert problem.message.startswith('"principal" contradicts ')
+    assert problem.fix == "keep one of the two"
 
 
 @pytest.mark.parametrize("word", ["type", "transport"])

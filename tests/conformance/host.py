@@ -147,14 +147,19 @@ def calls(tools: list[Json]) -> Iterator[tuple[str, Json]]:
             yield name, wanted.get(name, filled(schema))
 
 
-def credentials(scenario: str) -> Json:
-    """What the operator would write for this scenario."""
+def credentials(scenario: str, folder: Path) -> Json:
+    """What the operator would write for this scenario; files go into the folder of the configuration."""
     context: Json = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
     auth: Json = {}
     if "client_id" in context:
         auth["clientId"] = context["client_id"]
     if "client_secret" in context:
         auth["clientSecret"] = context["client_secret"]
+    if "private_key_pem" in context:
+        key = folder / "client-key.pem"
+        key.touch(0o600)
+        key.write_text(context["private_key_pem"])
+        auth["privateKey"] = key.name
     if scenario.startswith("auth/client-credentials"):
         auth["grant"] = "client_credentials"
     if scenario == "auth/basic-cimd":
@@ -168,14 +173,15 @@ def main() -> None:
     parser.add_argument("url")
     given = parser.parse_args()
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
-    entry: Json = {"url": given.url, "auth": {"allowedOrigins": LOCAL, **credentials(scenario)}}
-    config = {
-        "toolMode": "dynamic",
-        "naming": "bare",
-        "toolboxes": {"suite": {"mcpServers": {"suite": entry}}},
-    }
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "workbench-config.json"
+        auth = {"allowedOrigins": LOCAL, **credentials(scenario, file.parent)}
+        servers: Json = {"suite": {"url": given.url, "auth": auth}}
+        config = {
+            "toolMode": "dynamic",
+            "naming": "bare",
+            "toolboxes": {"suite": {"mcpServers": servers}},
+        }
         file.write_text(json.dumps(config))
         command = [sys.executable, "-m", "mcp_workbench"]
         # Each scenario is another server, on a port that an earlier one may have had: what the

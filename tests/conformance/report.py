@@ -11,6 +11,7 @@ from tests.conformance.official import Comparison
 from tests.conformance.suite import Check, Era, Leg, Outcome, Suite
 
 EXCEPTIONS = Path(__file__).parent / "exceptions.json"
+UNSUPPORTED = Path(__file__).parent / "unsupported.json"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ class Impossible:
 
 def impossible() -> list[Impossible]:
     return msgspec.json.decode(EXCEPTIONS.read_bytes(), type=list[Impossible])
+
+
+def unsupported() -> dict[str, str]:
+    """Scenarios of extensions that the workbench does not have, and why."""
+    return msgspec.json.decode(UNSUPPORTED.read_bytes(), type=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,8 @@ class Pairing:
 
     def faults(self, outcome: Outcome) -> list[Check]:
         """The failed checks that nothing excuses."""
+        if outcome.scenario in unsupported() and outcome.checks:
+            return []
         known = self.exception(outcome)
         return [check for check in outcome.failures if known is None or not known.excuses(check)]
 
@@ -71,7 +79,7 @@ class Pairing:
         if self.faults(outcome):
             return "failed"
         if outcome.failures:
-            return "impossible"
+            return "not supported" if outcome.scenario in unsupported() else "impossible"
         return "passed" if outcome.passes or outcome.warnings else "nothing to check"
 
     def wrong(self) -> list[str]:
@@ -83,6 +91,9 @@ class Pairing:
             shown = [*outcome.failures, *outcome.warnings]
             if known is not None and not any(known.excuses(check) for check in shown):
                 lines.append(f"{place(self, outcome)}: passes, but is listed as impossible")
+        for outcome in (*self.scored, *self.unscored):
+            if outcome.scenario in unsupported() and not outcome.failures:
+                lines.append(f"{place(self, outcome)}: passes, but is listed as not supported")
         return lines
 
 
@@ -127,20 +138,23 @@ The official suite (npm `@modelcontextprotocol/conformance`), run through the wo
 - **Beside the server itself.** The suite runs against the everything server of the Python SDK, directly and through the workbench.
 
 `make conformance` writes this page. A scenario has passed if none of its checks failed; the numbers in brackets count checks
-that passed, failed or warned. *Impossible* scenarios are ruled out by their pair of eras, for the reasons at the end.
+that passed, failed or warned. *Impossible* scenarios are ruled out by their pair of eras, those that are *not supported* belong to an
+extension that the workbench does not have, for the reasons at the end.
 Scenarios that the suite does not score are listed separately, with the suite's reason, and do not count.
 
-Not run: the scenarios `auth/*`, because the workbench does not sign in yet. The tasks extension is not offered."""
+In the scenarios `auth/*` the host's person runs `mcp-workbench login` first, and a browser follows the redirects of the suite's
+authorization server. A host whose call needs more rights later is asked by URL elicitation. The tasks extension is not offered."""
+EXCUSED = ("impossible", "not supported")
 HEADINGS = {"server": "## Totals towards hosts", "client": "## Totals towards servers"}
 
 
 def totals(pairings: list[Pairing]) -> list[str]:
-    head = ("suite, revision", "host", "server", "scored", "passed", "impossible", "failed")
-    lines = [row(*head, "checks passed"), "|---" * 8 + "|"]
+    head = ("suite, revision", "host", "server", "scored", "passed", *EXCUSED, "failed")
+    lines = [row(*head, "checks passed"), "|---" * 9 + "|"]
     for pairing in pairings:
         verdicts = [pairing.verdict(outcome) for outcome in pairing.scored]
-        failed, impossible = verdicts.count("failed"), verdicts.count("impossible")
-        counts = [len(verdicts), len(verdicts) - failed - impossible, impossible, failed]
+        others = [verdicts.count(verdict) for verdict in (*EXCUSED, "failed")]
+        counts = [len(verdicts), len(verdicts) - sum(others), *others]
         checks = sum(outcome.passes for outcome in pairing.scored)
         lines.append(row(pairing.suite.title, pairing.host, pairing.server, *counts, checks))
     return lines
@@ -198,6 +212,9 @@ def reasons() -> list[str]:
     lines = ["## Impossible scenarios", "", row("host", "server", "scenario", "reason")]
     lines.append("|---|---|---|---|")
     lines += [row(e.host, e.server, f"`{e.scenario}`", e.reason) for e in impossible()]
+    lines += ["", "## Scenarios of extensions that are not supported", ""]
+    lines += [row("scenario", "reason"), "|---|---|"]
+    lines += [row(f"`{scenario}`", reason) for scenario, reason in unsupported().items()]
     return lines
 
 

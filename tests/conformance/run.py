@@ -16,6 +16,8 @@ import argparse
 import shutil
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -27,6 +29,7 @@ from tests.conformance.suite import FOLDER, ROOT, SUITES, Era, Leg, Suite, outco
 LEGS: tuple[Leg, ...] = ("server", "client")
 ERAS: tuple[Era, ...] = ("legacy", "modern")
 HOST = Path(__file__).parent / "host.py"
+AT_ONCE = 3  # scenarios of signing in
 
 
 def run(suite: Suite, leg: Leg, other: Era, only: str | None) -> Pairing:
@@ -37,12 +40,22 @@ def run(suite: Suite, leg: Leg, other: Era, only: str | None) -> Pairing:
         scored = [name for name in scored if name == only]
         unscored = {name: why for name, why in unscored.items() if name == only}
     if leg == "client":
-        for name in (*scored, *unscored):
-            suite.test_client(f"{sys.executable} {HOST} --era {other}", out, name)
+        test_client(suite, other, out, [*scored, *unscored])
     elif scored or unscored:
         with workbench(fixture(other), out) as url:
             suite.test_server(url, out, only)
     return Pairing(suite, leg, other, outcomes(out, scored), outcomes(out, unscored), unscored)
+
+
+def test_client(suite: Suite, other: Era, out: Path, names: list[str]) -> None:
+    """Scenarios of signing in are many and wait much, so some run at once; others measure time, and run alone."""
+    command = f"{sys.executable} {HOST} --era {other}"
+    together = [name for name in names if name.startswith("auth/")]
+    for name in names:
+        if name not in together:
+            suite.test_client(command, out, name)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(partial(suite.test_client, command, out), together))
 
 
 def compare(given: argparse.Namespace) -> list[Comparison]:

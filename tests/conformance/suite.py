@@ -65,7 +65,7 @@ class Suite:
 def _note(out: Path, done: subprocess.CompletedProcess[str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with (out / "output.txt").open("a") as file:
-        file.write(done.stdout + done.stderr)
+        file.write(done.stdout + done.stderr)  # one write each: several scenarios may run at once
 
 
 SUITES = (
@@ -143,7 +143,7 @@ def _suite(version: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [_node(), str(program), *words],
         cwd=FOLDER,
-        env={**os.environ, "NO_COLOR": "1"},
+        env={**os.environ, "NO_COLOR": "1", "NODE_COMPILE_CACHE": str(FOLDER / "compiled")},
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -434,7 +434,7 @@ def test_status_says_whether_calls_are_logged(tmp_path: Path) -> None:
     config = config_file(tmp_path, {"a": entry()})
     with shared(config) as bench:
         assert bench.status()["logCalls"] == ""
-        assert "\ncalls are not logged; up --log-calls FILE logs them\n" in bench.done("status")
+        assert '\ncalls are not logged; "audit": true' in bench.done("status")
     with shared(config, "--log-calls", str(tmp_path / "calls")) as bench:
         assert bench.status()["logCalls"] == str(tmp_path / "calls")
         assert f"\ncalls are logged in {tmp_path}/calls\n" in bench.done("status")

@@ -27,7 +27,7 @@ class Asked(Call):
 
     def __init__(self) -> None:
         request = CallRequest(ToolIdentifier("dev", "a", "t"), {"arguments": msgspec.Raw(b"{}")})
-        view: Any = SimpleNamespace(after=(), observers=())
+        view: Any = SimpleNamespace(after=(), recorders=(), observers=())
         super().__init__(view, request)
         self.repeated: list[dict[str, Any]] = []
         self.open: dict[str, AnswerCallback] = {}

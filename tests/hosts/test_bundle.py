@@ -161,3 +161,31 @@ def test_links_bombs_and_doubles_are_refused(
     (tmp_path / "none.mcpb").write_text("nothing")
     with pytest.raises(InvalidCall, match="it is no bundle"):
         read_bundle(tmp_path / "none.mcpb")
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"x":%b' % (b"[" * 100_000), b'{"server":{"type":"\xff"}}', b"\xff", b""]
+)
+def test_a_manifest_that_can_t_be_read_is_refused(tmp_path: Path, content: bytes) -> None:
+    with zipfile.ZipFile(tmp_path / "odd.mcpb", "w") as out:
+        out.writestr("manifest.json", content)
+    with pytest.raises(InvalidCall, match="it is no bundle"):
+        read_bundle(tmp_path / "odd.mcpb")
+
+
+@pytest.mark.parametrize("flaw", ["encrypted", "damaged"])
+def test_an_archive_that_can_t_be_unpacked_is_refused(tmp_path: Path, flaw: str) -> None:
+    path = tmp_path / "odd.mcpb"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr("manifest.json", json.dumps(MANIFEST))
+    data = bytearray(path.read_bytes())
+    place = data.index(b"PK\1\2")  # what the archive says of its file
+    if flaw == "encrypted":
+        data[6] |= 1
+        data[place + 8] |= 1
+    else:
+        data[50:60] = b"\xff" * 10
+    path.write_bytes(data)
+
+    with pytest.raises(InvalidCall, match="it is no bundle"):
+        read_bundle(path)

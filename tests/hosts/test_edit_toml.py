@@ -137,3 +137,16 @@ def test_what_is_no_toml_is_told_with_its_place() -> None:
 def test_what_is_nested_too_deeply_is_told_and_not_a_crash() -> None:
     with pytest.raises(NotToml, match="nested too deeply"):
         parse(f"a = {'[' * 5000}{']' * 5000}\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["a." * 50_000 + "b=1", '"x..y".' * 50_000 + "b=1", "[" + "a ." * 50_000 + "b]"]
+)
+def test_a_key_of_many_parts_is_refused_before_it_is_read(text: str) -> None:
+    with pytest.raises(NotToml, match="nested too deeply"):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["." * 5000, "One. Two. Three.\n" * 500, "a.b, " * 500])
+def test_a_text_of_many_dots_is_none(text: str) -> None:
+    assert parse(f"x = '''{text}'''") == {"x": text}

@@ -221,6 +221,8 @@ def test_a_registry_is_asked_for_the_latest_or_a_version(person: Person) -> None
         f"{base}/latest": (200, json.dumps({"server": NOTES, "_meta": {}}).encode()),
         f"{base}/1.0.0": (200, json.dumps({"server": older}).encode()),
         "/v0.1/servers/com.example%2Fbroken/versions/latest": (200, b"<html>"),
+        "/v0.1/servers/com.example%2Fdeep/versions/latest": (200, b"[" * 100_000),
+        "/v0.1/servers/com.example%2Fodd/versions/latest": (200, b'{"server":"\xff"}'),
         "/v0.1/servers/com.example%2Fdown/versions/latest": (503, b""),
     }
     more = ("--set", "region=eu", "--yes", "--no-check")
@@ -231,7 +233,7 @@ def test_a_registry_is_asked_for_the_latest_or_a_version(person: Person) -> None
         command = person.types("add", "plain", "npx", "--yes", **variable)
         failed = [
             person.types("add", f"com.example/{name}", "--json", *more, **variable).failure["code"]
-            for name in ("broken", "down", "unknown")
+            for name in ("broken", "deep", "odd", "down", "unknown")
         ]
 
     assert (newest.status, named.status, command.status) == (0, 0, 0)
@@ -239,6 +241,6 @@ def test_a_registry_is_asked_for_the_latest_or_a_version(person: Person) -> None
         "@example/notes@1.2.3",
         "@example/notes@1.0.0",
     ]
-    assert failed == ["WB-HOST-518", "WB-HOST-518", "WB-CLI-003"]
+    assert failed == [*["WB-HOST-518"] * 4, "WB-CLI-003"]
     gone = person.types("add", "com.example/notes", "--registry", url, "--json", *more)
     assert gone.failure["code"] == "WB-HOST-518"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -96,3 +97,13 @@ def test_a_description_is_one_short_line(about: str, servers: list[ServerSummary
 
     assert 0 < len(text) <= LONGEST
     assert text.isprintable()
+
+
+@pytest.mark.parametrize("text", ["word ", "\x1b[2J", "(", "aB", "s\n"])
+def test_instructions_of_megabytes_cost_no_time(text: str) -> None:
+    began = time.process_time()
+    line = description("", [ServerSummary("s", text * (4 << 20), text * (4 << 20))])
+
+    assert time.process_time() - began < 0.5
+    assert line.isprintable()
+    assert len(line) <= LONGEST

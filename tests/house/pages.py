@@ -24,6 +24,7 @@ AREAS = {
     "WB-CLI": "The command line",
     "WB-CONN": "Reaching servers",
     "WB-AUTH": "Signing in",
+    "WB-SEC": "Secrets",
     "WB-CALL": "Calls",
     "WB-TOOL": "Tools",
     "WB-HOST": "Hosts and their files",

@@ -268,8 +268,12 @@ FILLED = {
     "install HOST": "install cursor --yes",
     "import cursor": "import cursor --yes",
     "workbench undo": "workbench undo --list",
+    "login dev/github --principal anna --no-browser": "login --help",  # tests/peers/test_principals.py
+    "login TOOLBOX/SERVER": "login",
     "login dev/github": "login",  # with a name in tests/peers/test_sign_in.py
     "logout dev/github": "logout --help",
+    "secret set NAME": "secret set --help",  # with values in tests/secrets
+    "secret remove NAME...": "secret remove --help",
 }
 
 

@@ -90,6 +90,7 @@ def test_serving_loads_neither_commands_nor_the_demo(loaded: set[str]) -> None:
         "mcp_workbench.cli.main"
     }
     assert not ours & {"mcp_workbench.core.error_codes", "mcp_workbench.config.jsonc"}
+    assert not {name for name in ours if name.startswith("mcp_workbench.config.secret_")}
     assert "hashlib" not in loaded  # the files of the cache
 
 

@@ -72,7 +72,7 @@ async def test_two_kinds_of_meta_never_share_a_session() -> None:
             session = exchange.session
             declared = json.loads(meta)
             assert session._known_meta[0] == meta
-            assert session.host_name == declared[META + "clientInfo"]["name"]
+            assert session.host[0] == declared[META + "clientInfo"]["name"]
             assert (
                 json.loads(bytes(session.elicitation.declared))
                 == declared[META + "clientCapabilities"]

@@ -17,9 +17,9 @@ from tests.kit.config import url_spec
 from tests.kit.servers.bad_http import bad_http
 
 
-def server_tls() -> ssl.SSLContext:
+def server_tls(begins: int = -1, ends: int = 1) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*files())
+    context.load_cert_chain(*files(begins, ends))
     return context
 
 
@@ -33,6 +33,16 @@ async def test_an_untrusted_certificate_is_told_with_the_remedy() -> None:
 
     assert "its certificate is not trusted" in told
     assert "SSL_CERT_FILE" in told
+
+
+@pytest.mark.parametrize(("begins", "ends"), [(1, 2), (-2, -1)])
+async def test_a_certificate_out_of_its_time_may_be_a_wrong_clock(begins: int, ends: int) -> None:
+    async with bad_http(server_tls(begins, ends)) as bad:
+        spec = url_spec(secured(bad.url("/ok")))
+        async with bench(spec, SSL_CERT_FILE=files(begins, ends)[0]) as workbench:
+            told = await reason(workbench)
+
+    assert "check that the clock of this machine is right" in told
 
 
 @pytest.mark.parametrize("name", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])

@@ -20,9 +20,13 @@ def _folder() -> TemporaryDirectory[str]:
     return TemporaryDirectory(prefix="certificate-")
 
 
+def files(begins: int = -1, ends: int = 1) -> tuple[str, str]:
+    """The paths of a certificate for 127.0.0.1 and of its key; it is valid between these days from now."""
+    return _made(begins, ends)
+
+
 @cache
-def files() -> tuple[str, str]:
-    """The paths of a certificate for 127.0.0.1 and of its key."""
+def _made(begins: int, ends: int) -> tuple[str, str]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = datetime.datetime.now(datetime.UTC)
@@ -32,8 +36,8 @@ def files() -> tuple[str, str]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .not_valid_before(now + datetime.timedelta(days=begins))
+        .not_valid_after(now + datetime.timedelta(days=ends))
         .add_extension(
             x509.SubjectAlternativeName(
                 [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("server.test")]
@@ -43,7 +47,8 @@ def files() -> tuple[str, str]:
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    folder = Path(_folder().name)
+    folder = Path(_folder().name, f"{begins} {ends}")
+    folder.mkdir()
     (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
     (folder / "key.pem").write_bytes(
         key.private_bytes(

@@ -98,6 +98,10 @@ def test_a_server_that_wants_a_login_is_named_with_the_command(place: Place) -> 
     done = place.run("check", "--connect")
     assert done.returncode == 4
     assert "run `mcp-workbench login dev/p`" in done.stdout
+    for words in (("call", "dev/p/whoami"), ("tools",)):
+        done = place.run(*words)
+        assert done.returncode == 4
+        assert "fix: mcp-workbench login dev/p\n  WB-AUTH-012" in done.stderr
 
 
 def test_a_person_signs_in_once(place: Place) -> None:

@@ -19,7 +19,9 @@ from tests.peers.test_sign_in import COMMAND, Place, use
 pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("workplace")]
 
 TOKEN_SECONDS = 5
-SECONDS = float(os.environ.get("SIGN_IN_SECONDS", "22"))  # `make soak` runs it for ten minutes
+SECONDS = float(
+    os.environ.get("SIGN_IN_SECONDS", "22")
+)  # `make soak-sign-in` runs it for ten minutes
 PAUSE = 0.05  # between two calls of one host
 
 

@@ -26,12 +26,11 @@ from mcp_workbench.protocol.oauth import (
     read_registration,
     read_resource,
     read_server,
-    read_tokens,
     registration_request,
     resource_metadata_urls,
     server_metadata_urls,
-    token_request,
 )
+from mcp_workbench.protocol.oauth_tokens import read_tokens, token_request
 
 SERVER = AuthorizationServer(
     issuer="https://login.example",

@@ -14,7 +14,7 @@ from mcp_workbench.config import load as watch
 from mcp_workbench.config.load import FileWatch, LoadResult
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import Snapshot
-from tests.kit.clock import PATIENCE
+from tests.kit.clock import PATIENCE, eventually
 
 writing = threading.Lock()  # while somebody writes in several steps, nobody looks
 
@@ -188,6 +188,8 @@ def test_a_file_that_was_never_there_is_not_missed_but_found_when_it_comes(tmp_p
     path = tmp_path / "c.json"
     with watching(path, optional=True) as (seen, one):
         one.look()
+        # Taken up: a look that is still due when the file has come reads it once more.
+        eventually(lambda: not one._wake.is_set(), "it looks")  # pyright: ignore[reportPrivateUsage]
         renamed(path, text("a"))
         assert seen.next() == ["a"]
         path.unlink()

@@ -114,17 +114,17 @@ async def test_a_modern_call_declares_what_its_own_meta_says_whatever_came_befor
             talking = Talk(workbench.gateway, session, host)
             call = enveloped({"_meta": asks})
             declared = talking.sent(talking.use("echo", {}, **call)).request.capabilities
-            name = session.host_name
+            name = session.host[0]
             talking.receive(
                 line(id="l", method="tools/list", params=enveloped({"_meta": other})),
             )
-            assert session.host_name == "other"
+            assert session.host[0] == "other"
 
             again = talking.sent(talking.use("echo", {}, **call))
 
             assert json.loads(bytes(declared)) == {"elicitation": {}}
             assert bytes(again.request.capabilities) == bytes(declared)
-            assert session.host_name == name
+            assert session.host[0] == name
             await talking.answer()
 
 

@@ -22,7 +22,7 @@ PRINCIPALS = MOST_SUSPENDED // MOST_PER_PRINCIPAL + 1
 class Session:
     """Where the answers of one host go."""
 
-    view = SimpleNamespace(after=(), observers=())
+    view = SimpleNamespace(after=(), recorders=(), observers=())
 
     def __init__(self) -> None:
         self.under_way = OpenRequests()

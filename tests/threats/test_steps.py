@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from mcp_workbench.cli.terminal import plain
+from mcp_workbench.config.findings import MOST as MOST_FINDINGS
 from mcp_workbench.config.load import load_config
-from mcp_workbench.config.validate import MOST as MOST_FINDINGS
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition, read_definitions
 from mcp_workbench.core.errors import InvalidCall, did_you_mean

@@ -41,7 +41,9 @@ async def pool(
 ) -> AsyncGenerator[ConnectionPool]:
     async with (
         asyncio.timeout(LIMIT),
-        ConnectionPool(limits or Limits(), dict(os.environ), changed) as opened,
+        ConnectionPool(
+            limits or Limits(), dict(os.environ), lambda spec: changed(spec.address)
+        ) as opened,
     ):
         yield opened
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_workbench.config.expand import Environment
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.upstream.conversation import Conversation
 from mcp_workbench.upstream.dial import Processes, Unreachable, dial, launch_of
@@ -151,7 +152,7 @@ class Here:
     """What dialling needs to know of the place where it is done."""
 
     def __init__(self) -> None:
-        self.environ = dict(os.environ)
+        self.environ = Environment(os.environ)
         self.processes = Processes()
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 
 import pytest
 
 from mcp_workbench.protocol.oauth import SignInFailed
 from mcp_workbench.transport.http.addresses import is_public
+from mcp_workbench.transport.http.urls import proxy_for
 from mcp_workbench.upstream.oauth.outgoing import Outgoing
 from tests.kit.clock import PATIENCE
 
@@ -101,3 +103,20 @@ async def test_the_origin_of_the_operator_may_be_anywhere() -> None:
         else:
             with pytest.raises(SignInFailed, match="blocked_address"):
                 outgoing.checked(other)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "10.0.0.1", "0x7f000001", "0x7f.1", "127.0x1", "2130706433", "[::1]"),
+        *("127.0.0.1.", "0x7f000001.", "localhost.", "a.localhost.", "0177.1", "169.254.169.254"),
+    ],
+)
+def test_no_private_address_is_asked_of_a_proxy(host: str) -> None:
+    environ = {"https_proxy": "http://proxy.example:3128"}
+    outgoing = Outgoing((), environ)
+
+    with suppress(SignInFailed):  # those of the loopback have no proxy, and are refused later
+        assert proxy_for(outgoing.checked(f"https://{host}/"), environ) is None
+    assert outgoing.checked("https://login.example/").host == "login.example"
+    assert outgoing.checked("https://8.8.8.8/").host == "8.8.8.8"

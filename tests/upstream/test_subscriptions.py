@@ -53,12 +53,25 @@ def test_a_subscription_can_be_ended_while_its_server_is_away() -> None:
     assert registry.uris(HERE) == []
 
 
+def test_what_the_server_of_one_principal_says_is_for_all_its_hosts_and_nobody_else() -> None:
+    registry = SubscriptionRegistry()
+    heard: list[str] = []
+    for name in ("anna", "anna", "ben", ""):
+        registry.on_notification(
+            lambda name=name: (1, name), lambda _, name=name: heard.append(name)
+        )
+
+    registry.publish(ServerNotification(ConnectionId(HERE.address, owner="anna"), "m", raw({})))
+
+    assert heard == ["anna", "anna"]
+
+
 def test_what_one_host_s_own_server_says_is_for_that_host_alone() -> None:
     registry = SubscriptionRegistry()
     heard: dict[int, list[ConnectionId]] = {7: [], 8: []}
     ends = [
         registry.on_notification(
-            lambda host=host: host,
+            lambda host=host: (host, ""),
             lambda notification, host=host: heard[host].append(notification.connection_id),
         )
         for host in (7, 8)

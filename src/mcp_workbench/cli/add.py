@@ -34,6 +34,15 @@ from mcp_workbench.cli.settings import (
     stdin_is_terminal,
     variable,
 )
+from mcp_workbench.cli.sign_in_reports import login_command
+from mcp_workbench.cli.stored_secrets import (
+    say_stored,
+    secrets_option,
+    store,
+    stored_values,
+    wants_store,
+    with_values,
+)
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json
 from mcp_workbench.config.load import snapshot_of
 from mcp_workbench.config.state_home import state_home
@@ -51,7 +60,7 @@ from mcp_workbench.hosts.new_server import (
     is_url,
     require_name,
 )
-from mcp_workbench.hosts.own_config import Addition, chosen_toolbox, plan_addition
+from mcp_workbench.hosts.own_config import Addition, ConfigFile, chosen_toolbox, plan_addition
 from mcp_workbench.hosts.read import HostServer, text_of, value_of
 from mcp_workbench.hosts.secrets import ExtractedSecret
 from mcp_workbench.hosts.server_json import ValueSource, from_server_json, is_server_json
@@ -69,6 +78,7 @@ class AddedServer(msgspec.Struct, frozen=True, rename="camel"):
     server_name: str = ""
     server_version: str = ""
     notes: tuple[str, ...] = ()
+    login: str = ""  # the command to run, if it wants a login
 
 
 class Added(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,6 +88,7 @@ class Added(msgspec.Struct, frozen=True, rename="camel"):
     toolbox: str
     servers: list[AddedServer]
     variables: tuple[ExtractedSecret, ...]
+    stored: bool  # their values are in the encrypted store, once this is written
     changes: list[ChangeLine]
     written: bool
     undo: int | None
@@ -143,6 +154,7 @@ class Added(msgspec.Struct, frozen=True, rename="camel"):
     help="Write it without connecting to it first.",
     **variable("ADD_NO_CHECK"),
 )
+@secrets_option("ADD")
 @USER
 @agreement_options
 @global_options
@@ -153,8 +165,9 @@ def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
     SOURCE is a command, a URL, its entry as JSON ('{"command": …}', as hosts write it), a file with
     such entries, a server.json (a file, or the name of a server in a registry), or a bundle (.mcpb),
     which is unpacked into the state folder. The change is shown first; then the server is connected,
-    and written if that works. Literal secrets are not written: a variable takes their place, and the
-    output names it.
+    and written if that works, or if all it wants is a login, for which the output has the command.
+    Literal secrets are not written: a variable takes their place, and the output names it. With
+    --secrets store, which a terminal offers, their values go into the encrypted store.
 
     It goes into the configuration in use. Without any, a new one is written that is used in every
     folder (see `init`).
@@ -177,7 +190,7 @@ def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
     path = config_target(settings, machine, user=options["user"], new_in_folder=False)
     config = writable_config(settings, path)
     toolbox = chosen_toolbox(config, options["toolbox"])
-    addition = plan_addition(config, toolbox, servers, replace=options["replace"])
+    addition = _planned(settings, config, toolbox, servers, options)
     snapshot = _would_be(addition)
     if not settings.json:
         _print_plan(settings, addition, servers, machine)
@@ -188,12 +201,31 @@ def add(settings: Settings, words: tuple[str, ...], **options: Any) -> int:
         with _unpacked(request.bundle):
             if not options["no_check"]:
                 reports = _checked(settings, addition, snapshot)
+            if addition.stored:
+                store(addition.taken, addition.values)
             undo = apply(settings, "add", changes)
     if settings.json:
         say_json(_document(addition, servers, reports, undo))
     elif undo is not None:
         _print_end(settings, addition, reports, undo)
     return DONE
+
+
+def _planned(
+    settings: Settings,
+    config: ConfigFile,
+    toolbox: str,
+    servers: list[HostServer],
+    options: dict[str, Any],
+) -> Addition:
+    """Returns the plan, with literal secrets for the encrypted store if that is wanted."""
+    addition = plan_addition(config, toolbox, servers, replace=options["replace"])
+    count = len({secret.variable for secret in addition.taken})
+    agreed = Agreement(options["yes"], options["dry_run"])
+    if not wants_store(settings, options["secrets"], count, agreed):
+        return addition
+    stored = stored_values()
+    return plan_addition(config, toolbox, servers, replace=options["replace"], stored=stored)
 
 
 class Request:
@@ -301,7 +333,7 @@ def _unpacked(bundle: Bundle | None) -> Generator[None]:
 def _would_be(addition: Addition) -> Snapshot:
     """Returns the configuration after the change; its mistakes are errors before anything is written."""
     change = addition.change
-    environ = {**os.environ, **addition.values}
+    environ = with_values(addition.values, stored=addition.stored)
     try:
         return snapshot_of(str(change.path), change.after, environ)
     except ConfigError as error:
@@ -311,13 +343,13 @@ def _would_be(addition: Addition) -> Snapshot:
 
 
 def _checked(settings: Settings, addition: Addition, snapshot: Snapshot) -> list[ServerReport]:
-    """Connects to the new servers; raises if one does not answer."""
+    """Connects to the new servers; raises if one does not answer. One that wants a login has answered."""
     specs = [snapshot.find(ServerAddress(addition.toolbox, name)) for name in addition.names]
     enabled = [spec for spec in specs if spec is not None]
-    environ = {**os.environ, **addition.values}
+    environ = with_values(addition.values, stored=addition.stored)
     reports = survey(settings, snapshot, [spec.address for spec in enabled], environ)
     for spec, report in zip(enabled, reports, strict=True):
-        if report.reason:
+        if report.reason and not login_command(report.reason):
             fix = remedy(report.reason, remote=isinstance(spec.target, HttpEndpoint))
             raise NotAdded(report, fix)
     return reports
@@ -351,7 +383,7 @@ def _print_plan(
     for server in servers:
         for note in server.notes:
             say(f"{glyph('doubtful')} {plain(server.name)}: {plain(note)}", color=settings.color)
-    say_secrets(settings, addition.taken)
+    say_secrets(settings, addition.taken, stored=addition.stored)
 
 
 def _print_end(
@@ -360,13 +392,18 @@ def _print_end(
     if settings.quiet:
         return
     for report in reports:
+        if command := login_command(report.reason):
+            say(f"{glyph('doubtful')} {report.address}: it wants a login: {command}", err=True)
+            continue
         count = f"{len(report.tools)} tool{'' if len(report.tools) == 1 else 's'}"
         program = plain(f"{report.server_name} {report.server_version}".strip())
         about = ", ".join(filter(None, (program, count, f"{report.seconds:.1f} s")))
         say(f"{glyph('good')} {report.address}: {about}", err=True)
     say(f"written   undo: mcp-workbench undo {undo}", err=True)
     variables = sorted({taken.variable for taken in addition.taken})
-    if variables:
+    if addition.stored:
+        say_stored(addition.taken)
+    elif variables:
         say("set these where the host starts this program:", err=True)
         for name in variables:
             say(f"  export {name}=…", err=True)
@@ -384,10 +421,11 @@ def _document(
         if report is not None:
             line = AddedServer(
                 server.name,
-                len(report.tools),
+                None if report.reason else len(report.tools),
                 report.server_name,
                 report.server_version,
                 server.notes,
+                login_command(report.reason),
             )
         lines.append(line)
     return Added(
@@ -395,6 +433,7 @@ def _document(
         addition.toolbox,
         lines,
         addition.taken,
+        addition.stored,
         lines_of([addition.change]) if addition.names else [],
         undo is not None,
         undo,

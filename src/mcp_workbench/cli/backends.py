@@ -180,7 +180,7 @@ class SharedServers:
     async def refuse(
         self, tool: ToolIdentifier, arguments: Mapping[str, Any], error: WorkbenchError
     ) -> None:
-        raise error
+        await self._session.refuse(tool, arguments, error)
 
 
 class LocalBackend:

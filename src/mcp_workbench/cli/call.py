@@ -35,6 +35,7 @@ from mcp_workbench.cli.settings import (
     stdin_is_terminal,
     variable,
 )
+from mcp_workbench.cli.sign_in_reports import code_and_fix
 from mcp_workbench.cli.terminal import ProgressLine, glyph, nearby, plain, say, say_json
 from mcp_workbench.cli.tool_names import choose, identify, needed_lists
 from mcp_workbench.core.catalogue import ServerReport
@@ -225,8 +226,9 @@ async def _checked(
     with target.line.waiting(f"waiting for {tool.address} to start"):
         report = await target.backend.survey(tool.address, fresh=request.refresh)
     if report.reason:
-        error = not_connected(tool.server, tool.toolbox, report.reason)
-        error.hint = f"mcp-workbench doctor {tool.address}"
+        code, fix = code_and_fix(report.reason, tool.address)
+        error = not_connected(tool.server, tool.toolbox, report.reason, code=code)
+        error.hint = fix
         raise error
     info = next((info for info in report.tools if info.name == tool.tool), None)
     if info is None or texts is None:

@@ -21,10 +21,23 @@ from mcp_workbench.cli.settings import (
 )
 from mcp_workbench.cli.sign_in_reports import SignedIn, print_sign_ins, sign_ins
 from mcp_workbench.cli.terminal import counted, glyph, nearby, number, plain, say, say_json, table
-from mcp_workbench.config.expand import Unexpandable, expand_target
+from mcp_workbench.cli.variable_sources import (
+    VariableSource,
+    described,
+    source_warnings,
+    variable_sources,
+)
+from mcp_workbench.config.expand import Unexpandable, expand_without_secrets, has_secret_launch
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, Problem
-from mcp_workbench.core.spec import ServerAddress, Snapshot, StdioCommand, generate_tool_name
+from mcp_workbench.core.spec import (
+    AuthSettings,
+    ServerAddress,
+    ServerSpec,
+    Snapshot,
+    StdioCommand,
+    generate_tool_name,
+)
 from mcp_workbench.upstream.launch import (
     child_environment,
     folder_of,
@@ -75,6 +88,7 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
     problems: list[ReportedProblem]
     servers: list[CheckedServer] | None = None  # null unless asked with --connect
     sign_ins: list[SignedIn] = []
+    variables: list[VariableSource] = []
 
 
 @click.command()
@@ -110,7 +124,12 @@ def check(settings: Settings, *, connect: bool) -> int:
         _print_broken(settings, error)
         return USAGE
     servers = _servers(snapshot)
-    problems = (*snapshot.warnings, *launch_warnings(snapshot, os.environ))
+    sources = _sources(snapshot)
+    problems = (
+        *snapshot.warnings,
+        *source_warnings(sources),
+        *launch_warnings(snapshot, os.environ),
+    )
     _print_problems(settings, snapshot, problems)
     reports = survey(settings, snapshot, servers) if connect else None
     known = cached_reports(snapshot, servers).values() if reports is None else reports
@@ -120,8 +139,15 @@ def check(settings: Settings, *, connect: bool) -> int:
     else:
         _print_problems(settings, snapshot, of_servers)
         _print(snapshot, (*problems, *of_servers), reports)
+        if sources:
+            say(f"variables: {plain(described(sources))}")
         print_sign_ins(sign_ins(snapshot))
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
+
+
+def _sources(snapshot: Snapshot) -> list[VariableSource]:
+    specs = [s for box in snapshot.toolboxes.values() for s in box.servers.values()]
+    return variable_sources(snapshot, specs, os.environ)
 
 
 def _servers(snapshot: Snapshot) -> list[ServerAddress]:
@@ -207,6 +233,7 @@ def _document(
         problems=[_finding(problem, snapshot.origin) for problem in problems],
         servers=None if reports is None else [_server(report) for report in reports],
         sign_ins=sign_ins(snapshot),
+        variables=_sources(snapshot),
     )
 
 
@@ -236,10 +263,14 @@ def launch_warnings(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[
     """Yields warnings about commands that can't be started here, known without starting any."""
     for spec in (s for box in snapshot.toolboxes.values() for s in box.servers.values()):
         try:
-            target = expand_target(spec, environ)
+            target = expand_without_secrets(spec, environ)
         except Unexpandable:  # a warning of its own
             continue
+        if has_secret_launch(spec):
+            continue
         if not isinstance(target, StdioCommand):
+            if target.auth.private_key:
+                yield from _key_warning(spec, target.auth)
             continue
         problem = launch_problem(target, child_environment(environ, target))
         if problem:
@@ -249,6 +280,14 @@ def launch_warnings(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[
             member = "cwd" if folder_problem(folder_of(target)) else "command"
             message = f"server '{spec.address}' can't be started: {cause(problem)}"
             yield _warning(f"{spec.place}.{member}", message, remedy(problem), "WB-CONN-105")
+
+
+def _key_warning(spec: ServerSpec, settings: AuthSettings) -> Iterator[Problem]:
+    from mcp_workbench.upstream.oauth.client_key import CODE, key_problem  # only with a key
+
+    message, fix = key_problem(settings)
+    if message:
+        yield _warning(f"{spec.place}.auth.privateKey", message, fix, CODE)
 
 
 def server_warnings(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Problem]:

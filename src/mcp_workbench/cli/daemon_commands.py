@@ -35,7 +35,7 @@ LONGEST_NAME = 40  # columns of a host's name and version
 POLL = pause(0.2)  # seconds between two reads of a file that is followed
 _PER_HOST = "each host has its own, in the host's folder"
 _CHOICE = 'a "cwd" or "scope": "shared" in its entry shares it'
-_NOT_LOGGED = "not logged; up --log-calls FILE logs them"
+_NOT_LOGGED = 'not logged; "audit": true in the configuration, or up --log-calls FILE, logs them'
 _NOT_STARTED = "not started"
 _MARKS = {"ready": "good", "idle": "good", "starting": "doubtful", "degraded": "doubtful"}
 
@@ -254,6 +254,12 @@ def _print_status(report: Status) -> None:
     )
     calls = f"logged in {nearby(report.log_calls)}" if report.log_calls else _NOT_LOGGED
     say(f"calls are {calls}")
+    if report.log_calls_trouble or report.calls_not_logged:
+        why = f": {report.log_calls_trouble}" if report.log_calls_trouble else ""
+        lost = f"{number(report.calls_not_logged)} calls could not be logged"
+        say(
+            f"{glyph('doubtful')} {lost if report.calls_not_logged else 'calls can not be logged now'}{why}"
+        )
     if report.log_trouble:
         say(f"{glyph('doubtful')} the log can't be written: {report.log_trouble}")
     for warning in report.warnings:

@@ -39,7 +39,9 @@ from mcp_workbench.cli.settings import (
     global_options,
     variable,
 )
+from mcp_workbench.cli.sign_in_reports import code_and_fix
 from mcp_workbench.cli.terminal import counted, glyph, hanging, nearby, plain, say, say_json
+from mcp_workbench.cli.variable_sources import described, source_warnings, variable_sources
 from mcp_workbench.config.load import demo_snapshot, is_named, load_config
 from mcp_workbench.config.state_home import has_credentials, state_home
 from mcp_workbench.core.catalogue import ServerReport
@@ -76,9 +78,6 @@ _STDIO = (
     "it may serve over HTTP, or write its log to stdout: start it in its stdio mode (often an "
     "argument such as --stdio), with its log on stderr"
 )
-
-
-_LOGIN = re.compile(r"`(mcp-workbench login [^`]+)`")
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -152,6 +151,7 @@ def _show_servers(
     settings: Settings, output: Output, snapshot: Snapshot, specs: list[ServerSpec]
 ) -> int:
     """Starts these servers and shows the results; returns the exit status."""
+    output.show(check_variables(snapshot, specs))
     output.show(check_programs(specs, os.environ))
     reports = survey(settings, snapshot, [spec.address for spec in specs], _without_cache())
     output.show(check_servers(specs, reports))
@@ -334,8 +334,9 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
     for spec, report in zip(specs, reports, strict=True):
         subject = str(report.address)
         if report.reason:
-            fix = _fix_of(spec, report.reason)
-            yield CheckResult("bad", subject, cause(report.reason), fix, UNREACHED, spec.place)
+            code, command = code_and_fix(report.reason, spec.address)
+            fix = command if code != UNREACHED else _fix_of(spec, report.reason)
+            yield CheckResult("bad", subject, cause(report.reason), fix, code, spec.place)
             continue
         count = len(report.tools)
         tools = f"{count} tool{'' if count == 1 else 's'}"
@@ -345,26 +346,33 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
         yield CheckResult("good", subject, about)
 
 
+def check_variables(snapshot: Snapshot, specs: list[ServerSpec]) -> Iterator[CheckResult]:
+    """Yields where the variables of these servers come from, and what is wrong with secrets."""
+    sources = variable_sources(snapshot, specs, os.environ)
+    if sources:
+        yield CheckResult("good", "variables", described(sources))
+    for problem in source_warnings(sources):
+        yield problem_result(problem, snapshot.origin, "variables")
+
+
 def check_sign_ins(snapshot: Snapshot, specs: list[ServerSpec]) -> Iterator[CheckResult]:
     """Yields who is signed in at these servers, and which sign-ins have ended."""
     if not has_credentials(os.environ):
         return
-    from mcp_workbench.cli.sign_in_reports import describe, is_over, sign_ins
+    from mcp_workbench.cli.sign_in_reports import describe, is_over, renewal_command, sign_ins
 
     names = {str(spec.address) for spec in specs}
     for one in sign_ins(snapshot):
         if one.server not in names:
             continue
         if is_over(one):
-            fix = f"mcp-workbench login {one.server}"
-            yield CheckResult("bad", one.server, describe(one), fix, "WB-AUTH-012")
+            grade = "doubtful" if one.principal else "bad"  # that person is asked at the next call
+            yield CheckResult(grade, one.server, describe(one), renewal_command(one), "WB-AUTH-012")
         else:
             yield CheckResult("good", one.server, describe(one))
 
 
 def _fix_of(spec: ServerSpec, reason: str) -> str:
-    if reason.startswith("needs login") and (command := _LOGIN.search(reason)):
-        return command[1]
     if isinstance(spec.target, HttpEndpoint):
         return remedy(reason, remote=True)
     # Only where a server failed: the tab key loads this file, too.

@@ -17,10 +17,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from mcp_workbench.config.state_home import BUNDLES, CREDENTIALS, VARIABLE
+from mcp_workbench.config.state_home import BUNDLES, CREDENTIALS, SECRETS, VARIABLE
 from mcp_workbench.config.user_file import user_config
 from mcp_workbench.core.errors import ConfigError, Problem, WorkbenchError
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import SecretSources, Snapshot
 from mcp_workbench.daemon import paths as daemon
 from mcp_workbench.daemon.paths import socket_address
 from mcp_workbench.hosts.files import Machine, all_files, read_file, shown
@@ -101,6 +101,7 @@ class OwnConfig(msgspec.Struct, frozen=True):
     config: str = ""  # its file; empty if there is none
     toolboxes: tuple[str, ...] = ()
     usable: bool = False  # the file is valid, so that its servers are known
+    secrets: SecretSources = ()
 
     def entries(self, toolboxes: tuple[str, ...]) -> dict[str, Any]:
         """Returns our server entries in these toolboxes, or in all of them if none is named."""
@@ -110,7 +111,7 @@ class OwnConfig(msgspec.Struct, frozen=True):
 
 def own_config(snapshot: Snapshot) -> OwnConfig:
     config = str(Path(snapshot.origin).absolute()) if snapshot.origin else ""
-    return OwnConfig(config, tuple(snapshot.toolboxes), usable=True)
+    return OwnConfig(config, tuple(snapshot.toolboxes), usable=True, secrets=snapshot.secrets)
 
 
 def hosted_configs(machine: Machine) -> dict[str, list[str]]:
@@ -214,7 +215,8 @@ def _of_contents(entry: OwnEntry, ours: OwnConfig) -> Iterator[EntryProblem]:
         )
         yield EntryProblem("no_config", message)
         return
-    names = ", ".join(entry.lacks(variables_in(ours.entries(entry.toolboxes), needed=True)))
+    entries = ours.entries(entry.toolboxes)
+    names = ", ".join(entry.lacks(variables_in(entries, needed=True, secrets=ours.secrets)))
     if names:
         message = (
             f"'{entry.name}' does not pass on what servers of this configuration need: {names}"
@@ -279,7 +281,7 @@ def _repair(entry: OwnEntry, problems: Iterable[EntryProblem], ours: OwnConfig) 
     if not theirs or same_file(entry.config, ours.config):
         if not ours.usable or any(box not in ours.toolboxes for box in entry.toolboxes):
             return ""  # another toolbox may be intended
-        variables = variables_in(ours.entries(entry.toolboxes))
+        variables = variables_in(ours.entries(entry.toolboxes), secrets=ours.secrets)
     if not config:
         return ""
     installation = Installation(launch().command(config, entry.toolboxes), variables, own=False)
@@ -434,6 +436,7 @@ FOLDERS = {
     "journal": _names(r"\d{4,}\.json", f"{_WHOLE}|{_HIDDEN}"),
     "backups": _names(r"\d{4,}-\d+", f"{_WHOLE}|{_HIDDEN}"),
     BUNDLES: _names(r"[A-Za-z0-9_-]+-[0-9a-f]{16}", _HIDDEN),
+    SECRETS: _names(r"store\.json|key|lock", _WHOLE),
     CREDENTIALS: _names(r"(?:client-)?[0-9a-f]{32}\.(?:json|lock)", _WHOLE),
 }
 

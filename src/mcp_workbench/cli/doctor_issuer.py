@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from mcp_workbench.cli.doctor_checks import CheckResult, problem_result
-from mcp_workbench.core.errors import Problem
+from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import IssuerSettings, Snapshot
 
 SUBJECT = "sign-in"
@@ -19,9 +19,15 @@ def check_issuer(snapshot: Snapshot) -> Iterator[CheckResult]:
     if snapshot.http.auth is None:
         return
     from mcp_workbench.config.http_auth import resolve_auth
+    from mcp_workbench.config.http_settings import with_http_secrets
 
     problems: list[Problem] = []
-    settings = resolve_auth(snapshot.http.auth, os.environ, problems)
+    try:
+        environ = with_http_secrets(snapshot, os.environ)
+    except ConfigError as error:
+        yield from (problem_result(p, snapshot.origin, SUBJECT) for p in error.problems)
+        return
+    settings = resolve_auth(snapshot.http.auth, environ, problems)
     yield from (
         problem_result(problem, snapshot.origin, SUBJECT)
         for problem in problems

@@ -24,6 +24,16 @@ from mcp_workbench.cli.install import (
     say_secrets,
 )
 from mcp_workbench.cli.settings import DONE, Settings, global_options, variable
+from mcp_workbench.cli.sign_in_reports import login_command
+from mcp_workbench.cli.stored_secrets import (
+    say_stored,
+    secrets_option,
+    store,
+    stored_values,
+    stored_values_of,
+    wants_store,
+    with_values,
+)
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json, table
 from mcp_workbench.config.expand import secrets_of
 from mcp_workbench.config.file_access import check_ownership
@@ -42,6 +52,7 @@ from mcp_workbench.hosts.files import (
     shown,
     this_machine,
 )
+from mcp_workbench.hosts.host_sign_in import has_no_credential
 from mcp_workbench.hosts.merge import ImportChoice, Merged, merge
 from mcp_workbench.hosts.own_config import (
     DEFAULT,
@@ -49,6 +60,8 @@ from mcp_workbench.hosts.own_config import (
     ConfigFile,
     plan_change,
     read_config_file,
+    reserved_secrets,
+    secret_members,
     servers_keys,
     servers_of,
 )
@@ -75,6 +88,7 @@ class ImportedServer(msgspec.Struct, frozen=True, rename="camel"):
     notes: tuple[str, ...]
     tools: int | None = None  # null if it was not read
     unavailable: str = ""  # why it could not be read
+    login: str = ""  # the command to run, if it wants a login here
 
 
 class ImportedToolbox(msgspec.Struct, frozen=True, rename="camel"):
@@ -92,6 +106,7 @@ class Imported(msgspec.Struct, frozen=True, rename="camel"):
     toolboxes: list[ImportedToolbox]
     servers: list[ImportedServer]
     variables: tuple[ExtractedSecret, ...]
+    stored: bool  # their values are in the encrypted store, once this is written
     unset: tuple[str, ...]  # other variables that the servers need and that have no value here
     not_inherited: tuple[str, ...]  # variables that hosts may have passed on, and we do not
     changes: list[ChangeLine]
@@ -105,6 +120,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
     config: ConfigFile
     merged: Merged
     toolboxes: list[ProposedToolbox]
+    stored: bool = False  # literal secrets go into the encrypted store
     reports: tuple[ServerReport, ...] = ()  # of the servers, once they have been read
 
     def __repr__(self) -> str:
@@ -136,6 +152,8 @@ class ImportPlan(msgspec.Struct, frozen=True):
                 members.append(Member((*keys[:-1], "description"), text))
                 members.append(Member((*keys[:-1], "detail"), DETAIL))
             members += (Member((*keys, name), entries[name]) for name in toolbox.servers)
+        if self.stored:
+            members += secret_members(self.config, self.merged.taken)
         return [plan_change(self.config, tuple(members))] if members else []
 
 
@@ -159,6 +177,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
     help="Write them without connecting to them first.",
     **variable("IMPORT_NO_CHECK"),
 )
+@secrets_option("IMPORT")
 @agreement_options
 @global_options
 @click.pass_obj
@@ -166,12 +185,13 @@ def import_(settings: Settings, sources: tuple[str, ...], **options: Any) -> int
     """Copy the servers of other programs into the configuration file.
 
     Without a source, reads the files of all known hosts; they are not changed. Literal secrets are
-    not copied: a variable takes their place, and the output names it.
+    not copied: a variable takes their place, and the output names it. With --secrets store, which a
+    terminal offers, their values go into the encrypted store, so that the servers work at once.
 
     Up to eight new servers go into the toolbox 'default', more of them into toolboxes by what they
     are for. Each server is connected once, for at most a minute in all: its tools can be searched
     from then on, and the descriptions of new toolboxes say what it says of itself. A server that
-    does not answer is written all the same.
+    does not answer is written all the same; for one that wants a login, the output has the command.
 
     \b
     Examples:
@@ -185,7 +205,7 @@ def import_(settings: Settings, sources: tuple[str, ...], **options: Any) -> int
     _require_toolbox(options["toolbox"], options["by"])
     found = FoundServers(machine)
     found.read(sources)
-    plan = _planned(settings, found.servers, options, machine)
+    plan = _chosen_plan(settings, found.servers, options, machine)
     changes = plan.changes()
     if not settings.json:
         _print(settings, plan, machine)
@@ -196,6 +216,8 @@ def import_(settings: Settings, sources: tuple[str, ...], **options: Any) -> int
         if not options["no_check"]:
             plan = _read(settings, plan, changes)
             changes = plan.changes()
+        if plan.stored:
+            store(plan.merged.taken, plan.merged.values)
         undo = apply(settings, "import", changes)
     if settings.json:
         say_json(_document(plan, changes, undo))
@@ -214,18 +236,33 @@ def _require_toolbox(toolbox: str | None, by: str | None) -> None:
         raise HostUsage("bad_name", f"a toolbox can't be called '{toolbox}'", hint=hint)
 
 
+def _chosen_plan(
+    settings: Settings, servers: list[HostServer], options: dict[str, Any], machine: Machine
+) -> ImportPlan:
+    """Returns the plan, with literal secrets for the encrypted store if that is wanted."""
+    plan = _planned(settings, servers, options, machine)
+    count = len({secret.variable for secret in plan.merged.taken})
+    agreed = Agreement(options["yes"], options["dry_run"])
+    if not wants_store(settings, options["secrets"], count, agreed):
+        return plan
+    return _planned(settings, servers, {**options, "stored": stored_values()}, machine)
+
+
 def _planned(
     settings: Settings, servers: list[HostServer], options: dict[str, Any], machine: Machine
 ) -> ImportPlan:
     """Plans to add these servers to our file, without those that it has already."""
+    stored: dict[str, str] | None = options.get("stored")
     target = config_target(settings, machine, user=False, new_in_folder=True)
     config = read_config_file(target)
     reserved = frozenset(_REFERENCE.findall((config.before or b"").decode()))
+    reserved |= reserved_secrets(config, stored=stored is not None)
     toolbox: str | None = options["toolbox"]
     if toolbox is None and servers_keys(config, DEFAULT) == (SERVERS,) and not options["by"]:
         toolbox = DEFAULT  # the only one that such a file has
     existing = [own for own in servers_of(config) if toolbox in (None, own.toolbox)]
-    merged = merge(servers, existing, reserved, machine.environ)
+    environ = {**machine.environ, **stored_values_of(config)}
+    merged = merge(servers, existing, reserved, environ, stored)
     if toolbox is None:
         boxes = proposed(merged.new, options["by"], config.toolboxes, machine)
     else:
@@ -236,14 +273,15 @@ def _planned(
     chosen = tuple(
         msgspec.structs.replace(c, toolbox=c.toolbox or of.get(c.name, "")) for c in merged.chosen
     )
-    return ImportPlan(config, msgspec.structs.replace(merged, chosen=chosen), boxes)
+    merged = msgspec.structs.replace(merged, chosen=chosen)
+    return ImportPlan(config, merged, boxes, stored is not None)
 
 
 def _read(settings: Settings, plan: ImportPlan, changes: list[Change]) -> ImportPlan:
     """Connects to the new servers, with the secrets that their hosts have."""
     from mcp_workbench.cli.servers import read_catalogues  # a preview needs no event loop
 
-    environ = {**os.environ, **plan.merged.values}
+    environ = with_values(plan.merged.values, stored=plan.stored)
     [change] = changes
     try:
         snapshot = snapshot_of(str(change.path), change.after, environ)
@@ -337,6 +375,7 @@ def _document(plan: ImportPlan, changes: list[Change], undo: int | None) -> Impo
         [ImportedToolbox(b.name, plan.description(b), b.servers) for b in plan.toolboxes],
         [_line(choice, reports.get(choice.name)) for choice in merged.chosen],
         merged.taken,
+        plan.stored,
         _unset(merged),
         _not_inherited(merged),
         lines_of(changes),
@@ -359,6 +398,7 @@ def _line(choice: ImportChoice, report: ServerReport | None) -> ImportedServer:
         choice.notes or server.notes,
         None if report is None or report.reason else len(report.tools),
         report.reason if report else "",
+        login_command(report.reason) if report else "",
     )
 
 
@@ -397,7 +437,7 @@ def _print_remarks(
     for choice in merged.new:
         for note in choice.notes:
             say(f"{glyph('doubtful')} {plain(choice.name)}: {plain(note)}", color=settings.color)
-    say_secrets(settings, merged.taken)
+    say_secrets(settings, merged.taken, stored=plan.stored)
     _print_environment(settings, merged)
     if reads and any(plan.description(box) is not None for box in plan.toolboxes):
         say("the descriptions get what the servers say of themselves; --no-check leaves them so")
@@ -470,7 +510,8 @@ def _print_end(settings: Settings, plan: ImportPlan, undo: int | None, machine: 
         return
     say(f"\nwritten   undo: mcp-workbench undo {undo}", err=True)
     _print_read(settings, plan)
-    _print_variables(plan.merged, machine)
+    _print_logins(plan)
+    _print_variables(plan, machine)
     check = "" if plan.reports else "mcp-workbench check --connect, then "
     say(f"next: {check}mcp-workbench install HOST", err=True)
 
@@ -485,7 +526,7 @@ def _print_read(settings: Settings, plan: ImportPlan) -> None:
         line = f"{plain(box.name)}: {servers}, {tools} tool{'' if tools == 1 else 's'}"
         say(f"{glyph('good')} {line}{f'   {plain(about)}' if about else ''}", err=True)
     for report in plan.reports:
-        if report.reason:
+        if report.reason and not login_command(report.reason):
             from mcp_workbench.cli.doctor import cause  # a preview needs no event loop
 
             reason = cause(report.reason).splitlines()[0]
@@ -494,15 +535,34 @@ def _print_read(settings: Settings, plan: ImportPlan) -> None:
             say(f"{glyph('doubtful')} {line}", color=settings.color, err=True)
 
 
-def _print_variables(merged: Merged, machine: Machine) -> None:
+def _print_logins(plan: ImportPlan) -> None:
+    """Lists the servers that their hosts sign in to, for which a login is needed here as well."""
+    if plan.reports:
+        wanted = [login_command(report.reason) for report in plan.reports]
+        what = "these want a login here, as in their hosts:"
+    else:  # nobody has asked the servers
+        new = [choice for choice in plan.merged.new if has_no_credential(choice.entry)]
+        wanted = [f"mcp-workbench login {choice.toolbox}/{choice.name}" for choice in new]
+        what = "these may want a login here, if their hosts sign in to them:"
+    if any(wanted):
+        say(what, err=True)
+        for command in filter(None, wanted):
+            say(f"  {plain(command)}", err=True)
+
+
+def _print_variables(plan: ImportPlan, machine: Machine) -> None:
     """Lists the variables to set, and where their values are."""
+    merged = plan.merged
+    left = () if plan.stored else merged.taken
+    if plan.stored:
+        say_stored(merged.taken)
     files = {choice.name: choice.server.file for choice in merged.new}
     rows = {
         taken.variable: (
             f"export {taken.variable}=…",
             f"in {shown(Path(files[taken.server]), machine)}",
         )
-        for taken in sorted(merged.taken, key=lambda secret: secret.variable)
+        for taken in sorted(left, key=lambda secret: secret.variable)
     }
     rows |= {name: (f"export {name}=…", "not set yet") for name in _unset(merged)}
     if rows:

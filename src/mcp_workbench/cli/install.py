@@ -200,7 +200,9 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
     files = _files(settings, hosts, machine, options)
     ours = own_entries(config, list(snapshot.toolboxes))
     words = launch().command(config, options["toolboxes"])
-    installation = Installation(words, variables_in(ours), own=not options["edit"])
+    installation = Installation(
+        words, variables_in(ours, secrets=snapshot.secrets), own=not options["edit"]
+    )
     contents = [(file, read_file(file.path)) for file in files]
     replacements = [Replacement()] * len(files)
     twice: dict[str, list[str]] = {}
@@ -281,7 +283,7 @@ def _wants_restored(
     settings: Settings, removed: dict[str, list[Removal]], agreed: Agreement
 ) -> bool:
     """Asks on a terminal whether to put back what is missing."""
-    if agreed.yes or agreed.dry_run or not _can_ask(settings):
+    if agreed.yes or agreed.dry_run or not can_ask(settings):
         return False
     names = [
         f"{', '.join(n)} in {host}" for host, some in removed.items() if (n := missing_names(some))
@@ -434,13 +436,16 @@ def _print_done(plan: Plan, host: Host, *, only_restored: bool) -> None:
 # A change: previewed, confirmed, applied
 
 
-def say_secrets(settings: Settings, taken: Iterable[ExtractedSecret]) -> None:
+def say_secrets(
+    settings: Settings, taken: Iterable[ExtractedSecret], *, stored: bool = False
+) -> None:
     """Names the literal secrets that a variable replaces in the file to be written."""
+    where = ", and its value goes into the encrypted store" if stored else ""
     for secret in taken:
         blanks = "; it has blanks around it" if secret.blanks else ""
         say(
             f"{glyph('doubtful')} {plain(secret.server)}: {plain(secret.place)} is a literal secret, "
-            f"so ${{{secret.variable}}} stands there instead{blanks}",
+            f"so ${{{secret.variable}}} stands there instead{where}{blanks}",
             color=settings.color,
         )
 
@@ -488,12 +493,12 @@ def apply(settings: Settings, command: str, changes: list[Change]) -> int:
     return apply_changes(own_journal(os.environ), command, changes, starting).id
 
 
-def _can_ask(settings: Settings) -> bool:
+def can_ask(settings: Settings) -> bool:
     return not (settings.no_input or settings.json) and stdin_is_terminal()
 
 
 def _confirmed(settings: Settings) -> bool:
-    if not _can_ask(settings):
+    if not can_ask(settings):
         raise HostUsage(
             "needs_yes",
             "confirmation required; rerun with --yes",

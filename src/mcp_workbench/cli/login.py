@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,19 +18,23 @@ from mcp_workbench.cli.settings import (
     stdin_is_terminal,
     variable,
 )
-from mcp_workbench.cli.sign_in_reports import describe, document
+from mcp_workbench.cli.sign_in_reports import NEEDS_LOGIN, describe, document
 from mcp_workbench.cli.terminal import glyph, plain, say, say_json
-from mcp_workbench.config.expand import Unexpandable, expand_target
+from mcp_workbench.config.expand import Environment, Unexpandable, expand_target
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, no_server, no_toolbox
-from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, Snapshot
+from mcp_workbench.core.spec import SUBJECT, HttpEndpoint, ServerSpec, Snapshot, account_of
+from mcp_workbench.timing import pause
 from mcp_workbench.transport.tasks import task_scope
 
 if TYPE_CHECKING:
-    from mcp_workbench.protocol.oauth import DeviceCode, SignInFailed
+    from mcp_workbench.protocol.oauth import SignInFailed
+    from mcp_workbench.protocol.oauth_tokens import DeviceCode
     from mcp_workbench.upstream.oauth.sign_in import PendingSignIn, SignIn
     from mcp_workbench.upstream.oauth.store import Credential
 
-STARTED = 3.0  # seconds after which a browser that still runs counts as opened
+T = TypeVar("T")
+
+STARTED = pause(3.0)  # seconds after which a browser that still runs counts as opened
 NO_BROWSER = (
     "No browser could be started here (WB-AUTH-009): open the address in one on this machine, or use --no-browser "
     "and paste the address that it ends at."
@@ -69,10 +73,23 @@ class SignInError(WorkbenchError):
     help="How long to wait for the person.",
     **variable("LOGIN_TIMEOUT"),
 )
+@click.option(
+    "--principal",
+    metavar="NAME",
+    default="",
+    help="Sign in for this person, at a server with `scope: principal`: the name of a token, or sub:SUBJECT.",
+    **variable("LOGIN_PRINCIPAL"),
+)
 @global_options
 @click.pass_obj
-def login(
-    settings: Settings, *, names: tuple[str, ...], no_browser: bool, device: bool, timeout: float
+def login(  # noqa: PLR0913 - its options
+    settings: Settings,
+    *,
+    names: tuple[str, ...],
+    no_browser: bool,
+    device: bool,
+    timeout: float,
+    principal: str,
 ) -> int:
     """Sign in to servers that want a login.
 
@@ -87,12 +104,15 @@ def login(
     """
     settings.open_log(reports_servers=True)
     snapshot = settings.snapshot()
-    specs = _named(snapshot, names) if names else _needing(settings, snapshot)
+    if principal:
+        specs = _of_principal(snapshot, names, principal)
+    else:
+        specs = _named(snapshot, names) if names else _needing(settings, snapshot)
     if not specs:
         say("No server needs a login.", err=True)
         return DONE
     person = _Person(settings, browser=not no_browser, device=device, seconds=timeout)
-    done = [asyncio.run(person.sign_in(spec)) for spec in specs]
+    done = [_run(spec, person.sign_in(spec)) for spec in specs]
     if settings.json:
         say_json([document(s.address, c) for s, c in zip(specs, done, strict=True)])
     return DONE
@@ -100,9 +120,16 @@ def login(
 
 @click.command()
 @click.argument("names", metavar="TOOLBOX/SERVER...", nargs=-1, required=True)
+@click.option(
+    "--principal",
+    metavar="NAME",
+    default="",
+    help="Forget the sign-in of this person, at a server with `scope: principal`.",
+    **variable("LOGOUT_PRINCIPAL"),
+)
 @global_options
 @click.pass_obj
-def logout(settings: Settings, *, names: tuple[str, ...]) -> int:
+def logout(settings: Settings, *, names: tuple[str, ...], principal: str) -> int:
     """Forget the sign-in at servers, and revoke it where the server offers that.
 
     \b
@@ -110,7 +137,20 @@ def logout(settings: Settings, *, names: tuple[str, ...]) -> int:
       mcp-workbench logout dev/github
     """
     settings.open_log()
-    return max([asyncio.run(_forget(spec)) for spec in _named(settings.snapshot(), names)])
+    snapshot = settings.snapshot()
+    specs = _of_principal(snapshot, names, principal) if principal else _named(snapshot, names)
+    return max([_run(spec, _forget(spec)) for spec in specs])
+
+
+def _run(spec: ServerSpec, work: Coroutine[Any, Any, T]) -> T:
+    """Run this; a failure is reported with the name of the server. Ctrl-C ends it at once."""
+    from mcp_workbench.app import run_interruptible  # the event loop: not for completion
+    from mcp_workbench.protocol.oauth import SignInFailed
+
+    try:
+        return run_interruptible(work)
+    except SignInFailed as error:
+        raise SignInError(str(spec.address), error) from None
 
 
 # Which servers
@@ -120,11 +160,30 @@ def _named(snapshot: Snapshot, names: tuple[str, ...]) -> list[ServerSpec]:
     return [_spec(snapshot, name) for name in names]
 
 
+def _of_principal(snapshot: Snapshot, names: tuple[str, ...], principal: str) -> list[ServerSpec]:
+    """The servers as this principal uses them. Raises InvalidCall."""
+    http = snapshot.http
+    issuer = "" if http.auth is None else http.auth.issuer
+    specs = _named(snapshot, names)
+    shared = [str(spec.address) for spec in specs if spec.scope != "principal"]
+    if not names or shared:
+        which = ", ".join(shared) or "TOOLBOX/SERVER is missing"
+        raise InvalidCall(f'--principal needs servers with "scope": "principal": {plain(which)}')
+    known = [token.name for token in http.tokens]
+    is_subject = bool(issuer) and principal.startswith(SUBJECT)
+    if not (principal in known or is_subject or principal.startswith("#")):
+        hint = f"tokens of the file: {', '.join(known) or 'none'}; people of an issuer: sub:SUBJECT"
+        raise InvalidCall(f"there is no principal '{plain(principal)}'", hint=hint)
+    account = account_of(principal.removesuffix(f"@{issuer}") if issuer else principal, issuer)
+    return [spec.for_principal(account) for spec in specs]
+
+
 def _spec(snapshot: Snapshot, name: str) -> ServerSpec:
     toolbox, slash, server = name.partition("/")
     if not slash:
         raise InvalidCall(
-            f"'{plain(name)}' is no TOOLBOX/SERVER", hint="mcp-workbench list shows them"
+            f"'{plain(name)}' is not of the form TOOLBOX/SERVER",
+            hint="mcp-workbench list shows them",
         )
     if toolbox not in snapshot.toolboxes:
         raise no_toolbox(toolbox, list(snapshot.toolboxes))
@@ -143,14 +202,16 @@ def _needing(settings: Settings, snapshot: Snapshot) -> list[ServerSpec]:
     specs = [s for box in snapshot.toolboxes.values() for s in box.servers.values()]
     remote = [spec for spec in specs if isinstance(spec.target, HttpEndpoint)]
     reports = survey(settings, snapshot, [spec.address for spec in remote]) if remote else []
-    wanting = {report.address for report in reports if report.reason.startswith("needs login")}
+    wanting = {report.address for report in reports if report.reason.startswith(NEEDS_LOGIN)}
     return [spec for spec in remote if spec.address in wanting]
 
 
-def expanded(spec: ServerSpec, environ: Mapping[str, str]) -> HttpEndpoint:
+async def expanded(spec: ServerSpec, environ: Mapping[str, str]) -> HttpEndpoint:
     """The entry with the current values. Raises InvalidCall."""
+    values = Environment(environ)
     try:
-        target = expand_target(spec, environ)
+        await values.prepare(spec)
+        target = expand_target(spec, values)
     except Unexpandable as error:
         raise InvalidCall(f"{spec.address}: {error.message}") from None
     if not isinstance(target, HttpEndpoint):
@@ -171,21 +232,21 @@ class _Person:
         self._seconds = seconds
 
     async def sign_in(self, spec: ServerSpec) -> Credential:
-        from mcp_workbench.protocol.oauth import SignInFailed
         from mcp_workbench.upstream.oauth.sign_in import SignIn
 
         environ = os.environ
-        sign_in = SignIn(expanded(spec, environ), environ)
+        sign_in = SignIn(await expanded(spec, environ), environ, spec.principal)
         self._note(f"{spec.address}: asking the server how to sign in …")
         try:
             if sign_in.settings.grant == "client_credentials":
                 credential = await sign_in.for_machine()
             elif self._device:
-                credential = await sign_in.by_device(self._show_code)
+                credential = await sign_in.by_device(self._show_code, self._seconds)
             else:
                 credential = await self._with_browser(sign_in)
-        except SignInFailed as error:
-            raise SignInError(str(spec.address), error) from None
+        finally:
+            if sign_in.clock_warning:
+                self._say(sign_in.clock_warning)
         if not self._settings.json:
             say(f"{glyph('good')} {spec.address}: {describe(document(spec.address, credential))}")
         return credential
@@ -322,10 +383,10 @@ async def open_browser(url: str, environ: Mapping[str, str]) -> bool:
 
 async def _forget(spec: ServerSpec) -> int:
     from mcp_workbench.protocol import oauth
-    from mcp_workbench.upstream.oauth.sign_in import FORM, outgoing_of, store_of
+    from mcp_workbench.upstream.oauth.sign_in import FORM, outgoing_of, store_of, token_request
 
-    target = expanded(spec, os.environ)
-    store = store_of(target, os.environ, "")
+    target = await expanded(spec, os.environ)
+    store = store_of(target, os.environ, spec.principal)
     async with store.locked():
         credential = store.read()
         store.delete()
@@ -335,8 +396,10 @@ async def _forget(spec: ServerSpec) -> int:
     revoked = ""
     token = credential.refresh_token or credential.access_token
     if credential.revocation_endpoint and token:
-        headers, body = oauth.token_request(credential.client, {"token": token})
         try:
+            headers, body = await token_request(
+                target.auth, credential.client, credential.issuer, {"token": token}
+            )
             reply = await outgoing_of(target, os.environ).post(
                 credential.revocation_endpoint, headers, body, FORM
             )

@@ -45,7 +45,7 @@ def fetched(registry: str, source: str) -> Any:
         raise RegistryFailed(f"the registry's answer is larger than {MOST_BYTES >> 20} MiB")
     try:
         return msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         raise RegistryFailed(f"what is at {url} is no JSON", hint="check --registry") from None
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from mcp_workbench.cli.error_reports import ErrorReport, format_error
 from mcp_workbench.cli.settings import DONE, UNREACHABLE, Decorated, Settings, variable
+from mcp_workbench.cli.sign_in_reports import code_and_fix
 from mcp_workbench.cli.terminal import QUIET_TIME, ProgressLine, say
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import WorkbenchError
@@ -258,7 +259,7 @@ def show_unreached(settings: Settings, reports: list[ServerReport]) -> int:
     unreached = [report for report in reports if report.reason]
     for report in unreached if not settings.json else ():
         message = f"server '{report.address.server}' in toolbox '{report.address.toolbox}' is not available"
-        fix = f"mcp-workbench doctor {report.address}"
-        error = ErrorReport("WB-CONN-101", message, cause=(report.reason,), fix=fix)
+        code, fix = code_and_fix(report.reason, report.address)
+        error = ErrorReport(code, message, cause=(report.reason,), fix=fix)
         say(format_error(error), err=True, color=settings.color)
     return UNREACHABLE if unreached else DONE

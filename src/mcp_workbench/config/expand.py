@@ -5,16 +5,24 @@ Also what follows from the values: whether two entries are the same server, and 
 
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from mcp_workbench.core.redact import SHORTEST
-from mcp_workbench.core.spec import HttpEndpoint, ServerSpec, StdioCommand
+from mcp_workbench.core.spec import (
+    HttpEndpoint,
+    SecretSource,
+    SecretSources,
+    ServerSpec,
+    StdioCommand,
+)
 
 Path = tuple[str | int, ...]
 Target = StdioCommand | HttpEndpoint
-ResolvedServer = tuple[Target, str, str, str]  # expanded target, era, scope, problem
+# Target with values other than secrets, era, scope, problem, and where its secrets come from
+ResolvedServer = tuple[Target, str, str, str, SecretSources]
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _LIKE_A_REFERENCE = re.compile(r"\$\{[A-Z0-9_]+(?:\}|$)")
@@ -22,6 +30,7 @@ VARIABLE_FORMS = "write ${NAME} or ${NAME:-default}; $${ is a literal ${"
 _PLAIN_KEY = "[A-Za-z0-9_$-]+"
 # These find their program independently of the folder they are started in.
 _RUNNERS = ("npx", "bunx", "uvx", "pipx", "docker", "podman", "dnx")
+FORMER = 8  # values that a secret had before, which are masked like the current one
 _SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "COOKIE", "CREDENTIAL", "DSN")
 
 
@@ -41,6 +50,66 @@ class Unexpandable(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+class Environment(Mapping[str, str]):
+    """The environment of this process, and apart from it the secrets that have been read so far.
+
+    Secrets are no variables of the environment: nothing that iterates over it or passes it on gets one.
+    They are read at the launch of a server that refers to them (`prepare`), and kept in memory.
+    """
+
+    def __init__(self, environ: Mapping[str, str], given: Mapping[str, str] | None = None) -> None:
+        self._environ = environ
+        self._given = given or {}  # secrets whose values are known already, by name
+        self._read: dict[tuple[str, SecretSource], tuple[float, str]] = {}
+        self._former: dict[str, tuple[str, ...]] = {}
+        self.reads: object = None  # those under way: `config.secret_reads`
+
+    def __getitem__(self, name: str) -> str:
+        return self._environ[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._environ)
+
+    def __len__(self) -> int:
+        return len(self._environ)
+
+    def __repr__(self) -> str:
+        return "Environment()"  # it holds secrets
+
+    def secret(self, name: str, source: SecretSource) -> str | None:
+        """Returns the value, if it has been read."""
+        return self._given.get(name) or self._read.get((name, source), (0.0, None))[1]
+
+    def is_fresh(self, name: str, source: SecretSource, seconds: float) -> bool:
+        """Was it read at most so long ago?"""
+        at, _ = self._read.get((name, source), (-seconds, ""))
+        return bool(self._given.get(name)) or time.monotonic() - at < seconds
+
+    def keep(self, name: str, source: SecretSource, value: str | None) -> None:
+        """Takes the value that was just read; None: it can't be read any more."""
+        _, before = self._read.pop((name, source), (0.0, ""))
+        if before and before != value:
+            others = (old for old in self._former.get(name, ()) if old != before)
+            self._former[name] = (before, *others)[:FORMER]
+        if value is not None:
+            self._read[name, source] = (time.monotonic(), value)
+
+    def former(self, name: str) -> tuple[str, ...]:
+        """Returns values of this secret that a server may still have."""
+        return self._former.get(name, ())
+
+    async def prepare(self, spec: ServerSpec) -> None:
+        """Read what this server refers to, unless it was just read. Raises Unexpandable."""
+        if spec.secrets:
+            from mcp_workbench.config.secret_reads import prepare  # only where there are secrets
+
+            await prepare(self, spec)
+
+
+def environment(environ: Mapping[str, str]) -> Environment:
+    return environ if isinstance(environ, Environment) else Environment(environ)
 
 
 def expand(text: str, environ: Mapping[str, str]) -> Expanded:
@@ -138,11 +207,51 @@ def _auth_texts(target: HttpEndpoint) -> Iterator[tuple[str, str]]:
 
 def expand_target(spec: ServerSpec, environ: Mapping[str, str]) -> Target:
     """Returns the target with the current values. Raises Unexpandable with every reason."""
-    texts = {path: expand(text, environ) for path, text in strings_of(spec.target)}
+    return _expanded(spec, _values(spec, environ))
+
+
+def expand_without_secrets(spec: ServerSpec, environ: Mapping[str, str]) -> Target:
+    """Returns the target with the current values, except those of secrets: `${NAME}` stays. Raises Unexpandable."""
+    return _expanded(spec, _shown(spec, environ))
+
+
+def has_secret_launch(spec: ServerSpec) -> bool:
+    """Does a secret decide which program is started, or where?"""
+    target, names = spec.target, dict(spec.secrets)
+    texts = (target.command, target.cwd) if isinstance(target, StdioCommand) else ()
+    return any(name in names for text in texts for name in references(text))
+
+
+def _values(spec: ServerSpec, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns the variables of this server. A name in `secrets` has that source alone."""
+    if not spec.secrets:
+        return environ
+    values = {name: environ[name] for name in environ if name not in dict(spec.secrets)}
+    if isinstance(environ, Environment):
+        read = ((name, environ.secret(name, source)) for name, source in spec.secrets)
+        values |= {name: value for name, value in read if value is not None}
+    return values
+
+
+def _shown(spec: ServerSpec, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns the variables of this server, with the reference itself for every secret."""
+    if not spec.secrets:
+        return environ
+    return {**environ, **{name: f"${{{name}}}" for name, _ in spec.secrets}}
+
+
+def _expanded(spec: ServerSpec, values: Mapping[str, str]) -> Target:
+    texts = {path: expand(text, values) for path, text in strings_of(spec.target)}
     reasons = [spec.problem] if spec.problem else []
+    secrets = dict(spec.secrets)
     for path, expanded in texts.items():
         place = dotted(path, spec.place)
-        reasons += [unset(name, place) for name in expanded.missing]
+        reasons += [
+            f"secret {name} has not been read ({place}; fix: mcp-workbench doctor)"
+            if name in secrets
+            else unset(name, place)
+            for name in expanded.missing
+        ]
         if any(sign in expanded.text for sign in _forbidden(path)):
             reasons.append(f"the value has a line break or a NUL character in it ({place})")
     if reasons:
@@ -181,7 +290,11 @@ def _filled(target: Target, texts: dict[Path, str]) -> Target:
 
 
 def resolve_server(spec: ServerSpec, environ: Mapping[str, str]) -> ResolvedServer:
-    """Returns how the server is reached with the current values. Equal ones share a connection."""
+    """Returns how the server is reached with the current values. Equal ones share a connection.
+
+    Of a secret it has the source and not the value, which is read only at launch.
+    """
+    environ = _shown(spec, environ)
     texts = {path: expand(text, environ).text for path, text in strings_of(spec.target)}
     target = _filled(spec.target, texts)
     if isinstance(target, StdioCommand):
@@ -192,7 +305,7 @@ def resolve_server(spec: ServerSpec, environ: Mapping[str, str]) -> ResolvedServ
     else:
         headers = tuple(sorted(target.headers))
         target = HttpEndpoint(target.url, headers, target.transport, target.auth)
-    return target, spec.era, spec.scope, spec.problem
+    return target, spec.era, spec.scope, spec.problem, spec.secrets
 
 
 def server_identity(spec: ServerSpec, environ: Mapping[str, str], cwd: str) -> tuple[str, ...]:
@@ -203,6 +316,7 @@ def server_identity(spec: ServerSpec, environ: Mapping[str, str], cwd: str) -> t
     `env` and `headers` count as written: a token that changes every hour belongs to the same server.
     """
     target = spec.target
+    environ = _shown(spec, environ)
     texts: list[str] = [spec.era]
     for path, text in sorted(strings_of(target), key=lambda pair: tuple(map(str, pair[0]))):
         plain = text if path[0] in ("env", "headers", "auth") else _plain(text, environ)
@@ -236,12 +350,15 @@ def _folder(target: StdioCommand, environ: Mapping[str, str], cwd: str) -> str:
 def secrets_of(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the values that must not be printed, each with the name to print instead."""
     args = spec.target.args if isinstance(spec.target, StdioCommand) else ()
-    secrets = dict(_secret_arguments([expand(text, environ).text for text in args]))
+    values = _values(spec, environ)
+    secrets = dict(_secret_arguments([expand(text, values).text for text in args]))
     if isinstance(target := spec.target, StdioCommand) and target.inherit:
         inherited = [name for name in environ if names_a_secret(name) and target.inherits(name)]
         secrets |= {environ[name]: name for name in inherited}
+    if isinstance(environ, Environment):
+        secrets |= {old: name for name, _ in spec.secrets for old in environ.former(name)}
     for path, text in strings_of(spec.target):
-        value = expand(text, environ).text
+        value = expand(text, values).text
         if path[0] == "headers":
             secrets |= {value: str(path[1]), value.rpartition(" ")[2]: str(path[1])}
         elif path[0] == "env" and names_a_secret(str(path[1])):
@@ -250,7 +367,7 @@ def secrets_of(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
             secrets[value] = "clientSecret"
         elif path[0] == "url":
             secrets |= dict.fromkeys(_hidden_parts(value), "url")
-        secrets |= {environ[name]: name for name in references(text) if name in environ}
+        secrets |= {values[name]: name for name in references(text) if name in values}
     return {value: name for value, name in secrets.items() if len(value) >= SHORTEST}
 
 

@@ -9,8 +9,8 @@ from typing import Protocol
 import msgspec
 
 from mcp_workbench.config.expand import Path, expand, remedy
+from mcp_workbench.config.findings import Finding, Findings, Object
 from mcp_workbench.config.schema import HTTP_AUTH, INTROSPECTION
-from mcp_workbench.config.validate import Finding, Findings, Object
 from mcp_workbench.core.errors import Problem
 from mcp_workbench.core.spec import ALL_TOOLBOXES, ClaimGrant, Introspection, IssuerSettings
 from mcp_workbench.transport.http.urls import BadUrl, is_loopback, parse_url
@@ -34,11 +34,16 @@ class AuthReader:
     """Reads `http.auth` of one file. Its strings stay as written."""
 
     def __init__(
-        self, findings: Findings, environ: Mapping[str, str], check_boxes: BoxCheck
+        self,
+        findings: Findings,
+        environ: Mapping[str, str],
+        check_boxes: BoxCheck,
+        secrets: frozenset[str],
     ) -> None:
         self.findings = findings
         self.environ = environ
         self.check_boxes = check_boxes
+        self.secrets = secrets  # variables that are read when the port opens
         self.path: Path = ("http", "auth")
 
     def auth(self, value: Object) -> IssuerSettings:
@@ -110,6 +115,8 @@ class AuthReader:
         """Report what the values would be refused for, where all variables are set."""
         expanded, missing = _expanded(settings, self.environ)
         for place, variable in missing:
+            if variable in self.secrets:
+                continue
             message = f"variable {variable} is not set and has no default; `serve --http` needs it"
             path = (*self.path, *place.split("."))
             inside = f"${{{variable}"
@@ -153,6 +160,13 @@ def resolve_auth(
         message = "the packages that check signatures of tokens are not installed"
         problems.append(Problem(PLACE, message, INSTALL, "WB-CONF-045"))
     return expanded
+
+
+def texts_of(settings: IssuerSettings) -> tuple[str, ...]:
+    """Returns every string that is expanded when the port opens."""
+    asking = settings.introspection
+    texts = (settings.issuer, settings.audience, settings.resource, settings.jwks_uri)
+    return texts if asking is None else (*texts, asking.client_id, asking.client_secret, asking.url)
 
 
 def _expanded(

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.config.expand import Path, expand, remedy
+from mcp_workbench.config.expand import Path, expand, references, remedy
+from mcp_workbench.config.findings import Finding, Findings, Object
 from mcp_workbench.config.schema import HTTP, NAME, TOKEN
-from mcp_workbench.config.validate import Finding, Findings, Object
 from mcp_workbench.core.errors import ConfigError, Problem, did_you_mean
 from mcp_workbench.core.spec import HttpSettings, IssuerSettings, NamedToken, Snapshot
 
@@ -25,9 +25,16 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 class HttpReader:
     """Reads `http` of one file. Its strings stay as written; no finding quotes one."""
 
-    def __init__(self, findings: Findings, environ: Mapping[str, str], boxes: list[str]) -> None:
+    def __init__(
+        self,
+        findings: Findings,
+        environ: Mapping[str, str],
+        boxes: list[str],
+        secrets: frozenset[str] = frozenset(),
+    ) -> None:
         self.findings = findings
         self.environ = environ
+        self.secrets = secrets  # variables that are read when the port opens
         self.boxes = boxes
         self.texts: dict[str, str] = {}  # tokens so far, with their names
 
@@ -52,7 +59,7 @@ class HttpReader:
     def auth(self, value: Object) -> IssuerSettings | None:
         from mcp_workbench.config.http_auth import AuthReader  # most files have none
 
-        return AuthReader(self.findings, self.environ, self.check_boxes).auth(value)
+        return AuthReader(self.findings, self.environ, self.check_boxes, self.secrets).auth(value)
 
     def named(self, name: str, value: Any, path: Path) -> NamedToken | None:
         if not re.fullmatch(NAME, name):
@@ -89,6 +96,8 @@ class HttpReader:
             fix = "give each its own: they can't be told apart"
             self.findings.error(path, "WB-CONF-042", message, fix)
         for variable in expand(text, self.environ).missing:
+            if variable in self.secrets:
+                continue
             message = f"variable {variable} is not set and has no default; `serve --http` needs it"
             inside = f"${{{variable}"
             self.findings.add(
@@ -106,6 +115,7 @@ class HttpReader:
 
 def resolve_http(snapshot: Snapshot, environ: Mapping[str, str], *, loopback: bool) -> HttpSettings:
     """Returns the settings with the tokens' values. Raises ConfigError if the port would be too open."""
+    environ = with_http_secrets(snapshot, environ)
     values = _TokenValues(environ, 1 if loopback else SHORTEST_TOKEN)
     settings = snapshot.http
     token = environ.get(TOKEN_VARIABLE) or ""
@@ -130,6 +140,34 @@ def resolve_http(snapshot: Snapshot, environ: Mapping[str, str], *, loopback: bo
     if problems:
         raise ConfigError(snapshot.origin, tuple(problems))
     return msgspec.structs.replace(settings, token=token, tokens=named, auth=auth)
+
+
+def with_http_secrets(snapshot: Snapshot, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns the environment with the secrets that `http` refers to. Raises ConfigError."""
+    wanted = {
+        name: source for name, source in snapshot.secrets if name in http_variables(snapshot.http)
+    }
+    if not wanted:
+        return environ
+    from mcp_workbench.config.secret_sources import read_secrets  # few have secrets
+
+    outcomes = read_secrets(wanted, environ)
+    failures = [value for value in outcomes.values() if not isinstance(value, str)]
+    if failures:
+        problems = [Problem("http", e.message, e.hint, e.code) for e in failures]
+        raise ConfigError(snapshot.origin, tuple(problems))
+    values = {name: value for name, value in outcomes.items() if isinstance(value, str)}
+    return {**environ, **values}
+
+
+def http_variables(settings: HttpSettings) -> tuple[str, ...]:
+    """Returns the variables that the section refers to."""
+    texts = [settings.token, *(entry.token for entry in settings.tokens)]
+    if settings.auth is not None:
+        from mcp_workbench.config.http_auth import texts_of  # few have an issuer
+
+        texts += texts_of(settings.auth)
+    return tuple(dict.fromkeys(name for text in texts for name in references(text)))
 
 
 def _resolved_auth(

@@ -10,6 +10,9 @@ from mcp_workbench.config.expand import Path
 
 MOST_NUMBER = 1 << 53  # beyond it JSON parsers disagree
 SHOWN_DIGITS = 20  # characters of a wrong number in a message
+VARIABLE_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+SECRET_WORDS = ["store", "keyring"]  # sources that need no more than the name
+REQUIRED = "required"
 VARIABLE_TEXT = {"type": "string", "pattern": r"\$\{"}  # a value that comes from a variable
 
 Wrong = Iterable[tuple[Path, str]]
@@ -168,6 +171,21 @@ def _tables_problem(value: Any) -> Wrong:
         yield from (((name, *path), message) for path, message in _lists_problem(lists))
 
 
+def _secrets_problem(value: Any) -> Wrong:
+    if not isinstance(value, dict):
+        yield (), f"must be an object, not {kind_of(value)}"
+        return
+    for name, source in cast("dict[str, Any]", value).items():
+        if not re.fullmatch(VARIABLE_NAME, name):
+            yield (name,), "is not the name of a variable"
+        elif source not in SECRET_WORDS and not isinstance(source, dict):
+            words = " or ".join(f'"{word}"' for word in SECRET_WORDS)
+            yield (
+                (name,),
+                f"must be {words} or an object",
+            )  # never quoted: it may be the value itself
+
+
 def object_of(schema: dict[str, Any]) -> Kind:
     return _plain("an object", schema, lambda value: isinstance(value, dict))
 
@@ -182,6 +200,13 @@ def filled_object_of(schema: dict[str, Any]) -> Kind:
             yield (), "must not be empty"
 
     return Kind("an object", {**schema, "minProperties": 1}, wrong)
+
+
+def _audit_problem(value: Any) -> Wrong:
+    if isinstance(value, dict | bool) or value == REQUIRED:
+        return
+    shown = f'"{value}"' if isinstance(value, str) else kind_of(value)
+    yield (), f"must be {AUDIT.words}, not {shown}"
 
 
 TEXT = Kind("a string", {"type": "string"}, _text_problem)
@@ -213,6 +238,20 @@ INHERIT = Kind(
         ]
     },
     _inherit_problem,
+)
+SECRETS = Kind(
+    "an object",
+    {
+        "type": "object",
+        "propertyNames": {"pattern": f"^{VARIABLE_NAME}$"},
+        "additionalProperties": {"anyOf": [{"enum": SECRET_WORDS}, {"$ref": "#/$defs/secret"}]},
+    },
+    _secrets_problem,
+)
+AUDIT = Kind(
+    f'true, false, "{REQUIRED}" or an object',
+    {"anyOf": [{"type": "boolean"}, {"const": REQUIRED}, {"$ref": "#/$defs/audit"}]},
+    _audit_problem,
 )
 FLAG = _plain("true or false", {"type": "boolean"}, lambda value: isinstance(value, bool))
 SECONDS = _in_range(

@@ -28,8 +28,9 @@ from mcp_workbench.config.file_access import (
     ownership_notice,
     read_open,
 )
+from mcp_workbench.config.findings import MOST, Finding
 from mcp_workbench.config.user_file import user_config
-from mcp_workbench.config.validate import MOST, Finding, validate
+from mcp_workbench.config.validate import validate
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, StdioCommand, ToolboxSpec
 from mcp_workbench.timing import pause

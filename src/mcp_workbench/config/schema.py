@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.config.kinds import (
+    AUDIT,
     FILLED,
     FLAG,
     HOSTS,
@@ -13,6 +14,7 @@ from mcp_workbench.config.kinds import (
     LISTS,
     ORIGINS,
     SECONDS,
+    SECRETS,
     TABLE_OF_LISTS,
     TEXT,
     TEXTS,
@@ -26,6 +28,8 @@ from mcp_workbench.config.kinds import (
     whole,
 )
 from mcp_workbench.core.spec import (
+    AUDIT_BYTES,
+    AUDIT_FILES,
     CALL_TIMEOUT,
     CALLS,
     CALLS_PER_SERVER,
@@ -34,6 +38,7 @@ from mcp_workbench.core.spec import (
     MESSAGE_BYTES,
     OPEN_WAIT,
     QUEUE_BYTES,
+    SECRET_TIMEOUT,
     SESSIONS,
     TOOLS_PER_SERVER,
 )
@@ -41,7 +46,10 @@ from mcp_workbench.core.spec import (
 NAME = "[A-Za-z0-9_-]+"
 AMBIGUOUS = "__|_$"  # in a name of dynamic mode: a flat name would split in two ways
 LEAST_BYTES = 1024  # below this not even a handshake fits
+LEAST_AUDIT = 1 << 16  # bytes of a file of the audit
 TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "sse": "sse"}
+
+SECRET_KINDS = ("keyring", "command", "file")  # keys of which a source has one
 
 _HEADER = "[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 
@@ -99,6 +107,37 @@ TOP = {
         object_of({"$ref": "#/$defs/http"}),
         "Who may connect to `serve --http`.",
         example={"token": "${MCP_WORKBENCH_HTTP_TOKEN}"},
+    ),
+    "secrets": Key(
+        SECRETS,
+        "Where the values of `${NAME}` are read when a server is started, instead of the environment: "
+        '`"store"`, `"keyring"`, or an object (see below).',
+        example={"GITHUB_TOKEN": "store"},
+    ),
+    "audit": Key(
+        AUDIT,
+        'Record every call in a file: one line each. `"required"` refuses calls that can\'t be recorded.',
+        default=False,
+        example=True,
+    ),
+}
+SECRET = {
+    "keyring": Key(FILLED, "The service that has it in the system's keyring.", example="github"),
+    "username": Key(
+        FILLED, "The user name there; normally the name of the variable.", example="alice"
+    ),
+    "command": Key(
+        TEXTS,
+        "A program and its arguments, which prints it; no shell is involved.",
+        example=["pass", "show", "github"],
+    ),
+    "timeout": Key(
+        SECONDS, "Seconds until the keyring or the command must have answered.", SECRET_TIMEOUT
+    ),
+    "file": Key(
+        FILLED,
+        "A file that holds it, readable by you only; a relative path counts from the configuration file.",
+        example="~/.secrets/github",
     ),
 }
 TOOLBOX = {
@@ -172,9 +211,10 @@ SERVER = {
         "auto",
     ),
     "scope": Key(
-        one_of("shared", "session", "folder"),
+        one_of("shared", "session", "folder", "principal"),
         "One connection for all hosts, one for each (only then may it ask them over HTTP), or, under `up`, one for each host that "
-        "runs in its folder. The last is the default if an argument is a relative path and there is no `cwd`; otherwise `shared`.",
+        "runs in its folder. The last is the default if an argument is a relative path and there is no `cwd`; otherwise `shared`. "
+        "`principal`, beside `url`: each person over HTTP signs in for themselves and has a connection of their own.",
         example="folder",
     ),
     "connectTimeout": Key(SECONDS, "Seconds until it must have started.", CONNECT_TIMEOUT),
@@ -195,6 +235,27 @@ SERVER = {
         default=False,
         example=True,
     ),
+    "auditArguments": Key(
+        FLAG,
+        "Record the arguments of its calls as well, with secrets masked; has no effect without `audit`.",
+        example=True,
+    ),
+}
+AUDIT_KEYS = {
+    "file": Key(
+        FILLED,
+        "The file; a relative path counts from the configuration file. Without this key, one for all your configurations.",
+        example="calls.jsonl",
+    ),
+    "maxBytes": Key(whole(LEAST_AUDIT), "Bytes of one file; then a new one is begun.", AUDIT_BYTES),
+    "files": Key(whole(1), "How many files are kept, with the current one.", AUDIT_FILES),
+    "arguments": Key(
+        FLAG,
+        "The same as `auditArguments` of a server, for all servers that have none.",
+        default=False,
+        example=True,
+    ),
+    "required": Key(FLAG, "Refuse calls that can't be recorded.", default=False, example=True),
 }
 AUTH = {
     "clientId": Key(
@@ -210,7 +271,7 @@ AUTH = {
     ),
     "privateKey": Key(
         FILLED,
-        "A PEM file with which the client proves itself (`private_key_jwt`); needs the extra `jwt`.",
+        "A PEM file with which the client proves itself (`private_key_jwt`); needs the extra `auth`.",
         example="client-key.pem",
     ),
     "grant": Key(
@@ -342,6 +403,8 @@ TABLES = {
     "token": TOKEN,
     "httpAuth": HTTP_AUTH,
     "introspection": INTROSPECTION,
+    "secret": SECRET,
+    "audit": AUDIT_KEYS,
 }
 
 
@@ -362,11 +425,13 @@ def json_schema() -> dict[str, Any]:
             "server": {**_members(SERVER), "anyOf": list(_server_shapes())},
             "auth": _members(AUTH),
             "limits": _members(LIMITS),
+            "audit": _members(AUDIT_KEYS),
             "http": _members(HTTP),
             "tokens": {**named, "additionalProperties": {"$ref": "#/$defs/token"}},
             "token": {**_members(TOKEN), "required": ["token"]},
             "httpAuth": {**_members(HTTP_AUTH), "required": ["issuer", "audience"]},
             "introspection": {**_members(INTROSPECTION), "required": ["clientId", "clientSecret"]},
+            "secret": {**_members(SECRET), "oneOf": [{"required": [k]} for k in SECRET_KINDS]},
         },
     }
 

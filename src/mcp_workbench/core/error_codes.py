@@ -213,6 +213,18 @@ CODES = {
         "are installed only on request.",
         "pip install 'mcp-workbench-gateway[auth]', in the environment of this program.",
     ),
+    "WB-CONF-046": Explanation(
+        "A secret has no usable source",
+        "An entry of 'secrets' is \"store\", \"keyring\", or an object with exactly one of 'keyring', "
+        "'command' and 'file'. A value itself never belongs there.",
+        'Name one source, such as {"command": ["pass", "show", "github"]}.',
+    ),
+    "WB-CONF-047": Explanation(
+        "A secret is in the arguments of a command",
+        "Arguments are expanded like everything else, and every user of the machine can read the "
+        "arguments of a running program.",
+        "Give the secret to the server in 'env', if the server takes it from a variable.",
+    ),
     "WB-CLI-001": Explanation(
         "The command line is not valid",
         "A command or option is unknown, an argument is missing, or an argument does not fit the "
@@ -390,7 +402,67 @@ CODES = {
         "access, or the server wants more rights.",
         "mcp-workbench login TOOLBOX/SERVER. If it says that it refuses this account, sign in with another.",
     ),
+    "WB-AUTH-013": Explanation(
+        "The clock of this machine is off",
+        "A warning: it differs by more than five minutes from that of the authorization server. Sign-ins go on, "
+        "but certificates may count as expired or not yet valid, and signed requests may be refused.",
+        "Set the clock (timedatectl set-ntp true, or the settings of the system), then repeat the command.",
+    ),
+    "WB-AUTH-015": Explanation(
+        "A person can't sign in for themselves now",
+        'The server has "scope": "principal". Either too many sign-ins of this person are open, or it is not '
+        "known at which address a browser reaches the workbench.",
+        "Complete an open sign-in, or wait ten minutes. Whoever runs the workbench can use "
+        "mcp-workbench login TOOLBOX/SERVER --principal NAME.",
+    ),
+    "WB-AUTH-020": Explanation(
+        "The private key of the client can't be used",
+        "'auth.privateKey' names a file that can't be read, that holds no private key, or a key that the "
+        "authorization server accepts no signature of; or the packages that sign are not installed. As a "
+        "warning: other users of this machine can read the key.",
+        "The file must hold an RSA, EC or Ed25519 key in PEM format without a passphrase, with mode 600. The "
+        "packages: pip install 'mcp-workbench-gateway[auth]'",
+    ),
     # `import`, `install`, `uninstall`, `undo`, and `doctor` about hosts
+    "WB-SEC-601": Explanation(
+        "The keyring gives no value",
+        "The package keyring is not installed, there is no keyring where the workbench runs (as on most "
+        "machines without a desktop), it is locked, it has no such entry, or it has not answered in time. "
+        "The servers that need the value are unavailable; nothing else is. Nobody is asked on a terminal.",
+        "pip install 'mcp-workbench-gateway[keyring]', unlock the keyring, or set the entry: keyring set "
+        "SERVICE USERNAME. On a machine without a keyring use the store, a file or a command.",
+    ),
+    "WB-SEC-602": Explanation(
+        "The command of a secret fails",
+        "It was not found, ended with an exit status other than 0, printed too much or no text, or has not "
+        "ended within its 'timeout'. It has no terminal and an empty stdin, so it can't ask for a password. "
+        "What it writes to stderr is not shown, because it may be the secret.",
+        "Run the command in a terminal and see what it says; sign in or unlock what it needs.",
+    ),
+    "WB-SEC-603": Explanation(
+        "The file of a secret can't be used",
+        "It can't be read, belongs to another user, or other users can read it.",
+        "chmod 600 FILE, or correct the path. What another program provides for several users can be read "
+        'with a command: {"command": ["cat", "/run/secrets/NAME"]}.',
+    ),
+    "WB-SEC-604": Explanation(
+        "The encrypted store has no such secret",
+        "The configuration takes a variable from the store of this user, and nothing was stored under its "
+        "name.",
+        "mcp-workbench secret set NAME; mcp-workbench secret list shows what is there.",
+    ),
+    "WB-SEC-605": Explanation(
+        "The encrypted store can't be used",
+        "The package cryptography is not installed, the store or its key can't be read or written, or a "
+        "value was not sealed with this key: the key was lost, or the store was changed by another program.",
+        "pip install 'mcp-workbench-gateway[secrets]'. If the key is lost, remove the folder secrets in the "
+        "state folder and set the secrets again: nobody can read them without it.",
+    ),
+    "WB-SEC-606": Explanation(
+        "A secret was not read in time",
+        "Its source did not come back, such as a file on a drive that hangs.",
+        "See that the source can be read; the next call of the server tries again.",
+    ),
     "WB-HOST-501": Explanation(
         "A host's file can't be read",
         "The file is not valid JSON or TOML, not UTF-8, too large, not a regular file, or has no "

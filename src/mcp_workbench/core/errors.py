@@ -112,6 +112,14 @@ class CallFailed(WorkbenchError):
         self.retry_after = retry_after
 
 
+class SecretUnavailable(WorkbenchError):
+    """The value of a secret can't be read or kept. Neither text holds any part of it."""
+
+    def __init__(self, code: str, message: str, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+
+
 class ServerError(WorkbenchError):
     """The server answered with a JSON-RPC error, which is passed on unchanged."""
 

@@ -13,8 +13,8 @@ import msgspec
 from mcp_workbench.core.errors import Problem, no_server, no_toolbox
 
 Era = Literal["auto", "legacy", "modern"]
-# One connection for all hosts, one for each, or one for each in its folder; auto: as its arguments suggest
-Scope = Literal["auto", "shared", "session", "folder"]
+# One connection for all hosts, for each, for each in its folder, or for each principal; auto: as its arguments suggest
+Scope = Literal["auto", "shared", "session", "folder", "principal"]
 Naming = Literal["full", "bare"]  # flat names, or the servers' own names
 ToolMode = Literal["proxy", "dynamic"]
 Detail = Literal[
@@ -23,6 +23,7 @@ Detail = Literal[
 Discover = Literal["lazy", "eager"]  # may a search start servers that were never listed?
 Pairs = tuple[tuple[str, str], ...]
 Grant = Literal["authorization_code", "client_credentials"]
+SecretKind = Literal["store", "keyring", "command", "file"]
 
 OWN_SETTINGS = "MCP_WORKBENCH_"  # variables of ours, one of which is a token
 SEPARATOR = "__"  # between the parts of a flat name
@@ -40,6 +41,9 @@ IDLE_TIMEOUT = 0.0  # seconds without a call after which a server is stopped; 0:
 QUEUE_BYTES = 32 << 20  # accepted for a server that does not read
 OPEN_WAIT = 30.0  # seconds that `open_toolbox` waits for a slow starter
 DRAIN = 30.0  # seconds for calls in flight when we, or their server, stop
+SECRET_TIMEOUT = 30.0  # seconds for a command or a keyring to give a value; a person may be asked
+AUDIT_BYTES = 10 << 20  # of one file of the audit
+AUDIT_FILES = 5  # with the one that is written to
 
 
 # Names of servers and tools
@@ -81,6 +85,26 @@ def parse_tool_name(name: str) -> ToolIdentifier | None:
     if len(parts) < 3 or not all(parts):
         return None
     return ToolIdentifier(*parts)
+
+
+# Secrets
+
+
+class SecretSource(msgspec.Struct, frozen=True):
+    """Where the value of a variable is read at launch."""
+
+    kind: SecretKind
+    command: tuple[str, ...] = ()
+    file: str = ""  # absolute
+    service: str = ""  # in the keyring
+    username: str = ""
+    timeout: float = SECRET_TIMEOUT
+
+    def __repr__(self) -> str:
+        return f"SecretSource({self.kind!r})"  # an argument may be a secret, by mistake
+
+
+SecretSources = tuple[tuple[str, SecretSource], ...]  # by the names of variables
 
 
 # Servers
@@ -129,6 +153,7 @@ class AuthSettings(msgspec.Struct, frozen=True):
     redirect_port: int = 0  # 0: a free one
     account: str = ""  # a name of its own keeps two sign-ins to one URL apart
     private_key: str = ""  # of `private_key_jwt`: a file in PEM format
+    folder: str = ""  # that a relative path of it starts at
 
     def __repr__(self) -> str:
         return "AuthSettings()"  # any string may hold a secret
@@ -207,6 +232,22 @@ class ServerSpec(msgspec.Struct, frozen=True):
     idle_timeout: float = IDLE_TIMEOUT
     result_budget: int | None = None  # characters of a result's text; None: as its toolbox says
     validate: bool = False  # check arguments before they are sent
+    secrets: SecretSources = ()  # of those of its variables that have one
+    audit_arguments: bool = False  # the audit has the arguments of its calls
+    principal: str = (
+        ""  # whose sign-in and connection it is (scope: principal); empty: the local user's
+    )
+
+    @property
+    def key(self) -> "ServerKey":
+        """Returns what tells its connections apart, except those that belong to one host."""
+        return (self.address, self.principal) if self.principal else self.address
+
+    def for_principal(self, principal: str) -> "ServerSpec":
+        """Returns the same server as this principal uses it; itself if all share one sign-in."""
+        if self.scope != "principal" or self.principal == principal:
+            return self
+        return msgspec.structs.replace(self, principal=principal)
 
     @property
     def follows_hosts(self) -> str:
@@ -224,6 +265,18 @@ class ServerSpec(msgspec.Struct, frozen=True):
             return self
         cwd = folder.replace("${", "$${")
         return msgspec.structs.replace(self, target=msgspec.structs.replace(self.target, cwd=cwd))
+
+
+NOBODY = "(anonymous)"  # the principal of hosts on a port without tokens: it has no credentials
+SUBJECT = "sub:"  # before the `sub` of an access token
+
+
+def account_of(principal: str, issuer: str) -> str:
+    """Returns under what the sign-ins of a principal are kept: two issuers may have the same `sub`."""
+    return f"{principal}@{issuer}" if issuer and principal.startswith(SUBJECT) else principal
+
+
+ServerKey = ServerAddress | tuple[ServerAddress, str]  # of all, or of one principal
 
 
 # Toolboxes, limits, and the whole configuration
@@ -248,6 +301,18 @@ class ToolboxSpec(msgspec.Struct, frozen=True):
         if spec is None:
             raise no_server(name, self.name, list(self.servers))
         return spec
+
+    @property
+    def has_principals(self) -> bool:
+        """Returns whether a server of it has a sign-in for each principal."""
+        return any(spec.scope == "principal" for spec in self.servers.values())
+
+    def for_principal(self, principal: str) -> "ToolboxSpec":
+        """Returns the same toolbox as this principal uses it."""
+        if not self.has_principals:
+            return self
+        servers = {name: spec.for_principal(principal) for name, spec in self.servers.items()}
+        return msgspec.structs.replace(self, servers=servers)
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -325,6 +390,16 @@ class HttpSettings(msgspec.Struct, frozen=True):
         return "HttpSettings()"  # the token is a secret
 
 
+class AuditSettings(msgspec.Struct, frozen=True):
+    """Where calls are recorded. The path is as written: `${VAR}` is not expanded."""
+
+    file: str = ""  # empty: the one in the state folder
+    folder: str = ""  # of the configuration file: a relative path starts here
+    max_bytes: int = AUDIT_BYTES
+    files: int = AUDIT_FILES
+    required: bool = False  # a call that can't be recorded is refused
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """One whole accepted configuration."""
 
@@ -336,6 +411,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     naming: Naming = "full"
     http: HttpSettings = HttpSettings()
     private: bool = False  # hosts see different toolboxes: no cache may mix them up
+    secrets: SecretSources = ()
+    audit: AuditSettings | None = None  # None: calls are not recorded
 
     def toolbox(self, name: str) -> ToolboxSpec:
         spec = self.toolboxes.get(name)
@@ -357,3 +434,15 @@ class Snapshot(msgspec.Struct, frozen=True):
         """Returns the configuration with exactly these toolboxes, even none."""
         boxes = {name: self.toolbox(name) for name in names}
         return msgspec.structs.replace(self, toolboxes=boxes, private=private)
+
+    @property
+    def has_principals(self) -> bool:
+        """Returns whether a server has a sign-in for each principal."""
+        return any(box.has_principals for box in self.toolboxes.values())
+
+    def for_principal(self, principal: str) -> "Snapshot":
+        """Returns the same configuration as this principal uses it."""
+        if not principal or not self.has_principals:
+            return self
+        boxes = {name: box.for_principal(principal) for name, box in self.toolboxes.items()}
+        return msgspec.structs.replace(self, toolboxes=boxes, private=True)

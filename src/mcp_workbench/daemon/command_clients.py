@@ -7,6 +7,7 @@ When it disconnects, its calls are cancelled at their servers.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import time
 from collections.abc import Callable, Coroutine
@@ -22,18 +23,22 @@ from mcp_workbench.core.catalogue import read_object
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.daemon.command_messages import (
     Answer,
+    BadMessage,
     CallTool,
     CommandFailed,
     Find,
     Progress,
     PutQuestion,
+    RefuseCall,
     Request,
     Response,
     Result,
     Survey,
     WithdrawQuestion,
     error_fields,
+    error_of,
     read_message,
+    read_request,
     write_message,
 )
 from mcp_workbench.gateway.interactive import InteractiveSession, interactive_session
@@ -44,7 +49,14 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.views import View
     from mcp_workbench.protocol.elicitation import Question
 
+log = logging.getLogger(__name__)
+
 Json = dict[str, Any]
+
+ENVELOPE = 1 << 16  # bytes of a message besides the arguments in it
+BACKLOG = (
+    2  # messages of the largest size wait for a command that does not read; then it is disconnected
+)
 
 
 class CommandClient:
@@ -63,6 +75,7 @@ class CommandClient:
         self._idle.set()
         self._person = RemotePerson(capabilities, self._send)
         self._writer: asyncio.StreamWriter | None = None
+        self._most = 0  # bytes of a message
 
     async def serve(self, view: View, connection: socket.socket) -> None:
         """Answer its requests until it disconnects, then close the connection."""
@@ -76,6 +89,8 @@ class CommandClient:
                         await self._read(reader, session, requests)
                 finally:
                     session.view.release()
+        except BadMessage as error:
+            log.warning("%s (process %d) was disconnected: %s", self.name, self.pid, error)
         finally:
             self._writer.close()
             with suppress(OSError, TimeoutError):
@@ -96,16 +111,22 @@ class CommandClient:
     async def _read(
         self, reader: asyncio.StreamReader, session: InteractiveSession, requests: TaskScope
     ) -> None:
-        while data := await read_message(reader):
-            request = msgspec.json.decode(data, type=Request)
-            if isinstance(request, Answer):
-                self._person.answered(request)
-            else:
-                work = self._work(request, session)
-                requests.start(self._respond(request.id, work), f"{self.name} {request.id}")
+        self._most = session.view.snapshot.limits.message_bytes + ENVELOPE
+        while data := await read_message(reader, self._most):
+            try:
+                self._received(read_request(data), session, requests)
+            except (ValueError, RecursionError) as error:
+                raise BadMessage(str(error)) from None
+
+    def _received(self, request: Request, session: InteractiveSession, requests: TaskScope) -> None:
+        if isinstance(request, Answer):
+            self._person.answered(request)
+        else:
+            work = self._work(request, session)
+            requests.start(self._respond(request.id, work), f"{self.name} {request.id}")
 
     def _work(
-        self, request: Survey | Find | CallTool, session: InteractiveSession
+        self, request: Survey | Find | CallTool | RefuseCall, session: InteractiveSession
     ) -> Coroutine[Any, Any, Any]:
         if isinstance(request, Survey):
             return session.view.survey(request.address, fresh=request.fresh)
@@ -113,8 +134,11 @@ class CommandClient:
             limits, report = session.view.snapshot.limits, partial(self._reading, request.id)
             reading = Reading(report, lazy=True, wait=limits.open_wait)
             return find(session.view, request.query, reading)
+        arguments = read_object(request.arguments)
+        if isinstance(request, RefuseCall):
+            return session.refuse(request.tool, arguments, error_of(request.error))
         progressed = partial(self._progressed, request.id) if request.progress else None
-        return session.use_tool(request.tool, read_object(request.arguments), progressed)
+        return session.use_tool(request.tool, arguments, progressed)
 
     async def _respond(self, id: int, work: Coroutine[Any, Any, Any]) -> None:
         self.under_way += 1
@@ -135,8 +159,12 @@ class CommandClient:
         self._progressed(id, {"message": text})
 
     def _send(self, message: Response) -> None:
-        if self._writer is not None:
-            write_message(self._writer, message)
+        if self._writer is None:
+            return
+        if self._writer.transport.get_write_buffer_size() > BACKLOG * self._most:
+            log.warning("%s (process %d) does not read: disconnected", self.name, self.pid)
+            self._writer.transport.abort()
+        write_message(self._writer, message)
 
 
 class RemotePerson:

@@ -23,6 +23,7 @@ from mcp_workbench.protocol.elicitation import Question
 from mcp_workbench.search.queries import Query
 
 _HEAD = 4  # bytes of a length
+LARGEST = (1 << 32) - 1  # bytes that a length can name
 
 
 # From the command
@@ -83,6 +84,15 @@ class ErrorFields(msgspec.Struct, frozen=True, omit_defaults=True):
     error: bytes = b""
 
 
+class RefuseCall(msgspec.Struct, frozen=True, tag=True):
+    """From the command: it does not make this call, because of this error; it is to be recorded."""
+
+    id: int
+    tool: ToolIdentifier
+    arguments: msgspec.Raw
+    error: ErrorFields
+
+
 class CommandFailed(msgspec.Struct, frozen=True, tag=True):
     """The request of this number has failed."""
 
@@ -110,7 +120,7 @@ class WithdrawQuestion(msgspec.Struct, frozen=True, tag=True):
     id: int
 
 
-Request = Survey | Find | CallTool | Answer
+Request = Survey | Find | CallTool | RefuseCall | Answer
 Response = Result | CommandFailed | Progress | PutQuestion | WithdrawQuestion
 
 
@@ -158,11 +168,25 @@ def error_of(fields: ErrorFields) -> WorkbenchError:
 # Bytes
 
 
-async def read_message(reader: StreamReader) -> bytes:
-    """Return the JSON of the next message; empty at the end."""
+class BadMessage(Exception):
+    """The peer does not speak this protocol, or sends too much at once."""
+
+
+def read_request(data: bytes) -> Request:
+    """Return a command's message. Raises BadMessage."""
     try:
-        head = await reader.readexactly(_HEAD)
-        return await reader.readexactly(int.from_bytes(head, "big"))
+        return msgspec.json.decode(data, type=Request)
+    except (ValueError, RecursionError) as error:
+        raise BadMessage(str(error)) from None
+
+
+async def read_message(reader: StreamReader, most: int = LARGEST) -> bytes:
+    """Return the JSON of the next message; empty at the end. Raises BadMessage for a longer one."""
+    try:
+        size = int.from_bytes(await reader.readexactly(_HEAD), "big")
+        if size > most:
+            raise BadMessage(f"a message of {size} bytes")
+        return await reader.readexactly(size)
     except (IncompleteReadError, ConnectionError):
         return b""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +23,12 @@ from mcp_workbench.daemon.command_messages import (
     Find,
     Progress,
     PutQuestion,
+    RefuseCall,
     Request,
     Response,
     Result,
     Survey,
+    error_fields,
     error_of,
     read_message,
     write_message,
@@ -119,8 +121,17 @@ class CommandSession:
         request = CallTool(next(self._numbers), tool, encoded, progress)
         return read_object(await self._request(request, on_progress))
 
+    async def refuse(
+        self, tool: ToolIdentifier, arguments: Mapping[str, Any], error: WorkbenchError
+    ) -> None:
+        """Let a call be recorded that is not made. Raises the error."""
+        encoded = msgspec.Raw(msgspec.json.encode(arguments))
+        with suppress(WorkbenchError):
+            await self._request(RefuseCall(next(self._numbers), tool, encoded, error_fields(error)))
+        raise error
+
     async def _request(
-        self, request: Survey | Find | CallTool, on_progress: OnProgress | None = None
+        self, request: Survey | Find | CallTool | RefuseCall, on_progress: OnProgress | None = None
     ) -> msgspec.Raw:
         if self._has_ended:
             raise _ended(request)
@@ -180,7 +191,7 @@ class CommandSession:
             self._questions.pop(message.id, None)
 
 
-def _ended(request: Survey | Find | CallTool) -> WorkbenchEnded:
+def _ended(request: Survey | Find | CallTool | RefuseCall) -> WorkbenchEnded:
     if isinstance(request, CallTool):
         text = f"[{request.tool}] Error: the shared workbench has ended; the call may have run"
         return WorkbenchEnded(text, may_have_run=True)

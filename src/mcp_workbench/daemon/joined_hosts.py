@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -137,7 +137,11 @@ class HostRegistry:
             return
         from mcp_workbench.daemon.command_clients import CommandClient  # only for commands
 
-        declared = msgspec.json.decode(capabilities)
+        try:
+            declared = msgspec.json.decode(capabilities, type=dict[str, Any])
+        except (ValueError, RecursionError):
+            connection.send(control.REFUSED, control.LOUDLY, b"its capabilities are no JSON object")
+            return
         at = other_folder(os.fsdecode(folder))
         command = CommandClient(connection.pid, name.decode("utf-8", "replace"), at, declared)
         self.commands.add(command)
@@ -317,6 +321,8 @@ def _different_variables(snapshot: Snapshot, environment: Mapping[str, str]) -> 
     names = dict.fromkeys(
         name for target in targets for _, text in strings_of(target) for name in references(text)
     )
+    for name, _ in snapshot.secrets:  # never taken from the environment
+        names.pop(name, None)
     for target in targets:
         if isinstance(target, StdioCommand):
             names |= dict.fromkeys(target.inherited_names)
@@ -416,6 +422,7 @@ class JoinedHost:
         tools = JoinedToolView(view, self.toolboxes, self._notify)
         asked = "by its own servers"
         session = HostSession(view, channel, requests, tools, asked=asked)
+        session.door = "daemon"
         session.elicitation.folder = self.folder
         self.session = session
         limit = view.snapshot.limits.message_bytes

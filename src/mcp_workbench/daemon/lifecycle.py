@@ -98,9 +98,8 @@ async def _serve(
 ) -> int:
     end = Ending()
     end.on_signals()
-    calls = settings.log_calls
-    info = DaemonInfo(paths.config, paths.log, time.monotonic(), log_calls=calls)
-    async with Gateway(snapshot, log_calls=calls) as gateway, task_scope() as hosts:
+    info = DaemonInfo(paths.config, paths.log, time.monotonic())
+    async with Gateway(snapshot, log_calls=settings.log_calls) as gateway, task_scope() as hosts:
         registry = HostRegistry(info, gateway, hosts, log_file)
         registry.down = end.asked
         async with _port(gateway, settings) as port, control_server(paths, registry):
@@ -159,7 +158,10 @@ async def _port(
     from mcp_workbench.server.http.access import is_loopback
 
     host, _ = settings.address
-    http = resolve_http(gateway.snapshot, os.environ, loopback=is_loopback(host))
+    # In a thread: it may ask a keyring.
+    http = await asyncio.to_thread(
+        resolve_http, gateway.snapshot, os.environ, loopback=is_loopback(host)
+    )
     async with port_of(gateway, *settings.address, http) as opened:
         yield opened
 

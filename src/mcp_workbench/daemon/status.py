@@ -58,7 +58,7 @@ class ServerStatus(msgspec.Struct, frozen=True, rename="camel"):
     next_try: float = 0.0
     reason: str = ""
     started: bool = False  # since `up`; an idle one that was not has never been connected
-    scope: str = "shared"  # or session, or folder: one for each host, in its folder
+    scope: str = "shared"  # or session, principal, or folder: one for each host, in its folder
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,6 +77,8 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     log: str = ""
     log_trouble: str = ""
     log_calls: str = ""  # the file that has a line per call; empty: calls are not logged
+    log_calls_trouble: str = ""  # why it can't be written now
+    calls_not_logged: int = 0
     is_ending: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -91,7 +93,6 @@ class DaemonInfo(msgspec.Struct):
     log: str
     since: float
     url: str = ""
-    log_calls: str = ""
 
 
 def current_status(
@@ -106,6 +107,7 @@ def current_status(
     live: defaultdict[ServerAddress, list[Connection]] = defaultdict(list)
     for connection in gateway.connected:
         live[connection.spec.address].append(connection)
+    audits = [audit.file for audit in gateway.audits]
     servers = tuple(
         _server_line(gateway, health, live[health.address]) for health in gateway.health()
     )
@@ -121,7 +123,9 @@ def current_status(
         hosts=tuple(map(_host_line, hosts)),
         log=info.log,
         log_trouble=trouble,
-        log_calls=info.log_calls,
+        log_calls=", ".join(file.path for file in audits),
+        log_calls_trouble="; ".join(file.trouble for file in audits if file.trouble),
+        calls_not_logged=sum(file.lost for file in audits),
         is_ending=stopping,
         warnings=gateway.warnings,
     )
@@ -131,6 +135,8 @@ def _scope(gateway: Gateway, address: ServerAddress) -> str:
     spec = gateway.snapshot.find(address)
     if spec is None or spec.scope == "session":
         return "session"
+    if spec.scope == "principal":
+        return "principal"
     return "folder" if spec.follows_hosts else "shared"
 
 
@@ -150,7 +156,7 @@ def _server_line(gateway: Gateway, health: ServerHealth, live: list[Connection])
         failures=health.failures,
         next_try=round(health.next_try, 1),
         reason=health.reason,
-        started=bool(live) or gateway.pool.last(health.address) is not None,
+        started=bool(live) or gateway.pool.was_started(health.address),
         scope=_scope(gateway, health.address),
     )
 
@@ -158,11 +164,10 @@ def _server_line(gateway: Gateway, health: ServerHealth, live: list[Connection])
 def _named(host: JoinedHost | CommandClient) -> tuple[str, str]:
     """The name and version of a host, as far as it has said them."""
     from mcp_workbench.daemon.joined_hosts import JoinedHost
-    from mcp_workbench.server.parse import client_name_and_version
 
     if not isinstance(host, JoinedHost):
         return host.name, ""
-    return ("", "") if host.session is None else client_name_and_version(host.session.client_info)
+    return ("", "") if host.session is None else host.session.host
 
 
 def _host_line(host: JoinedHost | CommandClient) -> HostLine:

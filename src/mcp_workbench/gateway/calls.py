@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from mcp_workbench.protocol.elicitation import Question
     from mcp_workbench.upstream.connection import Connection
 
+Door = Literal["stdio", "http", "daemon", "cli", "python"]
+
 
 class Call(ResponseHandler):
     """Sent by its route, perhaps more than once; it has one outcome, which a subclass delivers."""
@@ -45,8 +47,11 @@ class Call(ResponseHandler):
     passed: tuple[Interceptor, ...] = ()  # that made it wait, and have let it pass
     results_owner: object = None  # who may read on in a result that is cut; nobody: it is not cut
     explains = False  # the outcome may have hints for its reader
+    parent = ""  # the script that made it
+    sent = 0.0  # when it was sent last, by the monotonic clock; 0: never
+    connecting = 0.0  # seconds that it has waited for its server to be ready
+    is_resent = False
     _task: asyncio.Task[Any] | None = None  # in which it waits, or is resent
-    _is_resent = False
 
     def __init__(self, view: View, request: CallRequest) -> None:
         self.view = view
@@ -54,9 +59,14 @@ class Call(ResponseHandler):
         self.started = time.monotonic()
 
     @property
-    def host_name(self) -> str:
-        """The name of the program that sent it."""
-        return ""
+    def door(self) -> Door:
+        """Through which it came."""
+        return "python"
+
+    @property
+    def host(self) -> tuple[str, str]:
+        """Name and version of the program that sent it."""
+        return "", ""
 
     @property
     def definition(self) -> Definition | None:
@@ -101,8 +111,8 @@ class Call(ResponseHandler):
         self.finish(Completed(result))
 
     def lost(self, loss: Failure) -> None:
-        if not self._is_resent and self._may_send_again(loss):
-            self._is_resent = True
+        if not self.is_resent and self._may_send_again(loss):
+            self.is_resent = True
             self.run(self.view.resend(self, loss), f"resend {self.request.tool}")
         else:
             self.report(loss)
@@ -124,6 +134,7 @@ class Call(ResponseHandler):
         way = self.view if self.route is None else self.route
         for interceptor in way.after:
             outcome = change(interceptor, self, outcome)
+        observe(way.recorders, self, outcome)
         self.deliver(outcome)
         observe(way.observers, self, outcome)
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from mcp_workbench import __version__
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
-from mcp_workbench.gateway.calls import Call, PythonCall
+from mcp_workbench.gateway.calls import Call, Door, PythonCall
 from mcp_workbench.protocol.elicitation import (
     ROUNDS,
     AnswerCallback,
@@ -262,8 +263,12 @@ class InteractiveCall(PythonCall):
         self._rounds = InputRounds(self, self._put, self._repeat)
 
     @property
-    def host_name(self) -> str:
-        return "mcp-workbench call"
+    def door(self) -> Door:
+        return "cli"
+
+    @property
+    def host(self) -> tuple[str, str]:
+        return "mcp-workbench call", __version__
 
     @property
     def asker(self) -> object:

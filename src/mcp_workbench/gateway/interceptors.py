@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -73,6 +73,7 @@ class Interceptor:
 
     failures_only = False  # `after` ignores results of tools that have not failed
     observes_only = False  # `after` changes no outcome: it is called after the answer was sent
+    records = False  # likewise, but right before the answer is sent
 
     def before(self, call: Call) -> Refusal | Wait | None:
         """Called when the call is about to be sent on `call.route`; None lets it pass."""
@@ -119,7 +120,7 @@ def change(interceptor: Interceptor, call: Call, outcome: CallOutcome) -> CallOu
 
 
 def observe(observers: tuple[Interceptor, ...], call: Call, outcome: CallOutcome) -> None:
-    """Show the observers the outcome, which has been delivered."""
+    """Show these interceptors the outcome, which they do not change."""
     for observer in observers:
         try:
             observer.after(call, outcome)
@@ -137,10 +138,17 @@ def with_before(interceptors: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
     return tuple(i for i in interceptors if type(i).before is not Interceptor.before)
 
 
-def with_after(
-    interceptors: Iterable[Interceptor],
-) -> tuple[tuple[Interceptor, ...], tuple[Interceptor, ...]]:
-    """Return those that look at a call after it has ended: who may change its outcome, who observes."""
+class AfterCall(NamedTuple):
+    """Those that look at a call after it has ended, in this order."""
+
+    changing: tuple[Interceptor, ...]
+    recording: tuple[Interceptor, ...]
+    observing: tuple[Interceptor, ...]
+
+
+def with_after(interceptors: Iterable[Interceptor]) -> AfterCall:
+    """Return those that look at a call after it has ended."""
     looking = [i for i in interceptors if type(i).after is not Interceptor.after]
-    changing = tuple(i for i in looking if not i.observes_only)
-    return changing, tuple(i for i in looking if i.observes_only)
+    changing = tuple(i for i in looking if not (i.observes_only or i.records))
+    recording = tuple(i for i in looking if i.records)
+    return AfterCall(changing, recording, tuple(i for i in looking if i.observes_only))

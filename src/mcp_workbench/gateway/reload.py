@@ -81,7 +81,7 @@ def plan_reload(
 def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[str, ...]]:
     """Return the part of the configuration that applies now, and the keys that need a restart.
 
-    Hosts received mode and names when they connected; the HTTP port is already open.
+    Hosts received mode and names when they connected; the HTTP port and the audit's file are already open.
     """
     limits = msgspec.structs.replace(wanted.limits, message_bytes=running.limits.message_bytes)
     possible = msgspec.structs.replace(
@@ -89,12 +89,14 @@ def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[st
         tool_mode=running.tool_mode,
         naming=running.naming,
         http=running.http,
+        audit=running.audit,
         limits=limits,
     )
     differs = {
         "toolMode": wanted.tool_mode != running.tool_mode,
         "naming": wanted.naming != running.naming,
         "http": wanted.http != running.http,
+        "audit": wanted.audit != running.audit,
         "limits.messageBytes": wanted.limits != limits,
     }
     return possible, tuple(key for key, other in differs.items() if other)

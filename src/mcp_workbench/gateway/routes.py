@@ -63,6 +63,7 @@ class Route:
         "method",
         "observers",
         "plain",
+        "recorders",
         "tool",
     )
 
@@ -78,7 +79,7 @@ class Route:
         self.method = request.method
         self.connection = connection
         self.before = with_before(interceptors)
-        self.after, self.observers = with_after(interceptors)
+        self.after, self.recorders, self.observers = with_after(interceptors)
         nobody_looks = all(interceptor.failures_only for interceptor in self.after)
         self.plain = request.method == TOOLS_CALL and not connection.modern and nobody_looks
         self._pool = view.gateway.pool
@@ -135,7 +136,8 @@ class Route:
             return True
         request = call.request
         call.plain = self.plain and not request.modern_host
-        call.number = number = pending.add(call, monotonic() + self._timeout)
+        call.sent = now = monotonic()
+        call.number = number = pending.add(call, now + self._timeout)
         params = request.params
         if self._head and not request.meta and len(params) == 1:
             start = b'{"jsonrpc":"2.0","id":%d%b%b}}\n'

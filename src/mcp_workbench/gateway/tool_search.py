@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcp_workbench.core.errors import InvalidCall, no_server_anywhere
-from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, ToolboxSpec
+from mcp_workbench.core.spec import ServerAddress, ServerKey, ServerSpec, Snapshot, ToolboxSpec
 from mcp_workbench.gateway.views import View
 from mcp_workbench.search.index import Index, Search, Shows
 from mcp_workbench.search.queries import (
@@ -126,8 +126,8 @@ class Finder:
     def __init__(self) -> None:
         self._words = Words()
         self._counted: dict[bytes, FieldCounts] = {}
-        self._tried: dict[ServerAddress, float] = {}  # servers that a search has started, and when
-        self._indexes: OrderedDict[tuple[str, ...], Indexed] = OrderedDict()
+        self._tried: dict[ServerKey, float] = {}  # servers that a search has started, and when
+        self._indexes: OrderedDict[tuple[str, tuple[str, ...]], Indexed] = OrderedDict()
 
     async def find(
         self, view: View, query: Query, reading: Reading = USUAL_READING
@@ -170,14 +170,15 @@ class Finder:
     def _to_read(self, view: View, unknown: list[ServerSpec]) -> list[ServerSpec]:
         """Leave out those that were tried a moment ago, unless they are still likely to answer."""
         now = time.monotonic()
-        starting = {h.address for h in view.gateway.health() if h.state == "starting"}
+        healths = view.gateway.health(view.snapshot)
+        starting = {health.address for health in healths if health.state == "starting"}
         wanted: list[ServerSpec] = []
         for spec in unknown:
-            since = now - self._tried.get(spec.address, -AGAIN)
+            since = now - self._tried.get(spec.key, -AGAIN)
             if len(wanted) == MOST_READ:
                 break
             if since >= AGAIN:
-                self._tried[spec.address] = now
+                self._tried[spec.key] = now
             elif spec.address not in starting or since > FIRST_WAIT:
                 continue
             wanted.append(spec)
@@ -203,11 +204,11 @@ class Finder:
                 await asyncio.to_thread(index.count_words, fresh)
             else:
                 made = await asyncio.to_thread(self._made, knowledge)
-                self._indexes[tuple(view.snapshot.toolboxes)] = made
+                self._indexes[_index_key(view)] = made
             knowledge = known_tools(view, self._index_of(view).knowledge.known)
 
     def _index_of(self, view: View) -> Indexed:
-        key = tuple(view.snapshot.toolboxes)
+        key = _index_key(view)
         indexed = self._indexes.get(key)
         if indexed is None:
             indexed = self._indexes[key] = Indexed(Index(self._words, self._counted))
@@ -224,6 +225,12 @@ class Finder:
         indexed.index.fill()
         indexed.knowledge = knowledge
         return indexed
+
+
+def _index_key(view: View) -> tuple[str, tuple[str, ...]]:
+    """Whose tools they are, where servers may list others for each principal; and the toolboxes."""
+    snapshot = view.snapshot
+    return view.scope.principal if snapshot.has_principals else "", tuple(snapshot.toolboxes)
 
 
 async def _read(begun: list[Connection], reading: Reading, *, any_known: bool) -> None:
@@ -276,7 +283,7 @@ def _bring_up_to_date(
 
 def _with_states(result: SearchResult, view: View) -> SearchResult:
     """Return the result with the states of the servers that were not searched."""
-    states = {health.address: health for health in view.gateway.health()}
+    states = {health.address: health for health in view.gateway.health(view.snapshot)}
     unknown: list[Unread] = []
     for server in result.unknown:
         state = states[server.address]

@@ -22,6 +22,7 @@ from mcp_workbench.upstream.conversation import Failure
 from mcp_workbench.upstream.pool import owner_of
 
 if TYPE_CHECKING:
+    from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.sign_ins import OpenSignIn
     from mcp_workbench.gateway.workbench import Gateway
     from mcp_workbench.upstream.server_requests import ConnectionHost
@@ -35,12 +36,18 @@ RESTART = 0.25  # seconds before a call that could not connect to its URL is tri
 
 
 class Scope:
-    """All toolboxes of the current configuration, or some of them."""
+    """All toolboxes of the current configuration, or some of them, as one principal uses them."""
 
     def __init__(
-        self, snapshot: Snapshot, shows: Shows | None = None, *, private: bool = False
+        self,
+        snapshot: Snapshot,
+        shows: Shows | None = None,
+        *,
+        principal: str = "",
+        private: bool = False,
     ) -> None:
         self._shows = shows
+        self.principal = principal  # whose sign-ins are used
         self._private = private
         self.snapshot = self.of(snapshot)
 
@@ -49,7 +56,7 @@ class Scope:
         if self._shows is None:
             return snapshot
         names = tuple(filter(self._shows, snapshot.toolboxes))
-        return snapshot.only(names, private=self._private)
+        return snapshot.only(names, private=self._private).for_principal(self.principal)
 
 
 class Scopes:
@@ -60,9 +67,9 @@ class Scopes:
         self.warnings: tuple[str, ...] = ()  # shown in every opened toolbox
         self._parts: WeakSet[Scope] = WeakSet()
 
-    def part(self, shows: Shows, *, private: bool = False) -> Scope:
+    def part(self, shows: Shows, *, principal: str = "", private: bool = False) -> Scope:
         """The toolboxes for which `shows` is true, now and after every change."""
-        part = Scope(self.whole.snapshot, shows, private=private)
+        part = Scope(self.whole.snapshot, shows, principal=principal, private=private)
         self._parts.add(part)
         return part
 
@@ -89,7 +96,8 @@ class View:
         self.principal = principal
         self.interceptors = interceptors  # of all calls from here, beside those of the gateway
         # Of calls without a route:
-        self.after, self.observers = with_after((*gateway.interceptors, *interceptors))
+        everybody = (*gateway.interceptors, *interceptors)
+        self.after, self.recorders, self.observers = with_after(everybody)
         self.routes = Routes()
         self._host = host
         self._pool = gateway.pool
@@ -99,10 +107,17 @@ class View:
         """The current configuration, as far as it is visible here."""
         return self.scope.snapshot
 
-    def narrowed(self, shows: Shows, *, principal: str = "", private: bool = False) -> View:
-        """A view of the toolboxes for which `shows` is true, for this principal."""
-        scope = self.gateway.scopes.part(shows, private=private)
-        return View(self.gateway, scope, principal or self.principal, self._host, self.interceptors)
+    def narrowed(
+        self, shows: Shows, *, principal: str = "", account: str = "", private: bool = False
+    ) -> View:
+        """A view of the toolboxes for which `shows` is true, for this principal.
+
+        `account` is under what its sign-ins at servers are kept, if that is not its name.
+        """
+        principal = principal or self.principal
+        account = account or principal
+        scope = self.gateway.scopes.part(shows, principal=account, private=private)
+        return View(self.gateway, scope, principal, self._host, self.interceptors)
 
     def for_host(self, host: ConnectionHost, *, sole: bool) -> View:
         """The same view for one host. If it is the `sole` one, every server may ask it."""
@@ -116,9 +131,12 @@ class View:
         return View(self.gateway, self.scope, self.principal, self._host, mine)
 
     def release(self) -> None:
-        """The host is gone: stop the servers that belong to it alone."""
-        if self._host is not None:
-            self._pool.release(self._host)
+        """The host is gone: stop the servers that belong to it alone, and end what it was asked."""
+        if self._host is None:
+            return
+        self._pool.release(self._host)
+        if not self._host.takes_turns:  # otherwise others of its kind go on
+            self.gateway.end_sign_ins(self._host.owner)
 
     # Calls
 
@@ -156,7 +174,11 @@ class View:
     async def dispatch(self, call: Call) -> None:
         """Send the call as soon as its server is ready. Raises a WorkbenchError where it can't be sent."""
         for _ in range(ATTEMPTS):
-            await self._prepare(call.request)
+            since = time.monotonic()
+            try:
+                await self._prepare(call.request)
+            finally:
+                call.connecting += time.monotonic() - since
             if self.start(call):
                 return
         tool = call.request.tool
@@ -187,9 +209,15 @@ class View:
             else:
                 call.fail(error)
 
-    async def begin_sign_in(self, address: ServerAddress) -> tuple[OpenSignIn, bool]:
-        """Prepare the sign-in of this view's person at a server; is it new? Raises SignInFailed."""
-        return await self.gateway.sign_ins.begin(self.spec(address), "")
+    async def begin_sign_in(
+        self, address: ServerAddress, origin: str = "", *, again: bool = False
+    ) -> tuple[OpenSignIn, bool]:
+        """Prepare the sign-in of this view's person at a server; is it new? Raises SignInFailed.
+
+        `origin` is where the person reaches our pages; `again`: it was given the address before.
+        """
+        session = None if self._host is None else self._host.owner
+        return await self.gateway.sign_ins.begin(self.spec(address), origin, session, again=again)
 
     # Toolboxes and servers
 
@@ -276,10 +304,17 @@ class View:
             if (spec := self.snapshot.find(address)) is not None:
                 self._pool.revive(spec, self._host)
 
+    def on_change(
+        self, changed: Callable[[ServerAddress], None], reloaded: Callable[[Reloaded], None]
+    ) -> Callable[[], None]:
+        """Call these as `Gateway.on_change` does, for what is seen here."""
+        return self.gateway.on_change(changed, reloaded, principal=self.scope.principal)
+
     def on_heard(self, hearer: Callable[[ServerNotification], None]) -> Callable[[], None]:
         """Call `hearer` with notifications of servers, except changes of tools. Returns what ends that."""
         # A modern host declares its capabilities with each request, and they decide its connections.
-        return self._pool.subscriptions.on_notification(lambda: owner_of(self._host), hearer)
+        owners = lambda: (owner_of(self._host), self.scope.principal)  # noqa: E731
+        return self._pool.subscriptions.on_notification(owners, hearer)
 
 
 def narrowed_to(snapshot: Snapshot, names: tuple[str, ...]) -> Snapshot:

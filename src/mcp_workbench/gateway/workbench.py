@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from mcp_workbench.upstream.connection import Connection
 from mcp_workbench.upstream.pool import ConnectionPool
 
 if TYPE_CHECKING:
+    from mcp_workbench.gateway.audit import AuditLog
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
     from mcp_workbench.gateway.sign_ins import SignIns
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 Listener = Callable[[ServerAddress], None]
 OnReload = Callable[["Reloaded"], None]
+# Who listens to changes, and whose servers it sees; None: those of everybody.
+Listening = tuple[Listener, OnReload | None, str | None]
 
 _HINTS = ArgumentHints()
 _CHECK = ArgumentCheck()
@@ -128,17 +131,18 @@ class Gateway(Lifetime):
         log_calls: str = "",
     ) -> None:
         self.interceptors = tuple(interceptors)  # of every call
-        if log_calls:
-            from mcp_workbench.gateway.call_log import CallLog  # only where a file is named
+        environ = os.environ if environ is None else environ
+        self.audits: tuple[AuditLog, ...] = ()
+        if log_calls or snapshot.audit is not None:
+            from mcp_workbench.gateway.audit import audit_logs  # only where calls are recorded
 
-            self.interceptors += (CallLog(log_calls),)
+            self.audits = audit_logs(snapshot, log_calls, environ)
+            self.interceptors += self.audits
         self.scopes = Scopes(snapshot)
-        self.pool = ConnectionPool(
-            snapshot.limits, os.environ if environ is None else environ, self._catalogue_changed
-        )
+        self.pool = ConnectionPool(snapshot.limits, environ, self._catalogue_changed)
         self.suspended: dict[str, Callable[[str], None]] = {}  # by handle: gives up one call
         self.finder: Finder | None = None  # made with the first search
-        self._listeners: list[tuple[Listener, OnReload | None]] = []
+        self._listeners: list[Listening] = []
         self.view = View(self, self.scopes.whole)  # of everything
 
     def _life(self) -> AbstractAsyncContextManager[None]:
@@ -186,6 +190,11 @@ class Gateway(Lifetime):
 
         return SignIns(self.pool, self.pool.context.environ)
 
+    def end_sign_ins(self, session: Hashable) -> None:
+        """The session that asked for them has ended."""
+        if "sign_ins" in self.__dict__:
+            self.sign_ins.forget(session)
+
     @property
     def connected(self) -> list[Connection]:
         """Every connection that takes calls."""
@@ -195,11 +204,12 @@ class Gateway(Lifetime):
         """Pause reading from the servers while a host reads too slowly."""
         self.pool.hold(held=held)
 
-    def health(self) -> list[ServerHealth]:
-        """The health of every server of the configuration, without starting any."""
-        specs = [spec for box in self.snapshot.toolboxes.values() for spec in box.servers.values()]
+    def health(self, snapshot: Snapshot | None = None) -> list[ServerHealth]:
+        """The health of every server of the configuration, or of a view's, without starting any."""
+        boxes = (snapshot or self.snapshot).toolboxes.values()
+        specs = [spec for box in boxes for spec in box.servers.values()]
         count = self.pool.context.processes.of
-        return [reports.health(s, self.pool.last(s.address), count(s.address)) for s in specs]
+        return [reports.health(s, self.pool.last(s), count(s.address)) for s in specs]
 
     @property
     def processes(self) -> int:
@@ -218,7 +228,7 @@ class Gateway(Lifetime):
 
         change = reload(snapshot, self.scopes, self.pool)
         if change.anything:
-            for _, reloaded in tuple(self._listeners):
+            for _, reloaded, _ in tuple(self._listeners):
                 if reloaded is not None:
                     reloaded(change)
         return change
@@ -231,13 +241,22 @@ class Gateway(Lifetime):
     def warnings(self) -> tuple[str, ...]:
         return self.scopes.warnings
 
-    def on_change(self, listener: Listener, reloaded: OnReload | None = None) -> Callable[[], None]:
+    def on_change(
+        self,
+        listener: Listener,
+        reloaded: OnReload | None = None,
+        *,
+        principal: str | None = None,
+    ) -> Callable[[], None]:
         """Call `listener` when a connected server's tools have changed, and `reloaded` when the
-        configuration was replaced. Returns what ends that."""
-        both = (listener, reloaded)
-        self._listeners.append(both)
-        return lambda: self._listeners.remove(both)
+        configuration was replaced. Returns what ends that.
 
-    def _catalogue_changed(self, address: ServerAddress) -> None:
-        for listener, _ in tuple(self._listeners):
-            listener(address)
+        With a `principal`, servers that others have signed in to for themselves do not count."""
+        listening = (listener, reloaded, principal)
+        self._listeners.append(listening)
+        return lambda: self._listeners.remove(listening)
+
+    def _catalogue_changed(self, spec: ServerSpec) -> None:
+        for listener, _, principal in tuple(self._listeners):
+            if principal is None or spec.scope != "principal" or principal == spec.principal:
+                listener(spec.address)

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import stat
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,7 +65,7 @@ def read_bundle(path: Path) -> Bundle:
         with zipfile.ZipFile(path) as archive:
             _check(archive)
             manifest = msgspec.json.decode(_manifest(archive), type=Object)
-    except (zipfile.BadZipFile, msgspec.MsgspecError, KeyError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, RuntimeError) as error:
         raise _refused(path, f"it is no bundle: {error}") from None
     if not isinstance(manifest.get("server"), dict):
         raise _refused(path, "its manifest has no server")

@@ -59,9 +59,13 @@ def merge(
     existing: Sequence[OwnServer] = (),
     reserved: frozenset[str] = frozenset(),
     environ: Mapping[str, str] | None = None,
+    stored: Mapping[str, str] | None = None,
 ) -> Merged:
-    """Chooses names and entries; `existing` are the servers of our file that count as there already."""
-    vault = Vault(reserved)
+    """Chooses names and entries; `existing` are the servers of our file that count as there already.
+
+    `stored`: secrets go into the encrypted store, which has these values; two values share no name.
+    """
+    vault = Vault(reserved, stored)
     chosen: list[ImportChoice] = []
     kept: defaultdict[Identity, list[ImportChoice]] = defaultdict(list)
     there = ExistingServers(existing, environ or {}).matches(servers)
@@ -218,11 +222,11 @@ def _pairs(cleaned: Entry, ours: Entry, literal: Entry) -> Iterator[tuple[Any, A
         yield theirs, own, plain
     args = cleaned.get("args", ())
     yield from zip(args, ours.get("args", ()), literal.get("args", ()), strict=False)
-    for key in ("env", "headers"):
+    for key in ("env", "headers", "auth"):
         theirs, own, plain = (entry.get(key) for entry in (cleaned, ours, literal))
         if isinstance(theirs, dict) and isinstance(own, dict) and isinstance(plain, dict):
             for name in theirs:  # pyright: ignore[reportUnknownVariableType]
-                if name in own:
+                if name in own and (key != "auth" or name in ("clientId", "clientSecret")):
                     yield theirs[name], own[name], plain[name]
 
 

@@ -5,6 +5,7 @@
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,8 @@ from mcp_workbench.hosts.secrets import ExtractedSecret, Vault
 DEFAULT = "default"  # the toolbox of servers that are in none
 TOOLBOXES = "toolboxes"
 SERVERS = "mcpServers"
+SECRETS = "secrets"
+STORE = "store"  # a source of secrets
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 _NEW = """\
 // The configuration of MCP Workbench. Comments and trailing commas are allowed, changes are applied
@@ -159,18 +162,28 @@ class Addition(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     taken: tuple[ExtractedSecret, ...]
     values: dict[str, str]  # of the variables that stand for secrets
+    stored: bool = False  # they go into the encrypted store
 
     def __repr__(self) -> str:
         return f"Addition({self.names!r})"
 
 
 def plan_addition(
-    config: ConfigFile, toolbox: str, servers: list[HostServer], *, replace: bool
+    config: ConfigFile,
+    toolbox: str,
+    servers: list[HostServer],
+    *,
+    replace: bool,
+    stored: Mapping[str, str] | None = None,
 ) -> Addition:
-    """Plans to add these servers to this toolbox. Their literal secrets become variables."""
+    """Plans to add these servers to this toolbox. Their literal secrets become variables.
+
+    `stored`: whose values go into the encrypted store, which has these.
+    """
     keys = servers_keys(config, toolbox)
     existing = _object(value_at(config.value, keys))
-    vault = Vault(_references(config.value, keys, {server.name for server in servers}))
+    in_use = _references(config.value, keys, {server.name for server in servers})
+    vault = Vault(in_use | reserved_secrets(config, stored=stored is not None), stored)
     members: list[Member] = []
     for server in servers:
         entry = vault.cleaned(server, server.name)
@@ -184,10 +197,31 @@ def plan_addition(
         if there != entry:
             members.append(Member((*keys, server.name), entry))
     text = new_text(toolbox) if config.before is None else decoded(config.before, str(config.path))
-    change = _planned(config, text, tuple(members), ())
     names = tuple(member.keys[-1] for member in members)
     taken = tuple(secret for secret in vault.taken if secret.server in names)
-    return Addition(change, toolbox, names, taken, vault.values())
+    if stored is not None:
+        members += secret_members(config, taken)
+    change = _planned(config, text, tuple(members), ())
+    return Addition(change, toolbox, names, taken, vault.values(), stored is not None)
+
+
+def reserved_secrets(config: ConfigFile, *, stored: bool) -> frozenset[str]:
+    """Returns the names whose source in this file is not the one that a new secret would get."""
+    sources = _object(value_at(config.value, (SECRETS,)))
+    return frozenset(name for name, it in sources.items() if not (stored and it == STORE))
+
+
+def stored_names(config: ConfigFile) -> list[str]:
+    """Returns the names that this file takes from the encrypted store."""
+    sources = _object(value_at(config.value, (SECRETS,)))
+    return [name for name, source in sources.items() if source == STORE]
+
+
+def secret_members(config: ConfigFile, taken: Iterable[ExtractedSecret]) -> list[Member]:
+    """Returns what says in the file that these secrets are in the encrypted store."""
+    sources = _object(value_at(config.value, (SECRETS,)))
+    names = dict.fromkeys(secret.variable for secret in taken)
+    return [Member((SECRETS, name), STORE) for name in names if name not in sources]
 
 
 def plan_change(

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mcp_workbench.config import jsonc
+from mcp_workbench.core.spec import SecretSources
 from mcp_workbench.hosts import edit_json
 from mcp_workbench.hosts.environment import inherited_names
 from mcp_workbench.hosts.files import CannotEdit, HostFile, Keys, Machine, not_editable
@@ -251,12 +252,13 @@ def normal_url(url: str) -> str:
 
 def same_account(left: Entry, right: Entry) -> bool:
     """Have two entries of one identity no differing value? Two accounts of one service are two servers."""
-    for key in ("env", "headers"):
+    for key in ("env", "headers", "auth"):
         ours, theirs = left.get(key), right.get(key)
         if not isinstance(ours, dict) or not isinstance(theirs, dict):
             continue
         ours, theirs = cast("Entry", ours), cast("Entry", theirs)
-        if any(ours[name] != theirs[name] for name in ours if name in theirs):
+        names = ("clientId",) if key == "auth" else tuple(ours)
+        if any(name in ours and name in theirs and ours[name] != theirs[name] for name in names):
             return False
     return True
 
@@ -287,13 +289,17 @@ def direct(file: HostFile, ours: dict[str, Any], machine: Machine) -> list[Keys]
     return [server.keys for server in servers if entries.serving(server, vault)]
 
 
-def variables_in(entries: dict[str, Any], *, needed: bool = False) -> tuple[str, ...]:
-    """Returns the variables that these entries of ours use, in order, except those that every process has.
+def variables_in(
+    entries: dict[str, Any], *, needed: bool = False, secrets: SecretSources = ()
+) -> tuple[str, ...]:
+    """Returns the variables that these entries of ours use, in order, except those that every process has,
+    and `secrets`, which are not taken from the environment.
 
     `needed`: only those without which a server does not start, because they have no default.
     """
     asked = _ASKED.findall(msgspec.json.encode(entries).decode())
-    names = [name for name, default in asked if name and not (needed and default)]
+    own = dict(secrets)
+    names = [n for n, default in asked if n and n not in own and not (needed and default)]
     if not needed:
         names += inherited_names(entries.values())
     return tuple(dict.fromkeys(name for name in names if name not in USUAL))

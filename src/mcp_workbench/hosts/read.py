@@ -15,6 +15,7 @@ import msgspec
 from mcp_workbench.config import jsonc
 from mcp_workbench.config.file_access import read_plain
 from mcp_workbench.hosts.files import HostFile, Keys, Machine, read_file, shown, unreadable
+from mcp_workbench.hosts.host_sign_in import HostSignIn
 from mcp_workbench.hosts.table import HOSTS, Host, Syntax
 from mcp_workbench.transport.json_text import read_json
 
@@ -176,6 +177,11 @@ def parse_json(text: str) -> Any:
         return jsonc.parse(text)
 
 
+MOST_PARTS = 256  # of a dotted key
+_DOTS = re.compile(r"""(?<=[\w"'-])[ \t]*\.[ \t]*(?=[\w"'-])""")
+_BETWEEN_DOTS = re.compile(r"[=,{}\[\]\n]")
+
+
 class NotToml(ValueError):
     """The text is not TOML, with place and reason."""
 
@@ -190,6 +196,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Returns the values; raises NotToml with the place."""
     import tomllib  # only where there is such a file
 
+    if any(len(_DOTS.findall(part)) > MOST_PARTS for part in _BETWEEN_DOTS.split(text)):
+        raise NotToml("it is nested too deeply", 1, 1)  # its reader takes the square of the parts
     try:
         return tomllib.loads(text.removeprefix(jsonc.BOM))
     except tomllib.TOMLDecodeError as error:
@@ -354,7 +362,18 @@ class EntryTranslator:
             new["type"] = "sse"
         if headers := dict(self.headers(raw)):
             new["headers"] = headers
+        if auth := self.sign_in(raw):
+            new["auth"] = auth
         return new
+
+    def sign_in(self, raw: Entry) -> Entry:
+        found = HostSignIn(raw)
+        self.used |= found.used
+        self.notes += found.notes()
+        return {
+            key: self.translated(value) if isinstance(value, str) else value
+            for key, value in found.auth.items()
+        }
 
     def environment(self, raw: Entry) -> Iterator[tuple[str, str]]:
         for key in _ENVIRONMENT:

@@ -24,7 +24,13 @@ from mcp_workbench.config.expand import (
     references,
     strings_of,
 )
-from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
+from mcp_workbench.core.spec import (
+    AuthSettings,
+    HttpEndpoint,
+    ServerAddress,
+    ServerSpec,
+    StdioCommand,
+)
 from mcp_workbench.hosts.files import HostFile, Keys, Machine
 from mcp_workbench.hosts.plan import USUAL, Identity, normal_url
 from mcp_workbench.hosts.read import (
@@ -50,6 +56,7 @@ class Verdict(msgspec.Struct, frozen=True):
     keys: Keys
     server: ServerAddress | None = None
     reason: str = ""
+    signs_in: bool = False  # the entry says that its host signs in by itself
 
     @property
     def name(self) -> str:
@@ -96,7 +103,11 @@ def judge(
     """
     value = value_of(text, file.host.format, str(file.path))
     return [
-        Verdict(server.keys, *_verdict(server, value_at(value, server.keys), own, given, machine))
+        Verdict(
+            server.keys,
+            *_verdict(server, value_at(value, server.keys), own, given, machine),
+            signs_in="auth" in server.entry,
+        )
         for server in servers_in(file, text, machine)
         if not server.ourselves and server.name != ENTRY
     ]
@@ -189,6 +200,8 @@ def _differing_urls(theirs: Target, ours: Target) -> Iterator[str]:
     for name in _names(left.items(), right.items()):
         if left.get(name) != right.get(name):
             yield dotted(("headers", name))
+    if theirs.auth.client_id and theirs.auth.client_id != ours.auth.client_id:
+        yield "auth.clientId"
 
 
 def _names(theirs: Iterable[tuple[str, str]], ours: Iterable[tuple[str, str]]) -> list[str]:
@@ -217,7 +230,7 @@ def _not_passed_on(
     known = HOSTS[host]
     names = (name for _, text in strings_of(spec.target) for name in references(text))
     for name in dict.fromkeys(names):
-        if name in USUAL:
+        if name in USUAL or name in dict(spec.secrets):  # those are read here, not passed on
             continue
         if name in given:
             text = translate(given[name], known.variables, machine).text
@@ -237,7 +250,9 @@ def _not_passed_on(
 def target_of(entry: Entry) -> Target:
     """Returns what an entry of ours starts or reaches, as written."""
     if isinstance(entry.get("url"), str):
-        return HttpEndpoint(entry["url"], _pairs(entry.get("headers")))
+        auth = _texts(entry.get("auth"))
+        client = AuthSettings(auth.get("clientId", ""), auth.get("clientSecret", ""))
+        return HttpEndpoint(entry["url"], _pairs(entry.get("headers")), auth=client)
     args = entry.get("args")
     words = cast("list[Any]", args) if isinstance(args, list) else []
     return StdioCommand(
@@ -246,6 +261,11 @@ def target_of(entry: Entry) -> Target:
         _pairs(entry.get("env")),
         str(entry.get("cwd", "")),
     )
+
+
+def _texts(value: Any) -> dict[str, str]:
+    members = cast("Entry", value) if isinstance(value, dict) else {}
+    return {name: item for name, item in members.items() if isinstance(item, str)}
 
 
 def _pairs(value: Any) -> tuple[tuple[str, str], ...]:

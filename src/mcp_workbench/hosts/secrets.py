@@ -1,12 +1,13 @@
 """Literal secrets: replaced by variables on import, and hidden in previews."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
 
 from mcp_workbench.config import jsonc
+from mcp_workbench.config.kinds import SECRET_WORDS
 from mcp_workbench.hosts.read import Entry, HostServer
 
 _WORDS = re.compile(
@@ -54,9 +55,14 @@ class ExtractedSecret(msgspec.Struct, frozen=True):
 class Vault:
     """Assigns a variable to each secret value; two values never share one."""
 
-    def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        reserved: frozenset[str] = frozenset(),
+        stored: Mapping[str, str] | None = None,
+    ) -> None:
         self._values: dict[str, str] = {}
         self._reserved = reserved  # names that are already in use
+        self._stored = stored or {}  # values that some names have in the encrypted store
         self.taken: list[ExtractedSecret] = []
 
     def values(self) -> dict[str, str]:
@@ -65,7 +71,7 @@ class Vault:
 
     def variable(self, wanted: str, server: str, value: str) -> str:
         for name in variable_names(wanted, server):
-            if name in self._reserved:
+            if name in self._reserved or self._stored.get(name, value) != value:
                 continue
             if self._values.setdefault(name, value) == value:
                 return name
@@ -78,6 +84,9 @@ class Vault:
             if key in entry:
                 pairs = cast("dict[str, str]", entry[key])
                 entry[key] = {n: self._pair(name, key, n, value) for n, value in pairs.items()}
+        if "clientSecret" in entry.get("auth", {}):
+            secret = self._client_secret(name, entry["auth"]["clientSecret"])
+            entry["auth"] = entry["auth"] | {"clientSecret": secret}
         if "args" in entry:
             entry["args"] = self._args(name, entry["args"])
         if "url" in entry:
@@ -91,6 +100,11 @@ class Vault:
         prefix = scheme[0] if scheme else ""
         wanted = f"{server}_TOKEN" if name.lower() == "authorization" else name
         return prefix + self._take(server, f"{kind}.{name}", wanted, value[len(prefix) :])
+
+    def _client_secret(self, server: str, value: str) -> str:
+        if not is_secret("clientSecret", value):
+            return value
+        return self._take(server, "auth.clientSecret", f"{server}_CLIENT_SECRET", value)
 
     def _args(self, server: str, args: list[str]) -> list[str]:
         cleaned: list[str] = []
@@ -231,6 +245,8 @@ def _hidden(path: Path, value: str) -> bool:
     named = _NAMED.fullmatch(value) or REFERENCE.search(value)
     if named and not SECRET_LOOK.search(value):
         return False
+    if path[:1] == ("secrets",) and len(path) == 2 and value in SECRET_WORDS:
+        return False  # where our own configuration says that it comes from
     if _MOSTLY_HIDDEN & set(path) and not _is_plain(str(path[-1]), value):
         return True
     return _looks_secret(str(path[-1]) if path else "", value)

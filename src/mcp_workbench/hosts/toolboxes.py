@@ -45,6 +45,7 @@ _PREAMBLE = re.compile(
     r"(?: (?:that|which|for|to|provides|providing|enables|enabling|offers|offering|implements))* ",
     re.IGNORECASE,
 )
+MOST_READ = 4096  # characters of a server's instructions; they may have megabytes
 SENTENCES = (45, 30)  # characters that each server gets of its own words, as far as there is room
 _NAME_COUNTS = 3  # times as much as a word of the package or URL
 
@@ -266,7 +267,7 @@ def _first_sentence(server: ServerSummary) -> str:
 
     Whatever a server writes there becomes one short line: it is not trusted with more.
     """
-    lines = map(_cleaned, server.instructions.splitlines())
+    lines = map(_cleaned, server.instructions[:MOST_READ].splitlines())
     line = next((line for line in lines if _says_more(line, server.name)), "")
     sentence = re.split(r"(?<=[.!?。])\s|[。;]", line, maxsplit=1)[0].rstrip(".!:, ")
     telling = _PREAMBLE.sub("", sentence, count=1) if _PREAMBLE.match(sentence) else sentence
@@ -280,7 +281,7 @@ def _cleaned(line: str) -> str:
 
 def _telling_title(server: ServerSummary) -> str:
     """Returns the server's title if it says more than its name here."""
-    title = _cleaned(server.title.replace("-", " "))
+    title = _cleaned(server.title[:MOST_READ].replace("-", " "))
     return title if _says_more(title, server.name) else ""
 
 

@@ -2,19 +2,21 @@
 
 The order of a sign-in: a 401 carries a `Challenge`; `resource_metadata_urls` and `server_metadata_urls` say where
 the documents of the server and of its authorization server may be; `read_resource` and `read_server` check
-them; `AuthorizationRequest` is the address for the browser, and reads the redirect; `code_grant` and its
-siblings are the bodies for the token endpoint, and `read_tokens` its response. RFC numbers stand where a rule comes from one.
+them; `AuthorizationRequest` is the address for the browser, and reads the redirect. What follows, at the
+token endpoint, is in `oauth_tokens`. RFC numbers stand where a rule comes from one.
 """
 
 from __future__ import annotations
 
 import re
-from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from typing import Literal, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
+
+from mcp_workbench.core.redact import redact_cut
 
 WELL_KNOWN_RESOURCE = "/.well-known/oauth-protected-resource"
 WELL_KNOWN_SERVER = "/.well-known/oauth-authorization-server"
@@ -23,8 +25,10 @@ DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 CLIENT_NAME = "MCP Workbench"
 OFFLINE = "offline_access"  # the scope for which OpenID providers give a refresh token
 LONGEST_CHALLENGE = 8192  # characters of WWW-Authenticate that are read
+LONGEST_ISSUER = 512  # characters
+LONGEST_REASON = 1000  # characters of a failure: much of it may be a server's own words
+MOST_FIELDS = 50  # of a redirect's query
 MOST_SCOPES = 100
-LONGEST_LIFETIME = 10 * 365 * 86400.0  # seconds; more is treated as this
 
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 Document = TypeVar("Document")
@@ -40,8 +44,18 @@ class SignInFailed(Exception):
     """Signing in failed. The text says why and what to do next; `code` is for `explain`."""
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
+        # It goes to terminals, pages and hosts, and may quote what a server wrote.
+        super().__init__("".join(c for c in message[:LONGEST_REASON] if c.isprintable()))
         self.code = code
+
+
+class NotThisSignIn(SignInFailed):
+    """A redirect that does not belong to the sign-in that waits: anybody can send one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "WB-AUTH-006", "the answer belongs to another sign-in: start again, and use its address"
+        )
 
 
 # What a server says when it refuses
@@ -108,6 +122,7 @@ class AuthorizationServer(msgspec.Struct, frozen=True):
     grant_types_supported: tuple[str, ...] = ()
     code_challenge_methods_supported: tuple[str, ...] | None = None
     token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
+    token_endpoint_auth_signing_alg_values_supported: tuple[str, ...] = ()
     client_id_metadata_document_supported: bool = False
     authorization_response_iss_parameter_supported: bool = False
 
@@ -122,30 +137,48 @@ def resource_metadata_urls(server_url: str, challenge: Challenge) -> list[str]:
 
 def server_metadata_urls(issuer: str) -> list[str]:
     """Where the metadata of an authorization server may be; the first that exists counts."""
-    path = urlsplit(issuer).path.rstrip("/")
+    path = _parts(issuer).path.rstrip("/")
     paths = [WELL_KNOWN_SERVER + path, WELL_KNOWN_OPENID + path]
     if path:
         paths.append(path + WELL_KNOWN_OPENID)
     return [_at(issuer, each) for each in paths]
 
 
+def require_issuer(issuer: str) -> None:
+    """Raise SignInFailed unless this has the form of an issuer (RFC 8414), which people and hosts are shown."""
+    clean = issuer.isascii() and issuer.isprintable() and not set(issuer) & set(' ?#"<>\\')
+    if not clean or len(issuer) > LONGEST_ISSUER:
+        raise _no_address()
+
+
 def _at(url: str, path: str) -> str:
-    parts = urlsplit(url)
+    parts = _parts(url)
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
 def origin_of(url: str) -> str:
-    parts = urlsplit(url)
+    parts = _parts(url)
     return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise _no_address() from None
+
+
+def _no_address() -> SignInFailed:
+    return SignInFailed("WB-AUTH-005", "the server's sign-in metadata has an address that is none")
 
 
 def read_resource(body: bytes, server_url: str, source: str) -> Resource:
     """The metadata of a protected resource, which must be about this server. Raises SignInFailed."""
-    resource = _read(body, Resource, source)
+    resource = read_document(body, Resource, source)
     if not covers(resource.resource, server_url):
         raise SignInFailed(
             "WB-AUTH-005",
-            f"the sign-in metadata at {source} is for {_shown(resource.resource)}, not for the address in 'url': "
+            f"the sign-in metadata at {source} is for {shown(resource.resource)}, not for the address in 'url': "
             "correct 'url', or report it to whoever runs the server",
         )
     return resource
@@ -155,7 +188,7 @@ def covers(resource: str, url: str) -> bool:
     """Is this the resource identifier of a server at this URL, or of what it is a part of?"""
     if origin_of(resource) != origin_of(url):
         return False
-    whole = urlsplit(resource).path.rstrip("/") + "/"
+    whole = _parts(resource).path.rstrip("/") + "/"
     return (urlsplit(url).path.rstrip("/") + "/").startswith(whole)
 
 
@@ -165,19 +198,20 @@ def read_server(body: bytes, issuer: str, source: str) -> AuthorizationServer:
     Servers of 2025-03-26 name no issuer: then it is the origin that the metadata comes from, whatever it
     claims, so that it can't pass for another one.
     """
-    server = _read(body, AuthorizationServer, source)
+    server = read_document(body, AuthorizationServer, source)
     if not issuer:
         server = msgspec.structs.replace(server, issuer=origin_of(source))
     elif server.issuer != issuer:
         raise SignInFailed(
             "WB-AUTH-005",
-            f"the metadata at {source} is that of another issuer, {_shown(server.issuer)} instead of "
-            f"{_shown(issuer)}: report it to whoever runs the server",
+            f"the metadata at {source} is that of another issuer, {shown(server.issuer)} instead of "
+            f"{shown(issuer)}: report it to whoever runs the server",
         )
     methods = server.code_challenge_methods_supported
     if methods is not None and "S256" not in methods:
         raise SignInFailed(
-            "WB-AUTH-005", f"{server.issuer} does not support PKCE with S256, which MCP requires"
+            "WB-AUTH-005",
+            f"{server.issuer} does not support PKCE with S256, which MCP requires: report it to whoever runs it",
         )
     return server
 
@@ -207,16 +241,17 @@ def choose_scopes(
     return scopes
 
 
-def _read(body: bytes, type: type[Document], source: str) -> Document:
+def read_document(body: bytes, type: type[Document], source: str) -> Document:
     try:
         return msgspec.json.decode(body, type=type)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SignInFailed(
-            "WB-AUTH-005", f"the document at {source} can't be used: {error}"
+            "WB-AUTH-005",
+            f"the document at {source} can't be used ({error}): report it to whoever runs the server",
         ) from None
 
 
-def _shown(url: str) -> str:
+def shown(url: str) -> str:
     return "".join(c for c in url[:200] if c.isprintable()) or "none"
 
 
@@ -232,6 +267,7 @@ class OAuthClient(msgspec.Struct, frozen=True):
     redirect_uri: str = ""  # that it is registered with; empty: any on the loopback
     expires_at: float = 0.0  # of a registration; 0: never
     registered: bool = False  # dynamically, by us
+    signing_algorithms: tuple[str, ...] = ()  # that its server accepts; empty: any
 
     def __repr__(self) -> str:
         return "OAuthClient()"  # the secret
@@ -242,6 +278,9 @@ class _Registration(msgspec.Struct):
     client_secret: str = ""
     client_secret_expires_at: float = 0.0
     token_endpoint_auth_method: str = ""
+
+    def __repr__(self) -> str:
+        return "_Registration()"
 
 
 def registration_request(redirect_uri: str, server: AuthorizationServer) -> bytes:
@@ -262,14 +301,18 @@ def registration_request(redirect_uri: str, server: AuthorizationServer) -> byte
             "grant_types": grants,
             "response_types": ["code"],
             "token_endpoint_auth_method": method,
-            "application_type": "native",
+            "application_type": "native" if _is_loopback(redirect_uri) else "web",
         }
     )
 
 
+def _is_loopback(url: str) -> bool:
+    return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
+
+
 def read_registration(body: bytes, redirect_uri: str, server: AuthorizationServer) -> OAuthClient:
     """The client that the authorization server registered. Raises SignInFailed."""
-    given = _read(body, _Registration, server.registration_endpoint)
+    given = read_document(body, _Registration, server.registration_endpoint)
     method = given.token_endpoint_auth_method
     return OAuthClient(
         given.client_id,
@@ -330,7 +373,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True):
             query["scope"] = " ".join(self.scopes)
         if OFFLINE in self.scopes:
             query["prompt"] = "consent"  # OpenID Connect requires it for this scope
-        parts = urlsplit(self.server.authorization_endpoint)
+        parts = _parts(self.server.authorization_endpoint)
         merged = [
             pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in query
         ]
@@ -338,30 +381,44 @@ class AuthorizationRequest(msgspec.Struct, frozen=True):
 
     def code_of(self, query: str) -> str:
         """The authorization code of a redirect, given its query. Raises SignInFailed."""
-        values = dict(reversed(parse_qsl(query, max_num_fields=50)))
+        try:
+            values = dict(reversed(parse_qsl(query, max_num_fields=MOST_FIELDS)))
+        except ValueError:
+            raise NotThisSignIn from None
         self._check_origin(values)
         error = values.get("error", "")
         if error:
-            raise SignInFailed(*_refused(error, values.get("error_description", "")))
+            raise self._refused(error, values.get("error_description", ""), values.get("code", ""))
         if not values.get("code"):
             raise SignInFailed(
                 "WB-AUTH-006", "the address has no code: sign in again, and paste the whole address"
             )
         return values["code"]
 
+    def _refused(self, error: str, description: str, code: str) -> SignInFailed:
+        if error == "access_denied":
+            return SignInFailed(
+                "WB-AUTH-002",
+                "the sign-in was declined: run the command again and allow access, or use another account",
+            )
+        secrets = {self.state: "state", self.verifier: "verifier", code: "code"}
+        why = redact_cut(shown(description or error), secrets)
+        return SignInFailed(
+            "WB-AUTH-006",
+            f"the authorization server refused ({why}): run the command again; if that changes nothing, "
+            "report it to whoever runs the server",
+        )
+
     def _check_origin(self, values: Mapping[str, str]) -> None:
         if not same(values.get("state", ""), self.state):
-            raise SignInFailed(
-                "WB-AUTH-006",
-                "the answer belongs to another sign-in: start again, and use its address",
-            )
+            raise NotThisSignIn
         issuer = values.get("iss")
         if issuer is None and not self.server.authorization_response_iss_parameter_supported:
             return
         if issuer != self.server.issuer:  # RFC 9207: compared as it is
             raise SignInFailed(
                 "WB-AUTH-006",
-                f"the answer does not come from {_shown(self.server.issuer)}, which was asked: sign in again, "
+                f"the answer does not come from {shown(self.server.issuer)}, which was asked: sign in again, "
                 "and report it if it happens again",
             )
 
@@ -370,160 +427,4 @@ def same(given: str, expected: str) -> bool:
     """Compare two secrets in constant time."""
     from hmac import compare_digest
 
-    return compare_digest(given.encode(), expected.encode())
-
-
-def _refused(error: str, description: str) -> tuple[str, str]:
-    why = _shown(description) if description else _shown(error)
-    if error == "access_denied":
-        return (
-            "WB-AUTH-002",
-            "the sign-in was declined: run the command again and allow access, or use another account",
-        )
-    return "WB-AUTH-006", f"the authorization server refused: {why}"
-
-
-# Token requests
-
-
-class Tokens(msgspec.Struct, frozen=True):
-    """What the token endpoint gave."""
-
-    access_token: str
-    refresh_token: str = ""
-    expires_in: float | None = None
-    scope: str = ""
-    account: str = ""  # who signed in, as far as an ID token says so
-
-    def __repr__(self) -> str:
-        return "Tokens()"
-
-
-class _TokenResponse(msgspec.Struct):
-    access_token: str
-    token_type: str = "bearer"  # noqa: S105 - a kind
-    refresh_token: str | None = None
-    expires_in: float | str | None = None
-    scope: str | None = None
-    id_token: str | None = None
-
-
-class _ErrorResponse(msgspec.Struct):
-    error: str = ""
-    error_description: str = ""
-
-
-class _Claims(msgspec.Struct):
-    email: str = ""
-    preferred_username: str = ""
-    name: str = ""
-    sub: str = ""
-
-
-def code_grant(request: AuthorizationRequest, code: str) -> dict[str, str]:
-    return {
-        "grant_type": "authorization_code",
-        "code": code,
-        "redirect_uri": request.redirect_uri,
-        "code_verifier": request.verifier,
-        "resource": request.resource,
-    }
-
-
-def refresh_grant(refresh_token: str, resource: str) -> dict[str, str]:
-    return {"grant_type": "refresh_token", "refresh_token": refresh_token, "resource": resource}
-
-
-def client_grant(scopes: Iterable[str], resource: str) -> dict[str, str]:
-    scope = " ".join(scopes)
-    body = {"grant_type": "client_credentials", "resource": resource}
-    return {**body, "scope": scope} if scope else body
-
-
-def token_request(client: OAuthClient, fields: Mapping[str, str]) -> tuple[bytes, bytes]:
-    """The extra headers and the body of a request to the token endpoint, with the client's proof."""
-    fields = dict(fields)
-    headers = b""
-    if client.method == "client_secret_basic":
-        pair = f"{quote(client.id, safe='')}:{quote(client.secret, safe='')}"
-        headers = b"Authorization: Basic %b\r\n" % b64encode(pair.encode())
-    else:
-        fields["client_id"] = client.id
-    if client.method == "client_secret_post":
-        fields["client_secret"] = client.secret
-    return headers, urlencode(fields).encode()
-
-
-def read_tokens(body: bytes, source: str) -> Tokens:
-    """The tokens of a response. Raises SignInFailed."""
-    given = _read(body, _TokenResponse, source)
-    if given.token_type.lower() != "bearer" or not _header_safe(given.access_token):
-        raise SignInFailed("WB-AUTH-005", f"{source} gave a token that is no bearer token")
-    return Tokens(
-        given.access_token,
-        given.refresh_token or "",
-        _lifetime(given.expires_in),
-        given.scope or "",
-        _account(given.id_token or ""),
-    )
-
-
-def read_error(body: bytes) -> tuple[str, str]:
-    """The code and the description of an error response; empty where it is none."""
-    try:
-        error = msgspec.json.decode(body, type=_ErrorResponse)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return "", ""
-    return _shown(error.error) if error.error else "", _shown(
-        error.error_description
-    ) if error.error_description else ""
-
-
-def _header_safe(token: str) -> bool:
-    return bool(token) and all("!" <= c <= "~" for c in token)
-
-
-def _lifetime(seconds: float | str | None) -> float | None:
-    try:
-        value = None if seconds is None else float(seconds)
-    except ValueError:
-        return None
-    return None if value is None or not value >= 0 else min(value, LONGEST_LIFETIME)
-
-
-def _account(id_token: str) -> str:
-    """Who signed in, for people to read. It came from the token endpoint itself; nothing is decided by it."""
-    try:
-        payload = id_token.split(".")[1]
-        claims = msgspec.json.decode(
-            urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=_Claims
-        )
-    except (IndexError, ValueError, msgspec.DecodeError):
-        return ""
-    name = claims.email or claims.preferred_username or claims.name or claims.sub
-    return "".join(c for c in name[:100] if c.isprintable())
-
-
-# Device authorization (RFC 8628)
-
-
-class DeviceCode(msgspec.Struct, frozen=True):
-    """What a person needs to sign in on another device."""
-
-    device_code: str
-    user_code: str
-    verification_uri: str
-    verification_uri_complete: str = ""
-    expires_in: float = 600.0
-    interval: float = 5.0
-
-    def __repr__(self) -> str:
-        return "DeviceCode()"
-
-
-def read_device_code(body: bytes, source: str) -> DeviceCode:
-    return _read(body, DeviceCode, source)
-
-
-def device_grant(code: DeviceCode, resource: str) -> dict[str, str]:
-    return {"grant_type": DEVICE_GRANT, "device_code": code.device_code, "resource": resource}
+    return compare_digest(given.encode("utf-8", "replace"), expected.encode())

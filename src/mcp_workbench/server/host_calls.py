@@ -16,7 +16,7 @@ from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.raw_json import TooManyParts
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.gateway.arguments import may_be_error
-from mcp_workbench.gateway.calls import Call
+from mcp_workbench.gateway.calls import Call, Door
 from mcp_workbench.gateway.interceptors import (
     CallOutcome,
     Completed,
@@ -78,8 +78,12 @@ class HostCall(Call):
         self._flat = flat  # called by a flat name
 
     @property
-    def host_name(self) -> str:
-        return self.session.host_name
+    def host(self) -> tuple[str, str]:
+        return self.session.host
+
+    @property
+    def door(self) -> Door:
+        return self.session.door
 
     @property
     def results_owner(self) -> object:
@@ -95,9 +99,12 @@ class HostCall(Call):
     def settled(self, answer: Outcome) -> None:
         result = answer.result
         if self.plain and result and not may_be_error(result):
+            route = self.route
+            if route is not None and route.recorders:
+                observe(route.recorders, self, Completed(result))
             self.session.reply(self.id, result)
-            if self.route is not None and self.route.observers:
-                observe(self.route.observers, self, Completed(result))
+            if route is not None and route.observers:
+                observe(route.observers, self, Completed(result))
         else:
             super().settled(answer)
 

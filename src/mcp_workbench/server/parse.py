@@ -290,13 +290,8 @@ class _ClientInfo(msgspec.Struct):
     version: msgspec.Raw = NOTHING
 
 
-def client_name(info: msgspec.Raw) -> str:
-    """The name in a host's `clientInfo`, cut to a reasonable length."""
-    return client_name_and_version(info)[0]
-
-
 def client_name_and_version(info: msgspec.Raw) -> tuple[str, str]:
-    """The same with its version; each is empty if it is missing, or no text."""
+    """Name and version in a host's `clientInfo`, cut to a reasonable length; empty if missing, or no text."""
     try:
         client = msgspec.json.decode(info or b"{}", type=_ClientInfo)
     except (msgspec.DecodeError, RecursionError):

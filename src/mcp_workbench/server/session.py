@@ -9,28 +9,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError, shown_name
 from mcp_workbench.core.raw_json import LONGEST_NAME, Members
-from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
+from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.gateway.interceptors import Rejected
 from mcp_workbench.protocol.handshake import (
     BATCHES,
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
-    LOG_LEVEL_KEY,
     STAMPS,
 )
-from mcp_workbench.protocol.primitive_messages import level_in, most_verbose, read_level
 from mcp_workbench.protocol.translation import complete
 from mcp_workbench.server import parse, text, tool_requests
 from mcp_workbench.server.elicitation import ROOTS_CHANGED, AskedBy, Elicitation
 from mcp_workbench.server.host_calls import HostCall, OpenRequests, OwnCall, RequestTasks, Work
 from mcp_workbench.server.parse import HostEra, Message, RequestError, UseToolRequest
+from mcp_workbench.server.session_primitives import PRIMITIVE_CALLS, Handler, SessionPrimitives
 from mcp_workbench.server.session_tools import NameCollision, SessionTools, ToolView
 from mcp_workbench.server.wrong_arguments import long_member
 from mcp_workbench.transport import jsonrpc
@@ -40,20 +39,14 @@ from mcp_workbench.transport.stdio import Channel
 from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
-    from mcp_workbench.gateway.view_primitives import ServerNotification, ViewPrimitives
+    from mcp_workbench.gateway.calls import Door
     from mcp_workbench.gateway.views import View
     from mcp_workbench.server.elicitation import InputRequests
-    from mcp_workbench.server.primitive_requests import PrimitiveRequests
-    from mcp_workbench.server.subscriptions import Subscriptions
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[bytes, Members, Members], None]  # id, members of params, members of _meta
 _NO_META: Members = {}  # of requests without any; never changed
-# Requests that reach a server on the host's behalf.
-_PRIMITIVE_CALLS = frozenset({"prompts/get", "resources/read", "completion/complete"})
-CALLS = _PRIMITIVE_CALLS | {TOOLS_CALL}
-_PRIMITIVE_LISTS = frozenset({"prompts/list", "resources/list", "resources/templates/list"})
+CALLS = PRIMITIVE_CALLS | {TOOLS_CALL}  # requests that reach a server on the host's behalf
 _INTERNAL_ERROR = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the workbench failed; see its log")
 
 
@@ -74,6 +67,7 @@ class HostSession:
         self.under_way = OpenRequests()
         self.elicitation = Elicitation(self, input_requests, view.gateway.suspended)
         self.view = view
+        self.public_origin: Callable[[], str] = str  # where its person reaches our pages; over HTTP
         if asked != "by modern servers":
             self.view = view.for_host(self.elicitation, sole=asked == "by all servers")
             if input_requests is None:  # HTTP exchanges share a tool view of what all of them share
@@ -81,18 +75,14 @@ class HostSession:
         self._channel = channel
         self._tasks = RequestTasks(scope, lambda id: self.refuse(id, _INTERNAL_ERROR))
         self._tool_view = tool_view
-        self.client_info = NOTHING  # as the host declares it, at initialize or in `_meta`
+        self.host = ("", "")  # name and version, declared at initialize or in `_meta`
+        self.door: Door = "stdio"
         self._is_draining = False
         self._known_meta: tuple[bytes, Members] = (b"", _NO_META)  # of a modern host's last call
         self.on_idle: Callable[[], None] | None = None  # called when no request is in flight
         self._primitives = SessionPrimitives(self, tool_view)
         self._tools = tools = SessionTools(self, tool_view, self._primitives)
-        self._stop_listening = view.gateway.on_change(tools.tools_changed, tools.reloaded)
-
-    @property
-    def host_name(self) -> str:
-        """The name in the host's `clientInfo`; empty if there is none."""
-        return parse.client_name(self.client_info)
+        self._stop_listening = view.on_change(tools.tools_changed, tools.reloaded)
 
     @property
     def results_owner(self) -> object:
@@ -124,7 +114,7 @@ class HostSession:
             else:
                 self._request(id, message)
         except RequestError as error:
-            self._refuse_request(id, method, error)
+            self.refuse_request(id, method, error)
         except Exception:  # a bug of ours fails one request, not the session
             log.exception("%r failed", method)
             self.refuse(id, _INTERNAL_ERROR)
@@ -158,7 +148,7 @@ class HostSession:
         self.era.check(method, members, meta)
         if self.era.modern:
             self._known_meta = (b"", _NO_META)  # another one describes the host now
-            self.client_info = meta.get(CLIENT_INFO_KEY, NOTHING)
+            self.host = parse.client_name_and_version(meta.get(CLIENT_INFO_KEY, NOTHING))
             self.elicitation.declare(meta.get(CAPABILITIES_KEY))
         return self._primitives.with_log_level(meta)
 
@@ -190,10 +180,12 @@ class HostSession:
             return self._discover
         return self._ping if method == "ping" else None
 
-    def _refuse_request(self, id: bytes, method: str, error: RequestError) -> None:
+    def refuse_request(self, id: bytes, method: str, error: RequestError) -> None:
+        """Answer a request with an error; one that would have been a call ends as one."""
         if method in CALLS:
             name = "" if method == TOOLS_CALL else method
-            request = CallRequest(ToolIdentifier("", "", name), {}, method=method)
+            target = ToolIdentifier("", "", name)
+            request = CallRequest(target, {}, modern_host=self.era.modern, method=method)
             HostCall(self, id, request).finish(Rejected(msgspec.Raw(error.error), is_ours=True))
         else:
             self.refuse(id, error.error)
@@ -201,7 +193,7 @@ class HostSession:
     # Opening the conversation
 
     def _initialize(self, id: bytes, members: Members, meta: Members) -> None:
-        self.client_info = members.get("clientInfo", NOTHING)
+        self.host = parse.client_name_and_version(members.get("clientInfo", NOTHING))
         self.elicitation.declare(members.get("capabilities"))
         offered = parse.offered_revision(members)
         self.era.revision, result = text.initialize_result(offered, self.view)
@@ -361,10 +353,10 @@ class HostSession:
 
     def _refuse_draining(self, id: bytes, method: str) -> None:
         if method == TOOLS_CALL:
-            request = CallRequest(ToolIdentifier("", "", ""), {})
+            request = CallRequest(ToolIdentifier("", "", ""), {}, modern_host=self.era.modern)
             HostCall(self, id, request).fail(text.draining())
         else:
-            self._refuse_request(id, method, RequestError(*text.draining_error()))
+            self.refuse_request(id, method, RequestError(*text.draining_error()))
 
     # Out
 
@@ -414,134 +406,6 @@ class HostSession:
     def _check_idle(self) -> None:
         if self.on_idle is not None and not self.under_way:
             self.on_idle()
-
-
-class SessionPrimitives:
-    """Everything that one session has beside tools: loaded with the first request for any of it."""
-
-    def __init__(self, session: HostSession, tool_view: ToolView) -> None:
-        self.log_level: msgspec.Raw | None = None  # set by a legacy host
-        self._session = session
-        self._tool_view = tool_view
-        self._loaded: _Loaded | None = None
-        self._stop_listening = session.view.on_heard(self._receive)
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether anything beside tools was asked for."""
-        return self._loaded is not None
-
-    @property
-    def _load(self) -> _Loaded:
-        if self._loaded is None:
-            from mcp_workbench.gateway.view_primitives import ViewPrimitives
-            from mcp_workbench.server.primitive_requests import PrimitiveOwners, PrimitiveRequests
-            from mcp_workbench.server.subscriptions import Subscriptions
-
-            session = self._session
-            upstream = ViewPrimitives(session.view)
-            owners = PrimitiveOwners(session.era, upstream, self._tool_view)
-            requests = PrimitiveRequests(session, upstream, owners)
-            subscriptions = Subscriptions(session, upstream, owners, requests)
-            self._loaded = _Loaded(upstream, requests, subscriptions)
-        return self._loaded
-
-    def handler(self, method: str) -> Handler | None:
-        """The handler of this method, if the host's era has it."""
-        if method in _PRIMITIVE_CALLS or method in _PRIMITIVE_LISTS:
-            return lambda id, members, meta: self._load.requests.handle(method, id, members, meta)
-        if self._session.era.modern:
-            return self._listen if method == "subscriptions/listen" else None
-        return {
-            "resources/subscribe": self._subscribe,
-            "resources/unsubscribe": self._unsubscribe,
-            "logging/setLevel": self._set_level,
-        }.get(method)
-
-    def _listen(self, id: bytes, members: Members, meta: Members) -> None:
-        self._load.subscriptions.listen(id, members, meta)
-
-    def _subscribe(self, id: bytes, members: Members, meta: Members) -> None:
-        self._load.subscriptions.subscribe(id, members, meta)
-
-    def _unsubscribe(self, id: bytes, members: Members, meta: Members) -> None:
-        self._load.subscriptions.unsubscribe(id, members)
-
-    # Logging
-
-    def _set_level(self, id: bytes, members: Members, meta: Members) -> None:
-        raw = members.get("level", msgspec.Raw(b"null"))
-        try:
-            level = read_level(raw)
-        except ValueError as error:
-            raise RequestError(jsonrpc.INVALID_PARAMS, f"params.level: {error}") from None
-        self.log_level = raw
-        self._load.upstream.want_level(self._session, level)
-        self._session.reply(id, b"{}")
-
-    def with_log_level(self, meta: Members) -> Members:
-        """`_meta` of a request with the log level that applies to it."""
-        if self.log_level is not None:
-            return {**meta, LOG_LEVEL_KEY: self.log_level}
-        if LOG_LEVEL_KEY in meta and self._session.era.modern:
-            try:
-                level = level_in(meta)
-            except ValueError as error:
-                raise RequestError(jsonrpc.INVALID_PARAMS, f"_meta: {error}") from None
-            upstream = self._load.upstream
-            before = upstream.level_of(self._session)
-            upstream.want_level(self._session, most_verbose([level, *filter(None, [before])]))
-        return meta
-
-    # Changes
-
-    def _receive(self, notification: ServerNotification) -> None:
-        self._load.subscriptions.receive(notification)
-
-    def list_changed(self, method: str) -> None:
-        """Notify the host of a changed list if it listens for that, or has requested the list."""
-        if self._loaded is not None:
-            self._loaded.subscriptions.list_changed(method)
-
-    @property
-    def watched_lists(self) -> frozenset[str]:
-        """The lists whose changes the host wants to be notified of."""
-        return frozenset() if self._loaded is None else self._loaded.subscriptions.watched_lists
-
-    @property
-    def subscribed_servers(self) -> frozenset[ServerAddress]:
-        """The servers whose resources the host has subscribed to."""
-        return frozenset() if self._loaded is None else self._loaded.subscriptions.servers
-
-    async def opened(self, toolbox: str) -> None:
-        """Notify a legacy host of the lists that an opened toolbox adds to."""
-        if self._loaded is None or self._session.era.modern:
-            return
-        for kind in sorted(self._loaded.requests.requested_lists):
-            if await self._loaded.requests.has_any(toolbox, kind):
-                self._session.notify(f"notifications/{kind}/list_changed")
-
-    def cancelled(self, id: bytes) -> None:
-        if self._loaded is not None:
-            self._loaded.subscriptions.end(id)
-
-    def end_listening(self) -> None:
-        """Answer the `subscriptions/listen` requests, which would never end otherwise."""
-        if self._loaded is not None:
-            self._loaded.subscriptions.end_all()
-
-    def close(self) -> None:
-        self._stop_listening()
-        if self._loaded is not None:
-            self._loaded.subscriptions.close()
-
-
-class _Loaded(NamedTuple):
-    """The parts of SessionPrimitives that most sessions never need."""
-
-    upstream: ViewPrimitives
-    requests: PrimitiveRequests
-    subscriptions: Subscriptions
 
 
 class StdioFront:

@@ -52,7 +52,8 @@ from mcp_workbench.transport import jsonrpc
 if TYPE_CHECKING:
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.views import View
-    from mcp_workbench.server.session import HostSession, SessionPrimitives
+    from mcp_workbench.server.session import HostSession
+    from mcp_workbench.server.session_primitives import SessionPrimitives
 
 encode = msgspec.json.encode
 Json = dict[str, Any]

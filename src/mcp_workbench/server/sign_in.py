@@ -57,7 +57,9 @@ def visited(answers: Members) -> str:
 async def sign_in(call: HostCall, error: WorkbenchError) -> None:
     """Have the person of this call sign in, then send the call; or fail it with this error."""
     try:
-        opened, is_new = await call.view.begin_sign_in(call.request.tool.address)
+        opened, is_new = await call.view.begin_sign_in(
+            call.request.tool.address, call.session.public_origin(), again=bool(call.visit)
+        )
         if not call.request.modern_host:
             accepted = await _ask(call, opened)
         elif call.visit and not is_new:
@@ -86,12 +88,23 @@ def _explained(error: WorkbenchError, failed: SignInFailed) -> WorkbenchError:
 def _question(call: HostCall, opened: OpenSignIn, id: str = "") -> Question:
     params = {
         "mode": "url",
-        "message": f"Sign in at {opened.issuer} to use this server.",
-        "url": opened.url,
+        "message": _message(opened),
+        "url": opened.address,
     }
     if id:
         params["elicitationId"] = id
     return asked_by(call.request.tool.address, ELICIT, msgspec.json.encode(params))
+
+
+def _message(opened: OpenSignIn) -> str:
+    link = opened.link
+    if link is None:
+        return f"Sign in at {opened.issuer} to use this server."
+    proof = f"the code {link.shown_code}" if link.by_code else "your token of this workbench"
+    return (
+        f"Sign in at {opened.issuer} with your own account to use {link.address}. "
+        f"The page first asks for {proof}. Give neither the address nor that to anybody else."
+    )
 
 
 def _require(call: HostCall, opened: OpenSignIn) -> None:

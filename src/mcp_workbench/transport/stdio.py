@@ -43,6 +43,12 @@ class Channel(Protocol):
     def send(self, frame: bytes, about: bytes = b"") -> None: ...
 
 
+class Flushed(Protocol):
+    """Has something to write at the end of a turn."""
+
+    def flush(self) -> None: ...
+
+
 class JoinedWrites:
     """Joins the frames that are sent while a large chunk is processed into one write at its end.
 
@@ -54,7 +60,7 @@ class JoinedWrites:
 
     def __init__(self) -> None:
         self.joining = False
-        self.writers: list[PipeWriter] = []
+        self.writers: list[Flushed] = []
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> JoinedWrites:

@@ -2,7 +2,7 @@
 
     cache.recall(spec)        -> Known | None   what is known; no server is started
     cache.note(spec, known)                     a server is ready: store what it offers
-    cache.held(address)       -> Known | None   like `recall`, but reads no file
+    cache.held(spec.key)      -> Known | None   like `recall`, but reads no file
 
 `recall` reads a small file the first time it is called for a server. `note` never waits: a thread
 writes the file. Neither raises; an unusable folder is logged once, and then nothing is cached beyond
@@ -26,7 +26,7 @@ import msgspec
 
 from mcp_workbench.config.expand import (
     Unexpandable,
-    expand_target,
+    expand_without_secrets,
     secrets_of,
     server_identity,
 )
@@ -39,7 +39,7 @@ from mcp_workbench.core.catalogue import (
     tool_change,
 )
 from mcp_workbench.core.redact import redact
-from mcp_workbench.core.spec import ServerAddress, ServerSpec
+from mcp_workbench.core.spec import ServerAddress, ServerKey, ServerSpec
 from mcp_workbench.timing import pause
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ SWITCH = "MCP_WORKBENCH_CACHE"
 SETTLE = pause(1.0)  # seconds before writing, so that the first calls do not share the processor
 _OFF = ("off", "0", "no", "false")
 
+PRINCIPALS = 512  # lists of servers that principals have signed in to for themselves
 FOLDER = "catalogues"
 FORMAT = 1
 SUFFIX = ".catalogue"
@@ -67,26 +68,26 @@ class CatalogueCache:
     def __init__(self, environ: Mapping[str, str], limits: CacheLimits | None = None) -> None:
         self._environ = environ
         self._limits = limits
-        self._held: dict[ServerAddress, KnownCatalogue] = {}
+        self._held: dict[ServerKey, KnownCatalogue] = {}
         self._files: CatalogueFiles | None = None
-        self._unwritten: dict[
-            ServerAddress, tuple[ServerSpec, KnownCatalogue, KnownCatalogue | None, bool]
-        ] = {}
+        self._unwritten: dict[ServerKey, Unwritten] = {}
         self._writing: asyncio.Future[None] | None = None
         self._soon: asyncio.TimerHandle | None = None
         self._warned: set[object] = set()
 
-    def held(self, address: ServerAddress) -> KnownCatalogue | None:
+    def held(self, key: ServerKey) -> KnownCatalogue | None:
         """What this process knows of the server; reads no file."""
-        return self._held.get(address)
+        return self._held.get(key)
 
     def recall(self, spec: ServerSpec) -> KnownCatalogue | None:
         """What this server offered when it was last connected, by us or by another process."""
-        known = self._held.get(spec.address)
+        known = self._held.get(spec.key)
+        if spec.principal:
+            return known  # lists of other people than the local user are in no file
         if known is None and self._is_enabled and _can_start(spec, self._environ):
             known = self._read(spec)
             if known is not None:
-                self._held[spec.address] = known
+                self._held[spec.key] = known
         return known
 
     def last_list(self, spec: ServerSpec, reason: str = "") -> OpenedServer | None:
@@ -94,16 +95,29 @@ class CatalogueCache:
         known = self.recall(spec)
         return None if known is None else known.opened(spec, time.time(), reason)
 
-    def note(self, spec: ServerSpec, known: KnownCatalogue, *, expected: bool = False) -> None:
-        """Store what a server offers. A change is a warning in the log unless `expected`."""
-        before = self._held.get(spec.address)
+    def note(
+        self,
+        spec: ServerSpec,
+        known: KnownCatalogue,
+        tokens: Mapping[str, str],
+        *,
+        expected: bool = False,
+    ) -> None:
+        """Store what a server offers. A change is a warning in the log unless `expected`.
+
+        On disk nothing is stored that has one of the `tokens` in it, which the server was sent.
+        """
+        before = self._held.get(spec.key)
         known = msgspec.structs.replace(known, at=time.time())
-        self._held[spec.address] = known
+        self._held[spec.key] = known
+        if spec.principal:
+            self._forget_oldest()
+            return
         if not self._is_enabled:
             return
-        if waiting := self._unwritten.get(spec.address):  # compare with what was there before that
-            before, expected = waiting[2], waiting[3] and expected
-        self._unwritten[spec.address] = (spec, known, before, expected)
+        if waiting := self._unwritten.get(spec.key):  # compare with what was there before that
+            before, expected = waiting.before, waiting.expected and expected
+        self._unwritten[spec.key] = Unwritten(spec, known, tokens, before, expected)
         if self._writing is None and self._soon is None:
             self._soon = _loop().call_later(SETTLE, self._start_writing)
 
@@ -115,8 +129,15 @@ class CatalogueCache:
 
     def forget(self, addresses: Iterable[ServerAddress]) -> None:
         """These addresses belong to other servers from now on."""
-        for address in addresses:
-            self._held.pop(address, None)
+        gone = set(addresses)
+        for key in [k for k in self._held if (k[0] if isinstance(k, tuple) else k) in gone]:
+            del self._held[key]
+
+    def _forget_oldest(self) -> None:
+        """Make room among the lists of very many principals."""
+        owned = [key for key in self._held if isinstance(key, tuple)]
+        if len(owned) > PRINCIPALS:
+            del self._held[min(owned, key=lambda key: self._held[key].at)]
 
     @property
     def _is_enabled(self) -> bool:
@@ -155,20 +176,19 @@ class CatalogueCache:
     def _write_all(self) -> None:
         """One by one, so that the last note wins."""
         while self._unwritten:
-            _, (spec, known, before, expected) = self._unwritten.popitem()
-            stored = self._read(spec)
-            self._log_change(spec, known, before or stored, expected=expected)
-            self._write(spec, known, stored)
+            _, one = self._unwritten.popitem()
+            stored = self._read(one.spec)
+            self._log_change(one.spec, one.known, one.before or stored, expected=one.expected)
+            self._write(one, stored)
 
-    def _write(
-        self, spec: ServerSpec, known: KnownCatalogue, stored: KnownCatalogue | None
-    ) -> None:
+    def _write(self, one: Unwritten, stored: KnownCatalogue | None) -> None:
+        spec, known = one.spec, one.known
         if stored is not None:
             change = tool_change(stored, known) or stored.change
             offers = {**stored.offers, **known.offers}  # some may not have been listed this time
             known = msgspec.structs.replace(known, change=change, offers=offers)
         try:
-            self._open().write(spec, known)
+            self._open().write(spec, known, one.tokens)
         except NotCached as reason:
             self._open().drop(spec)  # the file would be out of date
             log.info("%s: what it offers is not kept: %s", spec.address, reason)
@@ -196,6 +216,19 @@ class CatalogueCache:
             log.warning(text)
 
 
+class Unwritten(msgspec.Struct, frozen=True):
+    """What is to be written of one server."""
+
+    spec: ServerSpec
+    known: KnownCatalogue
+    tokens: Mapping[str, str]
+    before: KnownCatalogue | None
+    expected: bool
+
+    def __repr__(self) -> str:
+        return f"Unwritten({self.spec.address})"
+
+
 def is_enabled(environ: Mapping[str, str]) -> bool:
     """May anything about servers be kept on disk?"""
     return environ.get(SWITCH, "").lower() not in _OFF
@@ -210,7 +243,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 def _can_start(spec: ServerSpec, environ: Mapping[str, str]) -> bool:
     """A server with an unset variable can't start, so its cache is not shown."""
     try:
-        expand_target(spec, environ)
+        expand_without_secrets(spec, environ)
     except Unexpandable:
         return False
     return True
@@ -259,7 +292,9 @@ class CatalogueFiles:
         known = _decoded(data)
         return known if known.age(time.time()) < EXPIRY else None
 
-    def write(self, spec: ServerSpec, known: KnownCatalogue) -> None:
+    def write(
+        self, spec: ServerSpec, known: KnownCatalogue, tokens: Mapping[str, str] | None = None
+    ) -> None:
         """Replace the file of this server. Raises OSError, or NotCached where it must not be written."""
         if not self._home:
             raise NotCached("there is no home to keep it in")
@@ -269,8 +304,8 @@ class CatalogueFiles:
         if len(body) > self._limits.file_bytes:
             raise NotCached(f"it has more than {self._limits.file_bytes} bytes")
         text = body.decode("utf-8", "replace")
-        if redact(text, secrets_of(spec, self._environ)) != text:
-            raise NotCached("a value of a variable or a secret of its entry is in it")
+        if redact(text, {**secrets_of(spec, self._environ), **(tokens or {})}) != text:
+            raise NotCached("a token, a value of a variable or a secret of its entry is in it")
         private_folder(self._home, FOLDER)
         write_whole(self._path(spec, self._make_key()), body)
         self._prune()

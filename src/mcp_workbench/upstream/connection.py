@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
 import msgspec
 
+from mcp_workbench.config.expand import Environment
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import Era, Limits, ServerAddress, ServerSpec, idle_filter
@@ -120,7 +121,7 @@ class Connection:
         self.retired = False  # being drained: takes no new calls
         self.ending = "it was closed"  # the reason where it is closed on purpose
         self.succeeds = False  # replaces another connection: changed lists are announced
-        self.tools = ToolList(spec.address, context)
+        self.tools = ToolList(spec, context)
         self.visible = self.tools.visible
         self._tool_refresh = ToolRefresh(self.tools)
         self.modern = False
@@ -283,7 +284,7 @@ class Connection:
                 # It does not speak the era of its host: the next start need not try that.
                 self._context.eras[self.spec.target] = "modern" if self.modern else "legacy"
             self.primitives.subscriptions.listen_for_changes(self.conversation, outcome)
-            announced = self.succeeds or self._context.cache.held(self.spec.address) is not None
+            announced = self.succeeds or self._context.cache.held(self.spec.key) is not None
             conversation, timeout = self.conversation, self.spec.connect_timeout
             self.tools.begin()
             if await self.tools.read(conversation, timeout, modern=self.modern) and announced:
@@ -467,7 +468,7 @@ class PoolContext(msgspec.Struct):
     """Limits, environment, cache and backoff. Outlives every connection."""
 
     limits: Limits
-    environ: Mapping[str, str]
+    environ: Environment
     changed: Callable[[Connection], None]  # its tools changed
     crowded: Callable[[], bool]  # is limits.calls reached?
     cache: CatalogueCache

@@ -6,7 +6,7 @@ never raises for anything that a server sends. A request whose response does not
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -128,6 +128,9 @@ class Conversation:
         self._name = name
         self._is_drop_logged = False
         self.login_challenge = ""  # WWW-Authenticate of the response that asked for a login
+        self.tokens: Mapping[
+            str, str
+        ] = {}  # of a sign-in: what the server was sent, with their names
         self.channel: Channel = _NoChannel()
         self.pending: PendingRequests[ResponseHandler] = PendingRequests()
         self.failure: Failure | None = None  # what the server sent ends the connection

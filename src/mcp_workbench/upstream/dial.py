@@ -16,7 +16,13 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Protocol
 
-from mcp_workbench.config.expand import Unexpandable, expand_target, malformed, secrets_of
+from mcp_workbench.config.expand import (
+    Environment,
+    Unexpandable,
+    expand_target,
+    malformed,
+    secrets_of,
+)
 from mcp_workbench.core.redact import LineRedactor, redact, redact_cut
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.transport.process import EXIT_DRAIN, ChildProcess, ProcessSpec, running_child
@@ -90,7 +96,7 @@ class LaunchContext(Protocol):
     """What dialling needs of the pool's context."""
 
     @property
-    def environ(self) -> Mapping[str, str]: ...
+    def environ(self) -> Environment: ...
     @property
     def processes(self) -> Processes: ...
 
@@ -105,6 +111,7 @@ async def dial(
     """Open a link to the server for the duration of the block. Raises Unreachable."""
     environ = context.environ
     try:
+        await environ.prepare(spec)
         target = expand_target(spec, environ)
     except Unexpandable as error:
         raise Unreachable(error.message) from None

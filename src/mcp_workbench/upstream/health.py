@@ -92,17 +92,17 @@ class Backoff:
         self._states: dict[tuple[object, object], RetryState] = {}
 
     def of(self, spec: ServerSpec) -> RetryState:
-        return self._states.get((spec.address, spec.target), RetryState())
+        return self._states.get((spec.key, spec.target), RetryState())
 
     def forget(self, spec: ServerSpec) -> None:
         """The next attempt is due at once."""
-        self._states.pop((spec.address, spec.target), None)
+        self._states.pop((spec.key, spec.target), None)
 
     def wants_login(self, spec: ServerSpec, reason: str) -> RetryState:
         """Record that a person has to sign in. The next attempt is due at once: that may have happened."""
         failures = self.of(spec).failures + 1
         state = RetryState(failures, reason=reason, wants_login=True)
-        self._states[spec.address, spec.target] = state
+        self._states[spec.key, spec.target] = state
         return state
 
     def ended(
@@ -119,9 +119,9 @@ class Backoff:
         due = self._clock() + pause_after(failures, self._random())
         state = RetryState(failures, max(due, closed_until), reason, closed_until > due)
         if failures:
-            self._states[spec.address, spec.target] = state
+            self._states[spec.key, spec.target] = state
         else:
-            self._states.pop((spec.address, spec.target), None)
+            self._states.pop((spec.key, spec.target), None)
         return state
 
 

@@ -14,9 +14,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from typing import Any
 
-from mcp_workbench.config.expand import ResolvedServer, resolve_server
+from mcp_workbench.config.expand import ResolvedServer, environment, resolve_server
 from mcp_workbench.core.errors import ServerUnavailable, not_connected
-from mcp_workbench.core.spec import Limits, ServerAddress, ServerSpec
+from mcp_workbench.core.spec import NOBODY, Limits, ServerAddress, ServerKey, ServerSpec
 from mcp_workbench.transport.tasks import Lifetime, TaskScope, task_scope
 from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.connection import Connecting, Connection, PoolContext
@@ -28,10 +28,11 @@ from mcp_workbench.upstream.subscriptions import ConnectionId, SubscriptionRegis
 TICK = 0.1  # seconds between two checks of the deadlines, while requests are pending
 CHECKS = 4  # per idleTimeout: a server is stopped at most a quarter of that late
 
+MOST_PRINCIPALS = 256  # with a connection of their own to one server; beyond that, unused ones go
 MOST_CONNECTIONS = 4  # leased connections to one server
 MOST_PER_PRINCIPAL = 4 * MOST_CONNECTIONS  # leased, whatever its hosts declare
 
-ConnectionKey = ServerAddress | tuple[ServerAddress, int]  # shared, or of one host
+ConnectionKey = ServerKey | tuple[ServerAddress, int]  # shared, of one principal, or of one host
 
 _CHANGED = "its entry in the configuration has changed"
 _REMOVED = "it was removed from the configuration"
@@ -44,13 +45,14 @@ class ConnectionPool(Lifetime):
         self,
         limits: Limits,
         environ: Mapping[str, str],
-        changed: Callable[[ServerAddress], None],
+        changed: Callable[[ServerSpec], None],
     ) -> None:
+        environ = environment(environ)
         self.cache = CatalogueCache(environ)
         self.context = PoolContext(
             limits,
             environ,
-            lambda connection: changed(connection.spec.address),
+            lambda connection: changed(connection.spec),
             self._crowded,
             self.cache,
         )
@@ -96,6 +98,8 @@ class ConnectionPool(Lifetime):
             not current.over or self._must_wait(spec, self._located(spec, host), current)
         ):
             return current
+        if spec.principal == NOBODY:
+            raise _nameless(spec.address)
         self._require_backoff_over(self._located(spec, host))
         return self._begin(spec, host, key, current)
 
@@ -115,9 +119,7 @@ class ConnectionPool(Lifetime):
     def _is_being_tried(self, spec: ServerSpec) -> bool:
         """Is one of its connections starting, and none of them ready?"""
         siblings = [
-            connection
-            for connection in self._live.values()
-            if connection.spec.address == spec.address
+            connection for connection in self._live.values() if connection.spec.key == spec.key
         ]
         starting = any(isinstance(connection.state, Connecting) for connection in siblings)
         return starting and not any(connection.usable for connection in siblings)
@@ -199,9 +201,13 @@ class ConnectionPool(Lifetime):
         connection = self._live.get(address)
         return None if connection is None or connection.over else connection
 
-    def last(self, address: ServerAddress) -> Connection | None:
-        """The last shared connection at this address, closed or not."""
-        return self._live.get(address)
+    def last(self, spec: ServerSpec) -> Connection | None:
+        """The last connection for `spec` that no host has for itself, closed or not."""
+        return self._live.get(spec.key)
+
+    def was_started(self, address: ServerAddress) -> bool:
+        """Was a connection to this server begun that no host has for itself?"""
+        return any(not _is_of_one_host(key) and address_of(key) == address for key in self._live)
 
     def met(self, spec: ServerSpec, host: ConnectionHost | None = None) -> Connection | None:
         """The connection for `spec` if one is ready; none is started."""
@@ -225,10 +231,12 @@ class ConnectionPool(Lifetime):
         before: Connection | None,
     ) -> Connection:
         owners = self._scope()
+        if spec.principal:
+            self._make_room(spec)
         connection = Connection(
             spec,
             self.context,
-            host if isinstance(key, tuple) else self.sole_host,
+            host if _is_of_one_host(key) else self.sole_host,
             Primitives(_connection_id(key, host), self.subscriptions, self.subscriptions.publish),
             folder=_folder(spec, host),
             pause=max(self._pause(self._located(spec, host)), 0.0),
@@ -240,6 +248,23 @@ class ConnectionPool(Lifetime):
         owners.start(connection.run(), f"server {spec.address}")
         self._idle_timers.watch(connection)
         return connection
+
+    def _make_room(self, spec: ServerSpec) -> None:
+        """Stop a connection that nobody uses, if very many principals have one to this server."""
+        others = [
+            key
+            for key, connection in self._live.items()
+            if connection.spec.address == spec.address and connection.spec.key != spec.key
+        ]
+        if len(others) < MOST_PRINCIPALS:
+            return
+        unused = (key for key in others if self._live[key].idle or self._live[key].over)
+        if (key := next(unused, None)) is None:
+            reason = f"{MOST_PRINCIPALS} people use it now (scope: principal)"
+            raise ServerUnavailable(
+                "overloaded", f"[{spec.address}] Error: {reason}", reason=reason
+            )
+        self._drop(key)
 
     def _crowded(self) -> bool:
         calls = sum(connection.conversation.pending.count for connection in self._live.values())
@@ -254,7 +279,7 @@ class ConnectionPool(Lifetime):
 
     def _key(self, spec: ServerSpec, host: ConnectionHost | None) -> ConnectionKey:
         if spec.scope != "session":
-            return (spec.address, id(host)) if _folder(spec, host) else spec.address
+            return (spec.address, id(host)) if _folder(spec, host) else spec.key
         if host is None or not host.takes_turns:
             return (spec.address, id(host))
         return self._leases.key(spec, host)
@@ -450,7 +475,8 @@ class DrainingConnections:
         for key, connection in tuple(self._live.items()):
             address = address_of(key)
             if self._ways[key] == ways.get(address):
-                connection.spec = specs[address]  # filters and times, from the next call on
+                # Filters and times, from the next call on.
+                connection.spec = specs[address].for_principal(connection.spec.principal)
             else:
                 retired[address] = connection
                 self._retire(key, connection, until, wanted=address in specs)
@@ -490,7 +516,12 @@ class DrainingConnections:
 
 
 def _connection_id(key: ConnectionKey, host: ConnectionHost | None) -> ConnectionId:
-    return ConnectionId(*key, owner_of(host)) if isinstance(key, tuple) else ConnectionId(key)
+    if not isinstance(key, tuple):
+        return ConnectionId(key)
+    address, owner = key
+    if isinstance(owner, str):
+        return ConnectionId(address, owner=owner)
+    return ConnectionId(address, owner, owner_of(host))
 
 
 def owner_of(host: ConnectionHost | None) -> Hashable:
@@ -509,4 +540,16 @@ def address_of(key: ConnectionKey) -> ServerAddress:
 
 def _is_leased(key: ConnectionKey) -> bool:
     """Is it leased? No host keeps such a connection long enough to hear of changes."""
-    return isinstance(key, tuple) and key[1] < 0
+    return isinstance(key, tuple) and isinstance(key[1], int) and key[1] < 0
+
+
+def _is_of_one_host(key: ConnectionKey) -> bool:
+    return isinstance(key, tuple) and isinstance(key[1], int)
+
+
+def _nameless(address: ServerAddress) -> ServerUnavailable:
+    reason = (
+        "needs a principal: here each person signs in for themselves, and this port does not know who calls; "
+        "set http.tokens or http.auth"
+    )
+    return not_connected(address.server, address.toolbox, reason)

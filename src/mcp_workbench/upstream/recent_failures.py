@@ -106,7 +106,8 @@ class RecentFailures:
 def _identity(spec: ServerSpec, target: StdioCommand, environ: Mapping[str, str]) -> Iterator[str]:
     """All that decides whether a server starts, as far as it can be compared.
 
-    Unlike the identity of a catalogue it has the values of variables: a new token may help.
+    Unlike the identity of a catalogue it has the values of variables: a new token may help. Of a server
+    with secrets nothing is noted, because their values are not known here.
     """
     yield from (spec.era, spec.problem, str(spec.connect_timeout), target.folder)
     yield os.path.realpath(".")

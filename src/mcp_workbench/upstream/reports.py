@@ -72,7 +72,7 @@ def cached_server(
     """What a server that is not connected offered last time, to this process or another one."""
     if pool.met(spec, host) is not None:
         return None
-    last = pool.last(spec.address)
+    last = pool.last(spec)
     if last is None or last.stopped_idle or last.usable:  # nothing is wrong with it
         return pool.cache.last_list(spec)
     return pool.cache.last_list(spec, unavailable_reason(last))

@@ -57,22 +57,24 @@ class SubscriptionRegistry:
         self._levels: dict[object, tuple[str, frozenset[str]]] = {}  # with its toolboxes
         self._subscriptions: dict[ConnectionId, dict[str, set[object]]] = {}
         self._listeners: dict[
-            object, tuple[Callable[[], Hashable], Callable[[ServerNotification], None]]
+            object, tuple[Callable[[], tuple[Hashable, ...]], Callable[[ServerNotification], None]]
         ] = {}
 
     def on_notification(
-        self, owner: Callable[[], Hashable], listener: Callable[[ServerNotification], None]
+        self,
+        owners: Callable[[], tuple[Hashable, ...]],
+        listener: Callable[[ServerNotification], None],
     ) -> Callable[[], None]:
-        """Call `listener` with each notification that `owner` may see; the returned function ends that."""
+        """Call `listener` with each notification that one of `owners` may see; the result ends that."""
         key = object()
-        self._listeners[key] = (owner, listener)
+        self._listeners[key] = (owners, listener)
         return lambda: self._listeners.pop(key, None) and None
 
     def publish(self, notification: ServerNotification) -> None:
         """Pass a notification on to the hosts that may see it."""
-        for owner, listener in tuple(self._listeners.values()):
-            allowed = notification.connection_id.owner
-            if allowed is None or allowed == owner():
+        allowed = notification.connection_id.owner
+        for owners, listener in tuple(self._listeners.values()):
+            if allowed is None or allowed in owners():
                 listener(notification)
 
     # Logging

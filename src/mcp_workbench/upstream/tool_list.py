@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import msgspec
 from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue, read_definitions
 from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.raw_json import MOST_ELEMENTS, Members, check_elements, read_elements
-from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolFilter
+from mcp_workbench.core.spec import ServerSpec, ToolFilter
 from mcp_workbench.protocol.elicitation import capability_names
 from mcp_workbench.protocol.handshake import (
     CAPABILITIES_KEY,
@@ -184,9 +184,9 @@ async def _page(conversation: Conversation, params: bytes, seconds: float) -> _P
 class ToolList:
     """The tools of one server. Until they are listed, those of its last connection."""
 
-    def __init__(self, address: ServerAddress, context: PoolContext) -> None:
-        self._address = address
-        known = context.cache.held(address)
+    def __init__(self, spec: ServerSpec, context: PoolContext) -> None:
+        self._address = spec.address
+        known = context.cache.held(spec.key)
         self.catalogue = Catalogue() if known is None else known.catalogue
         self.complaints: tuple[str, ...] = ()
         self.stale = False  # the server announced a change
@@ -195,6 +195,7 @@ class ToolList:
         self._unread = False  # an announced change is being read, or the last reading failed
         self._context = context
         self._cached: tuple[ServerSpec, KnownCatalogue] | None = None  # what we wrote to the cache
+        self._tokens: Mapping[str, str] = {}  # that must not get there
         self._filter: ToolFilter | None = None
         self._visible: dict[str, bytes] = {}
 
@@ -231,6 +232,7 @@ class ToolList:
     async def read(self, conversation: Conversation, within: float, *, modern: bool) -> bool:
         """List the tools; have they changed? Raises Unlistable or RequestFailed."""
         most, catalogue = self._context.limits.tools_per_server, None
+        self._tokens = conversation.tokens
         try:
             catalogue, self.complaints = await list_tools(conversation, most, within, modern=modern)
         finally:
@@ -259,7 +261,7 @@ class ToolList:
 
         `asking` is what its host can be asked for, as the server was told.
         """
-        before = self._context.cache.held(spec.address)
+        before = self._context.cache.held(spec.key)
         self._cache(
             spec,
             KnownCatalogue(
@@ -288,7 +290,7 @@ class ToolList:
 
     def _cache(self, spec: ServerSpec, known: KnownCatalogue, *, expected: bool = False) -> None:
         self._cached = (spec, known)
-        self._context.cache.note(spec, known, expected=expected)
+        self._context.cache.note(spec, known, dict(self._tokens), expected=expected)
 
 
 class ToolRefresh:

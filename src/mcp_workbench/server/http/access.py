@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.core.spec import NamedToken
+from mcp_workbench.core.spec import NOBODY, NamedToken, account_of
 from mcp_workbench.server import text
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.http.messages import JSON, HttpRequest, Reply
@@ -79,6 +79,12 @@ class Principal(msgspec.Struct, frozen=True):
     toolboxes: tuple[str, ...] | None = None  # that it may use; None is all
     among: int = 1  # how many principals there are: each has a share of the limits
     signed_in: bool = False  # at an issuer; there may be any number of these
+    issuer: str = ""
+
+    @property
+    def account(self) -> str:
+        """Under what its own sign-ins at servers are kept."""
+        return account_of(self.name, self.issuer)
 
     def sees(self, toolbox: str) -> bool:
         return self.toolboxes is None or toolbox in self.toolboxes
@@ -95,7 +101,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 # No name in a configuration has a parenthesis, a number sign or a colon; `sub:` precedes a subject.
-ANONYMOUS = Identity(Principal("(anonymous)"))
+ANONYMOUS = Identity(Principal(NOBODY))
 
 
 class Principals:
@@ -162,11 +168,33 @@ class Access:
             issuer is not None and issuer.differ
         )
         self._takes_both: dict[bytes, bool] = {}
+        self.port = 0  # that is bound
+
+    def public_origin(self, host: bytes) -> str:
+        """Where a browser reaches this port: as the issuer's settings say, else by this name, which was checked.
+
+        A name with our own port, or of this machine, was reached without TLS; others through a proxy that has it.
+        """
+        if self.issuer is not None:
+            return self.issuer.origin
+        name = host.decode("latin-1").lower()
+        direct = _is_loopback(host) or name.endswith(f":{self.port}")
+        return f"{'http' if direct else 'https'}://{name}"
+
+    def holder(self, token: str) -> str:
+        """Whose token this is: under what its sign-ins are kept; empty if it is nobody's."""
+        if self._principals is None:
+            return ""
+        identity = self._principals.bearer(b"Bearer " + token.encode("utf-8", "replace"))
+        return "" if identity is None else identity.principal.account
+
+    def is_foreign_host(self, request: HttpRequest) -> bool:
+        host = request.headers.get(b"host", b"")
+        return host not in self._hosts and host.lower() not in self._hosts
 
     def foreign(self, request: HttpRequest) -> Reply | None:
         """Refuse a request to another host name, or from an origin that is not allowed."""
-        host = request.headers.get(b"host", b"")
-        if host not in self._hosts and host.lower() not in self._hosts:
+        if self.is_foreign_host(request):
             return WRONG_HOST
         origin = request.headers.get(b"origin")
         if origin is None:

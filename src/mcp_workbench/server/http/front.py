@@ -30,9 +30,11 @@ from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
     from mcp_workbench.server.http.resource_server import Undecided
+    from mcp_workbench.server.http.sign_in_pages import SignInPages
 
 COMMENT_EVERY = 15.0  # seconds; proxies close connections that are silent for longer
 HEALTH = (b"/healthz", b"/readyz")
+PAGES = b"/sign-in/"
 UNDECIDED = 128  # requests that wait until the issuer was asked about their tokens
 UNDECIDED_BODIES = 2  # times the largest message: bytes of all of them
 ENDPOINTS = 1024  # that are kept for people who have signed in and have no session
@@ -56,6 +58,7 @@ class HttpFront:
         self._sessions = LegacySessions(lambda: view.snapshot.limits.sessions)
         self._exchanges = ModernExchanges(view.gateway.suspended)
         self._commented = 0.0
+        self._pages: SignInPages | None = None  # made for the first visitor
 
     @property
     def gateway(self) -> Gateway:
@@ -68,9 +71,11 @@ class HttpFront:
 
         A request whose token has to be looked up first is admitted as a stranger's; see `_admit_later`.
         """
+        path = request.path()
+        if path.startswith(PAGES) and self._has_pages:
+            return self._admit_visit(request)
         if (foreign := self.access.foreign(request)) is not None:
             return foreign
-        path = request.path()
         if path in HEALTH:
             return self._health(request, path)
         if path != b"/mcp" and not path.startswith(b"/mcp/"):
@@ -88,6 +93,18 @@ class HttpFront:
         request.from_stranger = True
         return None
 
+    @property
+    def _has_pages(self) -> bool:
+        return self._pages is not None or self._view.snapshot.has_principals
+
+    def _admit_visit(self, request: HttpRequest) -> Reply | None:
+        """Check a browser that comes to a sign-in page. Nobody is known there."""
+        if self._pages is None:
+            from mcp_workbench.server.http.sign_in_pages import SignInPages  # rarely needed
+
+            self._pages = SignInPages(self.gateway, lambda: self.access)
+        return self._pages.admit(request)
+
     def _admit_known(
         self, request: HttpRequest, path: bytes, identity: Identity, *, modern: bool
     ) -> Reply | None:
@@ -101,7 +118,13 @@ class HttpFront:
             return unreadable
         snapshot = self._view.snapshot
         request.admitted = Admitted(
-            endpoint, principal, modern, self.access, snapshot, until=identity.until
+            endpoint,
+            principal,
+            modern,
+            self.access,
+            snapshot,
+            until=identity.until,
+            host=request.headers.get(b"host", b""),
         )
         return CLOSING if self._sessions.closing and not _may_go_on(request) else None
 
@@ -122,7 +145,7 @@ class HttpFront:
             self.handle(request, response)
 
     def still_admits(self, request: HttpRequest) -> bool:
-        admitted: Admitted | Undecided = request.admitted
+        admitted: Admitted | Undecided | SignInPages = request.admitted
         return (
             isinstance(admitted, Admitted)
             and admitted.access is self.access
@@ -177,7 +200,12 @@ class HttpFront:
             if name not in self._view.snapshot.toolboxes or not principal.sees(name):
                 return None
             shows, opened = name.__eq__, (name,)
-        view = self._view.narrowed(shows, principal=principal.name, private=self.access.differ)
+        view = self._view.narrowed(
+            shows,
+            principal=principal.name,
+            account=principal.account,
+            private=self.access.differ,
+        )
         if principal.signed_in:
             self._forget_idle()
         endpoint = Endpoint(view, self._scope, opened)
@@ -198,7 +226,9 @@ class HttpFront:
     # Requests
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
-        if not isinstance(request.admitted, Admitted):
+        if request.admitted is self._pages and self._pages is not None:
+            self._scope.start(self._pages.visit(_copy(request), response), "sign-in page")
+        elif not isinstance(request.admitted, Admitted):
             self._handle_undecided(request, response)
         elif request.admitted.modern:
             self._exchanges.handle(request, response)
@@ -212,9 +242,7 @@ class HttpFront:
         if request.asked or self.undecided >= UNDECIDED or size > most:
             response.plain(SILENT)
             return
-        from copy import copy  # needed with an issuer only
-
-        own = copy(request)  # the request itself may be used again
+        own = _copy(request)
         own.asked = True
         self.undecided += 1
         self._undecided_bytes = size
@@ -246,6 +274,13 @@ class HttpFront:
         self._sessions.close()
         if self.access.issuer is not None:
             self.access.issuer.close()
+
+
+def _copy(request: HttpRequest) -> HttpRequest:
+    """One for a task: the request itself may be used again before that runs."""
+    from copy import copy  # rarely needed
+
+    return copy(request)
 
 
 def _may_go_on(request: HttpRequest) -> bool:

@@ -118,7 +118,7 @@ class Issuer:
                 continue
             try:
                 metadata = msgspec.json.decode(text, type=_Metadata)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 raise IssuerUnavailable("its metadata is not what the standard says") from None
             if metadata.issuer != self._settings.issuer:
                 raise IssuerUnavailable("its metadata has another issuer: correct http.auth.issuer")

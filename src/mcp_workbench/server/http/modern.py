@@ -264,13 +264,22 @@ class ModernExchange:
         self.session.era.revision = MODERN
         self.session.on_idle = self._answered
 
-    def begin(self, message: Message, response: ResponseWriter, now: float) -> None:
-        """Handle a request."""
+    def begin(
+        self,
+        message: Message,
+        response: ResponseWriter,
+        now: float,
+        refusal: RequestError | None = None,
+    ) -> None:
+        """Handle a request, or refuse it."""
         self._id = bytes(message.id)
         self._response = response
         self.since = now
         response.on_gone(self._lost)
-        self.session.receive(message)
+        if refusal is None:
+            self.session.receive(message)
+        else:
+            self.session.refuse_request(self._id, message.method, refusal)
 
     def send(self, frame: bytes, about: bytes = b"") -> None:
         response = self._response
@@ -366,8 +375,10 @@ class ModernExchanges:
         try:
             check_modern(request, message, request.admitted.endpoint.definition)
         except RequestError as refusal:
-            frame = jsonrpc.refusal(id, refusal.error)
-            response.plain(Reply(status_of(frame, id), frame, kind=JSON))
+            questions = self._open_input_requests(request.admitted.principal.name)
+            exchange = ModernExchange(self, request.admitted.endpoint, questions)
+            self._in_flight.add(exchange)
+            exchange.begin(message, response, self._now, refusal)
             return False
         return True
 
@@ -388,6 +399,7 @@ class ModernExchanges:
             questions = self._open_input_requests(admitted.principal.name)
             exchange = ModernExchange(self, admitted.endpoint, questions)
         exchange.key = key
+        exchange.session.public_origin = admitted.public_origin
         self._in_flight.add(exchange)
         exchange.begin(message, response, self._now)
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcp_workbench.core.spec import ALL_TOOLBOXES, IssuerSettings
+from mcp_workbench.core.spec import ALL_TOOLBOXES, SUBJECT, IssuerSettings
+from mcp_workbench.protocol.oauth import origin_of
 from mcp_workbench.server.http.access import SILENT, Identity, Principal, refused
 from mcp_workbench.server.http.issuer import Issuer, IssuerUnavailable
 from mcp_workbench.server.http.signing_keys import (
@@ -191,10 +192,16 @@ class ResourceServer:
     def _identity(self, facts: TokenFacts, path: bytes) -> Identity | Reply:
         if not any(audience in facts.audiences for audience in self._audiences(path)):
             return self._challenge(path, WRONG_AUDIENCE)
-        principal = Principal(f"sub:{facts.subject}", facts.toolboxes, SHARE, signed_in=True)
+        name, issuer = f"{SUBJECT}{facts.subject}", self._settings.issuer
+        principal = Principal(name, facts.toolboxes, SHARE, signed_in=True, issuer=issuer)
         if path == b"/mcp" and facts.toolboxes == ():
             return self._lacks_scope(path, self._scopes)
         return Identity(principal, facts.until)
+
+    @property
+    def origin(self) -> str:
+        """The public origin of the port."""
+        return origin_of(self._settings.resource)
 
     def _audiences(self, path: bytes) -> tuple[str, ...]:
         """Whose tokens are accepted at this path. One for a single toolbox opens no other path."""
@@ -237,7 +244,7 @@ class ResourceServer:
         try:
             answer = _read_answer(await self._issuer.introspect(token, asking))
             self._accept(answer, digest)
-        except (IssuerUnavailable, msgspec.DecodeError) as error:
+        except (IssuerUnavailable, ValueError, RecursionError) as error:
             log.warning("%s can't be asked about a token: %s", self._settings.issuer, error)
         except TokenRefused as error:
             log.debug("a token was refused: %s", error)

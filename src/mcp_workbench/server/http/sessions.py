@@ -72,11 +72,14 @@ class Endpoint:
         """A session with a tool view of its own: toolboxes that it opens stay open."""
         self._tool_view.refresh()
         tool_view = ToolView(self._view, self._opened, self._tool_view.definitions)
-        return HostSession(self._view, channel, self._scope, tool_view, asked="by its own servers")
+        asked = "by its own servers"
+        session = HostSession(self._view, channel, self._scope, tool_view, asked=asked)
+        session.door = "http"
+        return session
 
     def exchange(self, channel: Channel, input_requests: InputRequests) -> HostSession:
         """A session of one request; questions to it are answered by another request."""
-        return HostSession(
+        session = HostSession(
             self._view,
             channel,
             self._scope,
@@ -84,6 +87,8 @@ class Endpoint:
             asked="by its own servers",
             input_requests=input_requests,
         )
+        session.door = "http"
+        return session
 
     def definition(self, name: str) -> bytes:
         """The definition of a tool as it was listed under this name, if that is known without asking."""
@@ -112,6 +117,11 @@ class Admitted(msgspec.Struct, eq=False):
     session: LegacySession | None = None  # that the head names
     checked_meta: bytes = b""  # `_meta` of a call of use_tool that was found to match the head
     until: float = NEVER  # seconds since the epoch: so long its token holds
+    host: bytes = b""  # the name by which the port was reached
+
+    def public_origin(self) -> str:
+        """Where the person behind this request reaches our pages."""
+        return self.access.public_origin(self.host)
 
 
 class LegacySession:
@@ -407,6 +417,7 @@ class LegacySessions:
             response.plain(TOO_MANY)
             return
         session = LegacySession(_new_id(), principal.name, admitted.endpoint, self)
+        session.host.public_origin = admitted.public_origin
         session.post(response, [message], [bytes(message.id)])
         if session.revision:
             self._sessions[session.id] = session

@@ -74,7 +74,7 @@ def read_header(token: str) -> JwtHeader | None:
     start = parts[0]
     try:
         return _read_header(urlsafe_b64decode(start + "=" * (-len(start) % 4)))
-    except (binascii.Error, ValueError, msgspec.DecodeError):
+    except (binascii.Error, ValueError, msgspec.DecodeError, RecursionError):
         return None
 
 
@@ -82,7 +82,7 @@ def read_keys(text: bytes) -> dict[str, tuple[SigningKey, ...]]:
     """The usable keys of a JWK set by `kid`. Raises ValueError if it is none."""
     try:
         listed = msgspec.json.decode(text, type=_JwkSet).keys[:MOST_KEYS]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ValueError("not a set of keys") from None
     keys: dict[str, tuple[SigningKey, ...]] = {}
     for jwk in listed:
@@ -128,7 +128,7 @@ def signed_claims(token: str, header: JwtHeader, keys: tuple[SigningKey, ...]) -
     for key in fitting:
         try:
             payload = cast("bytes", _signatures.decode(token, key, [header.alg]))
-        except (jwt.PyJWTError, ValueError, TypeError):
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             continue
         return _decoded(payload)
     raise TokenRefused(WRONG_SIGNATURE)
@@ -137,5 +137,5 @@ def signed_claims(token: str, header: JwtHeader, keys: tuple[SigningKey, ...]) -
 def _decoded(payload: bytes) -> Claims:
     try:
         return _read_claims(payload)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise TokenRefused(MALFORMED) from None

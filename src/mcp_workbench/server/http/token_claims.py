@@ -11,6 +11,7 @@ import msgspec
 from mcp_workbench.core.spec import ALL_TOOLBOXES, IssuerSettings
 
 SKEW = 30.0  # seconds by which two clocks may differ
+LATEST = 1e15  # seconds; a claim beyond is no time, and may be no float
 LONGEST_SUBJECT = 255  # characters; the limit of OpenID Connect
 _SUBJECT = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
@@ -79,7 +80,7 @@ def _end(claims: Claims, now: float, *, signed: bool) -> float:
 
 
 def _time(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > LATEST:
         raise TokenRefused(MALFORMED)
     return value
 

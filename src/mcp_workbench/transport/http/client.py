@@ -34,6 +34,8 @@ MARGIN = 1.0  # seconds by which we close a connection before its server does
 JOINED = 1 << 16  # bytes; a shorter body is copied to be written together with the head
 _TIMEOUT = re.compile(r"timeout=(\d{1,6})")
 
+NOT_YET_VALID, EXPIRED = 9, 10  # X509_V_ERR of OpenSSL
+
 BUNDLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
@@ -309,6 +311,8 @@ def _trusting(bundles: tuple[tuple[str, str], ...]) -> ssl.SSLContext:
 
 
 def _untrusted(error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code in (NOT_YET_VALID, EXPIRED):
+        return f"{error.verify_message}: check that the clock of this machine is right"
     return (
         f"its certificate is not trusted: {error.verify_message}; "
         "set SSL_CERT_FILE to trust a private authority"

@@ -120,6 +120,7 @@ class HttpLink:
     ) -> None:
         self._requester = requester
         self._conversation = conversation
+        conversation.tokens = requester.error_context.secrets
         self._scope = scope
         self._ended = ended
         self._pace = Pace()

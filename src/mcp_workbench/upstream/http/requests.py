@@ -84,6 +84,7 @@ class ErrorContext(msgspec.Struct):
     address: str = ""
     signed_in: bool = False
     sign_in_ended: str = ""  # why a sign-in is of no use any more
+    principal: str = ""  # whose sign-in it is, if not the local user's
 
     def __repr__(self) -> str:
         return "ErrorContext()"
@@ -129,14 +130,20 @@ class Requester:
         self.challenge = ""  # of the last response that asked for a login
         self._target = target
         self._environ = environ
+        self._principal = spec.principal
         self.url = parse_url(target.url)  # a permanent redirect changes it, within its origin
         self.client = HttpClient(self.url, environ)
         self.sse_only = target.transport == "sse"
         self.timeout = spec.timeout
         names = {name.lower() for name, _ in target.headers}
         login = "authorization" in names or bool(self.url.user)
+        if login and spec.scope == "principal":
+            raise BadHeader(
+                "its entry has credentials that all people would share, and "
+                '"scope": "principal" gives each their own: remove one of the two'
+            )
         self.error_context = ErrorContext(
-            secrets_of(spec, environ), login, limit, str(spec.address)
+            secrets_of(spec, environ), login, limit, str(spec.address), principal=spec.principal
         )
         self._entry = entry_headers(target.headers, self.url.user)
         self._session = ""
@@ -294,6 +301,8 @@ class Requester:
                 continue
             if response.status not in REDIRECTS:
                 self._note_retry_after(response)
+                if logins and response.status < 400 and self._authorization is not None:
+                    await self._authorization.accepted(line)
                 return response
             response.close()
             address = self._redirected(address, response)
@@ -310,7 +319,9 @@ class Requester:
         # Loaded for users who have signed in to a server, and for servers that want it.
         from mcp_workbench.upstream.oauth.authorization import Authorization
 
-        self._authorization = Authorization(self._target, self._environ, self.error_context.secrets)
+        self._authorization = Authorization(
+            self._target, self._environ, self.error_context.secrets, self._principal
+        )
         return self._authorization
 
     async def _authorize(self) -> bytes:

@@ -423,6 +423,8 @@ def _wants_login(response: ClientResponse, context: ErrorContext) -> str:
             "renew what 'headers' sends as Authorization"
         )
     command = f"run `mcp-workbench login {context.address}`"
+    if context.principal:
+        return _wants_login_of(context.principal, context)
     if context.sign_in_ended:
         return f"needs login: the sign-in has ended ({context.sign_in_ended}); {command}"
     if context.signed_in and "insufficient_scope" in response.headers.get("www-authenticate", ""):
@@ -432,6 +434,19 @@ def _wants_login(response: ClientResponse, context: ErrorContext) -> str:
     return (
         f"needs login: the server answered HTTP {response.status}; {command}, "
         f"or send a token from a variable with {REMEDY} in its entry"
+    )
+
+
+def _wants_login_of(principal: str, context: ErrorContext) -> str:
+    """The same for a principal that signs in for itself; nobody else's sign-in will do."""
+    from shlex import quote  # an issuer may put anything into the name
+
+    ended = f" ({context.sign_in_ended})" if context.sign_in_ended else ""
+    name = "".join(c if c.isprintable() and c != "`" else "?" for c in principal)
+    return (
+        f"needs login: {name} is not signed in there{ended}; call it from a host that can show an address "
+        "(URL elicitation), or have whoever runs the workbench run "
+        f"`mcp-workbench login {context.address} --principal {quote(name)}`"
     )
 
 

@@ -13,13 +13,16 @@ import msgspec
 
 from mcp_workbench.protocol.handshake import IMPLEMENTATION
 from mcp_workbench.protocol.oauth import SignInFailed
+from mcp_workbench.protocol.oauth_tokens import secrets_in
+from mcp_workbench.timing import deadline
 from mcp_workbench.transport.http.addresses import is_public
 from mcp_workbench.transport.http.client import BlockedAddress, HttpClient
 from mcp_workbench.transport.http.client_response import ClientResponse, ExchangeFailed
 from mcp_workbench.transport.http.urls import BadUrl, Url, parse_url, proxy_for
 
 LARGEST = 1 << 18  # bytes of a document
-PATIENCE = 15.0  # seconds for one request
+PATIENCE = deadline(15.0)  # seconds for one request
+LONGEST_URL = 8192  # characters
 HOPS = 3
 REDIRECTS = (301, 302, 307, 308)
 _USER_AGENT = f"User-Agent: {IMPLEMENTATION['name']}/{IMPLEMENTATION['version']}\r\n".encode()
@@ -33,6 +36,7 @@ class Fetched(msgspec.Struct, frozen=True):
     body: bytes = b""
     location: str = ""
     challenge: str = ""
+    secrets: dict[str, str] = {}  # that were sent: the response may repeat them
 
     def __repr__(self) -> str:
         return f"Fetched({self.status})"
@@ -48,6 +52,7 @@ class Outgoing:
     def __init__(self, trusted: tuple[str, ...], environ: Mapping[str, str]) -> None:
         self._trusted = trusted  # origins that the operator wrote; `:*` stands for any port
         self._environ = environ
+        self.date = ""  # of the last response, by the clock of its server
 
     async def get(self, url: str) -> Fetched:
         """Fetch a document. Raises SignInFailed."""
@@ -68,8 +73,9 @@ class Outgoing:
     async def post(self, url: str, headers: bytes, body: bytes, kind: str) -> Fetched:
         """Send a form or a document. Raises SignInFailed. Redirects are not followed."""
         address = self.checked(url)
-        headers = _JSON + b"Content-Type: %b\r\n" % kind.encode() + headers
-        return await self._send(b"POST", address, headers, body)
+        lines = _JSON + b"Content-Type: %b\r\n" % kind.encode() + headers
+        reply = await self._send(b"POST", address, lines, body)
+        return msgspec.structs.replace(reply, secrets=secrets_in(headers, body))
 
     async def ask(self, url: str, body: bytes) -> Fetched:
         """Send a message of MCP without credentials, to see what the server wants."""
@@ -81,11 +87,13 @@ class Outgoing:
     def checked(self, url: str) -> Url:
         """The address, if it may be used. Raises SignInFailed."""
         try:
-            address = parse_url(url)
+            address = parse_url(url[: LONGEST_URL + 1])
         except BadUrl:
+            address = None
+        if address is None or len(url) > LONGEST_URL:
             raise SignInFailed(
                 "WB-AUTH-005", "the server's sign-in metadata has an address that is none"
-            ) from None
+            )
         if address.user or "#" in url:
             raise _blocked(address, "has a user name or a fragment in it")
         if self.is_trusted(address):
@@ -97,6 +105,11 @@ class Outgoing:
         if proxied and _is_literal(address.host) and not is_public(address.host):
             raise _blocked(address, "is not on the public internet")
         return address
+
+    def shown(self, url: str) -> str:
+        """An address for a person and a browser, in characters that no terminal obeys. Raises SignInFailed."""
+        address = self.checked(url)
+        return f"{address.origin}{address.target}"
 
     def is_trusted(self, address: Url) -> bool:
         origin = address.origin.lower()
@@ -111,6 +124,7 @@ class Outgoing:
                 response = await client.send(
                     b"%b %b" % (method, address.target.encode()), _USER_AGENT + headers, body
                 )
+                self.date = response.headers.get("date", "")
                 try:
                     return await _read(response)
                 finally:
@@ -138,7 +152,9 @@ async def _read(response: ClientResponse) -> Fetched:
 
 
 def _is_literal(host: str) -> bool:
-    return ":" in host or host.replace(".", "").isdigit()
+    """Is this an address, in any form that a resolver takes, or a name of the machine itself?"""
+    last = host.rstrip(".").rpartition(".")[2]
+    return ":" in host or last.isdigit() or last.startswith("0x") or last == "localhost"
 
 
 def _blocked(address: Url, why: str) -> SignInFailed:

@@ -13,7 +13,7 @@ HOST = "127.0.0.1"
 PATH = "/callback"
 LARGEST = 1 << 14  # bytes of a request's head
 PATIENCE = 10.0  # seconds for a request, and for its page
-MOST = 16  # connections at once
+MOST = 16  # connections that have sent no request yet, and requests that wait for their page
 LAST_PAGE = 1.0  # seconds to send the page after the sign-in is complete
 
 _HEAD = (
@@ -42,21 +42,40 @@ class Visit:
             self.page.set_result((text, ok))
 
 
-class Redirects:
-    """The browsers that come back to one loopback address."""
+class Visits:
+    """The browsers that come back to one redirect address."""
 
-    def __init__(self, port: int) -> None:
-        self.uri = f"http://{HOST}:{port}{PATH}"
-        self._host = f"{HOST}:{port}"
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
         self._visits: asyncio.Queue[Visit] = asyncio.Queue(MOST)
-        self._open = 0
-        self._closed = asyncio.Event()  # no connection is open
 
     async def next(self) -> Visit:
         return await self._visits.get()
 
-    async def drained(self) -> None:
-        """Wait until the last page was sent, which may take a moment."""
+    def add(self, query: str) -> Visit:
+        """A browser has come back with this query. Raises asyncio.QueueFull."""
+        visit = Visit(query)
+        self._visits.put_nowait(visit)
+        return visit
+
+
+class Redirects(Visits):
+    """Those that come back to a loopback address."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(f"http://{HOST}:{port}{PATH}")
+        self._host = f"{HOST}:{port}"
+        self._open = 0
+        self._silent: dict[asyncio.StreamWriter, None] = {}  # without a request yet, oldest first
+        self._waiting: set[Visit] = set()
+        self._closed = asyncio.Event()  # no connection is open
+
+    async def end(self) -> None:
+        """Answer whoever still waits, and wait until the last page was sent, which may take a moment."""
+        for visit in tuple(self._waiting):
+            visit.answer("The sign-in was ended before it was complete.", ok=False)
+        for writer in tuple(self._silent):  # browsers connect ahead
+            writer.transport.abort()
         if self._open:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_PAGE):
@@ -66,20 +85,31 @@ class Redirects:
         """Answer one request, then close."""
         self._open += 1
         self._closed.clear()
+        self._make_room(writer)
         try:
-            if self._open <= MOST:
-                async with asyncio.timeout(PATIENCE):
-                    status, text, ok = await self._answer(await _read_head(reader))
-                    await _write(writer, status, text, ok=ok)
+            async with asyncio.timeout(PATIENCE):
+                head = await _read_head(reader)
+                self._silent.pop(writer, None)
+                status, text, ok = await self._answer(head)
+                await _write(writer, status, text, ok=ok)
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return
         finally:
+            self._silent.pop(writer, None)
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
             self._open -= 1
             if not self._open:
                 self._closed.set()
+
+    def _make_room(self, writer: asyncio.StreamWriter) -> None:
+        """Close the connection that has been silent for longest: others must not keep the person's out."""
+        self._silent[writer] = None
+        if len(self._silent) > MOST:
+            oldest = next(iter(self._silent))
+            del self._silent[oldest]
+            oldest.transport.abort()
 
     async def _answer(self, head: str) -> tuple[str, str, bool]:
         line, *headers = head.split("\r\n")
@@ -93,12 +123,15 @@ class Redirects:
         ]
         if method != "GET" or path != PATH or hosts != [self._host]:
             return "404 Not Found", "There is nothing here.", False
-        visit = Visit(query)
         try:
-            self._visits.put_nowait(visit)
+            visit = self.add(query)
         except asyncio.QueueFull:
             return "503 Service Unavailable", "Too many requests.", False
-        text, ok = await visit.page
+        self._waiting.add(visit)
+        try:
+            text, ok = await visit.page
+        finally:
+            self._waiting.discard(visit)
         return "200 OK", text, ok
 
 
@@ -106,7 +139,7 @@ async def _read_head(reader: asyncio.StreamReader) -> str:
     return (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
 
 
-async def _write(writer: asyncio.StreamWriter, status: str, text: str, *, ok: bool) -> None:
+async def _write(writer: asyncio.StreamWriter, status: str, text: str, ok: bool) -> None:  # noqa: FBT001
     title = "Signed in" if ok else "Not signed in"
     hint = " You can close this page." if ok else ""
     page = _PAGE.format(title=title, text=escape(text) + hint).encode()
@@ -140,4 +173,4 @@ async def redirect_listener(fixed: int, preferred: int) -> AsyncGenerator[Redire
         yield redirects[0]
     finally:
         server.close()
-        await redirects[0].drained()
+        await redirects[0].end()

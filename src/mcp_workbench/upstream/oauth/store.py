@@ -8,20 +8,36 @@ nothing is refreshed without the lock.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
+from typing import TypeVar
 
 import msgspec
 
-from mcp_workbench.config.state_home import CREDENTIALS, private_folder, read_own, write_whole
+from mcp_workbench.config.state_home import (
+    CREDENTIALS,
+    NotPrivate,
+    private_folder,
+    read_own,
+    require_private,
+    write_whole,
+)
 from mcp_workbench.protocol.oauth import OAuthClient, SignInFailed
+from mcp_workbench.protocol.oauth_tokens import header_safe
+from mcp_workbench.timing import deadline, pause
+
+log = logging.getLogger(__name__)
+Kept = TypeVar("Kept")
 
 LARGEST = 1 << 18  # bytes of a file
-POLL = 0.03  # seconds between two attempts to get the lock
-PATIENCE = 45.0  # seconds; longer than any refresh takes
+LATEST = 1e11  # seconds since the epoch: what is later is no time
+POLL = pause(0.03)  # seconds between two attempts to get the lock
+REFUSED_PAUSE = 30.0  # seconds between two refreshes because the server refused: it might for ever
+PATIENCE = deadline(45.0)  # seconds; longer than any refresh takes
 
 
 class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,9 +58,19 @@ class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
     revocation_endpoint: str = ""
     ended: str = ""  # why a new sign-in is needed
     trusted: tuple[str, ...] = ()  # origins that the operator listed at that time
+    refused_at: float = 0.0  # when it was last refreshed because the server refused it
+    principal: str = ""  # whose it is (scope: principal); empty: the local user's
 
     def __repr__(self) -> str:
         return f"Credential({self.issuer!r})"
+
+    @property
+    def is_sound(self) -> bool:
+        """Can it be used as it is? A damaged file may hold anything."""
+        times = (self.expires_at, self.lifetime, self.signed_in_at)
+        return (not self.access_token or header_safe(self.access_token)) and all(
+            0 <= at < LATEST for at in times
+        )
 
     @property
     def usable(self) -> bool:
@@ -58,6 +84,10 @@ class Credential(msgspec.Struct, frozen=True, omit_defaults=True):
         """When it should be refreshed, although it is good for a little longer; 0: not known."""
         return self.expires_at - min(60.0, self.lifetime / 4) if self.expires_at else 0.0
 
+    def was_just_refused(self, now: float) -> bool:
+        """Did the server refuse the token before this one, a moment ago?"""
+        return 0 <= now - self.refused_at < REFUSED_PAUSE
+
     def can_refresh(self, machine: bool) -> bool:  # noqa: FBT001
         return machine or bool(self.refresh_token)
 
@@ -70,15 +100,24 @@ class ClientStore:
         self._name = f"client-{sha256(issuer.encode()).hexdigest()[:32]}.json"
 
     def read(self) -> OAuthClient | None:
-        path = os.path.join(self._home, CREDENTIALS, self._name)  # noqa: PTH118 - text in, text out
-        try:
-            return msgspec.json.decode(read_own(path, LARGEST), type=OAuthClient)
-        except (OSError, msgspec.DecodeError):
-            return None
+        return _read(self._home, self._name, OAuthClient)
 
     def write(self, client: OAuthClient) -> None:
         """Replace the file in one step. Raises SignInFailed."""
         _write(self._home, self._name, msgspec.json.encode(client))
+
+
+def of_principals(home: str) -> list[Credential]:
+    """The credentials of other people than the local user, in no order."""
+    folder = os.path.join(home, CREDENTIALS)  # noqa: PTH118 - text in, text out
+    credentials: list[Credential] = []
+    with suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208
+            if name.endswith(".json") and not name.startswith("client-"):
+                with suppress(OSError, msgspec.DecodeError):
+                    data = read_own(os.path.join(folder, name), LARGEST)  # noqa: PTH118
+                    credentials.append(msgspec.json.decode(data, type=Credential))
+    return [credential for credential in credentials if credential.principal]
 
 
 class CredentialStore:
@@ -86,6 +125,7 @@ class CredentialStore:
 
     def __init__(self, home: str, url: str, account: str = "", principal: str = "") -> None:
         self._home = home
+        self._url = url
         name = "\0".join((url, account, principal)).encode()
         self._name = sha256(name).hexdigest()[:32]
 
@@ -95,20 +135,24 @@ class CredentialStore:
 
     def read(self) -> Credential | None:
         """The credential; None if there is none, or it can't be used."""
-        try:
-            return msgspec.json.decode(read_own(self._path, LARGEST), type=Credential)
-        except (OSError, msgspec.DecodeError):
+        credential = _read(self._home, f"{self._name}.json", Credential)
+        if credential is None or not credential.is_sound:
             return None
+        # A file under another's name would send a token to a server that it is not for.
+        return credential if credential.url == self._url else None
 
     def write(self, credential: Credential) -> None:
         """Replace the file in one step. Raises SignInFailed."""
         _write(self._home, f"{self._name}.json", msgspec.json.encode(credential))
 
     def delete(self) -> bool:
+        """Remove the file; was there one? Raises SignInFailed."""
         try:
             os.unlink(self._path)  # noqa: PTH108
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise _not_kept(error) from None
         return True
 
     @asynccontextmanager
@@ -117,7 +161,7 @@ class CredentialStore:
         try:
             folder = private_folder(self._home, CREDENTIALS)
             path = os.path.join(folder, f"{self._name}.lock")  # noqa: PTH118
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise _not_kept(error) from None
         try:
@@ -125,6 +169,18 @@ class CredentialStore:
             yield
         finally:
             os.close(fd)
+
+
+def _read(home: str, name: str, type: type[Kept]) -> Kept | None:
+    path = os.path.join(home, CREDENTIALS, name)  # noqa: PTH118 - text in, text out
+    try:
+        require_private(home, CREDENTIALS)
+        return msgspec.json.decode(read_own(path, LARGEST), type=type)
+    except NotPrivate as error:
+        log.warning("a sign-in is not used: %s", error)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    return None
 
 
 def _write(home: str, name: str, data: bytes) -> None:
@@ -136,7 +192,9 @@ def _write(home: str, name: str, data: bytes) -> None:
 
 
 def _not_kept(error: OSError) -> SignInFailed:
-    return SignInFailed("WB-AUTH-011", f"the sign-in can't be kept: {error.strerror or error}")
+    reason = error.strerror or str(error)
+    where = f" ({error.filename})" if error.filename else ""
+    return SignInFailed("WB-AUTH-011", f"the sign-in can't be kept: {reason}{where}")
 
 
 async def _lock(fd: int) -> None:
@@ -149,6 +207,7 @@ async def _lock(fd: int) -> None:
             return
         if time.monotonic() > end:
             raise SignInFailed(
-                "WB-AUTH-011", "another process has been refreshing the sign-in for too long"
+                "WB-AUTH-011",
+                f"another process has used the sign-in for more than {PATIENCE:g} s: end it, or try again later",
             )
         await asyncio.sleep(POLL)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import hashlib
+import hmac
 import json
 import os
 import re
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -18,23 +18,33 @@ import pytest
 
 import mcp_workbench
 from mcp_workbench import ToolIdentifier, Workbench, WorkbenchError, load_config
+from mcp_workbench.config.audit_settings import LogUnusable
 from mcp_workbench.core import raw_json
-from mcp_workbench.gateway.call_log import LONGEST_NAME, CallLog, LogUnusable, OutcomeWord
+from mcp_workbench.gateway.audit import LONGEST_NAME, AuditLog, OutcomeWord
+from mcp_workbench.gateway.audit_file import AuditFile
+from mcp_workbench.gateway.reload import applied_now
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import run_command, serving
 from tests.kit.config import config_file, entry, offers_entry
 from tests.kit.pipe_host import PipeHost
-from tests.kit.processes import unmeasured
 from tests.kit.results import use_tool
 from tests.kit.shared import shared
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
-FIELDS = ["time", "principal", "host", "toolbox", "server", "tool", "outcome", "ms", "bytes"]
+FIELDS = [
+    "v", "ts", "seq", "pid", "principal", "host", "host_version", "door", "era", "parent", "toolbox",
+    "server", "tool", "mode", "outcome", "is_error", "may_have_run", "retried", "ms", "args_bytes",
+    "args_mac", "result_bytes",
+]  # fmt: skip
 SECRET = "not for the log"
-PAGE = Path(__file__).parents[2] / "docs" / "call-log.md"
+PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 SOURCE = Path(mcp_workbench.__file__).parent
+
+
+def logging_to(path: Path) -> AuditLog:
+    return AuditLog(AuditFile(str(path)), {"MCP_WORKBENCH_HOME": str(path.parent)})
 
 
 @pytest.fixture
@@ -93,7 +103,7 @@ def test_each_ending_has_its_code(tmp_path: Path, calls: Path, era: str, *, mode
     assert SECRET not in calls.read_text()
     assert list(lines(calls)[0]) == FIELDS
     assert {line["principal"] for line in lines(calls)} == {"local"}
-    assert all(line["ms"] >= 0 for line in lines(calls))
+    assert all(line["ms"]["total"] >= line["ms"]["server"] >= 0 for line in lines(calls))
     assert stat.S_IMODE(calls.stat().st_mode) == 0o600
 
 
@@ -202,7 +212,7 @@ async def test_a_python_program_and_its_own_interceptor(tmp_path: Path, calls: P
     config = load_config(str(file))
     async with (
         asyncio.timeout(PATIENCE),
-        Workbench(config, interceptors=[CallLog(str(calls))]) as workbench,
+        Workbench(config, interceptors=[logging_to(calls)]) as workbench,
     ):
         await workbench.use_tool(ToolIdentifier("dev", "a", "echo"))
         with pytest.raises(WorkbenchError):
@@ -237,24 +247,7 @@ def test_a_file_that_can_not_be_written_is_said_before_anything_starts(tmp_path:
     assert ended.status != 0
     assert "calls can't be logged in" in ended.err
     with pytest.raises(LogUnusable, match="not a regular file"):
-        CallLog("/dev/null")
-
-
-def test_a_disk_that_is_full_costs_no_call(
-    tmp_path: Path, calls: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scene() -> None:
-        config = load_config(str(config_file(tmp_path, {"a": entry()})))
-        log = CallLog(str(calls))
-        async with asyncio.timeout(PATIENCE), Workbench(config, interceptors=[log]) as workbench:
-            log._fd = os.open("/dev/full", os.O_WRONLY)  # pyright: ignore[reportPrivateUsage]
-            for _ in range(3):
-                await workbench.use_tool(ToolIdentifier("dev", "a", "echo"))
-
-    asyncio.run(scene())
-
-    warned = [record for record in caplog.records if "can't be logged" in record.getMessage()]
-    assert len(warned) == 1
+        AuditFile("/dev/null").open()
 
 
 @pytest.mark.parametrize("length", [raw_json.LONGEST_NAME // 2, 1 << 20])
@@ -278,51 +271,179 @@ def test_a_long_name_is_a_short_line(tmp_path: Path, calls: Path, length: int) -
     assert lines(calls)[0]["tool"] == (name[:LONGEST_NAME] + "…" if is_read else "use_tool")
 
 
-TORN = """
-import asyncio, os, resource, sys
-from mcp_workbench import ToolIdentifier, Workbench, load_config
-from mcp_workbench.gateway.call_log import CallLog
-
-def limit(size):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-async def main():
-    config, calls = sys.argv[1:]
-    async with Workbench(load_config(config), interceptors=[CallLog(calls)]) as workbench:
-        async def use():
-            await workbench.use_tool(ToolIdentifier("dev", "a", "echo"))
-            await asyncio.sleep(0)  # the line is written in the next round of the loop
-            return os.path.getsize(calls)
-        whole = await use()
-        limit(whole + 30)  # room for the start of a line
-        torn = await use()
-        nothing = await use()
-        limit(resource.RLIM_INFINITY)
-        print(torn - whole, nothing - torn)
-        await use()
-
-asyncio.run(main())
-"""
+# What a line says
 
 
-def test_after_a_torn_line_the_next_one_is_whole(tmp_path: Path, calls: Path) -> None:
-    file = config_file(tmp_path, {"a": entry()})
-    done = subprocess.run(
-        [sys.executable, "-c", TORN, str(file), str(calls)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env=unmeasured(),
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["30", "0"]
+@pytest.mark.parametrize("modern", [False, True])
+def test_a_line_says_who_called_through_which_door(
+    tmp_path: Path, calls: Path, *, modern: bool
+) -> None:
+    file = config_file(tmp_path, {"a": entry()}, audit={"file": str(calls)})
+    with PipeHost(file, modern=modern) as host:
+        host.handshake()
+        host.use("a", "echo", {"text": "x"})
+        host.use("a", "echo", {"text": "x"})
+        host.use("a", "echo", {"text": "y"})
+        host.use("nobody", "echo", {"text": "x"})
 
-    whole, torn, last = calls.read_bytes().split(b"\n")[:-1]
+    first, second, other, unknown = lines(calls)
+    assert [line["seq"] for line in lines(calls)] == [1, 2, 3, 4]
+    assert first["host"]
+    assert first["host_version"]
+    assert (first["v"], first["door"], first["mode"], first["parent"]) == (1, "stdio", "proxy", "")
+    assert first["era"] == ("modern" if modern else "legacy")
+    assert (first["is_error"], first["may_have_run"], first["retried"]) == (False, True, False)
+    assert (unknown["is_error"], unknown["may_have_run"]) == (True, False)
+    assert first["args_bytes"] == len('{"text": "x"}')
+    assert first["args_mac"] == second["args_mac"] == unknown["args_mac"] != other["args_mac"]
+    assert len(first["args_mac"]) == 32
+    assert first["result_bytes"] > 0 == unknown["result_bytes"]
+    assert first["ms"]["connect"] > 0, "its server was started for it"
+    assert second["ms"]["connect"] == unknown["ms"]["server"] == 0
+    assert second["ms"]["server"] > 0
 
-    assert [json.loads(line)["outcome"] for line in (whole, last)] == ["ok", "ok"]
-    assert len(torn) == 30
-    assert done.stderr.count("calls can't be logged") == 1, "until it works again"
+
+def test_the_digest_is_an_hmac_under_a_key_that_only_its_user_can_read(
+    tmp_path: Path, calls: Path
+) -> None:
+    file = config_file(tmp_path, {"a": entry()}, audit={"file": "calls.jsonl"})
+    home = tmp_path / "home"
+    with PipeHost(file, env={"MCP_WORKBENCH_HOME": str(home)}) as host:
+        host.initialize()
+        host.use("a", "echo", {"text": "x"})
+
+    key = home / "audit" / "key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    text = b'{"text": "x"}'
+    expected = hmac.digest(key.read_bytes(), text, "sha256")[:16].hex()
+    assert lines(calls)[0]["args_mac"] == expected
+    assert lines(calls)[0]["args_mac"] != hashlib.sha256(text).hexdigest()[:32]
+
+
+def test_without_a_file_it_is_in_the_state_folder(tmp_path: Path) -> None:
+    file = config_file(tmp_path, {"a": entry()}, audit=True)
+    home = tmp_path / "home"
+    with PipeHost(file, env={"MCP_WORKBENCH_HOME": str(home)}) as host:
+        host.initialize()
+        host.use("a", "echo")
+
+    written = home / "audit" / "calls.jsonl"
+    assert logged(written) == [("a", "echo", "ok")]
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path, calls: Path) -> None:
+    calls.touch(0o644)
+    calls.chmod(0o644)
+    AuditFile(str(calls)).open()
+
+    assert stat.S_IMODE(calls.stat().st_mode) == 0o600
+
+
+def test_a_call_that_was_sent_again_says_so(tmp_path: Path, calls: Path) -> None:
+    tools = tmp_path / "tools.json"
+    hints = {"readOnlyHint": True}
+    once = {"name": "die_once", "inputSchema": {"type": "object"}, "annotations": hints}
+    tools.write_text(json.dumps([once, {"name": "die", "inputSchema": {"type": "object"}}]))
+    file = config_file(tmp_path, {"a": entry(f"tools={tools}")}, audit={"file": str(calls)})
+    with PipeHost(file) as host:
+        host.initialize()
+        host.use("a", "die_once", {"file": str(tmp_path / "runs")})
+        host.use("a", "die")
+
+    again, lost = lines(calls)
+    assert (again["outcome"], again["retried"]) == ("ok", True)
+    assert (lost["outcome"], lost["may_have_run"]) == ("server_exited", True)
+    assert lost["retried"] is False
+
+
+# Arguments
+
+
+def test_arguments_are_recorded_where_a_server_s_entry_says_so(tmp_path: Path, calls: Path) -> None:
+    secret = "s3cr3t-of-the-entry"
+    env = {"TOKEN": "${CANARY}"}
+    servers = {"shown": entry(auditArguments=True, env=env), "hidden": entry(env=env)}
+    file = config_file(tmp_path, servers, audit={"file": str(calls)})
+    arguments = {
+        "text": f"with {secret} inside",
+        "password": "hunter2",
+        "deep": [{"api_key": "k", "n": 5}],
+    }
+    with PipeHost(file, env={"CANARY": secret}) as host:
+        host.initialize()
+        host.use("shown", "echo", arguments)
+        host.use("hidden", "echo", arguments)
+        host.use("shown", "echo", {"text": "z" * 10_000})
+        host.use("shown", "echo", {"text": "z" * 100_000})
+        host.use("shown", "echo", {"text": "\0" * 10_000})
+
+    shown, hidden, cut, long, odd = lines(calls)
+    assert json.loads(shown["arguments"]) == {
+        "text": "with [secret:CANARY] inside",
+        "password": "[secret]",
+        "deep": [{"api_key": "[secret]", "n": 5}],
+    }
+    assert "arguments" not in hidden
+    assert cut["arguments"].startswith('{"text":"zzz')
+    assert cut["arguments"].endswith("z…")
+    assert "too long" in long["arguments"]
+    assert odd["arguments"].endswith("…")
+    text = calls.read_bytes()
+    assert secret.encode() not in text
+    assert b"hunter2" not in text
+    assert max(map(len, text.splitlines())) < 4096
+
+
+def test_arguments_of_all_servers_but_one(tmp_path: Path, calls: Path) -> None:
+    servers = {"a": entry(), "b": entry(auditArguments=False)}
+    file = config_file(tmp_path, servers, audit={"file": str(calls), "arguments": True})
+    with PipeHost(file) as host:
+        host.initialize()
+        host.use("a", "echo", {"text": "x"})
+        host.use("b", "echo", {"text": "x"})
+
+    assert [line.get("arguments") for line in lines(calls)] == ['{"text":"x"}', None]
+
+
+def test_odd_names_neither_forge_nor_lengthen_a_line(tmp_path: Path, calls: Path) -> None:
+    file = config_file(tmp_path, {"a": entry()}, audit={"file": str(calls)})
+    name = '\n{"v":1}\u2028\x1b\0' * 40
+    with PipeHost(file) as host:
+        host.initialize()
+        host.use("a", name)
+        host.use(name, "echo", toolbox=name)
+        host.use("a", "echo")
+
+    raw = calls.read_bytes().splitlines()
+    assert [json.loads(line)["seq"] for line in raw] == [1, 2, 3]
+    assert max(map(len, raw)) < 4096
+    assert calls.read_text().replace("\n", "").isprintable()
+
+
+# The configuration
+
+
+def test_a_change_of_it_takes_effect_at_the_next_start(tmp_path: Path, calls: Path) -> None:
+    config = load_config(str(config_file(tmp_path, {"a": entry()})))
+    audited = load_config(str(config_file(tmp_path, {"a": entry()}, audit={"file": str(calls)})))
+
+    assert applied_now(config, audited) == (config, ("audit",))
+    assert applied_now(audited, config) == (audited, ("audit",))
+
+
+def test_both_files_are_written_where_both_are_named(tmp_path: Path, calls: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    file = config_file(tmp_path, {"a": entry()}, audit={"file": str(calls)})
+    with PipeHost(file, "--log-calls", str(other)) as host:
+        host.initialize()
+        host.use("a", "echo")
+    with PipeHost(file, "--log-calls", str(calls)) as host:
+        host.initialize()
+        host.use("a", "echo")
+
+    assert len(lines(other)) == 1
+    assert len(lines(calls)) == 2
 
 
 # The page
@@ -331,7 +452,7 @@ def test_after_a_torn_line_the_next_one_is_whole(tmp_path: Path, calls: Path) ->
 def test_the_page_lists_the_fields_of_a_line() -> None:
     fields = list(FIELDS)
     fields.insert(fields.index("tool") + 1, "method")
-    assert _listed("Fields") == fields
+    assert _listed("Fields") == [*fields, "lost", "arguments"]
 
     example = re.search(r"```json\n(.*)\n```", PAGE.read_text("utf-8"))
     assert example is not None
@@ -397,4 +518,4 @@ def test_a_file_of_another_user_is_not_written(
     monkeypatch.setattr(os, "geteuid", lambda: somebody)
 
     with pytest.raises(LogUnusable, match="belongs to another user"):
-        CallLog(str(path))
+        AuditFile(str(path)).open()

@@ -1,0 +1,1 @@
+"""Where secrets come from, and where they never go."""

@@ -1,0 +1,256 @@
+"""Credential files: private to their user, written in one step, and harmless if they are damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_workbench.protocol.oauth import OAuthClient, SignInFailed
+from mcp_workbench.upstream.oauth.store import Credential, CredentialStore
+from tests.kit.authorization_server import browser_variables
+from tests.kit.clock import PATIENCE
+from tests.kit.command import COMMAND, TIMEOUT, Done, typed
+from tests.kit.config import config_file
+from tests.kit.forked import Streams
+from tests.kit.sign_in_server import SignInServer, sign_in_server
+
+pytestmark = pytest.mark.usefixtures("forked_commands")
+
+URL = "https://server.example/mcp"
+CREDENTIAL = Credential(
+    URL,
+    "https://a.example",
+    "https://a.example/token",
+    URL,
+    OAuthClient("us", "canary-client-secret"),
+    "canary-access",
+    "canary-refresh",
+    expires_at=2e9,
+)
+NOBODY = 65534
+
+
+@pytest.fixture
+def server() -> Generator[SignInServer]:
+    with sign_in_server() as running:
+        yield running
+
+
+def command(folder: Path, server: SignInServer, *words: str, **env: str) -> Done:
+    config = folder / "workbench-config.json"
+    if not config.exists():
+        config_file(folder, {"p": {"url": server.url, "connectTimeout": 15}})
+    env = {**browser_variables(), "MCP_WORKBENCH_HOME": str(folder / "home"), **env}
+    return typed([*words, "--config", str(config)], folder, Streams(), env)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    kinds = {True: "folder", False: "file"}
+    paths = [folder, *folder.rglob("*")]
+    return {
+        f"{kinds[path.is_dir()]} {path.suffix}": stat.S_IMODE(path.stat().st_mode) for path in paths
+    }
+
+
+def test_files_are_private_whatever_the_umask_is(tmp_path: Path, server: SignInServer) -> None:
+    config = config_file(tmp_path, {"p": {"url": server.url, "connectTimeout": 15}})
+    env = {**browser_variables(), "MCP_WORKBENCH_HOME": str(tmp_path / "home")}
+    argv = [*COMMAND, "login", "dev/p", "--config", str(config)]
+    subprocess.run(argv, env=env, umask=0, check=True, capture_output=True, timeout=TIMEOUT)
+
+    assert modes(tmp_path / "home" / "credentials") == {
+        "folder ": 0o700,
+        "file .json": 0o600,
+        "file .lock": 0o600,
+    }
+    assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    """Whoever has the old one open reads the old one, whole; nothing is left of the writing."""
+    store = CredentialStore(str(tmp_path), URL)
+    store.write(CREDENTIAL)
+    [path] = (tmp_path / "credentials").iterdir()
+    with path.open() as old:
+        store.write(Credential(URL, "https://b.example", "", URL, OAuthClient("us")))
+        assert json.load(old)["issuer"] == "https://a.example"
+
+    assert [path] == list((tmp_path / "credentials").iterdir())
+    assert json.loads(path.read_text())["issuer"] == "https://b.example"
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o701, 0o777])
+def test_a_folder_that_is_open_to_others_is_refused(
+    tmp_path: Path, server: SignInServer, mode: int
+) -> None:
+    command(tmp_path, server, "login", "dev/p")
+    folder = tmp_path / "home" / "credentials"
+    folder.chmod(mode)
+
+    done = command(tmp_path, server, "login", "dev/p")
+    called = command(tmp_path, server, "call", "dev/p/whoami")
+    out = command(tmp_path, server, "logout", "dev/p")
+
+    for one in (done, out):
+        assert one.status == 1
+        assert "WB-AUTH-011" in one.err
+        assert f"is open to other users: chmod 700 {folder}" in one.err
+    assert called.status == 4
+    assert "needs login" in called.err
+    folder.chmod(0o700)
+    assert command(tmp_path, server, "call", "dev/p/whoami").status == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, server: SignInServer) -> None:
+    command(tmp_path, server, "login", "dev/p")
+    folder = tmp_path / "home" / "credentials"
+    os.chown(folder, NOBODY, NOBODY)
+
+    done = command(tmp_path, server, "login", "dev/p")
+
+    assert "WB-AUTH-011" in done.err
+    assert "belongs to another user" in done.err
+    assert "needs login" in command(tmp_path, server, "call", "dev/p/whoami").err
+
+
+def test_a_home_that_can_not_be_written_is_told(tmp_path: Path, server: SignInServer) -> None:
+    home = tmp_path / "home"
+    home.mkdir(0o700)
+    (home / "credentials").touch()
+
+    done = command(tmp_path, server, "login", "dev/p")
+
+    assert done.status == 1
+    assert "WB-AUTH-011" in done.err
+
+
+# Damage
+
+DAMAGED: dict[str, bytes] = {
+    "nothing": b"",
+    "half": b'{"url": "https://server.exam',
+    "no UTF-8": b'{"url": "\xff\xfe", "issuer": "x"}',
+    "another shape": b"[]",
+    "other types": b'{"url": 1, "issuer": []}',
+    "deep": b"[" * 100_000,
+    "a token with a line end": b'{"access_token": "a\\r\\nX: y"}',
+    "a token of other letters": '{"access_token": "\u4e2d"}'.encode(),
+    "a time that is none": b'{"expires_at": 1e300, "access_token": "canary"}',
+    "a time before all": b'{"expires_at": -1e300, "access_token": "canary"}',
+    "an endpoint that is none": b'{"token_endpoint": "%%%", "access_token": "x", "expires_at": 1, "refresh_token": "r"}',
+}
+
+
+def damaged(path: Path, content: bytes) -> None:
+    """With the members that are missing in it, so that what is wrong is wrong by itself."""
+    whole = json.loads(path.read_text())
+    try:
+        path.write_bytes(json.dumps({**whole, **json.loads(content)}).encode())
+    except (ValueError, TypeError, RecursionError):
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_means_that_nobody_is_signed_in(
+    tmp_path: Path, server: SignInServer, name: str
+) -> None:
+    command(tmp_path, server, "login", "dev/p")
+    for path in (tmp_path / "home" / "credentials").glob("*.json"):
+        damaged(path, DAMAGED[name])
+    server.end_tokens()
+
+    for words in (("status",), ("doctor",), ("check", "--connect"), ("tools", "--refresh")):
+        assert command(tmp_path, server, *words).status in (0, 1, 4)
+    called = command(tmp_path, server, "call", "dev/p/whoami")
+    assert called.status == 4
+    again = command(tmp_path, server, "login", "dev/p")
+    assert again.status == 0, again.err
+    assert command(tmp_path, server, "call", "dev/p/whoami").status == 0
+
+
+VALUES = st.one_of(
+    st.none(), st.floats(), st.integers(), st.text(max_size=9), st.lists(st.text(max_size=3))
+)
+OBJECTS = st.dictionaries(st.sampled_from(Credential.__struct_fields__), VALUES)
+
+
+@given(st.binary(max_size=200) | OBJECTS.map(lambda members: json.dumps(members).encode()))
+@settings(deadline=None)
+def test_whatever_stands_in_the_file_reading_it_raises_nothing(content: bytes) -> None:
+    home = os.environ["MCP_WORKBENCH_HOME"]
+    store = CredentialStore(home, URL)
+    store.write(CREDENTIAL)
+    [path] = Path(home, "credentials").glob("*.json")
+    damaged(path, content)
+
+    credential = store.read()
+
+    if credential is not None:
+        credential.access_token.encode("latin-1")
+        assert 0 <= credential.due_at + 60 < 2e11
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path, kind: str) -> None:
+    store = CredentialStore(str(tmp_path), URL)
+    store.write(CREDENTIAL)
+    [path] = (tmp_path / "credentials").iterdir()
+    data = path.read_bytes()
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        (tmp_path / "elsewhere").write_bytes(data)
+        path.symlink_to(tmp_path / "elsewhere")
+
+    assert store.read() is None
+    if kind == "folder":
+        with pytest.raises(SignInFailed, match="can't be kept"):
+            store.write(CREDENTIAL)
+        with pytest.raises(SignInFailed, match="can't be kept"):
+            store.delete()
+
+
+# Several at once
+
+
+def test_two_that_sign_in_at_once_both_succeed(tmp_path: Path, server: SignInServer) -> None:
+    config_file(tmp_path, {"p": {"url": server.url, "connectTimeout": 15}})
+    with ThreadPoolExecutor(2) as both:
+        logins = [both.submit(command, tmp_path, server, "login", "dev/p") for _ in range(2)]
+        done = [login.result() for login in logins]
+
+    assert [one.status for one in done] == [0, 0], done
+    assert server.count("/authorize") == 2
+    called = command(tmp_path, server, "call", "dev/p/whoami")
+    assert called.status == 0, called.err
+    server.end_tokens()
+    assert command(tmp_path, server, "call", "dev/p/whoami").status == 0
+    assert server.refreshes == 1
+
+
+async def test_the_lock_is_one_for_all_and_its_wait_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (CredentialStore(str(tmp_path), URL) for _ in range(2))
+    monkeypatch.setattr("mcp_workbench.upstream.oauth.store.PATIENCE", 0.1)
+    async with asyncio.timeout(PATIENCE), one.locked():
+        with pytest.raises(SignInFailed, match="another process") as failed:
+            async with other.locked():
+                pytest.fail("it is held")
+        assert failed.value.code == "WB-AUTH-011"
+    async with other.locked():
+        pass
