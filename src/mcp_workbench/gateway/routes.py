@@ -216,3 +216,8 @@ class Routes:
 
     def drop(self, key: Hashable) -> None:
         self._known.pop(key, None)
+
+    def leave(self, connection: Connection) -> None:
+        """Drop those that use this connection."""
+        for key in [key for key, route in self._known.items() if route.connection is connection]:
+            del self._known[key]

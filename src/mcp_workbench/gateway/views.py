@@ -217,6 +217,16 @@ class View:
             else:
                 call.fail(error)
 
+    def let_ask(self, call: Call) -> bool:
+        """A server could not ask its host in this call: can it from now on, on a connection of its own?"""
+        connection = call.connection
+        if self._host is None or connection is None or not connection.modern:
+            return False
+        if not self._pool.let_ask(connection.spec, self._host):
+            return False
+        self.routes.leave(connection)
+        return True
+
     async def begin_sign_in(
         self, address: ServerAddress, origin: str = "", *, again: bool = False
     ) -> tuple[OpenSignIn, bool]:

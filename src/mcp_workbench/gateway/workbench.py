@@ -179,6 +179,10 @@ class Gateway(Lifetime):
             from mcp_workbench.gateway.result_budget import ResultBudget
 
             chosen.append(ResultBudget(budget, self.kept_results))
+        if self.pool.sole_host is None:  # otherwise servers speak its era
+            from mcp_workbench.gateway.back_channel import BackChannelHints
+
+            chosen.append(BackChannelHints())
         return (*chosen, _HINTS)
 
     @cached_property
