@@ -81,6 +81,14 @@ os.environ["MCP_WORKBENCH_HOME"] = _new_home()  # for scenes that last longer th
 os.environ["XDG_CONFIG_HOME"] = str(Path(_scratch.name) / "config")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _state_home_of_scenes() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """What lasts longer than a test has one that no other module has used."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCP_WORKBENCH_HOME", _new_home())
+        yield
+
+
 @pytest.fixture(autouse=True)
 def state_home(monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state folder that nobody has used; it is made when something is kept."""

@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from mcp_workbench.core.catalogue import OpenToolboxResult, ToolInfo
     from mcp_workbench.core.errors import ConfigError, WorkbenchError
     from mcp_workbench.core.spec import ToolIdentifier, generate_tool_name, parse_tool_name
+    from mcp_workbench.gateway.approvals import ApprovalRequest
     from mcp_workbench.gateway.workbench import Workbench
 
 __version__ = "0.11.0"
 
 __all__ = [
+    "ApprovalRequest",
     "ConfigError",
     "OpenToolboxInput",
     "OpenToolboxResult",
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "ApprovalRequest": "gateway.approvals",
     "ConfigError": "core.errors",
     "OpenToolboxInput": "core.call_request",
     "OpenToolboxResult": "core.catalogue",

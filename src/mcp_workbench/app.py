@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import math
 import os
@@ -143,6 +144,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         from uvloop import new_event_loop  # not on every system
     except ImportError:
         new_event_loop = None
+    gc.freeze()  # the objects that exist now stay: the collector need not scan them
+    gc.enable()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(main)
 

@@ -183,7 +183,7 @@ def run_in(shell: str, script: str, folder: Path) -> list[str]:
     done = subprocess.run(
         [shell, "-c", script],
         cwd=folder,
-        env=environ(PATH=path, HOME=str(folder), XDG_RUNTIME_DIR=str(folder)),
+        env=environ(PATH=path, HOME=str(folder), TMPDIR=str(folder), XDG_RUNTIME_DIR=str(folder)),
         capture_output=True,
         encoding="utf-8",
         timeout=TIMEOUT,
@@ -236,9 +236,9 @@ def test_the_tab_key_of_a_real_shell(shell: str, tmp_path: Path) -> None:
     assert run_command("tools", cwd=tmp_path).status == 0  # from now on its tools are known
     (tmp_path / ".zshrc").write_text("")  # else zsh greets a newcomer
     path = f"{as_command(tmp_path)}{os.pathsep}{os.environ['PATH']}"
-    # fish keeps a folder for its sockets there, or else among the temporary files.
-    runtime = {"XDG_RUNTIME_DIR": str(tmp_path)}
-    variables = {"PATH": path, "HOME": str(tmp_path), "PS1": "% ", **runtime}
+    # Shells keep files and folders in the last two.
+    folders = dict.fromkeys(("HOME", "TMPDIR", "XDG_RUNTIME_DIR"), str(tmp_path))
+    variables = {"PATH": path, "PS1": "% ", **folders}
     with terminal(cwd=tmp_path, columns=200, variables=variables, command=command) as person:
         person.type(f"{beginning}; echo rea''dy\n")
         person.expect("ready")

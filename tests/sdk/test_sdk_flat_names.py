@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
@@ -32,10 +32,20 @@ META_TOOLS = ["open_toolbox", "use_tool"]
 both = pytest.mark.parametrize("server", [OLD, NEW])
 
 
+class Opening(NamedTuple):
+    """The names that were listed before and after it, what it answered, and the notices until then."""
+
+    before: list[str]
+    after: list[str]
+    tools: list[dict[str, Any]]
+    notices: list[str]
+
+
 class Host(Notices):
-    """A host, and the notices that reached it."""
+    """A host, and the notices that reached it: `opening` is how its toolbox was opened."""
 
     client: Client
+    opening: Opening
 
     async def names(self) -> list[str]:
         return [tool.name for tool in (await self.client.list_tools()).tools]
@@ -43,30 +53,35 @@ class Host(Notices):
     async def call(self, server: str, tool: str, **arguments: Any) -> CallToolResult:
         return await self.client.call_tool(*by_flat_name(server, tool, arguments))
 
+    async def open(self) -> None:
+        before = await self.names()
+        answer = text(await self.client.call_tool("open_toolbox", {"toolbox_name": "lab"}))
+        after = await self.names()
+        self.opening = Opening(before, after, json.loads(answer)["tools"], list(self.methods))
+
 
 @pytest.fixture(scope="module", params=MODES)
 async def host(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncGenerator[Host]:
-    """One that has opened its toolbox. The first test of the module looks at how that went."""
+    """One that has opened its toolbox."""
     host = Host()
     folder = tmp_path_factory.mktemp("bench")
     bench = sdk_host(folder, both_eras(), mode=request.param, tools="dynamic", heard=host.hear)
     async with bench as host.client:
+        await host.open()
         yield host
 
 
 async def test_a_legacy_host_sees_tools_once_opened_and_a_modern_one_from_the_start(
     host: Host,
 ) -> None:
-    before = await host.names()
-    opened = json.loads(text(await host.client.call_tool("open_toolbox", {"toolbox_name": "lab"})))
-    after = await host.names()
+    before, after, tools, notices = host.opening
 
-    flat = [tool["name"] for tool in opened["tools"]]
+    flat = [tool["name"] for tool in tools]
     assert flat[0] == "lab__old__echo"
     assert len(flat) == 26
-    assert opened["tools"][-1] == {
+    assert tools[-1] == {
         "name": "lab__new__crash",
         "toolbox_name": "lab",
         "source_server": "new",
@@ -74,10 +89,10 @@ async def test_a_legacy_host_sees_tools_once_opened_and_a_modern_one_from_the_st
     if host.client.mode == LEGACY_MODE:
         assert before == META_TOOLS
         assert after == META_TOOLS + flat
-        assert host.methods == ["notifications/tools/list_changed"]
+        assert notices == ["notifications/tools/list_changed"]
     else:
         assert before == after == ["open_toolbox", *flat]
-        assert host.methods == []
+        assert notices == []
 
 
 @both

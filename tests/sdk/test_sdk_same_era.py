@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 from tests.kit.command import serving
 from tests.kit.config import toolbox, write_config
@@ -67,6 +68,12 @@ async def directly(person: Person) -> AsyncGenerator[Client]:
 
 async def use(host: Client, server: str, tool: str, **arguments: Any) -> str:
     return text(await host.call_tool(*by_identifier(server, tool, arguments)))
+
+
+async def refusal(host: Client, server: str, tool: str) -> str:
+    with pytest.raises(MCPError) as refused:
+        await use(host, server, tool)
+    return str(refused.value)
 
 
 @pytest.mark.parametrize("place", ["pipe", "url"])
@@ -130,3 +137,32 @@ async def test_hosts_of_both_eras_on_a_port_have_connections_of_their_own_era(
 
     assert eras == [LEGACY, MODERN]
     assert answer == "accept Ada"
+
+
+@pytest.mark.parametrize("place", ["pipe", "url"])
+async def test_a_shared_server_that_wanted_to_ask_gets_a_legacy_connection(
+    tmp_path: Path, places: dict[str, Json], place: str
+) -> None:
+    """Hosts of both eras share it: the first question fails, with what to do, and later ones are put."""
+    config = write_config(tmp_path, toolbox("lab", s=places[place]))
+    person, other = Person(), Person()
+    with serving(config) as command:
+        async with (
+            client(command.url, mode=LEGACY_MODE, **person.callbacks) as legacy,
+            client(command.url, mode=LEGACY_MODE, **other.callbacks) as second,
+            client(command.url, mode=LEGACY_MODE) as deaf,
+            client(command.url, mode=MODERN) as modern,
+        ):
+            eras = [await use(host, "s", "log", text="hi") for host in (legacy, modern)]
+            refused = await refusal(legacy, "s", "ask")
+            answers = [await use(host, "s", "ask") for host in (legacy, second)]
+            later = [await use(host, "s", "log", text="hi") for host in (legacy, deaf, modern)]
+            unasked = await refusal(deaf, "s", "ask")
+
+    assert eras == [MODERN, MODERN]  # nobody needed anything else
+    assert "back-channel" in refused
+    assert "call the tool again" in refused
+    assert answers == ["accept Ada", "accept Ada"]
+    assert person.asked == other.asked == ["[lab/s] Who?"]
+    assert later == [LEGACY, MODERN, MODERN]
+    assert "call the tool again" not in unasked

@@ -110,7 +110,7 @@ def call(  # noqa: PLR0913 - each is an option
     for this call, unless it has failed within the last 30 seconds; --refresh starts it all the same.
 
     What the server asks meanwhile (a form, a visit to an address) is asked here, on a terminal and
-    without --no-input. Ctrl-C cancels the call at its server, too.
+    without --no-input; so is whether a call is approved, if 'approve' requires that. Ctrl-C cancels the call at its server, too.
 
     The tool's text goes to stdout; everything else of its answer is summed up there, or saved.
     Exit status 5 if the tool says that it failed, 4 if its server can't be reached.

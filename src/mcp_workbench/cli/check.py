@@ -311,6 +311,8 @@ def _key_warning(spec: ServerSpec, settings: AuthSettings) -> Iterator[Problem]:
 
 def server_warnings(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Problem]:
     """Yields warnings that need the servers: idle filters, long names, omitted tools, stray output."""
+    reports = tuple(reports)
+    yield from _idle_approvals(snapshot, reports)
     for report in reports:
         place = snapshot.toolbox(report.address.toolbox).server(report.address.server).place
         for pattern in report.idle_filters:
@@ -324,6 +326,26 @@ def server_warnings(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iter
             yield _warning(place, _no_messages(report), _LOG_ELSEWHERE, "WB-CONN-102")
         if snapshot.tool_mode == "dynamic":
             yield from _long_names(report, place)
+
+
+def _idle_approvals(snapshot: Snapshot, reports: tuple[ServerReport, ...]) -> Iterator[Problem]:
+    """Yields patterns of `approve` that match no tool of any server that they are for."""
+    idle: dict[str, str] = {}  # with the place of a server that it is for
+    effective: set[str] = set()
+    for report in reports:
+        spec = snapshot.toolbox(report.address.toolbox).server(report.address.server)
+        if not spec.approve:
+            continue
+        from mcp_workbench.core.approve_rules import approve_rule  # only where it is configured
+
+        names = tuple(info.name for info in report.tools)
+        unmatched = () if report.reason else approve_rule(spec.approve).idle(names)
+        effective.update(pattern for pattern in spec.approve if pattern not in unmatched)
+        idle |= dict.fromkeys(unmatched, spec.place)
+    for pattern, place in idle.items():
+        if pattern not in effective:
+            message = f"approve: '{pattern}' matches no tool, so nothing is asked because of it"
+            yield _warning(f"{place}.approve", message, "correct its spelling", "WB-TOOL-301")
 
 
 def _no_messages(report: ServerReport) -> str:

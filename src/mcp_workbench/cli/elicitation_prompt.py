@@ -53,7 +53,7 @@ class TerminalPerson:
         except Stopped as action:
             return {"action": str(action)}
         except asyncio.CancelledError:
-            say("\n(the server withdrew the question)", err=True)
+            say("\n(the question was withdrawn)", err=True)
             raise
         finally:
             self._line.resume()

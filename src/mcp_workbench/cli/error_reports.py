@@ -58,6 +58,7 @@ _CODES = {
     "connect_failed": "WB-CONN-101",
     "server_error": "WB-CALL-202",
     "draining": "WB-CALL-203",
+    "denied": "WB-CALL-204",
     "tour_failed": "WB-TOUR-401",
     "file_changed": "WB-HOST-502",
     "needs_yes": "WB-HOST-503",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -110,6 +111,7 @@ def _serve(options: dict[str, list[str]]) -> int | None:
     outcome = attach_host(config, toolboxes, "never" if log_calls else attach)
     if isinstance(outcome, int):
         return outcome
+    gc.disable()  # nothing that is loaded now is garbage; `app.run` enables it
     from mcp_workbench.core.errors import WorkbenchError
 
     resumed = None
@@ -134,6 +136,7 @@ def _serve_http(
     address, problem = read_address(where)
     if problem:
         return None
+    gc.disable()
     from mcp_workbench.core.errors import WorkbenchError
 
     try:
@@ -169,6 +172,7 @@ def read_address(value: str) -> tuple[tuple[str, int], str]:
 
 
 def _command(argv: list[str]) -> int:
+    gc.enable()
     text = _constant(argv)
     if text:
         return _print(text, argv)

@@ -13,6 +13,7 @@ SHOWN_DIGITS = 20  # characters of a wrong number in a message
 VARIABLE_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 SECRET_WORDS = ["store", "keyring"]  # sources that need no more than the name
 REQUIRED = "required"
+APPROVE_WORDS = ("destructive", "writes")  # by the annotations of a tool
 VARIABLE_TEXT = {"type": "string", "pattern": r"\$\{"}  # a value that comes from a variable
 
 Wrong = Iterable[tuple[Path, str]]
@@ -134,6 +135,21 @@ def _inherit_problem(value: Any) -> Wrong:
             yield (index,), "is not the name of a variable"
 
 
+def _approve_problem(value: Any) -> Wrong:
+    if isinstance(value, bool) or value in APPROVE_WORDS:
+        return
+    if not isinstance(value, list):
+        shown = f'"{value}"' if isinstance(value, str) else kind_of(value)
+        yield (), f"must be {APPROVE.words}, not {shown}"
+        return
+    for index, item in enumerate(cast("list[Any]", value)):
+        yield from (((index,), message) for _, message in _filled_problem(item))
+        if isinstance(item, str) and "${" in item:
+            yield (index,), "can't have variables"
+        elif isinstance(item, str) and item.removeprefix("!") in ("", "resource:", "prompt:"):
+            yield (index,), "has no pattern"
+
+
 def pairs(words: str, names: str) -> Kind:
     """An object of strings. Numbers and booleans are accepted too: pasted files have them."""
 
@@ -238,6 +254,17 @@ INHERIT = Kind(
         ]
     },
     _inherit_problem,
+)
+APPROVE = Kind(
+    'true, false, "destructive", "writes" or a list of strings',
+    {
+        "anyOf": [
+            {"type": "boolean"},
+            {"enum": list(APPROVE_WORDS)},
+            {"type": "array", "items": {"type": "string", "minLength": 1}},
+        ]
+    },
+    _approve_problem,
 )
 SECRETS = Kind(
     "an object",

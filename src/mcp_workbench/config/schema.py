@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from mcp_workbench.config.kinds import (
+    APPROVE,
     AUDIT,
     FILLED,
     FLAG,
@@ -98,6 +99,12 @@ TOP = {
         default=False,
         example=_INHERITED,
     ),
+    "approve": Key(
+        APPROVE,
+        "The same as in a server entry, for all servers whose toolbox has none.",
+        default=False,
+        example="destructive",
+    ),
     "limits": Key(
         object_of({"$ref": "#/$defs/limits"}),
         "Limits on messages, calls and tools.",
@@ -164,6 +171,11 @@ TOOLBOX = {
         INHERIT,
         "The same as in a server entry, for its servers that have none.",
         example=_INHERITED,
+    ),
+    "approve": Key(
+        APPROVE,
+        "The same as in a server entry, for its servers that have none.",
+        example="destructive",
     ),
 }
 SERVER = {
@@ -234,6 +246,11 @@ SERVER = {
         "Check the arguments of a call against the tool's schema before it is sent.",
         default=False,
         example=True,
+    ),
+    "approve": Key(
+        APPROVE,
+        "Which of its calls a person must approve first: all, none, by what a tool's annotations say, or by patterns (see below).",
+        example=["delete_*", "resource:file:///etc/*"],
     ),
     "auditArguments": Key(
         FLAG,

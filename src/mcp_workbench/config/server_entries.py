@@ -42,6 +42,7 @@ from mcp_workbench.core.spec import (
 # Keys of a server entry whose variables are expanded on load, because the catalogue depends on them.
 EXPANDED_ON_LOAD = ("type", "transport", "era", "toolFilters")
 NO_TARGET = "add 'command' for a program of this machine, or 'url' for a remote server"
+APPROVE_EVERYTHING = ("*", "resource:*", "prompt:*")
 # Keys without effect in an entry that has this key.
 INEFFECTIVE = {"command": ("headers", "auth"), "url": ("args", "env", "inheritEnv", "cwd")}
 
@@ -54,6 +55,7 @@ class EntryReader:
         self.environ = environ
         self.folder = folder
         self.inherit: bool | list[str] = False  # for entries without `inheritEnv`
+        self.approve: bool | str | list[str] = False  # for entries without `approve`
         self.secrets: dict[str, SecretSource] = {}
         self.audit_arguments = False  # for entries without `auditArguments`
 
@@ -84,6 +86,7 @@ class EntryReader:
             valid.get("validate", False),
             self.sources(target) if self.secrets else (),
             valid.get("auditArguments", self.audit_arguments),
+            approved(valid.get("approve", self.approve)),
         )
 
     def sources(self, target: Target) -> SecretSources:
@@ -252,6 +255,13 @@ def inherited(value: bool | list[str]) -> tuple[str, ...]:  # noqa: FBT001 - a v
     if isinstance(value, bool):
         return ("*",) if value else ()
     return tuple(value)
+
+
+def approved(value: bool | str | list[str]) -> tuple[str, ...]:  # noqa: FBT001 - a value of the file
+    """Returns the entries of an `approve`: see `core.approve_rules`."""
+    if isinstance(value, bool):
+        return APPROVE_EVERYTHING if value else ()
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _unset(variable: str, path: Path) -> Finding:

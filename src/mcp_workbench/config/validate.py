@@ -64,6 +64,7 @@ class _FileReader:
         self.entries = entries
         self.dynamic = False
         self.inherit: bool | list[str] = False  # for toolboxes without `inheritEnv`
+        self.approve: bool | str | list[str] = False  # for toolboxes without `approve`
 
     def file(self, value: Any) -> Snapshot:
         if not self.findings.is_object(value, (), 'write {"mcpServers": {…}}'):
@@ -144,6 +145,7 @@ class _FileReader:
             self.findings.error(("mcpServers",), "WB-CONF-015", message, fix)
         boxes: Object = top.get("toolboxes", {})
         self.inherit = self.entries.inherit = top.get("inheritEnv", False)
+        self.approve = self.entries.approve = top.get("approve", False)
         specs = {name: self.toolbox(name, boxes[name], ("toolboxes", name)) for name in boxes}
         if "mcpServers" in top:
             servers = self.servers("default", top["mcpServers"], ("mcpServers",))
@@ -164,6 +166,7 @@ class _FileReader:
             fix = advice(foreign[0], list(TOOLBOX)) if foreign else 'add "mcpServers": {…}'
             self.findings.error(path, "WB-CONF-016", "the toolbox has no 'mcpServers'", fix)
         self.entries.inherit = valid.get("inheritEnv", self.inherit)
+        self.entries.approve = valid.get("approve", self.approve)
         servers = self.servers(name, valid.get("mcpServers"), (*path, "mcpServers"))
         return ToolboxSpec(
             name,

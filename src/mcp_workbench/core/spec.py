@@ -234,6 +234,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     validate: bool = False  # check arguments before they are sent
     secrets: SecretSources = ()  # of those of its variables that have one
     audit_arguments: bool = False  # the audit has the arguments of its calls
+    approve: tuple[str, ...] = ()  # what a person must approve first; see `core.approve_rules`
     principal: str = (
         ""  # whose sign-in and connection it is (scope: principal); empty: the local user's
     )

@@ -29,6 +29,7 @@ from mcp_workbench.transport.jsonrpc import NEVER, ErrorObject, Outcome
 from mcp_workbench.upstream.conversation import Failure, ResponseHandler
 
 if TYPE_CHECKING:
+    from mcp_workbench.gateway.approvals import Approval, Approver
     from mcp_workbench.gateway.routes import Route
     from mcp_workbench.gateway.views import View
     from mcp_workbench.protocol.elicitation import Question
@@ -45,6 +46,7 @@ class Call(ResponseHandler):
     number = 0  # of the request on that connection
     plain = False  # a result is delivered unchanged: no translation, no interceptor needs it
     passed: tuple[Interceptor, ...] = ()  # that made it wait, and have let it pass
+    approval: Approval | None = None  # a person's, if its tool needs one
     results_owner: object = None  # who may read on in a result that is cut; nobody: it is not cut
     explains = False  # the outcome may have hints for its reader
     parent = ""  # the script that made it
@@ -141,8 +143,8 @@ class Call(ResponseHandler):
     # Resending
 
     def _may_send_again(self, loss: Failure) -> bool:
-        if self.route is None or not self.is_repeatable():
-            return False
+        if self.route is None or not self.is_repeatable() or self.approval is not None:
+            return False  # an approval is used once
         from mcp_workbench.core.call_request import may_send_again
 
         harmless = self.route.is_harmless
@@ -166,6 +168,10 @@ class Call(ResponseHandler):
             self.connection.conversation.pending.postpone(self.number, deadline)
 
     # What a subclass decides
+
+    def approver(self) -> Approver | str:
+        """Who may approve it; a text says why nobody can be asked."""
+        return "this caller has no person"
 
     def questioned(self, result: msgspec.Raw) -> None:
         """A modern server requires input first."""
@@ -217,6 +223,14 @@ class PythonCall(Call):
         except asyncio.CancelledError:
             self.cancel("the caller was cancelled")
             raise
+
+    def approver(self) -> Approver | str:
+        gateway = self.view.gateway
+        if gateway.on_approval is None:
+            return "the program has no handler (on_approval of Workbench)"
+        from mcp_workbench.gateway.approvals import ProgramApprover  # loaded with the first gate
+
+        return ProgramApprover(gateway.approvals, gateway.on_approval)
 
     def deliver(self, outcome: CallOutcome) -> None:
         if self._future.done():

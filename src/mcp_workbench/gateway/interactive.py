@@ -23,13 +23,16 @@ from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.calls import Call, Door, PythonCall
 from mcp_workbench.protocol.elicitation import (
+    ELICIT,
     ROUNDS,
     AnswerCallback,
     InputRequired,
     Question,
+    answered_action,
     may_put,
     read_input_required,
     read_needed,
+    takes_forms,
     unanswered,
 )
 from mcp_workbench.protocol.handshake import URL_ELICITATION_NEEDED
@@ -38,6 +41,7 @@ from mcp_workbench.transport.jsonrpc import ErrorObject
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 
 if TYPE_CHECKING:
+    from mcp_workbench.gateway.approvals import Answer, Approver, Asked, SessionApprovals
     from mcp_workbench.gateway.views import View
 
 Json = dict[str, Any]
@@ -277,6 +281,13 @@ class InteractiveCall(PythonCall):
     def is_repeatable(self) -> bool:
         return not (self._rounds.count or self._has_visited)  # nobody is asked the same twice
 
+    def approver(self) -> Approver | str:
+        if not takes_forms(self._host.asking_capabilities()):
+            return "there is no terminal, or --no-input was given"
+        from mcp_workbench.gateway.approvals import SessionApprovals  # loaded with the first gate
+
+        return PersonApprover(self._host, SessionApprovals())
+
     def questioned(self, result: msgspec.Raw) -> None:
         required = read_questions(self, result)
         if required is not None:
@@ -318,3 +329,25 @@ class InteractiveCall(PythonCall):
             await self.view.dispatch(self)
         except WorkbenchError as error:
             self.fail(error)
+
+
+class PersonApprover:
+    """The person of a command, who says yes or no to one call."""
+
+    lasting = False  # a command makes one call
+
+    def __init__(self, host: InteractiveHost, approvals: SessionApprovals) -> None:
+        self._host = host
+        self.approvals = approvals
+
+    def reply(self, asked: Asked) -> None:
+        return None
+
+    async def answer(self, asked: Asked) -> Answer:
+        schema: Json = {"type": "object", "properties": {}}
+        params = {"message": asked.request.message, "requestedSchema": schema}
+        question = Question(asked.request.tool.address, ELICIT, msgspec.json.encode(params))
+        action = answered_action(await self._host.put(question) or b"{}")
+        if action == "accept":
+            return "once"
+        return "no" if action == "decline" else "dismissed"

@@ -68,14 +68,24 @@ class Wait(msgspec.Struct, frozen=True):
     work: Callable[[], Awaitable[Refusal | None]]
 
 
+class EndCall(msgspec.Struct, frozen=True):
+    """Do not send the call; this is its outcome."""
+
+    outcome: CallOutcome
+
+
+Decision = Refusal | Wait | EndCall | None
+
+
 class Interceptor:
     """Looks at calls. A subclass overrides one of the two methods, or both."""
 
+    checks_again = False  # `before` is also called when its own wait is over
     failures_only = False  # `after` ignores results of tools that have not failed
     observes_only = False  # `after` changes no outcome: it is called after the answer was sent
     records = False  # likewise, but right before the answer is sent
 
-    def before(self, call: Call) -> Refusal | Wait | None:
+    def before(self, call: Call) -> Decision:
         """Called when the call is about to be sent on `call.route`; None lets it pass."""
         return None
 
@@ -90,7 +100,7 @@ class Interceptor:
 # Running interceptors: a bug in one fails one call, and no call is answered twice
 
 
-def decide(interceptor: Interceptor, call: Call) -> Refusal | Wait | None:
+def decide(interceptor: Interceptor, call: Call) -> Decision:
     """Return what the interceptor decides before the call is sent."""
     try:
         return interceptor.before(call)

@@ -15,6 +15,7 @@ from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.spec import ServerSpec, ToolIdentifier
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interceptors import (
+    EndCall,
     Interceptor,
     Refusal,
     Wait,
@@ -168,6 +169,9 @@ class Route:
             if isinstance(decision, Refusal):
                 call.fail(decision.error)
                 return False
+            if isinstance(decision, EndCall):
+                call.finish(decision.outcome)
+                return False
             if isinstance(decision, Wait):
                 call.run(_wait(call, interceptor, decision), f"hold {self.tool}")
                 return False
@@ -181,7 +185,8 @@ async def _wait(call: Call, interceptor: Interceptor, wait: Wait) -> None:
         refusal = await decide_later(interceptor, call, wait)
         if refusal is not None:
             raise refusal.error
-        call.passed += (interceptor,)
+        if not interceptor.checks_again:
+            call.passed += (interceptor,)
         await call.view.dispatch(call)
     except WorkbenchError as error:
         call.fail(error)
@@ -211,3 +216,8 @@ class Routes:
 
     def drop(self, key: Hashable) -> None:
         self._known.pop(key, None)
+
+    def leave(self, connection: Connection) -> None:
+        """Drop those that use this connection."""
+        for key in [key for key, route in self._known.items() if route.connection is connection]:
+            del self._known[key]

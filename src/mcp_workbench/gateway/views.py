@@ -168,7 +168,15 @@ class View:
         if request.method == TOOLS_CALL and tool.tool not in connection.visible(spec.tools):
             return None
         policy = self.gateway.policy(request, spec, self.snapshot)
-        interceptors = (*policy, *self.gateway.interceptors, *self.interceptors)
+        gates: tuple[Interceptor, ...] = ()
+        if spec.approve:
+            from mcp_workbench.gateway.approvals import (
+                approval_gates,
+            )  # only where it is configured
+
+            gates = approval_gates(request, spec, connection.catalogue.tools.get(tool.tool))
+        # What is approved is not changed any more, so gates come after interceptors of programs.
+        interceptors = (*policy, *self.gateway.interceptors, *gates, *self.interceptors)
         return Route(request, spec, connection, self, interceptors)
 
     async def dispatch(self, call: Call) -> None:
@@ -208,6 +216,16 @@ class View:
                 call.report(loss)  # that it may have run matters more than why it can't be repeated
             else:
                 call.fail(error)
+
+    def let_ask(self, call: Call) -> bool:
+        """A server could not ask its host in this call: can it from now on, on a connection of its own?"""
+        connection = call.connection
+        if self._host is None or connection is None or not connection.modern:
+            return False
+        if not self._pool.let_ask(connection.spec, self._host):
+            return False
+        self.routes.leave(connection)
+        return True
 
     async def begin_sign_in(
         self, address: ServerAddress, origin: str = "", *, again: bool = False

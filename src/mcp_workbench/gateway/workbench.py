@@ -29,6 +29,7 @@ from mcp_workbench.upstream.connection import Connection
 from mcp_workbench.upstream.pool import ConnectionPool
 
 if TYPE_CHECKING:
+    from mcp_workbench.gateway.approvals import OnApproval, SessionApprovals
     from mcp_workbench.gateway.audit import AuditLog
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
@@ -48,7 +49,8 @@ _CHECK = ArgumentCheck()
 class Workbench(Lifetime):
     """The servers of one configuration. Use it with `async with`.
 
-    `interceptors` look at every call; see `Interceptor`.
+    `interceptors` look at every call; see `Interceptor`. `on_approval` asks a person whether a call is
+    approved, where the configuration wants that (`approve`); see `ApprovalRequest`.
     """
 
     def __init__(
@@ -57,8 +59,10 @@ class Workbench(Lifetime):
         *,
         environ: Mapping[str, str] | None = None,
         interceptors: Iterable[Interceptor] = (),
+        on_approval: OnApproval | None = None,
     ) -> None:
         self._gateway = Gateway(snapshot, environ=environ, interceptors=interceptors)
+        self._gateway.on_approval = on_approval
 
     def _life(self) -> AbstractAsyncContextManager[None]:
         return self._open()
@@ -138,6 +142,7 @@ class Gateway(Lifetime):
 
             self.audits = audit_logs(snapshot, log_calls, environ)
             self.interceptors += self.audits
+        self.on_approval: OnApproval | None = None  # of a Python program
         self.scopes = Scopes(snapshot)
         self.pool = ConnectionPool(snapshot.limits, environ, self._catalogue_changed)
         self.suspended: dict[str, Callable[[str], None]] = {}  # by handle: gives up one call
@@ -174,6 +179,10 @@ class Gateway(Lifetime):
             from mcp_workbench.gateway.result_budget import ResultBudget
 
             chosen.append(ResultBudget(budget, self.kept_results))
+        if self.pool.sole_host is None:  # otherwise servers speak its era
+            from mcp_workbench.gateway.back_channel import BackChannelHints
+
+            chosen.append(BackChannelHints())
         return (*chosen, _HINTS)
 
     @cached_property
@@ -182,6 +191,13 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.result_budget import KeptResults  # only with a budget
 
         return KeptResults()
+
+    @cached_property
+    def approvals(self) -> SessionApprovals:
+        """What a Python program has approved; each host has its own."""
+        from mcp_workbench.gateway.approvals import SessionApprovals
+
+        return SessionApprovals()
 
     @cached_property
     def sign_ins(self) -> SignIns:

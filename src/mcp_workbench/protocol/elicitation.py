@@ -100,6 +100,37 @@ def may_put(question: Question, capabilities: Members) -> bool:
         return False
 
 
+def takes_forms(capabilities: Members) -> bool:
+    """Whether the host shows forms: it declares no part of elicitation, or this one."""
+    try:
+        parts = read_members(capabilities["elicitation"])
+    except (KeyError, msgspec.DecodeError):
+        return False
+    return not parts or "form" in parts
+
+
+class _Answered(msgspec.Struct):
+    action: str = ""
+    content: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def answered_action(result: msgspec.Raw | bytes) -> str:
+    """What the user did with the question: `accept`, `decline` or `cancel`; empty if that is not said."""
+    try:
+        return msgspec.json.decode(result, type=_Answered).action
+    except msgspec.DecodeError:
+        return ""
+
+
+def answered_content(result: msgspec.Raw | bytes) -> Members:
+    """The fields of a form that the user has sent; none if it was not accepted."""
+    try:
+        answer = msgspec.json.decode(result, type=_Answered)
+        return read_members(answer.content) if answer.action == "accept" else {}
+    except msgspec.DecodeError:
+        return {}
+
+
 class _Mode(msgspec.Struct):
     mode: str = "form"
 

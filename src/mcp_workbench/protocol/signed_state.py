@@ -19,8 +19,8 @@ MOST_SORTED = 128 << 10  # bytes of arguments whose keys are sorted
 LIFETIME = 600.0  # seconds that a question may stay open
 
 # "relay": carries the server's own state; "held": a call that waits at its server; "again": a request
-# that is sent again.
-Kind = Literal["relay", "held", "again"]
+# that is sent again; "approve": a call that a person must approve.
+Kind = Literal["relay", "held", "again", "approve"]
 
 encode = msgspec.json.encode
 

@@ -44,6 +44,7 @@ from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Envelope
 
 if TYPE_CHECKING:
+    from mcp_workbench.gateway.approvals import SessionApprovals
     from mcp_workbench.protocol.signed_state import SignedState
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.suspended_calls import Expiry
@@ -183,12 +184,25 @@ class Elicitation:
             raise RequestError(jsonrpc.INVALID_PARAMS, _BAD_STATE)
         if state.kind == "relay":
             params = {**request.params, "requestState": state.state}
+            if state.handle:
+                call.approval = self.input_requests.approvals.proceed(state.handle)
+                if jsonrpc.is_null(state.state):  # the server has none
+                    del params["requestState"]
             call.request = msgspec.structs.replace(request, params=params)
             return True
+        if state.kind == "approve":
+            return self._take_approval(call, state.handle)
         if state.kind == "held":
             self._resume(call, state.handle)
             return False
         return self._answer_handshake(call, state.handle)
+
+    def _take_approval(self, call: HostCall, handle: str) -> bool:
+        from mcp_workbench.server.call_approvals import take_answer  # only where it is configured
+
+        answers = _answers(call.request)
+        call.request = call.request.without_answers()
+        return take_answer(call, handle, answers)
 
     def register(self, call: HostCall) -> bool:
         """Note a request that may have to wait for servers, which may ask something meanwhile.
@@ -269,11 +283,22 @@ class InputRequests:
         self._asked: dict[bytes, AnswerCallback] = {}
         self.states = RequestStates(principal)
         self.suspended_calls = SuspendedCalls(self.states, {} if suspended is None else suspended)
+        self._approvals: SessionApprovals | None = None
+
+    @property
+    def approvals(self) -> SessionApprovals:
+        """What its person has approved; created with the first question about that."""
+        if self._approvals is None:
+            from mcp_workbench.gateway.approvals import SessionApprovals
+
+            self._approvals = SessionApprovals()
+        return self._approvals
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody waits for an answer."""
-        return not self._asked and self.suspended_calls.is_empty
+        approved = self._approvals is None or self._approvals.is_idle
+        return approved and not self._asked and self.suspended_calls.is_empty
 
     # To a legacy host: a request of our own
 
@@ -329,8 +354,12 @@ class InputRequests:
             long = f"its requestState is longer than {LONGEST_SERVER_STATE >> 10} KiB"
             host_call.give_up("protocol_error", f"the server's question can't be relayed: {long}")
             return
-        if required.state is not None:
-            state = self.states.sign(host_call.request, "relay", state=required.state)
+        approval = host_call.approval
+        handle = "" if approval is None else self.approvals.interrupt(approval)
+        if required.state is not None or handle:
+            state = self.states.sign(
+                host_call.request, "relay", handle=handle, state=required.state
+            )
         host_call.finish(Completed(input_required(required.questions, state)))
 
     # From a legacy server to a modern host: an error that requires URLs to be visited

@@ -13,7 +13,7 @@ import msgspec
 
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.raw_json import TooManyParts
+from mcp_workbench.core.raw_json import TooManyParts, read_members
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.gateway.arguments import may_be_error
 from mcp_workbench.gateway.calls import Call, Door
@@ -24,7 +24,7 @@ from mcp_workbench.gateway.interceptors import (
     Rejected,
     observe,
 )
-from mcp_workbench.protocol.elicitation import progress_of
+from mcp_workbench.protocol.elicitation import progress_of, takes_forms
 from mcp_workbench.protocol.handshake import FOR_THE_HOST, OF_OUR_HOP, URL_ELICITATION_NEEDED
 from mcp_workbench.protocol.translation import with_token
 from mcp_workbench.server import text
@@ -34,6 +34,7 @@ from mcp_workbench.transport.jsonrpc import ErrorObject, Outcome
 if TYPE_CHECKING:
     import asyncio
 
+    from mcp_workbench.gateway.approvals import Approver
     from mcp_workbench.gateway.interactive import InputRounds
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.suspended_calls import Suspension
@@ -191,6 +192,13 @@ class HostCall(Call):
         return False
 
     # Questions
+
+    def approver(self) -> Approver | str:
+        if not takes_forms(read_members(self.request.capabilities)):
+            return "the host does not support elicitation, or no forms"
+        from mcp_workbench.server.call_approvals import HostApprover  # only where it is configured
+
+        return HostApprover(self)
 
     def is_repeatable(self) -> bool:
         return not self.suspended and self.input_rounds is None  # nobody is asked the same twice

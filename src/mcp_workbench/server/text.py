@@ -239,8 +239,9 @@ def _error_result(meta: dict[str, Any], *texts: str) -> bytes:
 
 
 def refused_request(error: WorkbenchError, text: str) -> bytes:
-    """A JSON-RPC error for a request other than a call; its data says when to retry, if that is known."""
-    data = None if error.retry_after is None else _error_meta(error)
+    """A JSON-RPC error for a request other than a call; its data says when to retry, or that it is denied."""
+    told = error.retry_after is not None or error.code == "denied"
+    data = _error_meta(error) if told else None
     return jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, text, data)
 
 

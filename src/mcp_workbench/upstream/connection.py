@@ -474,6 +474,7 @@ class PoolContext(msgspec.Struct):
     cache: CatalogueCache
     eras: dict[object, Era] = {}  # the only era that each target speaks, where that is known
     both_eras: set[object] = set()  # targets behind a URL that speak both
+    asking: set[object] = set()  # targets that wanted to ask on a modern connection
     backoff: Backoff = msgspec.field(default_factory=Backoff)
     processes: Processes = msgspec.field(default_factory=Processes)
     idle_filters: set[tuple[ServerAddress, str]] = set()  # those that were logged

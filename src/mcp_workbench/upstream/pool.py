@@ -279,10 +279,28 @@ class ConnectionPool(Lifetime):
 
     def _key(self, spec: ServerSpec, host: ConnectionHost | None) -> ConnectionKey:
         if spec.scope != "session":
-            return (spec.address, id(host)) if _folder(spec, host) else spec.key
+            is_own = _folder(spec, host) or self._needs_legacy(spec, host)
+            return (spec.address, id(host)) if is_own else spec.key
         if host is None or not host.takes_turns:
             return (spec.address, id(host))
         return self._leases.key(spec, host)
+
+    def let_ask(self, spec: ServerSpec, host: ConnectionHost) -> bool:
+        """Give legacy hosts a connection of their own, on which this server can ask. Has this host one now?"""
+        self.context.asking.add(spec.target)
+        return self._needs_legacy(spec, host)
+
+    def _needs_legacy(self, spec: ServerSpec, host: ConnectionHost | None) -> bool:
+        """Does this server ask on the back-channel, and can it do so here?"""
+        if spec.target not in self.context.asking or host is None or spec.principal:
+            return False
+        if (
+            spec.scope == "shared"
+            or spec.era != "auto"
+            or self.context.eras.get(spec.target) == "modern"
+        ):
+            return False
+        return host.is_legacy and bool(host.asking_capabilities())
 
     def hold(self, *, held: bool) -> None:
         """Backpressure: stop reading from all servers while a host can't keep up, or resume."""

@@ -1,0 +1,1 @@
+"""Calls that a person approves first."""
