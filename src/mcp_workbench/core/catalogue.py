@@ -30,6 +30,11 @@ class Catalogue(msgspec.Struct, frozen=True):
     def names(self) -> tuple[str, ...]:
         return tuple(self.tools)
 
+    def differs(self, other: "Catalogue") -> bool:
+        """Has the other one other tools? Neither their order counts nor that of their members."""
+        old, new = self.tools, other.tools
+        return old.keys() != new.keys() or any(_differ(old[name], new[name]) for name in new)
+
 
 class ToolInfo(msgspec.Struct, frozen=True):
     """A tool, its place in the configuration, and its server's definition of it."""

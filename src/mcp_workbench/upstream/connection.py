@@ -284,10 +284,14 @@ class Connection:
                 # It does not speak the era of its host: the next start need not try that.
                 self._context.eras[self.spec.target] = "modern" if self.modern else "legacy"
             self.primitives.subscriptions.listen_for_changes(self.conversation, outcome)
-            announced = self.succeeds or self._context.cache.held(self.spec.key) is not None
             conversation, timeout = self.conversation, self.spec.connect_timeout
+            before = self.catalogue if self.succeeds or self.tools.is_cached else None
             self.tools.begin()
-            if await self.tools.read(conversation, timeout, modern=self.modern) and announced:
+            await self.tools.read(conversation, timeout, modern=self.modern)
+            if before is None:  # hosts may have been shown the cached list since
+                shown = self._context.cache.held(self.spec.key)
+                before = self.catalogue if shown is None else shown.catalogue
+            if before.differs(self.catalogue):
                 self._context.changed(self)
         except (Ended, Unlistable, RequestFailed) as error:
             ended = Ended(await link.exit_reason(str(error), ended=self._hung_up))

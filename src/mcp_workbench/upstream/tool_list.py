@@ -187,6 +187,7 @@ class ToolList:
     def __init__(self, spec: ServerSpec, context: PoolContext) -> None:
         self._address = spec.address
         known = context.cache.held(spec.key)
+        self.is_cached = known is not None  # so that hosts may have been shown it
         self.catalogue = Catalogue() if known is None else known.catalogue
         self.complaints: tuple[str, ...] = ()
         self.stale = False  # the server announced a change
