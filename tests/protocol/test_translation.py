@@ -66,7 +66,12 @@ def test_arguments_travel_byte_for_byte(pair: EraPair) -> None:
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_members_that_we_do_not_know_travel_too(pair: EraPair) -> None:
-    assert called(pair, task={"ttl": 5})["task"] == {"ttl": 5}
+    assert called(pair, other={"ttl": 5})["other"] == {"ttl": 5}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_no_server_is_asked_for_a_task(pair: EraPair) -> None:
+    assert "task" not in called(pair, task={"ttl": 5})
 
 
 def test_between_legacy_ends_nothing_is_added() -> None:

@@ -192,11 +192,12 @@ def progress_of(params: msgspec.Raw) -> float | None:
 
 def asked_by(address: ServerAddress, method: str, params: msgspec.Raw | bytes) -> Question:
     """Return the question for its host, with the server's name: the user must see who asks."""
-    if method == SAMPLE:
-        return Question(address, method, _sampled_by(address, read_members(params)))
-    if method != ELICIT:
+    if method not in (SAMPLE, ELICIT):
         return Question(address, method, bytes(params) or b"{}")
     members = read_members(params)
+    members.pop("task", None)  # we declare no tasks to servers: the host must answer the question
+    if method == SAMPLE:
+        return Question(address, method, _sampled_by(address, members))
     try:
         message = msgspec.json.decode(members.get("message", b'""'), type=str)
     except msgspec.ValidationError:

@@ -31,6 +31,9 @@ _BRACE = ord("{")
 MOST_BLOCKS = 10_000  # of content, in which a text is sought
 _COMPLETE = b'"complete"'
 _EVERYTHING = msgspec.Raw(b'"debug"')  # the log level
+# Members of a call beside those that it always has. We declare no tasks to hosts, so `task` is ignored,
+# as the protocol says: a server would start a task that nobody can ask for.
+_NOT_FORWARDED = ("arguments", "task")
 # Metadata about one hop; the next hop has its own.
 _HOP_KEYS = (VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY)
 
@@ -76,7 +79,7 @@ def params_for(pair: EraPair, name: bytes, call: CallRequest, number: int, own: 
             parts += (b',"_meta":', encode(meta))
     if len(params) > 1:
         for key in params:
-            if key != "arguments":
+            if key not in _NOT_FORWARDED:
                 parts += (b",", encode(key), b":", params[key])
     parts.append(b"}")
     return b"".join(parts)
