@@ -51,8 +51,8 @@ IN_RESULTS = {
         "legacy hosts reject a result whose structured content is not an object",
     ),
     "address": Change(
-        "`uri` in the `contents` of a resource that was requested by its `mcp-workbench://` address becomes an address of that form",
-        "every pair, `mcp-workbench://…` only",
+        "`uri` in the `contents` of a resource that was requested by an address of ours becomes an address of that form",
+        "every pair, `mcp-workbench://…` and `ui://workbench/…` only",
         "the answer names what was requested",
     ),
     "half": Change(
@@ -111,7 +111,7 @@ IN_ERRORS = {
     ),
     "asked for": Change(
         "`data.uri` of a missing resource is the requested address",
-        "`resources/read`, `mcp-workbench://…` only",
+        "`resources/read`, `mcp-workbench://…` and `ui://workbench/…` only",
         "the answer names what was requested",
     ),
 }
@@ -124,6 +124,16 @@ IN_DEFINITIONS = {
         "`outputSchema` without `\"type\":\"object\"` is removed",
         "dynamic mode: legacy host, modern server",
         "legacy hosts reject the whole list otherwise",
+    ),
+    "app only": Change(
+        "tools whose `_meta.ui.visibility` lacks `model` are left out",
+        "`open_toolbox`, `search_tools` and every other text for a model; lists of hosts that do not declare apps",
+        "they are for the app of their server alone, and in proxy mode the host can't hide them",
+    ),
+    "page": Change(
+        "`ui://{rest}` in `_meta.ui.resourceUri` and `_meta[\"ui/resourceUri\"]`, and as `uri` of a resource, becomes `ui://workbench/{toolbox}/{server}/{rest}`",
+        "hosts that declare apps: lists of tools in dynamic mode, lists of resources",
+        "two servers may use the same address, and each tool has its own page",
     ),
     "owner": Change(
         "`toolbox_name` and `source_server` are added at the end; if one is present, it gets our value and the other is added in front",

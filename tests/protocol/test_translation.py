@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import ToolIdentifier
+from mcp_workbench.protocol.extensions import OURS_ENCODED
 from mcp_workbench.protocol.handshake import stamps
 from mcp_workbench.protocol.translation import (
     EraPair,
@@ -121,7 +122,7 @@ def test_a_modern_server_sees_our_own_envelope(pair: EraPair) -> None:
     assert meta == {
         PREFIX + "protocolVersion": "2026-07-28",
         PREFIX + "clientInfo": {"name": "w", "version": "1"},
-        PREFIX + "clientCapabilities": {},
+        PREFIX + "clientCapabilities": json.loads(bytes(OURS_ENCODED)),
         PREFIX + "logLevel": "debug",
     }
 

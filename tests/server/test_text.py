@@ -22,8 +22,8 @@ from mcp_workbench.core.spec import (
     parse_tool_name,
 )
 from mcp_workbench.server.example_call import ExampleCall, example_call
+from mcp_workbench.server.flat_tools import flat_definition
 from mcp_workbench.server.session_tools import (
-    flat_definition,
     open_toolbox_definition,
     own_definitions,
     use_tool_definition,

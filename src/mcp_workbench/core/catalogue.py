@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.raw_json import changed, has_few_members
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolboxSpec
@@ -164,6 +165,11 @@ class OpenedServer(msgspec.Struct, frozen=True):
     stale: Stale | None = None  # its tools are from an earlier listing
     idle_filters: tuple[str, ...] = ()  # patterns that match none of its tools
 
+    def for_model(self) -> "OpenedServer":
+        """Returns the server without the tools that are for its app alone."""
+        tools = tuple(tool for tool in self.tools if is_for_model(tool.raw))
+        return msgspec.structs.replace(self, tools=tools)
+
 
 class OpenedToolbox(msgspec.Struct, frozen=True):
     """A toolbox as far as it could be opened."""
@@ -172,6 +178,11 @@ class OpenedToolbox(msgspec.Struct, frozen=True):
     servers: tuple[OpenedServer, ...]
     unavailable: tuple[Unavailable, ...]
     warnings: tuple[str, ...] = ()  # about the configuration, and lists that are out of date
+
+    def for_model(self) -> "OpenedToolbox":
+        """Returns the toolbox as a model may see it."""
+        servers = tuple(server.for_model() for server in self.servers)
+        return msgspec.structs.replace(self, servers=servers)
 
     @property
     def connected(self) -> int:

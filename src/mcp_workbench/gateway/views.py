@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.catalogue import KnownCatalogue, OpenedToolbox, ServerReport
 from mcp_workbench.core.errors import ServerUnavailable, WorkbenchError, no_tool, not_connected
@@ -203,7 +204,8 @@ class View:
             await connection.refresh()
         visible = connection.visible(spec.tools)
         if tool.tool not in visible and not connection.retired:
-            raise no_tool(tool, list(visible))
+            known = connection.catalogue.tools
+            raise no_tool(tool, [name for name in visible if is_for_model(known[name].raw)])
 
     async def resend(self, call: Call, loss: Failure) -> None:
         """Send a lost call once more; where that fails too, it has ended."""

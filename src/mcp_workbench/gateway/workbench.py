@@ -79,7 +79,7 @@ class Workbench(Lifetime):
 
     async def open_toolbox(self, name: str) -> OpenToolboxResult:
         """Connect to every server of a toolbox. Returns what they offer."""
-        return toolbox_result(await self._gateway.view.open(name))
+        return toolbox_result((await self._gateway.view.open(name)).for_model())
 
     async def use_tool(
         self,

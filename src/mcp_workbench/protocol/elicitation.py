@@ -17,7 +17,6 @@ ELICIT = "elicitation/create"
 SAMPLE = "sampling/createMessage"
 ROOTS = "roots/list"
 CAPABILITY_OF = {ELICIT: "elicitation", SAMPLE: "sampling", ROOTS: "roots"}
-VIEWS = "io.modelcontextprotocol/ui"
 ROUNDS = 10  # consecutive questions of one call; more is a loop
 MOST_OPEN = 32  # unanswered questions of one server; of a modern one, in one result
 MOST_A_MINUTE = 120  # questions of one server; a person reads no more, and a model costs money
@@ -61,17 +60,8 @@ _PARTS = ("form", "url", "tools", "context")
 
 
 def asking(capabilities: Members) -> Members:
-    """Return the host's capabilities that servers may use: questions, and the views of MCP Apps."""
-    known = {key: capabilities[key] for key in CAPABILITY_OF.values() if key in capabilities}
-    try:
-        extensions = read_members(capabilities.get("extensions", b"{}"))
-    except msgspec.DecodeError:
-        return known
-    if (
-        VIEWS in extensions
-    ):  # the only extension that we forward: its resources can be routed to their server
-        known["extensions"] = msgspec.Raw(encode({VIEWS: extensions[VIEWS]}))
-    return known
+    """Return what servers may ask of a host with these capabilities."""
+    return {key: capabilities[key] for key in CAPABILITY_OF.values() if key in capabilities}
 
 
 def capability_names(capabilities: Members) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ it, stays silent or exits, the other one follows.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -348,7 +347,7 @@ def _text(raw: msgspec.Raw) -> str:
 def params_of(
     method: str, implementation: dict[str, str], capabilities: Mapping[str, msgspec.Raw]
 ) -> bytes:
-    """Return the parameters of our two requests. A legacy server learns our host's capabilities here."""
+    """Return the parameters of our two requests, with the capabilities that we declare to the server."""
     if method == INITIALIZE:
         return encode(
             {
@@ -357,6 +356,15 @@ def params_of(
                 "clientInfo": implementation,
             }
         )
-    nothing: dict[str, Any] = {}
-    meta = {VERSION_KEY: MODERN, CLIENT_INFO_KEY: implementation, CAPABILITIES_KEY: nothing}
-    return encode({"_meta": meta})
+    return encode({"_meta": request_meta(implementation, capabilities)})
+
+
+def request_meta(
+    implementation: dict[str, str], capabilities: Mapping[str, msgspec.Raw]
+) -> Members:
+    """Return `_meta` of our own requests to a modern server."""
+    return {
+        VERSION_KEY: msgspec.Raw(encode(MODERN)),
+        CLIENT_INFO_KEY: msgspec.Raw(encode(implementation)),
+        CAPABILITIES_KEY: msgspec.Raw(encode(capabilities)),
+    }

@@ -15,6 +15,7 @@ from mcp_workbench.core.raw_json import (
     read_elements,
     read_members,
 )
+from mcp_workbench.protocol.extensions import OURS_ENCODED
 from mcp_workbench.protocol.handshake import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -74,7 +75,7 @@ def params_for(pair: EraPair, name: bytes, call: CallRequest, number: int, own: 
     if call.meta or pair.modern_server:
         meta = meta_for(pair, call.meta, number, own)
         if pair.modern_server:
-            meta[CAPABILITIES_KEY] = call.capabilities
+            meta[CAPABILITIES_KEY] = declared(call)
         if meta:
             parts += (b',"_meta":', encode(meta))
     if len(params) > 1:
@@ -83,6 +84,11 @@ def params_for(pair: EraPair, name: bytes, call: CallRequest, number: int, own: 
                 parts += (b",", encode(key), b":", params[key])
     parts.append(b"}")
     return b"".join(parts)
+
+
+def declared(call: CallRequest) -> msgspec.Raw:
+    """Return the capabilities that this call declares to its server; a call without a host has ours."""
+    return call.capabilities if len(call.capabilities) > len(b"{}") else OURS_ENCODED
 
 
 def meta_for(pair: EraPair, meta: Members, number: int, own: Stamps) -> Members:

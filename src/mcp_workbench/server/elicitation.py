@@ -37,6 +37,7 @@ from mcp_workbench.protocol.elicitation import (
     may_put,
     read_needed,
 )
+from mcp_workbench.protocol.extensions import APPS, OURS, read_extensions, told
 from mcp_workbench.protocol.handshake import MISSING_CAPABILITY
 from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.parse import RequestError
@@ -78,7 +79,9 @@ class Elicitation:
         self.leases: dict[ServerAddress, Any] = {}
         self.folder = ""  # of its host, where that is not ours
         self._capabilities: Members = {}
-        self.declared = NOTHING  # the capabilities, encoded
+        self._told = OURS
+        self.declared = NOTHING  # what servers are told, encoded
+        self.shows_apps = False
 
     @property
     def input_requests(self) -> InputRequests:
@@ -106,13 +109,16 @@ class Elicitation:
     def declare(self, capabilities: msgspec.Raw | None) -> None:
         """Set the host's capabilities: of `initialize`, or of each modern request."""
         try:
-            self._capabilities = asking(read_members(capabilities or b"{}"))
+            members = read_members(capabilities or b"{}")
         except msgspec.DecodeError:
             self._capabilities = {}
         self.declared = msgspec.Raw(msgspec.json.encode(self._capabilities))
 
     def asking_capabilities(self) -> Members:
         return self._capabilities
+
+    def told_capabilities(self) -> Members:
+        return self._told
 
     # Questions of legacy servers
 
