@@ -149,6 +149,7 @@ def test_a_definition_is_the_server_s_own_but_for_name_description_and_meta(
             "source_server": "filesystem",
             "toolbox_name": "dev",
             "original_name": "read_file",
+            "anthropic/searchHint": "dev filesystem",
         },
     }
     assert list(tools["dev__filesystem__read_file"]) == list(TOOLS[0])

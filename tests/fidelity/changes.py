@@ -146,6 +146,11 @@ IN_DEFINITIONS = {
         "dynamic mode, and prompts in both modes",
         "the contract",
     ),
+    "hint": Change(
+        "`_meta` has `anthropic/searchHint`, with the names of toolbox and server, unless the server has set it",
+        "tools in dynamic mode",
+        "Claude Code also finds tools by these words",
+    ),
 }
 # fmt: on
 

@@ -282,6 +282,22 @@ def test_a_flat_definition_has_its_origin_in_meta_whatever_stood_there(
     assert (shown["name"], shown["description"]) == ("d__s__x", "[d/s] x")
 
 
+@pytest.mark.parametrize(
+    ("given_meta", "hint"),
+    [({}, "d s"), ({"anthropic/searchHint": "gauges"}, "gauges"), ({"anthropic/searchHint": 5}, 5)],
+)
+def test_a_flat_tool_is_found_by_its_toolbox_and_server_unless_it_has_a_hint(
+    given_meta: Any, hint: Any
+) -> None:
+    raw = json.dumps({"name": "x", "_meta": given_meta}).encode()
+
+    tool = json.loads(flat_definition(Definition("x", raw), ServerAddress("d", "s"), is_tool=True))
+    prompt = json.loads(flat_definition(Definition("x", raw), ServerAddress("d", "s")))
+
+    assert tool["_meta"]["anthropic/searchHint"] == hint
+    assert prompt["_meta"].get("anthropic/searchHint") == given_meta.get("anthropic/searchHint")
+
+
 @pytest.mark.parametrize("description", [None, 5, ["x"]])
 def test_an_odd_description_becomes_the_tool_s_name(description: Any) -> None:
     raw = json.dumps({"name": "x", "description": description}).encode()

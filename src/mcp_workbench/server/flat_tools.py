@@ -17,6 +17,8 @@ from mcp_workbench.core.spec import ServerAddress, generate_tool_name
 from mcp_workbench.protocol.translation import legacy_definition
 from mcp_workbench.server.parse import string_or_empty
 
+SEARCH_HINT = "anthropic/searchHint"  # words by which Claude Code finds a tool, beside its name
+
 encode = msgspec.json.encode
 
 
@@ -54,6 +56,8 @@ def flat_definition(
     description = string_or_empty(members.get("description"))
     meta = _meta(members)
     added = _origin(definition, owner)
+    if is_tool and SEARCH_HINT not in read_members(meta):  # a server's own hint stays
+        added[SEARCH_HINT] = encode(f"{owner.toolbox} {owner.server}")
     replaced = {
         "name": encode(generate_tool_name(owner.toolbox, owner.server, definition.name)),
         "description": encode(f"[{owner}] {description or definition.name}"),
