@@ -152,6 +152,48 @@ IN_DEFINITIONS = {
         "Claude Code also finds tools by these words",
     ),
 }
+
+
+class Extension(NamedTuple):
+    """One line of the list of extensions."""
+
+    name: str
+    of_host: str
+    of_server: str
+
+
+EXTENSIONS = (
+    Extension(
+        "`io.modelcontextprotocol/ui` (apps)",
+        "its settings are declared to its servers; definitions change as above",
+        "not declared to hosts. Servers are always told that apps are shown, with the settings of the MCP Apps specification if the host has none: what they list is for all hosts",
+    ),
+    Extension(
+        "`io.modelcontextprotocol/tasks`",
+        "not declared to servers; `task` in the parameters of a call is removed, so that the call is an ordinary one",
+        "not declared to hosts; `tasks/…` is -32601; `task` in a question to the host is removed",
+    ),
+    Extension(
+        "`io.modelcontextprotocol/skills`",
+        "not declared to servers",
+        "not declared to hosts; `skills/…` is -32601",
+    ),
+    Extension(
+        "all others, if the host sees one server and that has the extension, too",
+        "declared to the server as received, in every request of the host; a legacy server is told when the connection opens",
+        "declared to the host as received, once the server was connected for the first time. Its methods, and results of other types, are passed on",
+    ),
+    Extension(
+        "all others, if the host sees several servers",
+        "not declared to servers",
+        "not declared to hosts. A request is passed on if `name` in its parameters is a flat name, or `uri` an address of ours: to the server that it names, with the server's own name or URI",
+    ),
+    Extension(
+        "all others, of a server with `approve`",
+        "not declared to the server",
+        "not declared to hosts, and its methods are -32601: nobody could say what is approved",
+    ),
+)
 # fmt: on
 
 

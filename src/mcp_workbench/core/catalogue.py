@@ -291,6 +291,7 @@ class KnownCatalogue(msgspec.Struct, frozen=True):
     host_capabilities: tuple[str, ...] = ()
     # Prompts, resources and templates as received; kinds that were never listed are absent.
     offers: dict[str, tuple[bytes, ...]] = {}
+    extensions: dict[str, msgspec.Raw] = {}  # that it declared
 
     def age(self, now: float) -> float:
         """Returns seconds since the listing, 0 if the clock was set back."""

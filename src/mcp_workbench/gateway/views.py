@@ -241,6 +241,14 @@ class View:
 
     # Toolboxes and servers
 
+    @property
+    def only_server(self) -> ServerSpec | None:
+        """The server, if a single one is visible here."""
+        boxes = self.snapshot.toolboxes.values()
+        servers = [spec for box in boxes if len(box.servers) == 1 for spec in box.servers.values()]
+        is_only = len(servers) == 1 and sum(len(box.servers) for box in boxes) == 1
+        return servers[0] if is_only else None
+
     def spec(self, address: ServerAddress) -> ServerSpec:
         """Return the server's entry. Raises NotFound if there is none."""
         return self.scope.snapshot.toolbox(address.toolbox).server(address.server)

@@ -122,6 +122,10 @@ class Unanswerable(Exception):
     """The server's result can't be forwarded; the message says why."""
 
 
+class UnknownResultType(Unanswerable):
+    """It is of a kind that the protocol does not define."""
+
+
 def result_for(pair: EraPair, result: msgspec.Raw, own: Stamps) -> msgspec.Raw | bytes:
     """Return a server's result for its host; between legacy peers, the same bytes."""
     if not pair.modern_host and not pair.modern_server:
@@ -159,7 +163,7 @@ def asks_for_input(result: msgspec.Raw) -> bool:
 def _require_complete(peek: _ResultPeek) -> None:
     kind = bytes(peek.resultType)
     if kind not in (b"", _COMPLETE) and encode(_kind(kind)) != _COMPLETE:  # it may have escapes
-        raise Unanswerable(f"the server's result is {kind.decode()}, which is not supported")
+        raise UnknownResultType(f"the server's result is {kind.decode()}, which is not supported")
 
 
 def _kind(raw: bytes) -> Any:

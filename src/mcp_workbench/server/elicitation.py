@@ -111,8 +111,20 @@ class Elicitation:
         try:
             members = read_members(capabilities or b"{}")
         except msgspec.DecodeError:
-            self._capabilities = {}
-        self.declared = msgspec.Raw(msgspec.json.encode(self._capabilities))
+            members = {}
+        extensions = read_extensions(members)
+        self.shows_apps = APPS in extensions
+        self._capabilities = asking(members)
+        self._told = told(self._capabilities, extensions, self._shared(extensions))
+        self.declared = msgspec.Raw(msgspec.json.encode(self._told))
+
+    def _shared(self, extensions: Members) -> Members | None:
+        """The extensions of the host's only server, if it has declared others than apps."""
+        if len(extensions) == self.shows_apps:
+            return None
+        from mcp_workbench.gateway.server_extensions import offered_extensions  # seldom needed
+
+        return offered_extensions(self._session.view)
 
     def asking_capabilities(self) -> Members:
         return self._capabilities

@@ -136,25 +136,20 @@ class PrimitiveRequests:
             self._session.run(id, self.answer, request, self._lists[method])
             return
         elicitation = self._session.elicitation
-        call = PrimitiveCall(
-            self._session,
-            id,
-            CallRequest(
-                ToolIdentifier("", "", method),
-                members,
-                meta,
-                self._session.era.modern,
-                elicitation.declared,
-                method,
-            ),
-        )
-        if elicitation.register(call):
+        target, modern = ToolIdentifier("", "", method), self._session.era.modern
+        self.pass_on(id, CallRequest(target, members, meta, modern, elicitation.declared, method))
+
+    def pass_on(self, id: bytes, request: CallRequest) -> None:
+        """Send a request to its server; to the owner of its name or URI, if it has no server yet."""
+        call = PrimitiveCall(self._session, id, request)
+        if self._session.elicitation.register(call):
             self._session.run(id, self._send, call)
 
     async def _send(self, call: PrimitiveCall) -> None:
         """Find the owner and send the call there; an error becomes the outcome of the call."""
         try:
-            await self._calls[call.request.method](call)
+            if (find_owner := self._calls.get(call.request.method)) is not None:
+                await find_owner(call)
             if self._session.elicitation.take_answers(call):
                 self._session.under_way[call.id] = call
                 await self._session.view.dispatch(call)

@@ -269,6 +269,7 @@ class ToolList:
                 seconds,
                 host_capabilities=capability_names(asking),
                 offers={} if before is None else before.offers,
+                extensions=agreed.extensions,
             ),
         )
 
