@@ -379,4 +379,16 @@ CODES = {
         "is no MCP registry: it must answer /v0.1/servers/NAME/versions/latest with JSON.",
         "Check the address and the network, or save the server.json and add that file.",
     ),
+    "WB-HOST-519": Explanation(
+        "A host has one name for two tools",
+        "A warning of check --host: a host replaces characters in names of tools, or cuts long ones, and two tools "
+        "then have the same name there. It calls one of them, or neither, and its rules apply to both.",
+        "Hide one with toolFilters, rename a toolbox or a server, or use proxy mode.",
+    ),
+    "WB-HOST-520": Explanation(
+        "A host does not see tools of opened toolboxes",
+        "A warning of check --host: in dynamic mode the tools of a toolbox are listed once it is opened, and this host "
+        "does not, or not always, read its list again. It can call them with use_tool alone.",
+        "Use proxy mode, or open toolboxes from the start: mcp-workbench install HOST --toolbox NAME.",
+    ),
 }
