@@ -19,7 +19,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -28,6 +28,9 @@ from mcp_workbench.timing import deadline, pause
 from mcp_workbench.transport.detached import SUPPORTED, VARIABLE, DetachedProcesses
 from mcp_workbench.transport.stdio import PipeReader, PipeWriter
 from mcp_workbench.transport.tasks import comes_within
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.container_runs import LabelledContainer
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: str | None = None
+    container: LabelledContainer | None = None  # what it runs, if it is the client of an engine
 
     def __repr__(self) -> str:
         return f"ProcessSpec({self.argv[0]!r})"  # the rest may hold secrets
@@ -74,7 +78,8 @@ async def running_child(
 
 
 def _spawn(launch: ProcessSpec, child_guard: Guard) -> StartedProcess:
-    is_marked = SUPPORTED and VARIABLE not in launch.env
+    # A container engine starts processes for all containers of its user: those are not the server's.
+    is_marked = SUPPORTED and launch.container is None and VARIABLE not in launch.env
     value = child_guard.next_value() if is_marked else ""
     env = {VARIABLE: value, **launch.env} if value else launch.env
     ours: list[int] = []
