@@ -55,10 +55,14 @@ class DetachedProcesses:
         self._group = group
         self._ended = not value
 
-    async def terminate(self) -> None:
-        """Send them SIGTERM."""
-        if not self._ended:
-            _signal_and_close(await self._found(), signal.SIGTERM)
+    async def terminate(self, grace: float) -> None:
+        """Send them SIGTERM, and wait until they have exited, at most for `grace` seconds."""
+        found = [] if self._ended else await self._found()
+        try:
+            _signal(found, signal.SIGTERM)
+            await _gone_within(found, grace)
+        finally:
+            _close(found)
 
     async def end(self, grace: float) -> None:
         """Kill them all; before that, let them react to SIGTERM for `grace` seconds."""
@@ -70,7 +74,7 @@ class DetachedProcesses:
                 if found and grace:
                     _signal(found, signal.SIGTERM)
                     await _gone_within(found, grace)
-                    grace = 0.0
+                    grace = 0.0  # once
                 _signal(found, signal.SIGKILL)
                 # What the kernel can't end would be found again and again.
                 self._ended = not found or not await _gone_within(found, SEARCH)
@@ -213,14 +217,11 @@ def _close(found: Iterable[DetachedProcess]) -> None:
         process.close()
 
 
-def _signal_and_close(found: Iterable[DetachedProcess], number: signal.Signals) -> None:
-    _signal(found, number)
-    _close(found)
-
-
 async def _gone_within(found: Iterable[DetachedProcess], seconds: float) -> bool:
     loop, all_gone = asyncio.get_running_loop(), asyncio.Event()
     left = {process.fd for process in found}
+    if not left:
+        return True
 
     def gone(fd: int) -> None:
         loop.remove_reader(fd)

@@ -196,9 +196,10 @@ class ChildProcess:
         try:
             exited = await self.gone_within(POLITE)
             if not exited:
+                until = time.monotonic() + FIRM
                 self._signal(signal.SIGTERM)
-                await self._detached.terminate()
-                await self.gone_within(FIRM)
+                await self._detached.terminate(FIRM)
+                await self.gone_within(max(0.0, until - time.monotonic()))
             self._signal(signal.SIGKILL)  # what is left of the group starts nothing more
             await self._detached.end(FIRM if exited else 0.0)
         finally:
