@@ -1,7 +1,7 @@
 """What hosts do with the names of tools, and with lists that change: `check --host` warns of it.
 
-Read in autumn 2026 from the sources of the hosts, or from their own messages where these are closed. A host
-without a line here has no limit that we know of.
+From the sources of the hosts, and for closed ones (Claude Code, Cursor) from public reports of what they say and do,
+in autumn 2026; none was tried here. A host without a line has no limit that we know of.
 """
 
 import re
