@@ -47,6 +47,7 @@ from mcp_workbench.upstream.launch import (
 )
 
 if TYPE_CHECKING:
+    from mcp_workbench.cli.sandbox_reports import SandboxReport, ServerSandbox
     from mcp_workbench.cli.suspicious_texts import SuspiciousText
 
 # The longest flat name that each host accepts under an entry called `workbench`, and what it does
@@ -74,6 +75,7 @@ class CheckedServer(msgspec.Struct, frozen=True, rename="camel"):
     hidden: int
     seconds: float
     processes: int  # started for it: none for a URL server
+    box: str  # its sandbox: none, process or files; empty for a URL server
 
 
 class ReportedProblem(ErrorReport, frozen=True):
@@ -94,6 +96,7 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
     sign_ins: list[SignedIn] = []
     variables: list[VariableSource] = []
     suspicious_texts: list[SuspiciousText] = []
+    sandboxes: list[ServerSandbox] = []
 
 
 @click.command()
@@ -132,9 +135,11 @@ def check(settings: Settings, *, connect: bool) -> int:
         return USAGE
     servers = _servers(snapshot)
     sources = _sources(snapshot)
+    boxes = sandboxes(snapshot, os.environ)
     problems = (
         *snapshot.warnings,
         *source_warnings(sources),
+        *(problem for box in boxes for problem in box.problems),
         *launch_warnings(snapshot, os.environ),
     )
     _print_problems(settings, snapshot, problems)
@@ -144,12 +149,20 @@ def check(settings: Settings, *, connect: bool) -> int:
     of_servers = (*server_warnings(snapshot, known), *(problem for problem, _ in texts))
     if settings.json:
         document = _document(snapshot, (*problems, *of_servers), reports)
-        say_json(msgspec.structs.replace(document, suspicious_texts=[text for _, text in texts]))
+        say_json(
+            msgspec.structs.replace(
+                document,
+                suspicious_texts=[text for _, text in texts],
+                sandboxes=[box.document for box in boxes],
+            )
+        )
     else:
         _print_problems(settings, snapshot, of_servers)
         _print(snapshot, (*problems, *of_servers), reports)
         if sources:
             say(f"variables: {plain(described(sources))}")
+        if boxes:
+            say(f"sandboxes: {'; '.join(str(box.document) for box in boxes)}")
         print_sign_ins(sign_ins(snapshot))
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
 
@@ -162,6 +175,17 @@ def _suspicious_texts(
     from mcp_workbench.cli.suspicious_texts import text_problems  # only with definitions to read
 
     return list(text_problems(snapshot, reports))
+
+
+def sandboxes(snapshot: Snapshot, environ: Mapping[str, str]) -> list[SandboxReport]:
+    """Returns what is known of the sandboxes of a configuration, without starting a server."""
+    specs = [s for box in snapshot.toolboxes.values() for s in box.servers.values()]
+    confined = [s for s in specs if isinstance(s.target, StdioCommand) and s.target.is_confined]
+    if not confined:
+        return []
+    from mcp_workbench.cli.sandbox_reports import sandbox_report  # few have any
+
+    return [sandbox_report(spec, environ) for spec in confined]
 
 
 def _sources(snapshot: Snapshot) -> list[VariableSource]:
@@ -275,6 +299,7 @@ def _server(report: ServerReport) -> CheckedServer:
         hidden=report.hidden,
         seconds=round(report.seconds, 3),
         processes=report.processes,
+        box=report.box,
     )
 
 
