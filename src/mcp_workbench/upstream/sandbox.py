@@ -1,6 +1,6 @@
-"""Sandboxes at launch: looks at this machine, and makes the command line that `core.bubblewrap` decides.
+"""Sandboxes at launch: the command line of a confined server on this machine.
 
-A sandbox that can't be made costs its server: it is never left out, except for `auto`, which says so. Everything
+`core.bubblewrap` decides what it contains; this module looks at paths, limits and programs for it. A sandbox that can't be made costs its server: it is never left out, except for `auto`, which says so. Everything
 here may block. It does not load asyncio, because commands that start no server use it, too.
 """
 
