@@ -18,7 +18,7 @@ from mcp_workbench.config.load import load_config
 from mcp_workbench.core.errors import ServerUnavailable
 from tests.kit.config import config_file, entry, tool
 from tests.kit.processes import unmeasured
-from tests.sandbox.scenes import files, needs_bubblewrap, python_files, spy
+from tests.sandbox.scenes import attempted, denied, files, needs_bubblewrap, spy
 
 
 def reason(folder: Path, server: dict[str, Any], path: str = "") -> str:
@@ -137,4 +137,28 @@ def test_a_missing_path_is_left_out(tmp_path: Path) -> None:
             return bench.health()[0].box
 
     assert asyncio.run(ask()) == "files"
-    assert python_files() is not None
+
+
+@needs_bubblewrap
+def test_our_folder_is_hidden_even_if_it_is_made_later(tmp_path: Path) -> None:
+    """Whoever grants a whole home does not grant what we put there after the server has started."""
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {**os.environ, "HOME": str(home)}
+    env.pop("MCP_WORKBENCH_HOME", None)
+    config = config_file(tmp_path, {"a": spy(sandbox=files(write=[str(home)]))})
+
+    async def ask() -> list[str]:
+        async with asyncio.timeout(30), Workbench(load_config(config, env), environ=env) as bench:
+            await attempted(bench, "a", [])
+            secret = home / ".mcp-workbench" / "secret"
+            secret.parent.mkdir(exist_ok=True)
+            secret.write_text("not for servers")
+            (home / "shown").write_text("for everybody")
+            return await attempted(
+                bench, "a", [["read", str(secret)], ["read", str(home / "shown")]]
+            )
+
+    hidden, shown = asyncio.run(ask())
+    assert denied(hidden)
+    assert shown == "for everybody"

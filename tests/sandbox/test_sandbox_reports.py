@@ -136,3 +136,16 @@ def test_the_audit_has_it_in_every_line(tmp_path: Path) -> None:
         "auto": "process",
         "remote": "",
     }
+
+
+@needs_bubblewrap
+def test_check_warns_if_the_configuration_can_be_written(tmp_path: Path) -> None:
+    lists = files(write=["."], hide=["./gone"])
+    config_file(tmp_path, {"a": spy(sandbox=lists), "b": spy(sandbox=files(["."]))})
+
+    problems = run_command("check", "--json", cwd=tmp_path).data["problems"]
+
+    assert [(p["code"], p["path"].partition("mcpServers.")[2]) for p in problems] == [
+        ("WB-BOX-702", "a.sandbox.hide[0]"),
+        ("WB-BOX-704", "a.sandbox.write"),
+    ]

@@ -11,8 +11,10 @@ from mcp_workbench.core.spec import ResourceLimits, ServerSpec, StdioCommand
 from mcp_workbench.upstream.launch import child_environment, program_of
 from mcp_workbench.upstream.sandbox import (
     BAD_PATH,
+    OPEN_CONFIGURATION,
     SandboxUnavailable,
     confine,
+    may_write_configuration,
     missing_paths,
 )
 
@@ -53,6 +55,10 @@ def sandbox_report(spec: ServerSpec, environ: Mapping[str, str]) -> SandboxRepor
     assert isinstance(target, StdioCommand)  # noqa: S101
     env = child_environment(environ, target)
     box, problems = "", list(_missing(spec, target, environ))
+    if may_write_configuration(target, environ):
+        message = f"server '{spec.address}' may write the folder of this configuration"
+        fix = "keep the configuration in another folder, or grant less"
+        problems.append(_warning(f"{spec.place}.sandbox.write", message, fix, OPEN_CONFIGURATION))
     try:
         # A program that does not exist has a warning of its own.
         box = confine(target, (program_of(target, env) or "/bin/sh",), env, environ).box
@@ -97,6 +103,8 @@ def _missing(
 ) -> Iterator[Problem]:
     for key, index, path in missing_paths(target, environ):
         message = f"'{path}' does not exist and is left out"
+        if key == "hide":
+            message = f"'{path}' does not exist, so it is not hidden if it is made later"
         place = f"{spec.place}.sandbox.{key}[{index}]"
         yield _warning(place, message, "create it, or remove it", BAD_PATH)
 

@@ -93,6 +93,12 @@ CODES = {
         "lower limits only. A limit that has no effect is not pretended: the server is unavailable.",
         "Do what the message says, or remove the limit from 'resourceLimits'.",
     ),
+    "WB-BOX-704": Explanation(
+        "A server may write the folder of the configuration",
+        "A warning: the configuration decides what is started outside of any sandbox. The file itself is read-only in the "
+        "sandbox, but only until an editor replaces it, and files beside it can be written.",
+        "Keep the configuration in another folder, or grant the server less than its whole folder.",
+    ),
     "WB-CALL-201": Explanation(
         "A call has no result",
         "The server accepted the call and then exited, was too busy, or did not respond in time. "

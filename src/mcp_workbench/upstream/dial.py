@@ -278,7 +278,9 @@ async def _confined(
     from mcp_workbench.upstream.sandbox import SandboxUnavailable, confine
 
     try:
-        confined = await asyncio.to_thread(confine, target, launch.argv, launch.env, environ)
+        confined = await asyncio.to_thread(
+            confine, target, launch.argv, launch.env, environ, starts=True
+        )
     except SandboxUnavailable as error:
         raise Unreachable(str(error)) from None
     boxed = confined.box != UNCONFINED

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from mcp_workbench.config.state_home import state_home
+from mcp_workbench.config.state_home import private_folder, state_home
 from mcp_workbench.core.bubblewrap import (
     Surroundings,
     box_arguments,
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 PROGRAM = "bwrap"
 PREFIX = "sandbox: "  # begins every reason of ours
 NO_SANDBOX, BAD_PATH, NO_LIMIT = "WB-BOX-701", "WB-BOX-702", "WB-BOX-703"
+OPEN_CONFIGURATION = "WB-BOX-704"
 PROBE_SECONDS = 10.0  # for a program that does nothing; it takes 10 ms
 COUNTS_PER_SANDBOX = (5, 14)  # Linux; before, all processes of the user count
 _INSTALL = "install bubblewrap with the package manager of this system"
@@ -64,9 +65,17 @@ class Confined(msgspec.Struct, frozen=True):
 
 
 def confine(
-    target: StdioCommand, argv: tuple[str, ...], env: dict[str, str], environ: Mapping[str, str]
+    target: StdioCommand,
+    argv: tuple[str, ...],
+    env: dict[str, str],
+    environ: Mapping[str, str],
+    *,
+    starts: bool = False,
 ) -> Confined:
-    """Returns how to start an expanded command in its sandbox, with its limits. Raises SandboxUnavailable."""
+    """Returns how to start an expanded command in its sandbox, with its limits. Raises SandboxUnavailable.
+
+    `starts`: it is started now, so what must be hidden has to exist.
+    """
     box, bwrap = effective_box(target.sandbox, environ)
     if problem := limit_problem(target.resources, box):
         raise SandboxUnavailable(NO_LIMIT, *problem)
@@ -74,6 +83,8 @@ def confine(
     if box == UNCONFINED:
         return Confined(inner, env, box)
     sandbox = _absolute(target, environ)
+    if starts:
+        _make_hideable(target, sandbox, environ)
     around = surroundings(target, sandbox, env, environ)
     if problem := program_problem(argv[0], sandbox, around.cwd):
         raise SandboxUnavailable(BAD_PATH, *problem)
@@ -160,11 +171,38 @@ def _absolute(target: StdioCommand, environ: Mapping[str, str]) -> Sandbox:
     return msgspec.structs.replace(sandbox, **lists)
 
 
+def _make_hideable(target: StdioCommand, sandbox: Sandbox, environ: Mapping[str, str]) -> None:
+    """Makes our state folder where a grant covers it: what does not exist can't be hidden."""
+    for key, _, path in missing_paths(target, environ):
+        if key == "hide":
+            log.warning("sandbox: %s does not exist, so it is not hidden if it is made later", path)
+    state = state_home(environ)
+    grants = [(path, os.path.realpath(path)) for path in (*sandbox.read, *sandbox.write)]
+    if not state or not any(seen_at(os.path.realpath(state), grants)):
+        return
+    try:
+        private_folder(state)
+    except OSError as error:
+        message = f"our own folder {state} can't be hidden in it: {error.strerror or error}"
+        fix = "grant less than its parent folder, or set MCP_WORKBENCH_HOME"
+        raise SandboxUnavailable(BAD_PATH, message, fix) from None
+
+
+def may_write_configuration(target: StdioCommand, environ: Mapping[str, str]) -> bool:
+    """Is the configuration file in a folder that the server may write?"""
+    if not target.sandbox.config:
+        return False
+    paths = [full_path(path, target.folder, environ) for path in target.sandbox.write]
+    writable = [(path, os.path.realpath(path)) for path in paths]
+    return any(seen_at(os.path.realpath(target.sandbox.config), writable))
+
+
 def missing_paths(
     target: StdioCommand, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, int, str]]:
     """Yields each path of the sandbox that does not exist, after its list and its place there."""
-    for key, paths in (("read", target.sandbox.read), ("write", target.sandbox.write)):
+    sandbox = target.sandbox
+    for key, paths in (("read", sandbox.read), ("write", sandbox.write), ("hide", sandbox.hide)):
         for index, path in enumerate(paths):
             if not os.path.exists(full_path(path, target.folder, environ)):  # noqa: PTH110
                 yield key, index, path
