@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 
 TYPE_CHECKING = False
@@ -175,6 +176,7 @@ def main() -> None:
     stays = "on_term" in sys.argv
 
     def leave(*_: object) -> None:
+        time.sleep(0.05)  # it has work to finish; without a sandbox it has 0.3 s for that
         write(sys.argv[-1])
         os._exit(0)
 
