@@ -47,6 +47,7 @@ from mcp_workbench.upstream.launch import (
 )
 
 if TYPE_CHECKING:
+    from mcp_workbench.cli.sandbox_reports import SandboxReport, ServerSandbox
     from mcp_workbench.cli.suspicious_texts import SuspiciousText
 
 _LOG_ELSEWHERE = "let the server write its log to stderr; calls work all the same"
@@ -66,6 +67,7 @@ class CheckedServer(msgspec.Struct, frozen=True, rename="camel"):
     hidden: int
     seconds: float
     processes: int  # started for it: none for a URL server
+    box: str  # its sandbox: none, process or files; empty for a URL server
 
 
 class ReportedProblem(ErrorReport, frozen=True):
@@ -86,6 +88,7 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
     sign_ins: list[SignedIn] = []
     variables: list[VariableSource] = []
     suspicious_texts: list[SuspiciousText] = []
+    sandboxes: list[ServerSandbox] = []
 
 
 @click.command()
@@ -139,9 +142,11 @@ def check(settings: Settings, *, connect: bool, host: str | None) -> int:
         known_host(host)
     servers = _servers(snapshot)
     sources = _sources(snapshot)
+    boxes = sandboxes(snapshot, os.environ)
     problems = (
         *snapshot.warnings,
         *source_warnings(sources),
+        *(problem for box in boxes for problem in box.problems),
         *launch_warnings(snapshot, os.environ),
     )
     _print_problems(settings, snapshot, problems)
@@ -153,12 +158,20 @@ def check(settings: Settings, *, connect: bool, host: str | None) -> int:
     of_servers = (*of_tools, *(problem for problem, _ in texts), *of_host)
     if settings.json:
         document = _document(snapshot, (*problems, *of_servers), reports)
-        say_json(msgspec.structs.replace(document, suspicious_texts=[text for _, text in texts]))
+        say_json(
+            msgspec.structs.replace(
+                document,
+                suspicious_texts=[text for _, text in texts],
+                sandboxes=[box.document for box in boxes],
+            )
+        )
     else:
         _print_problems(settings, snapshot, of_servers)
         _print(snapshot, (*problems, *of_servers), reports)
         if sources:
             say(f"variables: {plain(described(sources))}")
+        if boxes:
+            say(f"sandboxes: {'; '.join(str(box.document) for box in boxes)}")
         print_sign_ins(sign_ins(snapshot))
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
 
@@ -179,6 +192,17 @@ def _suspicious_texts(
     from mcp_workbench.cli.suspicious_texts import text_problems  # only with definitions to read
 
     return list(text_problems(snapshot, reports))
+
+
+def sandboxes(snapshot: Snapshot, environ: Mapping[str, str]) -> list[SandboxReport]:
+    """Returns what is known of the sandboxes of a configuration, without starting a server."""
+    specs = [s for box in snapshot.toolboxes.values() for s in box.servers.values()]
+    confined = [s for s in specs if isinstance(s.target, StdioCommand) and s.target.is_confined]
+    if not confined:
+        return []
+    from mcp_workbench.cli.sandbox_reports import sandbox_report  # few have any
+
+    return [sandbox_report(spec, environ) for spec in confined]
 
 
 def _sources(snapshot: Snapshot) -> list[VariableSource]:
@@ -292,6 +316,7 @@ def _server(report: ServerReport) -> CheckedServer:
         hidden=report.hidden,
         seconds=round(report.seconds, 3),
         processes=report.processes,
+        box=report.box,
     )
 
 

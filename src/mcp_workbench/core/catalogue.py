@@ -244,6 +244,7 @@ class ServerReport(msgspec.Struct, frozen=True):
     age: float | None = None  # seconds since the server said so; None: it was asked just now
     change: ToolChange | None = None  # the last one that was noticed
     processes: int = 0  # of this server
+    box: str = ""  # its sandbox: none, process or files; empty if no process was started
     # Prompts and templates as received, of servers that have them; a fresh report has asked for them.
     offers: dict[str, tuple[msgspec.Raw, ...]] = {}
 
@@ -262,6 +263,7 @@ class ServerHealth(msgspec.Struct, frozen=True):
     skipped: int = 0  # lines on its stdout that were not messages
     unasked: int = 0  # responses without a pending request: late, duplicate, or of an unknown id
     processes: int = 0  # one, or one per host with `scope: session`
+    box: str = ""  # the sandbox of its last process: none, process or files
 
 
 def _named(names: tuple[str, ...]) -> str:
