@@ -22,7 +22,7 @@ from mcp_workbench.gateway.interceptors import (
     change,
     observe,
 )
-from mcp_workbench.protocol.handshake import STAMPS
+from mcp_workbench.protocol.handshake import MISSING_CAPABILITY, STAMPS
 from mcp_workbench.protocol.translation import (
     PAIRS,
     Unanswerable,
@@ -36,9 +36,12 @@ from mcp_workbench.upstream.conversation import Failure, ResponseHandler
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import Approval, Approver
+    from mcp_workbench.gateway.interactive import Put
     from mcp_workbench.gateway.routes import Route
+    from mcp_workbench.gateway.task_runs import TaskRun
     from mcp_workbench.gateway.views import View
     from mcp_workbench.protocol.elicitation import Question
+    from mcp_workbench.protocol.tasks import TaskWish
     from mcp_workbench.upstream.connection import Connection
 
 Door = Literal["stdio", "http", "daemon", "cli", "python"]
@@ -59,6 +62,9 @@ class Call(ResponseHandler):
     sent = 0.0  # when it was sent last, by the monotonic clock; 0: never
     connecting = 0.0  # seconds that it has waited for its server to be ready
     is_resent = False
+    task_wish: TaskWish | None = None  # its server was asked to run it as a task
+    task: TaskRun | None = None  # the task that we wait for
+    has_tasks = False  # we declared the extension on behalf of its host
     _task: asyncio.Task[Any] | None = None  # in which it waits, or is resent
 
     def __init__(self, view: View, request: CallRequest) -> None:
@@ -99,13 +105,23 @@ class Call(ResponseHandler):
             self._task.cancel()
         if self.connection is not None:
             self.connection.conversation.cancel(self.number, reason)
+        if self.task is not None:
+            self.task.cancel()
 
     # Outcome
 
     def settled(self, answer: Outcome) -> None:
-        if answer.error:
-            self.rejected(answer.error, jsonrpc.read_error(answer.error))
-            return
+        if self.task is not None:
+            self.task.settled(answer)
+        elif answer.error:
+            error = jsonrpc.read_error(answer.error)
+            if error.code != MISSING_CAPABILITY or not self._calls_with_tasks(answer.error):
+                self.rejected(answer.error, error)
+        elif self.task_wish is None or not self._begins_task(answer.result):
+            self._answered(answer)
+
+    def _answered(self, answer: Outcome) -> None:
+        """The server has returned a result, or a question."""
         modern_server = self.connection is not None and self.connection.modern
         if modern_server and asks_for_input(answer.result):
             self.questioned(answer.result)
@@ -114,11 +130,23 @@ class Call(ResponseHandler):
             pair = PAIRS[self.request.modern_host, modern_server]
             result = result_for(pair, answer.result, STAMPS)
         except Unanswerable as error:
+            if isinstance(error, UnknownResultType) and self._begins_task(answer.result):
+                return
             if not (isinstance(error, UnknownResultType) and self._has_extensions()):
                 self.lost(Failure("protocol_error", str(error)))
                 return
             result = answer.result
         self.finish(Completed(result))
+
+    def _begins_task(self, result: msgspec.Raw) -> bool:
+        from mcp_workbench.gateway.task_runs import begin_task  # seldom needed
+
+        return self.connection is not None and begin_task(self, result)
+
+    def _calls_with_tasks(self, error: msgspec.Raw) -> bool:
+        from mcp_workbench.gateway.task_runs import call_with_tasks  # seldom needed
+
+        return call_with_tasks(self, error)
 
     def _has_extensions(self) -> bool:
         """Whether the result may be of a kind that an extension defines, which host and server share."""
@@ -127,7 +155,10 @@ class Call(ResponseHandler):
         return self.request.modern_host and declares_others(self.request.capabilities)
 
     def lost(self, loss: Failure) -> None:
-        if not self.is_resent and self._may_send_again(loss):
+        if self.task is not None:
+            self.task.cancel()
+            self.report(loss)
+        elif not self.is_resent and self._may_send_again(loss):
             self.is_resent = True
             self.run(self.view.resend(self, loss), f"resend {self.request.tool}")
         else:
@@ -182,6 +213,15 @@ class Call(ResponseHandler):
             self.connection.conversation.pending.postpone(self.number, deadline)
 
     # What a subclass decides
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether its sender can be given the handle of a task in place of a result."""
+        return False
+
+    def put_question(self) -> Put | None:
+        """What puts a question of its task to a person; None if nobody can be asked."""
+        return None
 
     def approver(self) -> Approver | str:
         """Who may approve it; a text says why nobody can be asked."""

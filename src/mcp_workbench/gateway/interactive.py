@@ -122,6 +122,10 @@ class InputRounds:
         if len(answers) < len(required.questions):
             return
         self._withdrawals.clear()
+        self.repeat_with(required, answers)
+
+    def repeat_with(self, required: InputRequired, answers: Members) -> None:
+        """All answers are there."""
         request = self._call.request.without_answers()
         params = {**request.params, "inputResponses": msgspec.Raw(msgspec.json.encode(answers))}
         if required.state is not None:
@@ -322,6 +326,9 @@ class InteractiveCall(PythonCall):
                 refused()
                 return
         await self._dispatch()
+
+    def put_question(self) -> Put:
+        return self._put
 
     def _put(self, question: Question, answered: AnswerCallback) -> Callable[[], None]:
         return self._host.ask(question, None, answered)  # no request is pending that could time out

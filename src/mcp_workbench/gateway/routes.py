@@ -10,6 +10,8 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.spec import ServerSpec, ToolIdentifier
@@ -34,7 +36,9 @@ from mcp_workbench.upstream.health import ALWAYS_ADMITTED
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
+    from mcp_workbench.core.raw_json import Members
     from mcp_workbench.gateway.views import View
+    from mcp_workbench.protocol.tasks import TaskSupport
 
 LITTLE = 1 << 16  # bytes queued for the server; with more, it is slow
 MOST_ROUTES = 256  # of a view: a host can write the name of one tool in many ways
@@ -65,6 +69,7 @@ class Route:
         "observers",
         "plain",
         "recorders",
+        "task_support",
         "tool",
     )
 
@@ -101,6 +106,20 @@ class Route:
             if not connection.modern:
                 start = b',"method":"tools/call","params":{"name":%b,"arguments":'
                 self._head = start % self._name
+        self.task_support: TaskSupport = self._task_support()
+
+    def _task_support(self) -> TaskSupport:
+        """Whether the server runs this tool as a task. Then the fast path does not apply."""
+        definition = self._catalogue.tools.get(self.tool.tool) if self._head else None
+        if definition is None or b"taskSupport" not in definition.raw:
+            return "forbidden"
+        from mcp_workbench.protocol.tasks import task_support  # seldom needed
+
+        is_declared = self.connection.primitives.declared.tasks
+        support = task_support(definition.raw) if is_declared else "forbidden"
+        if support != "forbidden":
+            self._head, self.plain = b"", False
+        return support
 
     @property
     def is_gone(self) -> bool:
@@ -156,9 +175,34 @@ class Route:
             request = with_logs(request)
         if self._name:
             body = params_for(pair, self._name, request, number, STAMPS)
+            if self.task_support != "forbidden":
+                body = self._with_task(call, body)
         else:
             body = request_params(pair, request.params, request, number, STAMPS)
         return jsonrpc.request(number, self.method, body)
+
+    def _with_task(self, call: Call, body: bytes) -> bytes:
+        from mcp_workbench.protocol.tasks import task_wish
+
+        call.task_wish = wish = task_wish(
+            self.task_support, call.request, takes_tasks=call.takes_tasks
+        )
+        return body if wish is None else b'%b,"task":%b}' % (body[:-1], wish.task)
+
+    def send_again(self, call: Call) -> None:
+        """Send a call once more that was let pass, and that its server has refused without running it."""
+        call.number = self._pending.add(call, monotonic() + self._timeout)
+        self._channel.send(self._frame(call, call.number))
+        self._pool.watch_deadlines()
+
+    def send_on(self, call: Call, method: str, params: Members, until: float) -> None:
+        """Send another request of a call that was let pass, about its task."""
+        call.number = number = self._pending.add(call, until)
+        request = msgspec.structs.replace(call.request, meta={})
+        pair = PAIRS[request.modern_host, self.connection.modern]
+        body = request_params(pair, params, request, number, STAMPS)
+        self._channel.send(jsonrpc.request(number, method, body))
+        self._pool.watch_deadlines()
 
     def _passes(self, call: Call) -> bool:
         """Whether the call may be sent now; otherwise it was refused, or is sent after a wait."""

@@ -95,6 +95,8 @@ class ServerCapabilities(msgspec.Struct, frozen=True):
     resources_changed: bool = False
     subscribe: bool = False  # it notifies subscribers of changes of a resource
     logging: bool = False
+    tasks: bool = False  # it runs tool calls as tasks (legacy)
+    tasks_cancel: bool = False
 
     @property
     def announces(self) -> bool:
@@ -115,6 +117,7 @@ def read_capabilities(capabilities: msgspec.Raw | bytes) -> ServerCapabilities:
     tools, prompts, resources = (
         _capability(members, name) for name in ("tools", "prompts", "resources")
     )
+    tasks = _tasks(members)
     return ServerCapabilities(
         tools_changed=tools.listChanged,
         prompts="prompts" in members,
@@ -123,7 +126,29 @@ def read_capabilities(capabilities: msgspec.Raw | bytes) -> ServerCapabilities:
         resources_changed=resources.listChanged,
         subscribe=resources.subscribe,
         logging="logging" in members,
+        tasks=tasks is not None and tasks.requests.tools.call is not None,
+        tasks_cancel=tasks is not None and tasks.cancel is not None,
     )
+
+
+class _ToolTasks(msgspec.Struct, frozen=True):
+    call: dict[str, msgspec.Raw] | None = None
+
+
+class _TaskRequests(msgspec.Struct, frozen=True):
+    tools: _ToolTasks = _ToolTasks()
+
+
+class _Tasks(msgspec.Struct, frozen=True):
+    cancel: dict[str, msgspec.Raw] | None = None
+    requests: _TaskRequests = _TaskRequests()
+
+
+def _tasks(members: Members) -> _Tasks | None:
+    try:
+        return msgspec.json.decode(members["tasks"], type=_Tasks) if "tasks" in members else None
+    except msgspec.DecodeError:
+        return None
 
 
 def _capability(members: Members, name: str) -> _Capability:

@@ -350,12 +350,13 @@ class InputRequests:
         if host_call.input_rounds is None:
             from mcp_workbench.gateway.interactive import InputRounds
 
-            host_call.input_rounds = InputRounds(host_call, partial(self._put, host_call), repeat)
+            host_call.input_rounds = InputRounds(host_call, partial(self.put, host_call), repeat)
         host_call.input_rounds.next(required)
 
-    def _put(
+    def put(
         self, host_call: HostCall, question: Question, answered: AnswerCallback
     ) -> Callable[[], None]:
+        """Put one question of a modern server to a legacy host. Returns what withdraws it."""
         from secrets import token_urlsafe  # loads hashing
 
         question = for_legacy_host(question, token_urlsafe(16))

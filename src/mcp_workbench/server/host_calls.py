@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from mcp_workbench.gateway.approvals import Approver
-    from mcp_workbench.gateway.interactive import InputRounds
+    from mcp_workbench.gateway.interactive import InputRounds, Put
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.suspended_calls import Suspension
     from mcp_workbench.transport.tasks import TaskScope
@@ -202,6 +203,9 @@ class HostCall(Call):
 
     def is_repeatable(self) -> bool:
         return not self.suspended and self.input_rounds is None  # nobody is asked the same twice
+
+    def put_question(self) -> Put:
+        return partial(self.session.elicitation.input_requests.put, self)
 
     def questioned(self, result: msgspec.Raw) -> None:
         self.session.elicitation.input_required(self, result)

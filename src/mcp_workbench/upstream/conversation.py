@@ -143,6 +143,9 @@ class Conversation:
         self.last_skipped = ""
         self.response_to = 0  # the request on whose response stream a message came; 0: unknown
         self.long_requests: dict[int, LongRequest] = {}
+        # Of tasks that run, whose progress and questions come after the response to their call.
+        self.task_tokens: dict[int, ResponseHandler] = {}
+        self.task_owners: dict[str, ResponseHandler] = {}  # by the server's id
         self.on_session_lost: list[Callable[[], None]] = []
         self.closed_until = 0.0  # the server takes no requests before (Retry-After)
         self.unmatched = 0  # responses to no pending request: late, repeated, or with an unknown id
@@ -331,7 +334,8 @@ class Conversation:
             self.drop_notice(message.method)
         elif message.method == "notifications/progress" and message.params:
             try:
-                handler = self.pending.find(token_of(message.params))
+                token = token_of(message.params)
+                handler = self.pending.find(token) or self.task_tokens.get(token)
             except (msgspec.DecodeError, RecursionError):
                 return
             if handler is not None:

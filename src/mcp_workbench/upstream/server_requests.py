@@ -88,6 +88,17 @@ def _oldest(conversation: Conversation) -> ResponseHandler | None:
     ) or pending.oldest(lambda handler: handler.asker is not None)
 
 
+def _without_task(
+    conversation: Conversation, params: msgspec.Raw
+) -> tuple[msgspec.Raw | bytes, ResponseHandler | None]:
+    """The parameters of a question without the id of its task, and the call that the task belongs to."""
+    if b"related-task" not in bytes(params):
+        return params, None
+    from mcp_workbench.protocol.tasks import related_task, with_related  # seldom needed
+
+    return with_related(params), conversation.task_owners.get(related_task(params))
+
+
 class ServerRequests:
     """The open requests of one server."""
 
@@ -140,12 +151,13 @@ class ServerRequests:
             self._reply(conversation, jsonrpc.refusal(id, jsonrpc.error_object(_BUSY, too_many)))
         else:
             try:
-                question = asked_by(self._address, method, message.params or b"{}")
+                params, owner = _without_task(conversation, message.params or msgspec.Raw(b"{}"))
+                question = asked_by(self._address, method, params)
             except msgspec.DecodeError as misfit:
                 error = jsonrpc.error_object(jsonrpc.INVALID_PARAMS, str(misfit))
                 self._reply(conversation, jsonrpc.refusal(id, error))
                 return
-            self._forward(conversation, id, question, self.host)
+            self._forward(conversation, id, question, self.host, owner)
 
     def _reply(self, conversation: Conversation, frame: bytes) -> None:
         """Send a response, unless the server leaves more unread than one message may have."""
@@ -173,13 +185,15 @@ class ServerRequests:
         return reason
 
     def _forward(
-        self, conversation: Conversation, id: bytes, question: Question, host: ConnectionHost
+        self,
+        conversation: Conversation,
+        id: bytes,
+        question: Question,
+        host: ConnectionHost,
+        caller: ResponseHandler | None,
     ) -> None:
-        caller = (
-            conversation.pending.find(conversation.response_to)
-            if conversation.response_to
-            else None
-        )
+        if caller is None and conversation.response_to:
+            caller = conversation.pending.find(conversation.response_to)
         if caller is None or caller.asker is None:
             if len(conversation.pending.askers()) > 1:
                 log.warning(
