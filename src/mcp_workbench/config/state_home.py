@@ -21,6 +21,7 @@ VARIABLE = "MCP_WORKBENCH_HOME"
 NAME = ".mcp-workbench"
 BUNDLES = "bundles"  # the folder of unpacked bundles in it
 CREDENTIALS = "credentials"  # that of sign-ins
+TASKS = "tasks"  # that of the key of tasks' ids
 SECRETS = "secrets"  # that of the encrypted store
 
 PRIVATE = 0o600

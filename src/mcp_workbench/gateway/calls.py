@@ -62,6 +62,7 @@ class Call(ResponseHandler):
     sent = 0.0  # when it was sent last, by the monotonic clock; 0: never
     connecting = 0.0  # seconds that it has waited for its server to be ready
     is_resent = False
+    pinned: Connection | None = None  # the only one on which it can be sent
     task_wish: TaskWish | None = None  # its server was asked to run it as a task
     task: TaskRun | None = None  # the task that we wait for
     has_tasks = False  # we declared the extension on behalf of its host

@@ -16,6 +16,7 @@ import msgspec
 
 from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.gateway.interactive import InputRounds
+from mcp_workbench.gateway.tasks import relay_legacy, relay_modern
 from mcp_workbench.protocol.elicitation import InputRequired, may_put
 from mcp_workbench.protocol.tasks import (
     CANCEL,
@@ -55,31 +56,29 @@ SHORTEST, LONGEST = 0.05, 30.0  # seconds that a server can ask for
 
 def begin_task(call: Call, result: msgspec.Raw) -> bool:
     """Take the task that a server has created for a call; False if this result is no task."""
-    assert call.connection is not None and call.route is not None  # noqa: S101, PT018 - it was sent
+    assert call.connection is not None  # noqa: S101 - it was sent
     if call.connection.modern:
-        task = modern_created(result)
-        if task is None:
-            return False
-        if call.takes_tasks:
-            relay_task(call, result, task.task_id)
-        elif call.request.modern_host:
-            return False  # it was not asked for
-        else:
-            start_run(call, task.task_id, task.poll_interval_ms)
-        return True
+        return _begin_modern(call, result)
     created = created_task(result)
     if created is None:
         return False
     if call.task_wish is not None and call.task_wish.is_relayed:
-        relay_task(call, result, created.task_id)
+        if _is_usable(call, created.task_id):
+            relay_legacy(call, result, created)
     else:
         start_run(call, created.task_id, None)
     return True
 
 
-def relay_task(call: Call, result: msgspec.Raw, task_id: str) -> None:
-    """Give the host the handle of the task, with an id that leads back to its server."""
-    raise NotImplementedError
+def _begin_modern(call: Call, result: msgspec.Raw) -> bool:
+    task = modern_created(result)
+    if task is None or (call.request.modern_host and not call.takes_tasks):
+        return False  # it is none, or was not asked for
+    if not call.takes_tasks:
+        start_run(call, task.task_id, task.poll_interval_ms)
+    elif _is_usable(call, task.task_id):
+        relay_modern(call, result, task)
+    return True
 
 
 def call_with_tasks(call: Call, error: msgspec.Raw) -> bool:
@@ -97,11 +96,17 @@ def call_with_tasks(call: Call, error: msgspec.Raw) -> bool:
 
 
 def start_run(call: Call, task_id: str, poll_interval: float | None) -> None:
-    if len(task_id) > LONGEST_ID:
-        call.give_up("protocol_error", f"the id of its task is longer than {LONGEST_ID} bytes")
-        return
-    call.task = TaskRun(call, task_id)
-    call.task.begin(poll_interval)
+    if _is_usable(call, task_id):
+        call.task = TaskRun(call, task_id)
+        call.task.begin(poll_interval)
+
+
+def _is_usable(call: Call, task_id: str) -> bool:
+    """Whether the server's id is short enough; otherwise the call fails."""
+    if len(task_id) <= LONGEST_ID:
+        return True
+    call.give_up("protocol_error", f"the id of its task is longer than {LONGEST_ID} characters")
+    return False
 
 
 class TaskRun:

@@ -148,6 +148,8 @@ class View:
         there is no such server, or it can't be started now.
         """
         request = call.request
+        if call.pinned is not None:
+            return self._routed(request, self.spec(request.tool.address), call.pinned).send(call)
         key = key or (request.method, request.tool)
         known = self.routes.get(key)
         if known is not None:
@@ -168,6 +170,10 @@ class View:
             return None
         if request.method == TOOLS_CALL and tool.tool not in connection.visible(spec.tools):
             return None
+        return self._routed(request, spec, connection)
+
+    def _routed(self, request: CallRequest, spec: ServerSpec, connection: Connection) -> Route:
+        tool = request.tool
         policy = self.gateway.policy(request, spec, self.snapshot)
         gates: tuple[Interceptor, ...] = ()
         if spec.approve:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
     from mcp_workbench.gateway.sign_ins import SignIns
+    from mcp_workbench.gateway.tasks import Tasks
     from mcp_workbench.gateway.tool_search import Finder
     from mcp_workbench.search.queries import SearchResult
 
@@ -198,6 +199,13 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.approvals import SessionApprovals
 
         return SessionApprovals()
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        """The tasks that hosts have handles of."""
+        from mcp_workbench.gateway.tasks import Tasks  # only where a server creates one
+
+        return Tasks(self.pool.context.environ)
 
     @cached_property
     def sign_ins(self) -> SignIns:

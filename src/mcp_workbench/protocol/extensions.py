@@ -11,8 +11,8 @@ MOST = 32  # extensions of one host or server
 MOST_BYTES = 64 << 10  # of their names and settings
 TASKS = "io.modelcontextprotocol/tasks"
 SKILLS = "io.modelcontextprotocol/skills"
-# Known, and not passed on: apps have a way of their own. Tasks and skills have ids and addresses, which
-# would have to name their server.
+# Known, and not passed on: apps and tasks have a way of their own. Skills have addresses, which would have to
+# name their server.
 NOT_PASSED_ON = frozenset({APPS, TASKS, SKILLS})
 # The first words of methods that are not passed on.
 _KNOWN = frozenset(
@@ -74,7 +74,7 @@ def told(questions: Members, extensions: Members, shared: Members | None = None)
 def declares_others(capabilities: msgspec.Raw | bytes) -> bool:
     """Whether these capabilities have an extension that we pass on without knowing it."""
     try:
-        return bool(read_extensions(read_members(capabilities)).keys() - {APPS})
+        return bool(read_extensions(read_members(capabilities)).keys() - {APPS, TASKS})
     except msgspec.DecodeError:
         return False
 

@@ -26,7 +26,7 @@ RELATED = f"{META}related-task"  # in `_meta` of legacy messages that belong to 
 WORKING, INPUT_REQUIRED, COMPLETED = "working", "input_required", "completed"
 FAILED, CANCELLED = "failed", "cancelled"
 TERMINAL = frozenset({COMPLETED, FAILED, CANCELLED})
-LONGEST_ID = 4096  # bytes of a server's own id
+LONGEST_ID = 1024  # characters of a server's own id
 
 TaskSupport = Literal["forbidden", "optional", "required"]
 

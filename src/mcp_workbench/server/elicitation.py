@@ -37,7 +37,7 @@ from mcp_workbench.protocol.elicitation import (
     may_put,
     read_needed,
 )
-from mcp_workbench.protocol.extensions import APPS, OURS, read_extensions, told
+from mcp_workbench.protocol.extensions import APPS, OURS, TASKS, read_extensions, told
 from mcp_workbench.protocol.handshake import MISSING_CAPABILITY
 from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.parse import RequestError
@@ -115,7 +115,10 @@ class Elicitation:
         extensions = read_extensions(members)
         self.shows_apps = APPS in extensions
         self._capabilities = asking(members)
-        self._told = told(self._capabilities, extensions, self._shared(extensions))
+        shared = self._shared(extensions)
+        if TASKS in extensions:
+            shared = {**(shared or {}), TASKS: extensions[TASKS]}
+        self._told = told(self._capabilities, extensions, shared)
         self.declared = msgspec.Raw(msgspec.json.encode(self._told))
 
     def _shared(self, extensions: Members) -> Members | None:

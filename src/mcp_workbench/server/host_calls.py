@@ -204,6 +204,14 @@ class HostCall(Call):
     def is_repeatable(self) -> bool:
         return not self.suspended and self.input_rounds is None  # nobody is asked the same twice
 
+    @property
+    def takes_tasks(self) -> bool:
+        if not self.request.modern_host:
+            return self.session.offers_tasks
+        from mcp_workbench.protocol.tasks import declares_tasks  # where a server has tasks
+
+        return declares_tasks(self.request.capabilities)
+
     def put_question(self) -> Put:
         return partial(self.session.elicitation.input_requests.put, self)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +23,7 @@ from mcp_workbench.protocol.handshake import (
     BATCHES,
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
+    NEWEST_LEGACY,
     STAMPS,
 )
 from mcp_workbench.protocol.translation import complete
@@ -163,7 +165,20 @@ class HostSession:
             self._known_meta = (written, meta)
         return meta
 
+    @property
+    def offers_tasks(self) -> bool:
+        """Whether a legacy host is told that tools run as tasks: where it calls them itself, by their names."""
+        native = self.view.snapshot.tool_mode == "dynamic"
+        return native and self.era.revision == NEWEST_LEGACY
+
+    def _task_request(self, method: str, id: bytes, members: Members, meta: Members) -> None:
+        from mcp_workbench.server.task_requests import handle_task_request  # seldom needed
+
+        handle_task_request(self, method, id, members, meta)
+
     def _handler(self, method: str) -> Handler:
+        if method.startswith("tasks/"):
+            return partial(self._task_request, method)
         handler = self._own_handler(method) or self._primitives.handler(method)
         if handler is None or (self.era.modern and method == "ping"):
             raise RequestError(jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method}")

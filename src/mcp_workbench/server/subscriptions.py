@@ -60,6 +60,16 @@ class _Filter(msgspec.Struct):
     promptsListChanged: bool = False  # noqa: N815
     resourcesListChanged: bool = False  # noqa: N815
     resourceSubscriptions: list[str] = []  # noqa: N815
+    taskIds: list[str] = []  # noqa: N815
+
+
+def require_tasks(declared: msgspec.Raw) -> None:
+    """Raise a RequestError for a host without the extension."""
+    from mcp_workbench.protocol.tasks import declares_tasks  # seldom needed
+    from mcp_workbench.server.task_requests import missing_extension
+
+    if not declares_tasks(declared):
+        raise missing_extension()
 
 
 class Subscriptions:
@@ -107,6 +117,8 @@ class Subscriptions:
 
     async def _listen(self, request: LocalRequest) -> None:
         filter = _read_filter(request.members)
+        if filter.taskIds:  # not acknowledged: hosts ask for the state of their tasks
+            require_tasks(self._session.elicitation.declared)
         kinds = {flag for flag in _FLAGS.values() if getattr(filter, flag)}
         subscription = Subscription(frozenset(kinds))
         try:

@@ -15,7 +15,14 @@ import msgspec
 
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec, ToolIdentifier, generate_tool_name
-from mcp_workbench.protocol.handshake import IMPLEMENTATION, MODERN, STAMPS, legacy_answer
+from mcp_workbench.protocol.extensions import TASKS
+from mcp_workbench.protocol.handshake import (
+    IMPLEMENTATION,
+    MODERN,
+    NEWEST_LEGACY,
+    STAMPS,
+    legacy_answer,
+)
 from mcp_workbench.protocol.translation import complete
 from mcp_workbench.server.example_call import LONGEST_NAME, ExampleCall, example_call
 from mcp_workbench.transport import jsonrpc
@@ -48,6 +55,7 @@ _CAPABILITIES: dict[str, Any] = {
     "completions": {},
     "logging": {},
 }
+_TASKS: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
 _PROXY_HOW = (
     "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools. Shorter: "
     "`search_tools` says which tools of all toolboxes do something, and how to call them; then "
@@ -67,7 +75,7 @@ def initialize_result(offered: str, view: View) -> tuple[str, bytes]:
     revision = legacy_answer(offered)
     result = {
         "protocolVersion": revision,
-        "capabilities": _capabilities(view),
+        "capabilities": _legacy_capabilities(view, revision),
         "serverInfo": IMPLEMENTATION,
         "instructions": _instructions(view),
     }
@@ -79,12 +87,24 @@ def discover_result(view: View) -> bytes:
     snapshot = view.snapshot
     result: dict[str, Any] = {
         "supportedVersions": [MODERN],
-        "capabilities": _capabilities(view),
+        "capabilities": _modern_capabilities(view),
         "instructions": _instructions(view, modern=True),
         "ttlMs": STATIC_TTL,
         "cacheScope": cache_scope(snapshot),
     }
     return complete(msgspec.json.encode(result), STAMPS)
+
+
+def _modern_capabilities(view: View) -> dict[str, Any]:
+    known = _capabilities(view)
+    return {**known, "extensions": {**known.get("extensions", {}), TASKS: {}}}
+
+
+def _legacy_capabilities(view: View, revision: str) -> dict[str, Any]:
+    """With tasks where hosts call the tools of servers themselves, by their names."""
+    known = _capabilities(view)
+    native = view.snapshot.tool_mode == "dynamic" and revision == NEWEST_LEGACY
+    return {**known, "tasks": _TASKS} if native else known
 
 
 def _capabilities(view: View) -> dict[str, Any]:

@@ -97,6 +97,9 @@ class Ended(Exception):
 class Connection:
     """One server: its state, conversation, tools and primitives."""
 
+    task_run = ""  # what ids of tasks call it; empty if it has created none for hosts
+    needed_until = 0.0  # by the monotonic clock, for its tasks
+
     def __init__(  # noqa: PLR0913 - what a connection is made of
         self,
         spec: ServerSpec,
@@ -144,6 +147,21 @@ class Connection:
     @property
     def idle(self) -> bool:
         return self.usable and self.conversation.pending.count == 0
+
+    @property
+    def spare(self) -> bool:
+        """Whether nobody would miss it."""
+        return self.idle and not self.has_tasks
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether its server keeps a task that a host has the handle of."""
+        return self.needed_until > 0 and self.needed_until > time.monotonic()
+
+    @property
+    def reason(self) -> str:
+        """Why it has ended, or is about to."""
+        return self.state.reason if isinstance(self.state, Closed) else self.ending
 
     async def ready(self) -> None:
         """Wait until it takes calls or has failed; `state` says which."""

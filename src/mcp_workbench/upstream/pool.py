@@ -146,6 +146,25 @@ class ConnectionPool(Lifetime):
         """End the connections that belong to this host alone."""
         self._leases.end(host)
         for key in [key for key in self._live if isinstance(key, tuple) and key[1] == id(host)]:
+            if self._live[key].has_tasks:
+                self._keep_for_tasks(key)
+            else:
+                self._drop(key)
+
+    def _keep_for_tasks(self, key: ConnectionKey) -> None:
+        """The host is gone, and its tasks go on: keep the connection under a key that is nobody's."""
+        connection = self._live.pop(key)
+        kept = (connection.spec.address, -next(self._leases.numbers))
+        self._live[kept] = connection
+        self._draining.rename(key, kept)
+        self._stop_after_tasks(kept)
+
+    def _stop_after_tasks(self, key: ConnectionKey) -> None:
+        connection = self._live.get(key)
+        if connection is not None and connection.has_tasks:
+            left = connection.needed_until - time.monotonic()
+            asyncio.get_running_loop().call_later(left + 0.1, self._stop_after_tasks, key)
+        else:
             self._drop(key)
 
     def _drop(self, key: ConnectionKey) -> None:
@@ -258,7 +277,7 @@ class ConnectionPool(Lifetime):
         ]
         if len(others) < MOST_PRINCIPALS:
             return
-        unused = (key for key in others if self._live[key].idle or self._live[key].over)
+        unused = (key for key in others if self._live[key].spare or self._live[key].over)
         if (key := next(unused, None)) is None:
             reason = f"{MOST_PRINCIPALS} people use it now (scope: principal)"
             raise ServerUnavailable(
@@ -271,7 +290,9 @@ class ConnectionPool(Lifetime):
         return calls >= self.context.limits.calls
 
     def _subscribed(self, connection: Connection) -> bool:
-        return bool(self.subscriptions.uris(connection.primitives.connection_id))
+        return connection.has_tasks or bool(
+            self.subscriptions.uris(connection.primitives.connection_id)
+        )
 
     def _located(self, spec: ServerSpec, host: ConnectionHost | None) -> ServerSpec:
         """The server as this host uses it. One that fails in one folder may work in another."""
@@ -338,7 +359,7 @@ class Leases:
         self._leased: set[ConnectionKey] = set()
         # By server and principal, then by what their hosts declare.
         self._groups: dict[tuple[ServerAddress, Hashable], dict[Hashable, list[ConnectionKey]]] = {}
-        self._numbers = count(1)
+        self.numbers = count(1)
 
     def key(self, spec: ServerSpec, host: ConnectionHost) -> ConnectionKey:
         """The key of the connection that this host holds, leased if it holds none."""
@@ -368,7 +389,7 @@ class Leases:
             if connection.idle or not connection.usable:  # or starting, and for nobody
                 return key
         if len(group) < MOST_CONNECTIONS and self._has_room(groups.values()):
-            groups.setdefault(host.key, []).append((spec.address, -next(self._numbers)))
+            groups.setdefault(host.key, []).append((spec.address, -next(self.numbers)))
             return groups[host.key][-1]
         for key in unleased:
             if _make_idle(self._live[key]):
@@ -392,7 +413,7 @@ class Leases:
             return True
         for group in groups:
             for key in group:
-                if key not in self._leased and self._live[key].idle:
+                if key not in self._leased and self._live[key].spare:
                     group.remove(key)
                     self._drop(key)
                     return True
@@ -473,6 +494,11 @@ class DrainingConnections:
         """The owner of this key is gone."""
         self._before.pop(key, None)
         self._ways.pop(key, None)
+
+    def rename(self, key: ConnectionKey, kept: ConnectionKey) -> None:
+        """A connection has another key."""
+        self._ways[kept] = self._ways.pop(key)
+        self._before.pop(key, None)
 
     def ways(self) -> dict[ServerAddress, ResolvedServer]:
         """How the connected servers are reached; one entry per server."""

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -86,6 +86,13 @@ def _oldest(conversation: Conversation) -> ResponseHandler | None:
     return pending.oldest(
         lambda handler: handler.asker is not None and not handler.suspended
     ) or pending.oldest(lambda handler: handler.asker is not None)
+
+
+@runtime_checkable
+class TaskOwner(Protocol):
+    """Gets the questions of a task whose host has the handle, and is not asked at once."""
+
+    def asked(self, question: Question, answered: AnswerCallback) -> None: ...
 
 
 def _without_task(
@@ -192,6 +199,10 @@ class ServerRequests:
         host: ConnectionHost,
         caller: ResponseHandler | None,
     ) -> None:
+        if isinstance(caller, TaskOwner):
+            self._open[id] = lambda: None  # the host sees with the task that it has ended
+            caller.asked(question, partial(self._answered, conversation, id))
+            return
         if caller is None and conversation.response_to:
             caller = conversation.pending.find(conversation.response_to)
         if caller is None or caller.asker is None:

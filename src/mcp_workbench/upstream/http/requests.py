@@ -46,7 +46,14 @@ EVENTS = "text/event-stream"
 POSTING = b"Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
 LISTENING = b"Accept: text/event-stream\r\nCache-Control: no-store\r\n"
 
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 # Reserved: framing, and what the protocol derives from the body of a request.
 RESERVED = frozenset(
     [
@@ -463,6 +470,7 @@ def entry_headers(pairs: Pairs, user: str = "") -> bytes:
 class _Named(msgspec.Struct):
     name: str = ""
     uri: str = ""
+    taskId: str = ""  # noqa: N815 - the wire's word
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -474,7 +482,7 @@ def modern_headers(
     key = NAMED_BY.get(method)
     if key is not None:
         named = msgspec.json.decode(params, type=_Named)
-        name = named.uri if key == "uri" else named.name
+        name = getattr(named, key)
         lines.append(f"Mcp-Name: {encode_value(name)}\r\n")
         if method == "tools/call" and name in param_headers:
             lines += _param_headers(named.arguments, param_headers[name])
