@@ -269,7 +269,8 @@ class Session:
 def modern_headers(method: str, params: Message) -> dict[str, Any]:
     """The headers that a modern request repeats of its body."""
     headers: dict[str, Any] = {"mcp-protocol-version": MODERN, "mcp-method": method}
-    if name := params.get("name") or (params.get("uri") if method == "resources/read" else None):
+    uri = params.get("uri") if method == "resources/read" else params.get("taskId")
+    if name := params.get("name") or uri:
         headers["mcp-name"] = name
     return headers
 

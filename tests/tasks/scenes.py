@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
 
-from tests.kit.clock import eventually
+from mcp_workbench.core.spec import ServerAddress, ServerSpec, StdioCommand
 from tests.kit.config import write_config
-from tests.kit.results import META, Json
+from tests.kit.http_host import Answer, Port
+from tests.kit.results import META, Json, use_tool
 from tests.kit.servers import EVERYTHING
 
 LEGACY, MODERN = "legacy", "modern"
@@ -17,6 +19,7 @@ TASKS = META + "tasks"
 HAS_TASKS: Json = {"extensions": {TASKS: {}}}
 ASKABLE: Json = {"elicitation": {}}
 YES: Json = {"action": "accept", "content": {"confirm": True}}
+POLL = 0.05  # seconds between two looks at a task
 TERMINAL = ("completed", "failed", "cancelled")
 
 
@@ -30,26 +33,47 @@ def bench(folder: Path, era: str, *, entry: Json | None = None, **more: Any) -> 
     return write_config(folder, {"toolboxes": {"dev": {"mcpServers": servers}}, **more})
 
 
-def ended(get: Any, task_id: str) -> Json:
-    """The task once it has ended; `get` is a host's way to ask."""
-    seen: Json = {}
-
-    def is_over() -> bool:
-        seen.update(get("tasks/get", {"taskId": task_id}))
-        return seen["status"] in TERMINAL
-
-    eventually(is_over, "the task ends")
-    return seen
+# In the test's own loop
 
 
-def asking(get: Any, task_id: str, questions: int = 1) -> Json:
-    """The open questions of a task, once there are so many."""
-    seen: Json = {}
+def jobs(era: str, **settings: Any) -> ServerSpec:
+    """The server `jobs` of the toolbox `dev`."""
+    target = StdioCommand(sys.executable, (EVERYTHING, "--era", era))
+    return ServerSpec(ServerAddress("dev", "jobs"), target, **settings)
 
-    def asks() -> bool:
-        seen.clear()
-        seen.update(get("tasks/get", {"taskId": task_id}))
-        return len(seen.get("inputRequests", {})) == questions
 
-    eventually(asks, "the task asks")
-    return seen
+class ModernHost:
+    """A modern host over HTTP, which declares tasks unless told otherwise."""
+
+    def __init__(self, port: Port, declared: Json = HAS_TASKS, **headers: str) -> None:
+        self._port = port
+        self._meta = {META + "clientCapabilities": declared}
+        self._headers = headers
+
+    async def ask(self, method: str, params: Json) -> Answer:
+        params = {**params, "_meta": self._meta}
+        return await self._port.ask_modern(method, params, **self._headers)
+
+    async def result(self, method: str, params: Json) -> Json:
+        return (await self.ask(method, params)).result
+
+    async def error(self, method: str, params: Json) -> Json:
+        return (await self.ask(method, params)).error
+
+    async def use(self, tool: str, arguments: Json | None = None) -> Json:
+        return await self.result("tools/call", use_tool("jobs", tool, arguments or {}))
+
+    async def get(self, task_id: str) -> Json:
+        return await self.result("tasks/get", {"taskId": task_id})
+
+    async def ended(self, task_id: str) -> Json:
+        """The task once it has ended."""
+        while (task := await self.get(task_id))["status"] not in TERMINAL:  # noqa: ASYNC110 - hosts poll
+            await asyncio.sleep(POLL)
+        return task
+
+    async def asking(self, task_id: str, questions: int = 1) -> Json:
+        """The questions of a task, once it has so many."""
+        while len(asked := (await self.get(task_id)).get("inputRequests", {})) != questions:  # noqa: ASYNC110
+            await asyncio.sleep(POLL)
+        return asked

@@ -52,8 +52,8 @@ def test_a_question_inside_the_task_reaches_a_legacy_host(tmp_path: Path, server
 
 
 def test_a_question_inside_the_task_reaches_a_modern_host(tmp_path: Path) -> None:
-    declared = {"_meta": {"io.modelcontextprotocol/clientCapabilities": ASKABLE}}
-    call = use_tool("jobs", "required_question", {"filename": "a.txt"}, **declared)
+    declared: Json = {"_meta": {"io.modelcontextprotocol/clientCapabilities": ASKABLE}}
+    call = {**use_tool("jobs", "required_question", {"filename": "a.txt"}), **declared}
     with PipeHost(bench(tmp_path, LEGACY), modern=True) as host:
         asked = host.result("tools/call", call)
         answers = dict.fromkeys(asked["inputRequests"], YES)

@@ -253,6 +253,14 @@ def with_related(message: msgspec.Raw | bytes, task_id: str = "") -> bytes:
     return changed(raw, {"_meta": encode(meta) if meta else None})
 
 
+def about_task(params: bytes, task_id: str) -> bytes:
+    """Return the parameters of a question that names its task."""
+    members = read_members(params)
+    meta: dict[str, Any] = {**read_members(members.get("_meta", b"{}"))}
+    meta[RELATED] = {"taskId": task_id}
+    return encode({**members, "_meta": meta})
+
+
 def inlined_result(result: msgspec.Raw | bytes) -> bytes:
     """Return a legacy task's result as a modern `tasks/get` has it inside."""
     return complete(with_related(result), STAMPS)

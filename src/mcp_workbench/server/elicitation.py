@@ -146,6 +146,11 @@ class Elicitation:
             host_call = self._session.under_way.waiting_for(question.address)
         if not self._session.era.modern:
             about = host_call.id if host_call is not None else b""
+            if host_call is not None and host_call.related_task:
+                from mcp_workbench.protocol.tasks import about_task  # seldom needed
+
+                params = about_task(question.params, host_call.related_task)
+                question = msgspec.structs.replace(question, params=params)
             return self.input_requests.ask(self._session, question, about, answered)
         if host_call is None:
             self._answer_without_request(question, answered)

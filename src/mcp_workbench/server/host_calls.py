@@ -64,6 +64,7 @@ class HostCall(Call):
     suspended = False  # its request was answered with a question, and the host has not come back
     input_rounds: InputRounds | None = None  # of a modern server, while the host is legacy
     suspension: Suspension | None = None  # questions of a legacy server, while the host is modern
+    related_task = ""  # the host's id of the task whose result it waits for
     visit = ""  # what the person did with the address of a sign-in, if a modern host was given one
     _was_asked = False  # to sign in
     _furthest = -1.0  # the last progress that the host was notified of

@@ -127,6 +127,7 @@ class TaskCall(PrimitiveCall):
             return
         if self.request.method == RESULT:
             self.pause()  # its server answers when the task has ended
+            self.related_task = self.given
 
     def _is_translated(self, *, modern_server: bool) -> bool:
         return self.request.modern_host and not modern_server

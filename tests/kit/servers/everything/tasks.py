@@ -179,6 +179,10 @@ async def task_statuses(_call: Call, _task: Task | None) -> Json:
     return text(" ".join(task.status for task in kept.values()))
 
 
+async def crash(_call: Call, _task: Task | None) -> Json:
+    os._exit(3)
+
+
 STRING: Json = {"type": "string"}
 NUMBER: Json = {"type": "number"}
 Tool = Callable[[Call, Task | None], Awaitable[Json]]
@@ -203,6 +207,7 @@ TASK_TOOLS: dict[str, tuple[Tool, str, Json, str]] = {
         "required",
     ),
     "task_statuses": (task_statuses, "Lists the statuses of all tasks", {}, "forbidden"),
+    "crash": (crash, "Ends this server, and its tasks with it", {}, "forbidden"),
     "required_question": (confirm_delete, "Asks, as a task", {"filename": STRING}, "required"),
 }
 
