@@ -24,6 +24,7 @@ class Impossible:
     check: str
     says: str  # what the failed or warned check says; any other failure counts
     reason: str
+    on_purpose: bool = False  # it could pass, and we decided otherwise
 
     def excuses(self, check: Check) -> bool:
         return check.id == self.check and self.says in check.message
@@ -79,8 +80,14 @@ class Pairing:
         if self.faults(outcome):
             return "failed"
         if outcome.failures:
-            return "not supported" if outcome.scenario in unsupported() else "impossible"
+            return self._excuse(outcome)
         return "passed" if outcome.passes or outcome.warnings else "nothing to check"
+
+    def _excuse(self, outcome: Outcome) -> str:
+        if outcome.scenario in unsupported():
+            return "not supported"
+        known = self.exception(outcome)
+        return ON_PURPOSE if known is not None and known.on_purpose else "impossible"
 
     def wrong(self) -> list[str]:
         """Why this run is not accepted, a line for each reason."""
@@ -139,11 +146,14 @@ The official suite (npm `@modelcontextprotocol/conformance`), run through the wo
 
 `make conformance` writes this page. A scenario has passed if none of its checks failed; the numbers in brackets count checks
 that passed, failed or warned. *Impossible* scenarios are ruled out by their pair of eras, those that are *not supported* belong to an
-extension that the workbench does not have, for the reasons at the end.
+extension that the workbench does not have, and those that *failed on purpose* could pass, but a decision of ours is against it; the
+reasons are at the end.
 Scenarios that the suite does not score are listed separately, with the suite's reason, and do not count.
 
 In the scenarios `auth/*` the host's person runs `mcp-workbench login` first, and a browser follows the redirects of the suite's
-authorization server. A host whose call needs more rights later is asked by URL elicitation. The tasks extension is not offered."""
+authorization server. A host whose call needs more rights later is asked by URL elicitation. [Tasks](tasks.md) of legacy servers
+are shown to modern hosts as the extension."""
+ON_PURPOSE = "failed on purpose"
 EXCUSED = ("impossible", "not supported")
 HEADINGS = {"server": "## Totals towards hosts", "client": "## Totals towards servers"}
 
@@ -153,6 +163,7 @@ def totals(pairings: list[Pairing]) -> list[str]:
     lines = [row(*head, "checks passed"), "|---" * 9 + "|"]
     for pairing in pairings:
         verdicts = [pairing.verdict(outcome) for outcome in pairing.scored]
+        verdicts = ["failed" if verdict == ON_PURPOSE else verdict for verdict in verdicts]
         others = [verdicts.count(verdict) for verdict in (*EXCUSED, "failed")]
         counts = [len(verdicts), len(verdicts) - sum(others), *others]
         checks = sum(outcome.passes for outcome in pairing.scored)
@@ -211,7 +222,18 @@ def cell(pairing: Pairing, outcome: Outcome) -> str:
 def reasons() -> list[str]:
     lines = ["## Impossible scenarios", "", row("host", "server", "scenario", "reason")]
     lines.append("|---|---|---|---|")
-    lines += [row(e.host, e.server, f"`{e.scenario}`", e.reason) for e in impossible()]
+    known = {
+        chosen: [e for e in impossible() if e.on_purpose is chosen] for chosen in (False, True)
+    }
+    lines += [row(e.host, e.server, f"`{e.scenario}`", e.reason) for e in known[False]]
+    lines += [
+        "",
+        "## Scenarios that fail on purpose",
+        "",
+        row("host", "server", "scenario", "reason"),
+    ]
+    lines.append("|---|---|---|---|")
+    lines += [row(e.host, e.server, f"`{e.scenario}`", e.reason) for e in known[True]]
     lines += ["", "## Scenarios of extensions that are not supported", ""]
     lines += [row("scenario", "reason"), "|---|---|"]
     lines += [row(f"`{scenario}`", reason) for scenario, reason in unsupported().items()]
