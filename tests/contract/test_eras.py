@@ -398,7 +398,7 @@ def test_ping_is_answered_in_legacy_and_unknown_in_modern(
     assert modern.error("ping")["code"] == -32601
 
 
-@pytest.mark.parametrize("method", ["tasks/list", "tasks/get", "roots/list", "no/such"])
+@pytest.mark.parametrize("method", ["tasks/list", "tasks/result", "roots/list", "no/such"])
 def test_a_method_that_we_do_not_offer_is_not_found(host: PipeHost, method: str) -> None:
     assert host.error(method)["code"] == -32601
 

@@ -18,8 +18,9 @@ pytestmark = pytest.mark.usefixtures("forked_commands")
 
 ECHO = "example.com/echo"
 OTHER = "example.com/other"
-FLAGS = (f"extension={ECHO}", "extension=io.modelcontextprotocol/tasks")
-DECLARES = {"extensions": {ECHO: {"v": 1.0}, OTHER: {}, "io.modelcontextprotocol/tasks": {}}}
+TASKS = "io.modelcontextprotocol/tasks"
+FLAGS = (f"extension={ECHO}", f"extension={TASKS}")
+DECLARES = {"extensions": {ECHO: {"v": 1.0}, OTHER: {}, TASKS: {}}}
 
 
 @pytest.mark.parametrize("server_era", ERAS)
@@ -41,11 +42,13 @@ def test_a_host_that_sees_one_server_has_its_extensions(
         unknown = host.request("example/unknown")
         told = host.declared("one", "initialize" if server_era == LEGACY else "tools/call")[-1]
 
-    assert "extensions" not in first["capabilities"]
-    assert opening["capabilities"]["extensions"] == {ECHO: {"by": "one"}}
+    ours: Json = {TASKS: {}} if modern else {}
+    assert first["capabilities"].get("extensions", {}) == ours
+    assert opening["capabilities"]["extensions"] == {ECHO: {"by": "one"}, **ours}
     assert echoed["params"] == {"a": 1.5, "name": "x"}
-    assert (tasks["error"]["code"], unknown["error"]["code"]) == (-32601, -32601)
-    assert told == {"extensions": {UI: SETTINGS, ECHO: {"v": 1.0}}}
+    assert tasks["error"]["code"] == (-32602 if modern else -32601)
+    assert unknown["error"]["code"] == -32601
+    assert told == {"extensions": {UI: SETTINGS, ECHO: {"v": 1.0}, **ours}}
 
 
 def test_a_result_of_a_kind_that_an_extension_defines_is_for_hosts_that_declare_it(
@@ -114,7 +117,7 @@ def test_an_endpoint_with_one_server_passes_extensions_on_over_http(tmp_path: Pa
         echoed = host.request("example/echo", {"a": 1})
         host.close()
 
-    assert opening["result"]["capabilities"]["extensions"] == {ECHO: {"by": "one"}}
+    assert opening["result"]["capabilities"]["extensions"] == {ECHO: {"by": "one"}, TASKS: {}}
     assert echoed["result"]["params"] == {"a": 1}
 
 

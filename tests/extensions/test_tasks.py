@@ -1,4 +1,4 @@
-"""No tasks are declared to hosts or servers, so a request for one is an ordinary request."""
+"""A request for a task is an ordinary request where the server has no tasks; tests/tasks has the others."""
 
 from __future__ import annotations
 

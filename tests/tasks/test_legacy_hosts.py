@@ -13,7 +13,7 @@ from tests.tasks.scenes import ASKABLE, LEGACY, MODERN, YES, bench
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
 RELATED = META + "related-task"
-TASKS: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+TASKS: Json = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 
 
 def opened(host: PipeHost, revision: str = "2025-11-25") -> Json:
@@ -36,6 +36,7 @@ def test_a_legacy_host_has_the_handle_of_its_task(tmp_path: Path) -> None:
         refused = host.error("tasks/cancel", task)
         endless = host.call("dev__jobs__slow_compute", {"seconds": 600}, task={})["task"]
         cancelled = host.result("tasks/cancel", {"taskId": endless["taskId"]})
+        listed = host.result("tasks/list")["tasks"]
 
     assert opening["capabilities"]["tasks"] == TASKS
     assert tools["dev__jobs__required_job"]["execution"] == {"taskSupport": "optional"}
@@ -46,6 +47,10 @@ def test_a_legacy_host_has_the_handle_of_its_task(tmp_path: Path) -> None:
     assert result["_meta"] == {RELATED: task}
     assert (got["taskId"], got["status"]) == (task["taskId"], "completed")
     assert refused["code"] == -32602
+    assert [(one["taskId"], one["status"]) for one in listed] == [
+        (task["taskId"], "completed"),
+        (endless["taskId"], "cancelled"),
+    ]
     assert (cancelled["taskId"], cancelled["status"]) == (endless["taskId"], "cancelled")
 
 

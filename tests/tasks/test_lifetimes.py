@@ -53,6 +53,17 @@ async def test_only_its_principal_can_use_a_task(era: str) -> None:
     assert still["status"] == "working"
 
 
+async def test_a_list_has_the_tasks_of_its_principal_alone() -> None:
+    call = {"name": "dev__jobs__slow_compute", "arguments": SLOW, "task": {}}
+    async with port(snapshot(jobs(LEGACY), mode="dynamic"), TOKENS) as opened:
+        one = await opened.open(path="/mcp/dev", authorization=bearer("one"))
+        other = await opened.open(path="/mcp/dev", authorization=bearer("other"))
+        created = (await one.result("tools/call", call))["task"]
+        lists = [(await host.result("tasks/list"))["tasks"] for host in (one, other)]
+
+    assert [[task["taskId"] for task in tasks] for tasks in lists] == [[created["taskId"]], []]
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_task_outlives_a_reload_of_other_servers(era: str) -> None:
     own = jobs(era, scope="session")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.task_runs import TaskRun
     from mcp_workbench.gateway.views import View
     from mcp_workbench.protocol.elicitation import Question
-    from mcp_workbench.protocol.tasks import TaskWish
+    from mcp_workbench.protocol.task_messages import TaskWish
     from mcp_workbench.upstream.connection import Connection
 
 Door = Literal["stdio", "http", "daemon", "cli", "python"]

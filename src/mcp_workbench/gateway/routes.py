@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from mcp_workbench.core.raw_json import Members
     from mcp_workbench.gateway.views import View
-    from mcp_workbench.protocol.tasks import TaskSupport
+    from mcp_workbench.protocol.task_messages import TaskSupport
 
 LITTLE = 1 << 16  # bytes queued for the server; with more, it is slow
 MOST_ROUTES = 256  # of a view: a host can write the name of one tool in many ways
@@ -113,7 +113,7 @@ class Route:
         definition = self._catalogue.tools.get(self.tool.tool) if self._head else None
         if definition is None or b"taskSupport" not in definition.raw:
             return "forbidden"
-        from mcp_workbench.protocol.tasks import task_support  # seldom needed
+        from mcp_workbench.protocol.task_messages import task_support  # seldom needed
 
         is_declared = self.connection.primitives.declared.tasks
         support = task_support(definition.raw) if is_declared else "forbidden"
@@ -182,7 +182,7 @@ class Route:
         return jsonrpc.request(number, self.method, body)
 
     def _with_task(self, call: Call, body: bytes) -> bytes:
-        from mcp_workbench.protocol.tasks import task_wish
+        from mcp_workbench.protocol.task_messages import task_wish
 
         call.task_wish = wish = task_wish(
             self.task_support, call.request, takes_tasks=call.takes_tasks

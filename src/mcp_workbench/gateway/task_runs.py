@@ -16,9 +16,9 @@ import msgspec
 
 from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.gateway.interactive import InputRounds
-from mcp_workbench.gateway.tasks import relay_legacy, relay_modern
+from mcp_workbench.gateway.task_handles import relay_legacy, relay_modern
 from mcp_workbench.protocol.elicitation import InputRequired, may_put
-from mcp_workbench.protocol.tasks import (
+from mcp_workbench.protocol.task_messages import (
     CANCEL,
     CANCELLED,
     COMPLETED,

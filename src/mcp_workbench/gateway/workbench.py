@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
     from mcp_workbench.gateway.sign_ins import SignIns
-    from mcp_workbench.gateway.tasks import Tasks
+    from mcp_workbench.gateway.task_handles import Tasks
     from mcp_workbench.gateway.tool_search import Finder
     from mcp_workbench.search.queries import SearchResult
 
@@ -203,7 +203,7 @@ class Gateway(Lifetime):
     @cached_property
     def tasks(self) -> Tasks:
         """The tasks that hosts have handles of."""
-        from mcp_workbench.gateway.tasks import Tasks  # only where a server creates one
+        from mcp_workbench.gateway.task_handles import Tasks  # only where a server creates one
 
         return Tasks(self.pool.context.environ)
 

@@ -116,7 +116,7 @@ class Elicitation:
         self.shows_apps = APPS in extensions
         self._capabilities = asking(members)
         shared = self._shared(extensions)
-        if TASKS in extensions:
+        if TASKS in extensions and self._session.era.modern:
             shared = {**(shared or {}), TASKS: extensions[TASKS]}
         self._told = told(self._capabilities, extensions, shared)
         self.declared = msgspec.Raw(msgspec.json.encode(self._told))
@@ -147,7 +147,7 @@ class Elicitation:
         if not self._session.era.modern:
             about = host_call.id if host_call is not None else b""
             if host_call is not None and host_call.related_task:
-                from mcp_workbench.protocol.tasks import about_task  # seldom needed
+                from mcp_workbench.protocol.task_messages import about_task  # seldom needed
 
                 params = about_task(question.params, host_call.related_task)
                 question = msgspec.structs.replace(question, params=params)

@@ -46,7 +46,7 @@ def native_definition(tool: Definition, server: OpenedServer, reader: ListReader
     """The server's definition, as far as this host can read it."""
     raw = legacy_definition(tool.raw) if server.modern and not reader.modern else tool.raw
     if b"taskSupport" in raw:
-        from mcp_workbench.protocol.tasks import optional_task  # seldom needed
+        from mcp_workbench.protocol.task_messages import optional_task  # seldom needed
 
         raw = optional_task(raw)
     return with_page_address(raw, server.address) if reader.apps else raw

@@ -209,7 +209,7 @@ class HostCall(Call):
     def takes_tasks(self) -> bool:
         if not self.request.modern_host:
             return self.session.offers_tasks
-        from mcp_workbench.protocol.tasks import declares_tasks  # where a server has tasks
+        from mcp_workbench.protocol.task_messages import declares_tasks  # where a server has tasks
 
         return declares_tasks(self.request.capabilities)
 

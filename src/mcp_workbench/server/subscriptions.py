@@ -65,7 +65,7 @@ class _Filter(msgspec.Struct):
 
 def require_tasks(declared: msgspec.Raw) -> None:
     """Raise a RequestError for a host without the extension."""
-    from mcp_workbench.protocol.tasks import declares_tasks  # seldom needed
+    from mcp_workbench.protocol.task_messages import declares_tasks  # seldom needed
     from mcp_workbench.server.task_requests import missing_extension
 
     if not declares_tasks(declared):

@@ -18,15 +18,16 @@ from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.raw_json import Members, changed, read_members, read_name
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.gateway.interceptors import Completed, Rejected
-from mcp_workbench.gateway.tasks import HeldTask, TaskEnded
+from mcp_workbench.gateway.task_handles import HeldTask, TaskEnded
 from mcp_workbench.protocol.elicitation import read_input_required
 from mcp_workbench.protocol.handshake import MISSING_CAPABILITY, STAMPS
-from mcp_workbench.protocol.tasks import (
+from mcp_workbench.protocol.task_messages import (
     CANCEL,
     COMPLETED,
     FAILED,
     GET,
     INPUT_REQUIRED,
+    LIST,
     RESULT,
     TERMINAL,
     UPDATE,
@@ -39,7 +40,7 @@ from mcp_workbench.protocol.tasks import (
     with_related,
 )
 from mcp_workbench.protocol.translation import complete
-from mcp_workbench.server.parse import RequestError
+from mcp_workbench.server.parse import RequestError, refuse_cursor
 from mcp_workbench.server.primitive_requests import PrimitiveCall, Result
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Outcome
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 encode = msgspec.json.encode
 
 _MODERN = (GET, UPDATE, CANCEL)
-_LEGACY = (GET, RESULT, CANCEL)
+_LEGACY = (GET, RESULT, CANCEL, LIST)
 UNKNOWN = "Unknown task"
 GATHER = 0.02  # seconds in which further questions of the same task join the first
 QUESTION_WAIT = 1.0  # seconds for a server to send the question that its task has
@@ -65,6 +66,10 @@ def handle_task_request(
     modern, view = session.era.modern, session.view
     if method not in (_MODERN if modern else _LEGACY) or not (modern or session.offers_tasks):
         raise RequestError(jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method}")
+    if method == LIST:
+        refuse_cursor(members)
+        session.run(id, _list, session, id)
+        return
     declared = session.elicitation.declared
     if modern and not declares_tasks(declared):
         raise missing_extension()
@@ -78,6 +83,11 @@ def handle_task_request(
     call.given, call.ref = token, ref
     session.under_way[id] = call
     call.begin()
+
+
+async def _list(session: HostSession, id: bytes) -> None:
+    tasks = await session.view.gateway.tasks.listed(session.view)
+    session.reply(id, encode({"tasks": tasks}))
 
 
 def missing_extension() -> RequestError:

@@ -55,7 +55,7 @@ _CAPABILITIES: dict[str, Any] = {
     "completions": {},
     "logging": {},
 }
-_TASKS: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+_TASKS: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 _PROXY_HOW = (
     "Use `open_toolbox` to connect to a toolbox, then `use_tool` to invoke tools. Shorter: "
     "`search_tools` says which tools of all toolboxes do something, and how to call them; then "

@@ -101,7 +101,7 @@ def _without_task(
     """The parameters of a question without the id of its task, and the call that the task belongs to."""
     if b"related-task" not in bytes(params):
         return params, None
-    from mcp_workbench.protocol.tasks import related_task, with_related  # seldom needed
+    from mcp_workbench.protocol.task_messages import related_task, with_related  # seldom needed
 
     return with_related(params), conversation.task_owners.get(related_task(params))
 

@@ -1,4 +1,4 @@
-"""Tasks of servers that hosts have the handles of: ids, the connections that lead to them, open questions.
+"""Handles of tasks that hosts have: ids, the connections that lead to the tasks, open questions.
 
 The server has the task, we have the way to it. A connection on which a task was created is kept while the server keeps
 the task. If it ends and the server is a process of ours, so do its tasks; a server behind a URL is asked on another one.
@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,18 @@ from mcp_workbench.core.spec import HttpEndpoint
 from mcp_workbench.gateway.interceptors import Completed
 from mcp_workbench.protocol.elicitation import AnswerCallback, Question, may_put, unanswered
 from mcp_workbench.protocol.task_ids import TaskRef, TaskSeal
-from mcp_workbench.protocol.tasks import RESULT, ModernTask, Task, with_related
+from mcp_workbench.protocol.task_messages import (
+    GET,
+    RESULT,
+    ModernTask,
+    Task,
+    read_task,
+    with_related,
+)
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Outcome
-from mcp_workbench.upstream.conversation import Failure, ResponseHandler
+from mcp_workbench.transport.tasks import task_scope
+from mcp_workbench.upstream.conversation import Failure, RequestFailed, ResponseHandler
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Call
@@ -38,6 +47,8 @@ encode = msgspec.json.encode
 KEY_BYTES = 32
 LONGEST_KEPT = 86_400.0  # seconds that a connection is kept for its tasks, whatever their ttl
 MOST_ENDED = 256  # connections with tasks that have ended, whose reason is remembered
+MOST_LISTED = 64  # tasks of one principal in a list
+MOST_PRINCIPALS = 256  # whose tasks can be listed
 MOST_HELD = 64  # tasks whose questions are open
 
 
@@ -70,6 +81,7 @@ class Tasks:
         self._connections: dict[str, Connection] = {}  # by what ids call them
         self._ended: dict[str, str] = {}  # why, likewise
         self._held: dict[tuple[str, str], HeldTask] = {}
+        self._of: dict[str, list[str]] = {}  # the last ids of each principal
 
     # Ids
 
@@ -90,7 +102,37 @@ class Tasks:
             isinstance(connection.spec.target, HttpEndpoint),
             created[:64],
         )
-        return self._seal.close(ref)
+        token = self._seal.close(ref)
+        last = self._of.setdefault(ref.principal, [])
+        last.append(token)
+        del last[:-MOST_LISTED]
+        if len(self._of) > MOST_PRINCIPALS:
+            del self._of[next(iter(self._of))]
+        return token
+
+    async def listed(self, view: View) -> list[Members]:
+        """The tasks of legacy servers that this principal was given handles of here, oldest first."""
+        found: dict[str, Members] = {}
+
+        async def look(token: str, ref: TaskRef, connection: Connection) -> None:
+            params = encode({"taskId": ref.id})
+            with suppress(RequestFailed, TimeoutError, msgspec.DecodeError):
+                answer = await connection.conversation.ask(GET, params, connection.spec.timeout)
+                if answer.result:  # otherwise the server has forgotten it
+                    found[token] = read_task(answer.result).legacy(token)
+
+        tokens = self._of.get(view.scope.principal, [])
+        async with task_scope() as scope:
+            looks: list[asyncio.Task[None]] = []
+            for token in tokens:
+                ref = self.read(token, view)
+                place = None if ref is None else self.connection(ref)
+                if ref is None or place is None or isinstance(place, TaskEnded) or place.modern:
+                    continue
+                looks.append(scope.start(look(token, ref, place), f"task of {ref.address}"))
+            for one in looks:
+                await one
+        return [found[token] for token in tokens if token in found]
 
     def read(self, token: str, view: View) -> TaskRef | None:
         """Return what an id stands for; None if it is not one of this principal's."""
