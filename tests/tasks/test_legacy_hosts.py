@@ -70,6 +70,21 @@ def test_a_question_of_the_task_names_the_task(tmp_path: Path) -> None:
     assert text(result) == "Deleted a.txt"
 
 
+def test_progress_comes_for_the_whole_task(tmp_path: Path) -> None:
+    config = bench(tmp_path, LEGACY, toolMode="dynamic")
+    meta: Json = {"_meta": {"progressToken": "mine"}}
+    with PipeHost(config, "--toolbox", "dev") as host:
+        opened(host)
+        created = host.call("dev__jobs__slow_compute", {"seconds": 0.4}, task={}, **meta)
+        host.result("tasks/result", {"taskId": created["task"]["taskId"]})
+        steps = [host.notice("notifications/progress")["params"] for _ in range(2)]
+
+    assert [(step["progressToken"], step["progress"]) for step in steps] == [
+        ("mine", 1),
+        ("mine", 2),
+    ]
+
+
 @pytest.mark.parametrize(
     ("server_era", "revision"), [(MODERN, "2025-11-25"), (LEGACY, "2025-06-18")]
 )

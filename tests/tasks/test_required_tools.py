@@ -9,6 +9,7 @@ import pytest
 
 from mcp_workbench import Workbench
 from mcp_workbench.config.load import load_config
+from mcp_workbench.transport.tasks import task_scope
 from tests.kit.config import tool
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Json, error_code, text, use_tool
@@ -103,6 +104,40 @@ def test_a_task_that_takes_too_long_is_cancelled(tmp_path: Path, server_era: str
     assert error_code(late) == "timeout"
     assert "timed out after 0.5 s" in late["content"][0]["text"]
     assert text(statuses) == "cancelled"
+
+
+@pytest.mark.parametrize("server_era", ERAS)
+def test_a_call_ends_with_the_process_that_runs_its_task(tmp_path: Path, server_era: str) -> None:
+    with PipeHost(bench(tmp_path, server_era)) as host:
+        host.handshake()
+        call = host.begin_use(
+            "jobs", "required_job", {"seconds": 600}, _meta={"progressToken": "mine"}
+        )
+        host.notice("notifications/progress")
+        host.use("jobs", "crash")
+        lost = host.answer(call)["result"]
+
+    assert error_code(lost) == "server_exited"
+    assert "the call may have run" in lost["content"][0]["text"]
+
+
+@pytest.mark.parametrize("server_era", ERAS)
+async def test_a_task_under_way_finishes_although_its_server_is_replaced(
+    tmp_path: Path, server_era: str
+) -> None:
+    snapshot = load_config(bench(tmp_path, server_era))
+    other = load_config(bench(tmp_path, server_era, entry={"env": {"OTHER": "1"}}))
+    async with asyncio.timeout(30), Workbench(snapshot) as workbench, task_scope() as scope:
+        started = asyncio.Event()
+        work = workbench.use_tool(
+            tool("jobs", "required_job"), {"seconds": 0.5}, on_progress=lambda _: started.set()
+        )
+        call = scope.start(work, "call")
+        await started.wait()
+        workbench.reload(other)
+        result = await call
+
+    assert text(result) == "Did it"
 
 
 @pytest.mark.parametrize("server_era", ERAS)

@@ -47,6 +47,7 @@ encode = msgspec.json.encode
 KEY_BYTES = 32
 LONGEST_KEPT = 86_400.0  # seconds that a connection is kept for its tasks, whatever their ttl
 MOST_ENDED = 256  # connections with tasks that have ended, whose reason is remembered
+MOST_TOKENS = 256  # tasks of one connection whose progress is passed on
 MOST_LISTED = 64  # tasks of one principal in a list
 MOST_PRINCIPALS = 256  # whose tasks can be listed
 MOST_HELD = 64  # tasks whose questions are open
@@ -87,6 +88,7 @@ class Tasks:
 
     def given(self, call: Call, task_id: str, created: str, ttl: float | None) -> str:
         """Return the id for the host of a task that was created just now, and keep its connection."""
+        self._forget_ended()
         connection = call.connection
         assert connection is not None  # noqa: S101 - it was sent
         if not connection.task_run:
@@ -263,5 +265,10 @@ def relay_legacy(call: Call, result: msgspec.Raw, task: Task) -> None:
             made["_meta"] = members["_meta"]
         call.finish(Completed(with_related(encode(made))))
         return
+    if "progressToken" in call.request.meta and call.connection is not None:
+        tokens = call.connection.conversation.task_tokens  # the token counts for the whole task
+        tokens[call.number] = call
+        if len(tokens) > MOST_TOKENS:
+            del tokens[next(iter(tokens))]
     own = changed(members["task"], {"taskId": encode(sealed)})
     call.finish(Completed(with_related(changed(result, {"task": own}), sealed)))

@@ -40,7 +40,7 @@ from mcp_workbench.protocol.task_messages import (
 from mcp_workbench.protocol.translation import PAIRS
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
-from mcp_workbench.transport.jsonrpc import Outcome
+from mcp_workbench.transport.jsonrpc import NEVER, Outcome
 from mcp_workbench.upstream.conversation import Failure, ResponseHandler
 
 if TYPE_CHECKING:
@@ -124,13 +124,19 @@ class TaskRun:
         self._questions: TaskQuestions | None = None
         self._is_over = False
         conversation = self._connection.conversation
+        # Between two polls, too, the connection is in use, and we hear of its end.
+        self._place = conversation.pending.add(_InUse(call), NEVER) if self._is_polled else 0
         self._token = call.number  # of its progress, for the whole task
         conversation.task_tokens[self._token] = call
         conversation.task_owners[task_id] = call
 
+    @property
+    def _is_polled(self) -> bool:
+        return self._connection.modern
+
     def begin(self, poll_interval: float | None) -> None:
         """Wait for the result."""
-        if self._connection.modern:
+        if self._is_polled:
             self._poll_later(poll_interval)
         else:
             self._send(RESULT)
@@ -246,6 +252,8 @@ class TaskRun:
         if self._questions is not None:
             self._questions.withdraw()
         conversation = self._connection.conversation
+        if conversation.pending.settle(self._place) is not None:
+            conversation.dropped += 1
         conversation.task_tokens.pop(self._token, None)
         conversation.task_owners.pop(self._id, None)
 
@@ -279,6 +287,23 @@ def cancel_task(connection: Connection, task_id: str, call: Call) -> None:
 def _params(task_id: str, more: dict[str, Any] | None) -> Members:
     members = {"taskId": task_id, **(more or {})}
     return {key: msgspec.Raw(encode(value)) for key, value in members.items()}
+
+
+class _InUse(ResponseHandler):
+    """Stands for a task that is polled among the requests in flight; there is no such request."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def settled(self, answer: Outcome) -> None:
+        """Nothing was sent."""
+
+    def lost(self, failure: Failure) -> None:
+        if self._call.task is not None:  # otherwise a request about the task was lost, too
+            self._call.lost(failure)
+
+    def progressed(self, params: msgspec.Raw) -> None:
+        """There is none."""
 
 
 class _Ignored(ResponseHandler):

@@ -193,6 +193,8 @@ class TaskCall(PrimitiveCall):
             super().settled(answer)
         elif self.request.method == CANCEL:
             self._cancelled(answer)
+        elif self.request.method == UPDATE:  # this connection knows of no questions
+            self.finish(Completed(_ACK))
         elif self._seen is not None:
             self._fetched(self._seen, answer)
         elif answer.error:
