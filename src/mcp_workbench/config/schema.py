@@ -65,6 +65,7 @@ class Key(msgspec.Struct, frozen=True):
 
 
 _INHERITED = ["AWS_*", "KUBECONFIG"]
+LOCK = one_of("off", "record", "pin", "review")
 SERVERS = object_of({"$ref": "#/$defs/servers"})
 _A_SERVER = {"filesystem": {"command": "npx", "args": ["-y", "some-package"]}}
 
@@ -104,6 +105,12 @@ TOP = {
         "The same as in a server entry, for all servers whose toolbox has none.",
         default=False,
         example="destructive",
+    ),
+    "lock": Key(
+        LOCK,
+        "The same as in a server entry, for all servers whose toolbox has none.",
+        "record",
+        "pin",
     ),
     "limits": Key(
         object_of({"$ref": "#/$defs/limits"}),
@@ -176,6 +183,9 @@ TOOLBOX = {
         APPROVE,
         "The same as in a server entry, for its servers that have none.",
         example="destructive",
+    ),
+    "lock": Key(
+        LOCK, "The same as in a server entry, for its servers that have none.", example="pin"
     ),
 }
 SERVER = {
@@ -251,6 +261,12 @@ SERVER = {
         APPROVE,
         "Which of its calls a person must approve first: all, none, by what a tool's annotations say, or by patterns (see below).",
         example=["delete_*", "resource:file:///etc/*"],
+    ),
+    "lock": Key(
+        LOCK,
+        "What happens if its definitions are not those in `mcp-workbench.lock`: nothing, a warning, or what is changed "
+        "(`pin`) or was never approved (`review`) is not shown until a person approves it.",
+        example="pin",
     ),
     "auditArguments": Key(
         FLAG,

@@ -30,6 +30,7 @@ from mcp_workbench.core.spec import (
     IDLE_TIMEOUT,
     AuthSettings,
     HttpEndpoint,
+    LockLevel,
     Pairs,
     SecretSource,
     SecretSources,
@@ -56,6 +57,7 @@ class EntryReader:
         self.folder = folder
         self.inherit: bool | list[str] = False  # for entries without `inheritEnv`
         self.approve: bool | str | list[str] = False  # for entries without `approve`
+        self.lock: LockLevel = "record"  # for entries without `lock`
         self.secrets: dict[str, SecretSource] = {}
         self.audit_arguments = False  # for entries without `auditArguments`
 
@@ -87,6 +89,7 @@ class EntryReader:
             self.sources(target) if self.secrets else (),
             valid.get("auditArguments", self.audit_arguments),
             approved(valid.get("approve", self.approve)),
+            valid.get("lock", self.lock),
         )
 
     def sources(self, target: Target) -> SecretSources:

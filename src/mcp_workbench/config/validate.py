@@ -34,6 +34,7 @@ from mcp_workbench.core.spec import (
     AuditSettings,
     HttpSettings,
     Limits,
+    LockLevel,
     Naming,
     SecretSource,
     ServerAddress,
@@ -65,6 +66,7 @@ class _FileReader:
         self.dynamic = False
         self.inherit: bool | list[str] = False  # for toolboxes without `inheritEnv`
         self.approve: bool | str | list[str] = False  # for toolboxes without `approve`
+        self.lock: LockLevel = "record"  # for toolboxes without `lock`
 
     def file(self, value: Any) -> Snapshot:
         if not self.findings.is_object(value, (), 'write {"mcpServers": {…}}'):
@@ -146,6 +148,7 @@ class _FileReader:
         boxes: Object = top.get("toolboxes", {})
         self.inherit = self.entries.inherit = top.get("inheritEnv", False)
         self.approve = self.entries.approve = top.get("approve", False)
+        self.lock = self.entries.lock = top.get("lock", "record")
         specs = {name: self.toolbox(name, boxes[name], ("toolboxes", name)) for name in boxes}
         if "mcpServers" in top:
             servers = self.servers("default", top["mcpServers"], ("mcpServers",))
@@ -167,6 +170,7 @@ class _FileReader:
             self.findings.error(path, "WB-CONF-016", "the toolbox has no 'mcpServers'", fix)
         self.entries.inherit = valid.get("inheritEnv", self.inherit)
         self.entries.approve = valid.get("approve", self.approve)
+        self.entries.lock = valid.get("lock", self.lock)
         servers = self.servers(name, valid.get("mcpServers"), (*path, "mcpServers"))
         return ToolboxSpec(
             name,

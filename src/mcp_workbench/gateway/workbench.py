@@ -145,6 +145,8 @@ class Gateway(Lifetime):
         self.on_approval: OnApproval | None = None  # of a Python program
         self.scopes = Scopes(snapshot)
         self.pool = ConnectionPool(snapshot.limits, environ, self._catalogue_changed)
+        if snapshot.lock is not None:
+            self.pool.relock(snapshot.lock)
         self.suspended: dict[str, Callable[[str], None]] = {}  # by handle: gives up one call
         self.finder: Finder | None = None  # made with the first search
         self._listeners: list[Listening] = []

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +22,7 @@ from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import Era, Limits, ServerAddress, ServerSpec, idle_filter
 from mcp_workbench.protocol import handshake
+from mcp_workbench.protocol.elicitation import capability_names
 from mcp_workbench.protocol.handshake import (
     IMPLEMENTATION,
     Agreed,
@@ -59,6 +61,9 @@ from mcp_workbench.upstream.tool_list import (
     Unlistable,
     list_seconds,
 )
+
+if TYPE_CHECKING:
+    from mcp_workbench.upstream.definition_locks import DefinitionLocks
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +135,8 @@ class Connection:
         self.server_requests = ServerRequests(spec.address, host)
         self.primitives = primitives or Primitives.alone(spec.address)
         self.primitives.remember = self.tools.remember_primitives
+        self.primitives.admit = self.tools.admit
+        self._agreed: Agreed | None = None  # as received
         self._task: asyncio.Task[object] | None = None
         self._decided = asyncio.Event()  # no longer Connecting
         self._wake = asyncio.Event()  # wakes `run`
@@ -180,6 +187,18 @@ class Connection:
     async def _reread_tools(self) -> None:
         if await self.tools.reread(self.conversation, self.spec.timeout, modern=self.modern):
             self._context.changed(self)
+
+    def relock(self) -> bool:
+        """The lock file or its level has changed: show what it lets through. Are its tools others now?"""
+        has_changed = self.tools.relock(self.spec)
+        if isinstance(self.state, Ready) and self._agreed is not None:
+            is_hidden = self.tools.blocked("instructions", "") is not None
+            text = "" if is_hidden else self._agreed.instructions
+            agreed = msgspec.structs.replace(self._agreed, instructions=text)
+            self.state = Ready(agreed, self.state.seconds)
+        self.primitives.expire()
+        self._wake.set()
+        return has_changed
 
     # Calls
 
@@ -284,7 +303,8 @@ class Connection:
                 # It does not speak the era of its host: the next start need not try that.
                 self._context.eras[self.spec.target] = "modern" if self.modern else "legacy"
             self.primitives.subscriptions.listen_for_changes(self.conversation, outcome)
-            announced = self.succeeds or self._context.cache.held(self.spec.key) is not None
+            self.tools.capabilities = capability_names(self.server_requests.declared)
+            announced = self.succeeds or self._context.cache.received(self.spec.key) is not None
             conversation, timeout = self.conversation, self.spec.connect_timeout
             self.tools.begin()
             if await self.tools.read(conversation, timeout, modern=self.modern) and announced:
@@ -323,6 +343,7 @@ class Connection:
 
     async def _serve(self, link: Link, agreed: Agreed) -> None:
         since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
+        shown, self._agreed = await self.tools.admit_agreed(agreed), agreed
         primitives, conversation = self.primitives, self.conversation
         async with (
             primitives.open(conversation, agreed, lambda: self.spec.timeout),
@@ -330,7 +351,7 @@ class Connection:
             task_scope() as tasks,
         ):
             self._ready_at = time.monotonic()
-            self._settle(Ready(agreed, self._ready_at - since))
+            self._settle(Ready(shown, self._ready_at - since))
             asking = self.server_requests.declared
             self.tools.remember(self.spec, agreed, self._ready_at - since, asking)
             self._context.record_ready(self.spec.in_folder(self._folder))
@@ -472,6 +493,7 @@ class PoolContext(msgspec.Struct):
     changed: Callable[[Connection], None]  # its tools changed
     crowded: Callable[[], bool]  # is limits.calls reached?
     cache: CatalogueCache
+    locks: DefinitionLocks | None = None  # the lock file, where there is one
     eras: dict[object, Era] = {}  # the only era that each target speaks, where that is known
     both_eras: set[object] = set()  # targets behind a URL that speak both
     asking: set[object] = set()  # targets that wanted to ask on a modern connection

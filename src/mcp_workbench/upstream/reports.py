@@ -217,6 +217,11 @@ def report(
         processes=context.processes.of(spec.address),
         seconds=time.monotonic() - since,
         offers=_offers(connection),
+        unlike_lock=tuple(
+            (kind, name, state)
+            for kind, review in connection.tools.reviews.items()
+            for name, state in review.findings.items()
+        ),
     )
 
 

@@ -1,0 +1,188 @@
+"""Decisions of `mcp-workbench lock`: how a server differs from its entry, and what an approval changes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mcp_workbench.core.definition_hash import joint_hash
+from mcp_workbench.core.lock_states import (
+    KINDS,
+    LAUNCH,
+    ListKind,
+    Review,
+    State,
+    is_enforced,
+    launch_hash,
+    review_list,
+    with_baseline,
+)
+from mcp_workbench.core.spec import LockedServer, ServerSpec
+
+Hashes = dict[ListKind, dict[str, str]]  # lists that were read, by kind
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One definition, or the launch line, that is not as recorded."""
+
+    kind: str  # a `ListKind`, or `launch`
+    name: str
+    state: State
+    hash: str
+    recorded: str = ""  # the hash in the lock file
+
+
+class ServerReview(msgspec.Struct, frozen=True):
+    """A server compared with its entry in the lock file."""
+
+    spec: ServerSpec
+    entry: LockedServer | None
+    launch: State
+    launch_hash: str
+    reviews: dict[ListKind, Review]
+    capabilities: tuple[str, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        """Identifies all of it: what a person approves who approves the server."""
+        parts = [(k, n, h) for k, one in self.reviews.items() for n, h in one.hashes.items()]
+        return joint_hash([(LAUNCH, "", self.launch_hash), *parts])
+
+    @property
+    def differences(self) -> list[Difference]:
+        """All that is not as recorded, in the order of the lock file. What is gone is none."""
+        found = [self._difference(LAUNCH, "", self.launch, self.launch_hash)]
+        for kind, review in self.reviews.items():
+            names = sorted(review.states)
+            found += [self._difference(kind, n, review.states[n], review.hashes[n]) for n in names]
+        return [one for one in found if one.state != "recorded"]
+
+    @property
+    def pending(self) -> list[Difference]:
+        """Those that a person has to decide on: what a first sight records by itself is not among them."""
+        decided = ("recorded",) if self.spec.lock == "review" else ("recorded", "unrecorded")
+        return [one for one in self.differences if one.state not in decided]
+
+    def _difference(self, kind: str, name: str, state: State, text: str) -> Difference:
+        entry = self.entry or LockedServer()
+        before = entry.launch if kind == LAUNCH else entry.lists.get(kind, {}).get(name, "")
+        return Difference(kind, name, state, text, before)
+
+    def find(self, kind: ListKind, name: str) -> Difference | None:
+        return next((d for d in self.differences if (d.kind, d.name) == (kind, name)), None)
+
+
+def launch_state(spec: ServerSpec, entry: LockedServer | None) -> State:
+    launch = launch_hash(spec)
+    if entry is not None and entry.rejected.get(LAUNCH, {}).get("") == launch:
+        return "rejected"
+    if entry is None or not entry.launch:
+        return "unrecorded"
+    return "recorded" if entry.launch == launch else "changed"
+
+
+def review_server(
+    spec: ServerSpec, entry: LockedServer | None, hashes: Hashes, capabilities: tuple[str, ...]
+) -> ServerReview:
+    """Compares a server with its entry."""
+    reviews = {
+        kind: review_list(spec.lock, entry, kind, hashes[kind], capabilities)
+        for kind in KINDS
+        if kind in hashes
+    }
+    state = launch_state(spec, entry)
+    return ServerReview(spec, entry, state, launch_hash(spec), reviews, capabilities)
+
+
+# Entries
+
+
+def recorded(review: ServerReview, fresh: LockedServer) -> LockedServer:
+    """Returns the entry that `lock` writes: all of it at level `record`; what is decided stays otherwise.
+
+    `fresh` is an entry without definitions, as it would be made now.
+    """
+    entry = review.entry
+    if not is_enforced(review.spec.lock):
+        lists = {**(entry.lists if entry else {}), **_lists(review)}
+        return _kept(entry, msgspec.structs.replace(fresh, lists=lists), review)
+    if review.spec.lock == "review" or (review.launch != "recorded" and entry is not None):
+        return entry or fresh
+    made = entry or fresh
+    for kind, one in review.reviews.items():
+        if one.is_first:
+            made = with_baseline(made, kind, one, review.capabilities)
+    return _kept(entry, _described(made, fresh), review)
+
+
+def approved(review: ServerReview, fresh: LockedServer) -> LockedServer:
+    """Returns the entry after all of the server was approved. What is gone stays recorded."""
+    before = review.entry or LockedServer()
+    lists = {kind: dict(found) for kind, found in before.lists.items()}
+    for kind, found in _lists(review).items():
+        lists[kind] = {**lists.get(kind, {}), **found}
+    entry = msgspec.structs.replace(fresh, lists=lists, note=before.note)
+    return _kept(review.entry, entry, review)
+
+
+def approved_one(review: ServerReview, one: Difference, fresh: LockedServer) -> LockedServer:
+    """Returns the entry after one definition was approved; of a new server, nothing else is."""
+    before = review.entry or msgspec.structs.replace(fresh, lists={kind: {} for kind in KINDS})
+    lists = {**before.lists, one.kind: {**before.lists.get(one.kind, {}), one.name: one.hash}}
+    rejected = _without(before.rejected, one)
+    return msgspec.structs.replace(
+        before, lists=lists, rejected=rejected, recorded=fresh.recorded
+    )
+
+
+def rejected_all(
+    review: ServerReview, differences: list[Difference], fresh: LockedServer
+) -> LockedServer:
+    """Returns the entry after these differences were rejected."""
+    before = review.entry or msgspec.structs.replace(fresh, launch="", lists={})
+    rejected = {kind: dict(found) for kind, found in before.rejected.items()}
+    for one in differences:
+        rejected.setdefault(one.kind, {})[one.name] = one.hash
+    return msgspec.structs.replace(before, rejected=rejected, recorded=fresh.recorded)
+
+
+def _lists(review: ServerReview) -> dict[str, dict[str, str]]:
+    return {kind: dict(one.hashes) for kind, one in review.reviews.items()}
+
+
+def _described(entry: LockedServer, fresh: LockedServer) -> LockedServer:
+    """Returns the entry with what is known of its package and its version now."""
+    return msgspec.structs.replace(
+        entry, package=fresh.package or entry.package, server=fresh.server or entry.server
+    )
+
+
+def _kept(
+    before: LockedServer | None, entry: LockedServer, review: ServerReview
+) -> LockedServer:
+    """Returns the entry with what outlives every change. Without a change, time and person stay, too."""
+    asked = {*(before.capabilities if before else ()), *review.capabilities}
+    rejected = {} if before is None else before.rejected
+    for kind, found in _lists(review).items():
+        names = {n for n, text in found.items() if entry.lists.get(kind, {}).get(n) == text}
+        for name in names:
+            rejected = _without(rejected, Difference(kind, name, "recorded", found[name]))
+    if entry.launch == review.launch_hash:
+        rejected = _without(rejected, Difference(LAUNCH, "", "recorded", entry.launch))
+    entry = msgspec.structs.replace(
+        entry,
+        capabilities=tuple(sorted(asked)),
+        rejected=rejected,
+        note="" if before is None else before.note,
+    )
+    if before is not None and msgspec.structs.replace(entry, recorded=before.recorded) == before:
+        return before
+    return entry
+
+
+def _without(
+    rejected: dict[str, dict[str, str]], one: Difference
+) -> dict[str, dict[str, str]]:
+    found = {kind: dict(names) for kind, names in rejected.items()}
+    if found.get(one.kind, {}).get(one.name) == one.hash:
+        del found[one.kind][one.name]
+    return {kind: names for kind, names in found.items() if names}
