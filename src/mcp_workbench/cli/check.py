@@ -352,10 +352,10 @@ def _idle_approvals(snapshot: Snapshot, reports: tuple[ServerReport, ...]) -> It
 
 def _lock_warnings(report: ServerReport, place: str) -> Iterator[Problem]:
     """Yields what is not as the lock file has it; of very many, the first and their number."""
-    for number, (kind, name, state) in enumerate(report.unlike_lock[:MOST_UNLIKE], start=1):
+    for place_in_list, (kind, name, state) in enumerate(report.unlike_lock[:MOST_UNLIKE], start=1):
         about = f"{kind} {shown_name(name)!a}" if name else kind
         message = f"{report.address}: {about}: {state} since it was recorded in the lock file"
-        more = len(report.unlike_lock) - MOST_UNLIKE if number == MOST_UNLIKE else 0
+        more = len(report.unlike_lock) - MOST_UNLIKE if place_in_list == MOST_UNLIKE else 0
         message += f"; {more} more" if more > 0 else ""
         yield _warning(place, message, f"mcp-workbench lock diff {report.address}", "WB-LOCK-003")
 

@@ -154,7 +154,9 @@ def _show_servers(
     """Starts these servers and shows the results; returns the exit status."""
     output.show(check_variables(snapshot, specs))
     output.show(check_programs(specs, os.environ))
-    reports = survey(settings, observed(snapshot), [spec.address for spec in specs], _without_cache())
+    reports = survey(
+        settings, observed(snapshot), [spec.address for spec in specs], _without_cache()
+    )
     output.show(check_servers(specs, reports))
     output.show(check_sign_ins(snapshot, specs))
     output.show(problem_result(d, "", "tools") for d in server_warnings(snapshot, reports))

@@ -32,6 +32,7 @@ from mcp_workbench.cli.terminal import glyph, nearby, plain, say, say_json
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.core.lock_changes import (
     Difference,
+    Hashes,
     ServerReview,
     approved,
     approved_one,
@@ -137,7 +138,9 @@ def lock(context: click.Context) -> int | None:
         pending += [review] if review.pending and not server.received.reason else []
     failed = [server for server in servers if server.received.reason]
     if settings.json:
-        reports = [_report(_again(s.review, after.servers.get(str(s.spec.address))), s) for s in servers]
+        reports = [
+            _report(_again(s.review, after.servers.get(str(s.spec.address))), s) for s in servers
+        ]
         say_json(LockReport(after.path, not pending and not failed, reports))
     else:
         _print_recorded(settings, before, after, servers, pending)
@@ -146,7 +149,7 @@ def lock(context: click.Context) -> int | None:
 
 def _again(review: ServerReview, entry: LockedServer | None) -> ServerReview:
     """Compares the same definitions with another entry."""
-    hashes = {kind: one.hashes for kind, one in review.reviews.items()}
+    hashes: Hashes = {kind: one.hashes for kind, one in review.reviews.items()}
     return review_server(review.spec, entry, hashes, review.capabilities)
 
 
@@ -268,7 +271,9 @@ def _report(
     )
 
 
-def _difference(one: Difference, server: ReadServer, old: dict[str, bytes] | None) -> LockedDifference:
+def _difference(
+    one: Difference, server: ReadServer, old: dict[str, bytes] | None
+) -> LockedDifference:
     lines: list[str] | None = None
     warnings: list[str] | None = None
     if old is not None and one.kind == LAUNCH:
@@ -300,9 +305,13 @@ def _print_difference(report: LockedServerReport, server: ReadServer, *, whole: 
             target = _quoted(f"{address}/{one.name}")
             say(f"  mcp-workbench lock approve {target} {short_hash(one.hash)}")
     if report.package != report.recorded_package and server.review.entry is not None:
-        say(f"  package: {plain(report.recorded_package or 'unknown')} → {plain(report.package or 'unknown')}")
+        say(
+            f"  package: {plain(report.recorded_package or 'unknown')} → {plain(report.package or 'unknown')}"
+        )
     if report.differences and whole:
-        say(f"  mcp-workbench lock approve {address} {short_hash(report.hash)}   (all of {address})")
+        say(
+            f"  mcp-workbench lock approve {address} {short_hash(report.hash)}   (all of {address})"
+        )
 
 
 def _quoted(target: str) -> str:
@@ -389,7 +398,9 @@ def _decide(settings: Settings, which: str, text: str, verb: str) -> int:
 
 def _require_person(settings: Settings) -> None:
     if settings.no_input or not stdin_is_terminal() or not sys.stdout.isatty():
-        raise NotApproved(_PERSON, hint="run it in a terminal, without --no-input and without a pipe")
+        raise NotApproved(
+            _PERSON, hint="run it in a terminal, without --no-input and without a pipe"
+        )
 
 
 def _chosen(review: ServerReview, name: str, tool: str, text: str) -> list[Difference]:
@@ -400,7 +411,9 @@ def _chosen(review: ServerReview, name: str, tool: str, text: str) -> list[Diffe
         return review.differences
     known = review.reviews["tools"].hashes.get(tool)
     if known is None:
-        raise InvalidCall(f"{name} has no tool '{escaped(tool)}'", hint=f"mcp-workbench lock diff {name}")
+        raise InvalidCall(
+            f"{name} has no tool '{escaped(tool)}'", hint=f"mcp-workbench lock diff {name}"
+        )
     if not is_meant(text, known):
         raise _moved(f"{name}/{escaped(tool)}")
     one = review.find("tools", tool)
@@ -484,7 +497,13 @@ def _print_verified(
         server = compared[spec.address]
         review = server.review
         strange = review.launch != "recorded"
-        wrong = [d for d in review.differences if (d.kind == LAUNCH or not strange) and _is_wrong(d)]
+        wrong = [
+            d
+            for d in review.differences
+            if (d.kind == LAUNCH or not strange)
+            and d.state != "rejected"  # known, and hidden where that matters
+            and not review.is_conditional(d)
+        ]
         reports.append(_report(review, server, wrong))
         if not settings.json:
             _print_server(reports[-1], unread=offline and not review.reviews)
@@ -493,11 +512,6 @@ def _print_verified(
     if settings.json:
         say_json(LockReport(locked.path, not failed and not differ, reports))
     return FAILED if differ else UNREACHABLE if failed else DONE
-
-
-def _is_wrong(one: Difference) -> bool:
-    """What a person has rejected is known, and hidden where that matters."""
-    return one.state != "rejected"
 
 
 def _other_package(report: LockedServerReport) -> bool:
@@ -519,4 +533,6 @@ def _print_server(report: LockedServerReport, *, unread: bool) -> None:
         state = "not in the lock file" if one.state in ("new", "unrecorded") else one.state
         say(f"{glyph('bad')} {report.server}: {named(about)}: {state}")
     if _other_package(report):
-        say(f"{glyph('bad')} {report.server}: package: {plain(report.recorded_package)} → {plain(report.package)}")
+        say(
+            f"{glyph('bad')} {report.server}: package: {plain(report.recorded_package)} → {plain(report.package)}"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -81,6 +81,5 @@ def _image_digest(command: str, image: str) -> str:
         digests: Any = msgspec.json.decode(done.stdout) if done.returncode == 0 else []
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError):
         return ""
-    first = digests[0] if isinstance(digests, list) and digests else ""
-    return first if isinstance(first, str) and "@sha256:" in first else ""
-
+    texts = cast("list[Any]", digests) if isinstance(digests, list) else []
+    return next((text for text in texts if isinstance(text, str) and "@sha256:" in text), "")

@@ -62,7 +62,10 @@ def text_diff(old: bytes | None, new: bytes) -> list[str]:
     if lines:
         return lines
     # A number in another spelling, or a member that occurs twice.
-    return [f"- {escaped(old.decode(errors='replace'))}", f"+ {escaped(new.decode(errors='replace'))}"]
+    return [
+        f"- {escaped(old.decode(errors='replace'))}",
+        f"+ {escaped(new.decode(errors='replace'))}",
+    ]
 
 
 def text_warnings(raw: bytes) -> list[str]:
@@ -73,7 +76,9 @@ def text_warnings(raw: bytes) -> list[str]:
         return ["it can't be read whole"]
     levels = {"concealed": "concealed text", "phrase": "suspicious phrase"}
     return [
-        f"{levels[w.level]} ({w.kind}){f' in {w.field}' if w.field else ''}: {w.excerpt}".rstrip(": ")
+        f"{levels[w.level]} ({w.kind}){f' in {w.field}' if w.field else ''}: {w.excerpt}".rstrip(
+            ": "
+        )
         for w in definition_warnings(value, Steps(STEPS))
     ]
 
@@ -103,12 +108,13 @@ def _leaves(value: Any) -> Iterator[tuple[str, str]]:
         path, item = waiting.pop()
         if isinstance(item, dict) and item:
             members = cast("dict[str, Any]", item)
-            below = [(f"{path}.{escaped(n)}" if path else escaped(n), v) for n, v in members.items()]
+            below = [
+                (f"{path}.{escaped(n)}" if path else escaped(n), v) for n, v in members.items()
+            ]
             waiting += below[::-1]
         elif isinstance(item, list) and item:
             items = cast("list[Any]", item)
             waiting += [(f"{path}[{n}]", one) for n, one in enumerate(items)][::-1]
         else:
-            shown = f'"{escaped(item)}"' if isinstance(item, str) else repr(item)
+            shown = f'"{escaped(item)}"' if isinstance(item, str) else repr(cast("object", item))
             yield path or "text", shown
-

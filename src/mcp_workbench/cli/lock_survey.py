@@ -141,7 +141,7 @@ def without_cache() -> Mapping[str, str]:
 class _AskedForEverything:
     """A host that declares every capability, so that servers offer all they have, and answers nothing."""
 
-    capabilities: dict[str, Any] = CAPABILITIES  # noqa: RUF012 - never changed
+    capabilities: dict[str, Any] = CAPABILITIES
 
     async def answer(self, question: Question) -> dict[str, Any] | None:
         return {"roots": []} if question.method == ROOTS else None

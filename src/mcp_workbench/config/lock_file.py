@@ -168,7 +168,9 @@ class _Reader:
         )
 
     def names(self, value: Any, path: Path) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(isinstance(n, str) for n in cast("list[Any]", value)):
+        if not isinstance(value, list) or not all(
+            isinstance(n, str) for n in cast("list[Any]", value)
+        ):
             raise _Wrong(path, "must be a list of strings")
         return tuple(cast("list[str]", value))
 

@@ -230,7 +230,9 @@ class ServerReport(msgspec.Struct, frozen=True):
     processes: int = 0  # of this server
     # Prompts and templates as received, of servers that have them; a fresh report has asked for them.
     offers: dict[str, tuple[msgspec.Raw, ...]] = {}
-    unlike_lock: tuple[tuple[str, str, str], ...] = ()  # kind, name and state: see `core.lock_states`
+    unlike_lock: tuple[
+        tuple[str, str, str], ...
+    ] = ()  # kind, name and state: see `core.lock_states`
 
 
 class ServerHealth(msgspec.Struct, frozen=True):

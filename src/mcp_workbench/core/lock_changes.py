@@ -58,9 +58,18 @@ class ServerReview(msgspec.Struct, frozen=True):
 
     @property
     def pending(self) -> list[Difference]:
-        """Those that a person has to decide on: what a first sight records by itself is not among them."""
-        decided = ("recorded",) if self.spec.lock == "review" else ("recorded", "unrecorded")
-        return [one for one in self.differences if one.state not in decided]
+        """Those that a person has to decide on: all but what a first sight records by itself."""
+        return [one for one in self.differences if not self._is_first_sight(one)]
+
+    def _is_first_sight(self, one: Difference) -> bool:
+        if one.state != "unrecorded" or self.spec.lock == "review":
+            return False
+        return self.entry is None or one.kind not in self.entry.lists
+
+    def is_conditional(self, one: Difference) -> bool:
+        """May it be there because we can be asked for more than the hosts so far?"""
+        is_listed = self.entry is not None and one.kind in self.entry.lists
+        return one.state == "unrecorded" and is_listed
 
     def _difference(self, kind: str, name: str, state: State, text: str) -> Difference:
         entry = self.entry or LockedServer()
@@ -84,7 +93,7 @@ def review_server(
     spec: ServerSpec, entry: LockedServer | None, hashes: Hashes, capabilities: tuple[str, ...]
 ) -> ServerReview:
     """Compares a server with its entry."""
-    reviews = {
+    reviews: dict[ListKind, Review] = {
         kind: review_list(spec.lock, entry, kind, hashes[kind], capabilities)
         for kind in KINDS
         if kind in hashes
@@ -109,7 +118,7 @@ def recorded(review: ServerReview, fresh: LockedServer) -> LockedServer:
         return entry or fresh
     made = entry or fresh
     for kind, one in review.reviews.items():
-        if one.is_first:
+        if kind not in made.lists:
             made = with_baseline(made, kind, one, review.capabilities)
     return _kept(entry, _described(made, fresh), review)
 
@@ -129,9 +138,7 @@ def approved_one(review: ServerReview, one: Difference, fresh: LockedServer) -> 
     before = review.entry or msgspec.structs.replace(fresh, lists={kind: {} for kind in KINDS})
     lists = {**before.lists, one.kind: {**before.lists.get(one.kind, {}), one.name: one.hash}}
     rejected = _without(before.rejected, one)
-    return msgspec.structs.replace(
-        before, lists=lists, rejected=rejected, recorded=fresh.recorded
-    )
+    return msgspec.structs.replace(before, lists=lists, rejected=rejected, recorded=fresh.recorded)
 
 
 def rejected_all(
@@ -156,9 +163,7 @@ def _described(entry: LockedServer, fresh: LockedServer) -> LockedServer:
     )
 
 
-def _kept(
-    before: LockedServer | None, entry: LockedServer, review: ServerReview
-) -> LockedServer:
+def _kept(before: LockedServer | None, entry: LockedServer, review: ServerReview) -> LockedServer:
     """Returns the entry with what outlives every change. Without a change, time and person stay, too."""
     asked = {*(before.capabilities if before else ()), *review.capabilities}
     rejected = {} if before is None else before.rejected
@@ -179,9 +184,7 @@ def _kept(
     return entry
 
 
-def _without(
-    rejected: dict[str, dict[str, str]], one: Difference
-) -> dict[str, dict[str, str]]:
+def _without(rejected: dict[str, dict[str, str]], one: Difference) -> dict[str, dict[str, str]]:
     found = {kind: dict(names) for kind, names in rejected.items()}
     if found.get(one.kind, {}).get(one.name) == one.hash:
         del found[one.kind][one.name]

@@ -136,11 +136,11 @@ def review_list(
     A server may offer more to a host that can be asked for more. What it offers to such a host for the
     first time is not new, but unrecorded.
     """
-    states = {
+    states: dict[str, State] = {
         name: _state(entry, kind, name, text, capabilities) for name, text in hashes.items()
     }
     hidden = _BLOCKED[level]
-    blocked = {name: state for name, state in states.items() if state in hidden}
+    blocked: dict[str, State] = {name: state for name, state in states.items() if state in hidden}
     is_first = "unrecorded" in states.values() or entry is None or kind not in entry.lists
     return Review(hashes, states, blocked, is_first)
 
@@ -174,7 +174,9 @@ def with_baseline(
 
 def quarantined_tool(tool: ToolIdentifier, state: State) -> Quarantined:
     """The error for a call of a tool that is not shown."""
-    return Quarantined(tool, f"{_REASONS[state]}, so it was not called", state, hint=_hint(str(tool)))
+    return Quarantined(
+        tool, f"{_REASONS[state]}, so it was not called", state, hint=_hint(str(tool))
+    )
 
 
 def quarantined_prompt(tool: ToolIdentifier, name: str, state: State) -> Quarantined:

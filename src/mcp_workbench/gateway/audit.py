@@ -135,7 +135,9 @@ class AuditLog(Interceptor):
             len(arguments),
             self._mac(arguments),
             size,
-            b"" if self._snapshot is None or self._snapshot.lock is None else _pin_state(call, outcome),
+            b""
+            if self._snapshot is None or self._snapshot.lock is None
+            else _pin_state(call, outcome),
             b"" if not self.file.lost else b',"lost":%d' % self.file.lost,
         )
         return line if self._texts is None else self._texts.added(line, request.tool, arguments)

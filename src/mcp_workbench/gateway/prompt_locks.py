@@ -35,7 +35,9 @@ class PromptLock(Interceptor):
 
     def _decision(self, call: Call, name: str) -> Refusal | None:
         state = self._connection.tools.blocked("prompts", name)
-        return None if state is None else Refusal(quarantined_prompt(call.request.tool, name, state))
+        return (
+            None if state is None else Refusal(quarantined_prompt(call.request.tool, name, state))
+        )
 
     async def _read(self, call: Call, name: str) -> Refusal | None:
         with suppress(Unlistable, RequestFailed):  # then the server itself answers for the prompt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.views import View
 
 # A host that can be asked for everything: some servers then offer more.
-CAPABILITIES = {
+CAPABILITIES: dict[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
     "roots": {"listChanged": True},
     "sampling": {"context": {}, "tools": {}},

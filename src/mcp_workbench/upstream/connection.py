@@ -102,6 +102,8 @@ class Ended(Exception):
 class Connection:
     """One server: its state, conversation, tools and primitives."""
 
+    _agreed: Agreed | None = None  # as received
+
     def __init__(  # noqa: PLR0913 - what a connection is made of
         self,
         spec: ServerSpec,
@@ -135,8 +137,6 @@ class Connection:
         self.server_requests = ServerRequests(spec.address, host)
         self.primitives = primitives or Primitives.alone(spec.address)
         self.primitives.remember = self.tools.remember_primitives
-        self.primitives.admit = self.tools.admit
-        self._agreed: Agreed | None = None  # as received
         self._task: asyncio.Task[object] | None = None
         self._decided = asyncio.Event()  # no longer Connecting
         self._wake = asyncio.Event()  # wakes `run`
@@ -343,6 +343,7 @@ class Connection:
 
     async def _serve(self, link: Link, agreed: Agreed) -> None:
         since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
+        self.primitives.admit = self.tools.admit
         shown, self._agreed = await self.tools.admit_agreed(agreed), agreed
         primitives, conversation = self.primitives, self.conversation
         async with (

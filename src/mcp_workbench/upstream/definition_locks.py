@@ -109,9 +109,13 @@ class DefinitionLocks:
         try:
             changed = await asyncio.to_thread(change_lock, self.lock.path, change)
         except WorkbenchError as error:
-            self._warn_once((spec.address, "write"), f"{spec.address}: nothing new is shown: {error}")
+            self._warn_once(
+                (spec.address, "write"), f"{spec.address}: nothing new is shown: {error}"
+            )
             # Without a record, the next start could not notice a change.
-            unrecorded = {n: s for n, s in review.states.items() if s == "unrecorded"}
+            unrecorded: dict[str, State] = {
+                n: s for n, s in review.states.items() if s == "unrecorded"
+            }
             blocked: dict[str, State] = {**review.blocked, **unrecorded}
             return msgspec.structs.replace(review, blocked=blocked)
         self.lock = msgspec.structs.replace(self.lock, servers=changed.servers)
@@ -124,7 +128,7 @@ class DefinitionLocks:
         for name, state in review.findings.items():
             about = (spec.address, kind, name, review.hashes[name])
             what = "not shown" if is_enforced(spec.lock) else "shown"
-            where = f"{kind} {ascii(name)}" if name else kind
+            where = f"{kind} {name!a}" if name else kind
             self._warn_once(
                 about,
                 f"{spec.address}: {where}: {state} since it was recorded, {what}; "

@@ -105,7 +105,9 @@ class Primitives:
         self.stale: set[PrimitiveKind] = set()  # lists whose change the server announced
         self.remember: Callable[[PrimitiveKind, tuple[bytes, ...]], None] = lambda kind, raws: None
         # Compares a list with the lock file: returns what is not shown.
-        self.admit: Callable[[ListKind, Mapping[str, bytes]], Awaitable[Mapping[str, Any]]] | None = None
+        self.admit: (
+            Callable[[ListKind, Mapping[str, bytes]], Awaitable[Mapping[str, Any]]] | None
+        ) = None
         self._notify = notify
         self._conversation: Conversation | None = None
         self._listed: dict[PrimitiveKind, PrimitiveList] = {}

@@ -284,9 +284,10 @@ class ToolList:
             return agreed
         declared, text = agreed.declared, msgspec.json.encode(agreed.instructions)
         blocked = await self.admit("instructions", {"": text} if agreed.instructions else {})
-        for kind, has_any in (("prompts", declared.prompts), ("templates", declared.resources)):
-            if not has_any:
-                await self.admit(kind, {})
+        if not declared.prompts:
+            await self.admit("prompts", {})
+        if not declared.resources:
+            await self.admit("templates", {})
         return msgspec.structs.replace(agreed, instructions="") if blocked else agreed
 
     def blocked(self, kind: ListKind, name: str) -> State | None:
