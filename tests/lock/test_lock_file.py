@@ -19,7 +19,8 @@ from mcp_workbench.config.lock_file import (
     read_lock,
 )
 from mcp_workbench.core.spec import LockedServer
-from tests.lock.scenes import Scene, opened, tool_names
+from tests.kit.results import error_code
+from tests.lock.scenes import LOCK, Scene, opened, tool_names
 
 HASH = "sha256:" + "0" * 64
 OTHER = "sha256:" + "1" * 64
@@ -214,17 +215,13 @@ def test_a_broken_file_is_a_warning_at_the_level_record(tmp_path: Path) -> None:
         assert failed.failure["code"] == "WB-LOCK-001"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
 def test_a_first_sight_that_cannot_be_written_is_not_shown(tmp_path: Path) -> None:
-    folder = tmp_path / "read only"
-    folder.mkdir()
-    scene = Scene(folder, "pin")
-    folder.chmod(0o500)
-    try:
-        with scene.host() as host:
-            names = tool_names(opened(host))
-    finally:
-        folder.chmod(0o700)
+    scene = Scene(tmp_path, "pin")
+    scene.lock.symlink_to(tmp_path / "missing" / LOCK)
+    with scene.host() as host:
+        names = tool_names(opened(host))
+        result = host.use("s", "add")
 
     assert names == []
+    assert error_code(result) == "quarantined"
     assert "can't be written" in host.stderr
