@@ -33,7 +33,7 @@ ENTRY = LockedServer(
     ("elicitation",),
     {"instructions": {"": HASH}, "tools": {"b": HASH, "a": OTHER}, "prompts": {}},
     {"tools": {"c": OTHER}, "launch": {"": OTHER}},
-    "checked by hand",
+    note="checked by hand",
 )
 
 

@@ -280,7 +280,7 @@ def _difference(
         entry = server.review.entry
         before = [f"- {escaped(entry.line)}"] if entry is not None and entry.line else []
         lines, warnings = [*before, f"+ {escaped(server.fresh.line)}"], []
-    elif old is not None:
+    elif old is not None and one.hash:
         raw = server.texts[one.hash]
         lines = text_diff(old.get(one.recorded) if one.recorded else None, raw)
         if one.recorded and one.recorded not in old:
@@ -296,7 +296,9 @@ def _print_difference(report: LockedServerReport, server: ReadServer, *, whole: 
         return
     for one in report.differences:
         about = Difference(one.kind, one.name, "new", one.hash)
-        say(f"{glyph('doubtful')} {address}: {named(about)}: {one.state}   {short_hash(one.hash)}")
+        say(
+            f"{glyph('doubtful')} {address}: {named(about)}: {one.state}   {short_hash(one.hash)}".rstrip()
+        )
         for line in one.diff or []:
             say(click.style(f"    {line}", fg={"-": "red", "+": "green"}.get(line[0])))
         for warning in one.warnings or []:

@@ -35,7 +35,7 @@ AGAIN = 0.02  # seconds between two attempts
 _MODE = 0o644  # it is no secret, and is committed
 _RECORDED = ("at", "by", "version")
 _KEYS = {
-    "note", "launch", "launchLine", "package", "server", "recorded", "hostCapabilities", "rejected",
+    "note", "launch", "launchLine", "package", "server", "recorded", "hostCapabilities", "rejected", "gone",
     *KINDS,
 }  # fmt: skip
 _CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7})(?: |$)", re.MULTILINE)
@@ -154,7 +154,8 @@ class _Reader:
         _known(recorded, set(_RECORDED), (*path, "recorded"))
         rejected = _object(entry.get("rejected", {}), (*path, "rejected"))
         _known(rejected, {*KINDS, LAUNCH}, (*path, "rejected"))
-        here = (*path, "rejected")
+        gone = _object(entry.get("gone", {}), (*path, "gone"))
+        _known(gone, set(KINDS), (*path, "gone"))
         return LockedServer(
             _hash(entry["launch"], (*path, "launch")) if "launch" in entry else "",
             _text(entry, "launchLine", path),
@@ -163,7 +164,11 @@ class _Reader:
             tuple((key, _text(recorded, key, path)) for key in _RECORDED if key in recorded),
             self.names(entry.get("hostCapabilities", []), (*path, "hostCapabilities")),
             {kind: self.hashes(entry[kind], (*path, kind)) for kind in KINDS if kind in entry},
-            {kind: self.hashes(found, (*here, kind)) for kind, found in rejected.items()},
+            {
+                kind: self.hashes(found, (*path, "rejected", kind))
+                for kind, found in rejected.items()
+            },
+            {kind: self.hashes(found, (*path, "gone", kind)) for kind, found in gone.items()},
             _text(entry, "note", path),
         )
 
@@ -220,7 +225,6 @@ def encode_lock(servers: Mapping[str, LockedServer]) -> bytes:
 
 
 def _entry(server: LockedServer) -> dict[str, Any]:
-    rejected = {kind: _list(kind, server.rejected[kind]) for kind in sorted(server.rejected)}
     entry: dict[str, Any] = {
         "note": server.note,
         "launch": server.launch,
@@ -229,10 +233,15 @@ def _entry(server: LockedServer) -> dict[str, Any]:
         "server": server.server,
         "recorded": dict(server.recorded),
         "hostCapabilities": list(server.capabilities),
-        "rejected": {kind: found for kind, found in rejected.items() if found},
+        "rejected": _filled(server.rejected),
+        "gone": _filled(server.gone),
     }
     entry = {key: value for key, value in entry.items() if value}
     return {**entry, **{k: _list(k, server.lists[k]) for k in KINDS if k in server.lists}}
+
+
+def _filled(lists: dict[str, dict[str, str]]) -> dict[str, Any]:
+    return {kind: _list(kind, lists[kind]) for kind in sorted(lists) if lists[kind]}
 
 
 def _list(kind: ListKind | str, hashes: dict[str, str]) -> Any:

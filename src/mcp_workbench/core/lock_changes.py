@@ -49,12 +49,21 @@ class ServerReview(msgspec.Struct, frozen=True):
 
     @property
     def differences(self) -> list[Difference]:
-        """All that is not as recorded, in the order of the lock file. What is gone is none."""
+        """All that is not as recorded, in the order of the lock file."""
         found = [self._difference(LAUNCH, "", self.launch, self.launch_hash)]
         for kind, review in self.reviews.items():
             names = sorted(review.states)
             found += [self._difference(kind, n, review.states[n], review.hashes[n]) for n in names]
+            found += [self._difference(kind, n, "gone", "") for n in sorted(self._gone(kind))]
         return [one for one in found if one.state != "recorded"]
+
+    def _gone(self, kind: ListKind) -> dict[str, str]:
+        """What is recorded and not defined any more, although we can be asked for as much."""
+        entry = self.entry or LockedServer()
+        if not set(entry.capabilities) <= set(self.capabilities):
+            return {}
+        hashes = self.reviews[kind].hashes
+        return {n: text for n, text in entry.lists.get(kind, {}).items() if n not in hashes}
 
     @property
     def pending(self) -> list[Difference]:
@@ -62,6 +71,8 @@ class ServerReview(msgspec.Struct, frozen=True):
         return [one for one in self.differences if not self._is_first_sight(one)]
 
     def _is_first_sight(self, one: Difference) -> bool:
+        if one.state == "gone":
+            return True  # nobody has to approve that
         if one.state != "unrecorded" or self.spec.lock == "review":
             return False
         return self.entry is None or one.kind not in self.entry.lists
@@ -112,25 +123,41 @@ def recorded(review: ServerReview, fresh: LockedServer) -> LockedServer:
     """
     entry = review.entry
     if not is_enforced(review.spec.lock):
-        lists = {**(entry.lists if entry else {}), **_lists(review)}
-        return _kept(entry, msgspec.structs.replace(fresh, lists=lists), review)
-    if review.spec.lock == "review" or (review.launch != "recorded" and entry is not None):
-        return entry or fresh
-    made = entry or fresh
-    for kind, one in review.reviews.items():
-        if kind not in made.lists:
-            made = with_baseline(made, kind, one, review.capabilities)
-    return _kept(entry, _described(made, fresh), review)
+        return approved(review, fresh)
+    if entry is not None and review.launch != "recorded":
+        return entry
+    made = _without_gone(review, entry or fresh)
+    if review.spec.lock == "pin":
+        for kind, one in review.reviews.items():
+            if kind not in made.lists:
+                made = with_baseline(made, kind, one, review.capabilities)
+    made = msgspec.structs.replace(
+        made, package=fresh.package or made.package, server=fresh.server or made.server
+    )
+    return _kept(review, made, fresh)
 
 
 def approved(review: ServerReview, fresh: LockedServer) -> LockedServer:
-    """Returns the entry after all of the server was approved. What is gone stays recorded."""
-    before = review.entry or LockedServer()
+    """Returns the entry after all of the server was approved."""
+    before = _without_gone(review, review.entry or LockedServer())
     lists = {kind: dict(found) for kind, found in before.lists.items()}
-    for kind, found in _lists(review).items():
-        lists[kind] = {**lists.get(kind, {}), **found}
-    entry = msgspec.structs.replace(fresh, lists=lists, note=before.note)
-    return _kept(review.entry, entry, review)
+    for kind, one in review.reviews.items():
+        lists[kind] = {**lists.get(kind, {}), **one.hashes}
+    entry = msgspec.structs.replace(fresh, lists=lists, gone=before.gone)
+    return _kept(review, entry, fresh)
+
+
+def _without_gone(review: ServerReview, entry: LockedServer) -> LockedServer:
+    """Returns the entry in which what is gone is marked as such, and what has returned is not."""
+    lists = {kind: dict(found) for kind, found in entry.lists.items()}
+    gone = {kind: dict(found) for kind, found in entry.gone.items()}
+    for one in review.differences:
+        if one.state == "gone":
+            gone.setdefault(one.kind, {})[one.name] = lists[one.kind].pop(one.name)
+    for kind, review_ in review.reviews.items():
+        for name in [n for n in gone.get(kind, {}) if review_.states.get(n) == "recorded"]:
+            lists.setdefault(kind, {})[name] = gone[kind].pop(name)
+    return msgspec.structs.replace(entry, lists=lists, gone=_filled(gone))
 
 
 def approved_one(review: ServerReview, one: Difference, fresh: LockedServer) -> LockedServer:
@@ -152,40 +179,37 @@ def rejected_all(
     return msgspec.structs.replace(before, rejected=rejected, recorded=fresh.recorded)
 
 
-def _lists(review: ServerReview) -> dict[str, dict[str, str]]:
-    return {kind: dict(one.hashes) for kind, one in review.reviews.items()}
-
-
-def _described(entry: LockedServer, fresh: LockedServer) -> LockedServer:
-    """Returns the entry with what is known of its package and its version now."""
-    return msgspec.structs.replace(
-        entry, package=fresh.package or entry.package, server=fresh.server or entry.server
-    )
-
-
-def _kept(before: LockedServer | None, entry: LockedServer, review: ServerReview) -> LockedServer:
+def _kept(review: ServerReview, entry: LockedServer, fresh: LockedServer) -> LockedServer:
     """Returns the entry with what outlives every change. Without a change, time and person stay, too."""
-    asked = {*(before.capabilities if before else ()), *review.capabilities}
-    rejected = {} if before is None else before.rejected
-    for kind, found in _lists(review).items():
-        names = {n for n, text in found.items() if entry.lists.get(kind, {}).get(n) == text}
-        for name in names:
+    before = review.entry or LockedServer()
+    rejected = before.rejected
+    for kind, one in review.reviews.items():
+        found = entry.lists.get(kind, {})
+        for name in (n for n, text in one.hashes.items() if found.get(n) == text):
             rejected = _without(rejected, Difference(kind, name, "recorded", found[name]))
     if entry.launch == review.launch_hash:
         rejected = _without(rejected, Difference(LAUNCH, "", "recorded", entry.launch))
+    gone = {
+        kind: {n: text for n, text in found.items() if n not in entry.lists.get(kind, {})}
+        for kind, found in entry.gone.items()
+    }
     entry = msgspec.structs.replace(
         entry,
-        capabilities=tuple(sorted(asked)),
+        capabilities=tuple(sorted({*before.capabilities, *review.capabilities})),
         rejected=rejected,
-        note="" if before is None else before.note,
+        gone=_filled(gone),
+        note=before.note,
+        recorded=before.recorded,
     )
-    if before is not None and msgspec.structs.replace(entry, recorded=before.recorded) == before:
-        return before
-    return entry
+    return entry if entry == before else msgspec.structs.replace(entry, recorded=fresh.recorded)
 
 
 def _without(rejected: dict[str, dict[str, str]], one: Difference) -> dict[str, dict[str, str]]:
     found = {kind: dict(names) for kind, names in rejected.items()}
     if found.get(one.kind, {}).get(one.name) == one.hash:
         del found[one.kind][one.name]
-    return {kind: names for kind, names in found.items() if names}
+    return _filled(found)
+
+
+def _filled(lists: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    return {kind: names for kind, names in lists.items() if names}

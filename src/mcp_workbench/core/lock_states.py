@@ -26,7 +26,8 @@ from mcp_workbench.core.spec import (
 )
 
 # `unrecorded`: nothing like it was seen before, so that there is nothing to compare it with.
-State = Literal["recorded", "changed", "new", "rejected", "unrecorded"]
+# `gone`: recorded, and not defined any more.
+State = Literal["recorded", "changed", "new", "rejected", "unrecorded", "gone"]
 ListKind = Literal["instructions", "tools", "prompts", "templates"]
 KINDS: tuple[ListKind, ...] = ("instructions", "tools", "prompts", "templates")
 LAUNCH = "launch"  # beside them among what is rejected
@@ -154,7 +155,7 @@ def _state(
         return "rejected"
     if kind not in entry.lists:
         return "unrecorded"
-    known = entry.lists[kind].get(name)
+    known = entry.lists[kind].get(name) or entry.gone.get(kind, {}).get(name)
     if known == text:
         return "recorded"
     if known is not None:

@@ -415,6 +415,7 @@ class LockedServer(msgspec.Struct, frozen=True):
     capabilities: tuple[str, ...] = ()  # what its hosts could be asked for
     lists: dict[str, dict[str, str]] = {}  # a list that was never seen is absent
     rejected: dict[str, dict[str, str]] = {}
+    gone: dict[str, dict[str, str]] = {}  # no longer defined; one that returns is compared with it
     note: str = ""  # a person's
 
 
