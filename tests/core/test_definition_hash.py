@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_workbench.core.definition_hash import LARGEST, canonical_form, definition_hash, text_hash
+from mcp_workbench.core.definition_hash import (
+    DEEPEST,
+    LARGEST,
+    canonical_form,
+    definition_hash,
+    text_hash,
+)
 
 NAMES = st.text(max_size=8)
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=12)
@@ -91,11 +97,15 @@ def test_a_text_is_not_a_definition_with_the_same_bytes_elsewhere() -> None:
     assert text_hash("x") != text_hash("x ")
 
 
-def test_a_huge_definition_is_hashed_as_it_is_and_a_deep_one_is_put_in_order() -> None:
-    depth = 20_000
-    deep = b'{"b":1,"a":' * depth + b"1" + b"}" * depth
-    form = canonical_form(deep[: LARGEST - 1]) if len(deep) > LARGEST else canonical_form(deep)
+def nested(depth: int) -> bytes:
+    return b'{"b":1,"a":' * depth + b"1" + b"}" * depth
+
+
+def test_what_is_huge_or_deep_is_hashed_as_it_is() -> None:
+    form = canonical_form(nested(DEEPEST))
 
     assert form is not None
     assert form.startswith(b'{"a":')
+    assert canonical_form(nested(DEEPEST + 1)) is None
+    assert definition_hash(nested(20_000)) != definition_hash(nested(20_001))
     assert canonical_form(b'"' + b"x" * LARGEST + b'"') is None

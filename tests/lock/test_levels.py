@@ -85,6 +85,7 @@ def test_pin_records_the_first_sight_and_blocks_what_comes_later(tmp_path: Path)
     assert recorded["templates"] == {}
     assert after == ["announce"]
     assert b"id_rsa" not in seen(host)
+    assert '- description: "Adds two numbers"' in scene.run("lock", "diff").out
 
 
 def test_a_change_between_two_runs_is_blocked_from_the_first_list_on(tmp_path: Path) -> None:
@@ -248,6 +249,21 @@ def test_a_server_that_offers_more_to_hosts_that_can_be_asked_is_no_alarm(tmp_pa
         names = tool_names(opened(host, elicitation={}))
     assert names == ["add", "announce", "ask"]
     assert scene.run("lock").status == 1
+
+
+def test_a_tool_that_comes_later_is_new_to_every_host_that_was_there_before(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "pin")
+    for capabilities in ({}, {"elicitation": {}}):  # the second one is offered nothing more
+        with scene.host() as host:
+            assert tool_names(opened(host, **capabilities)) == ["add", "announce"]
+    scene.define(tools=[ADD, ANNOUNCE], asked=[NEW])
+
+    with scene.host() as host:
+        assert tool_names(opened(host, elicitation={})) == ["add", "announce"]
+        [warning] = host.open("dev")["warnings"]
+
+    assert warning == "dev/s: 1 tool is hidden: a person can run `mcp-workbench lock diff dev/s`"
+    assert b"id_rsa" not in seen(host)
 
 
 def test_the_audit_says_what_the_lock_file_knew_of_a_call(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ ENTRY = LockedServer(
     "npm:some-server@1.0.0",
     "some 1",
     (("at", "2026-11-16T12:00:00Z"), ("by", "anna"), ("version", "1")),
-    ("elicitation",),
+    {"tools": ("elicitation",)},
     {"instructions": {"": HASH}, "tools": {"b": HASH, "a": OTHER}, "prompts": {}},
     {"tools": {"c": OTHER}, "launch": {"": OTHER}},
     note="checked by hand",
@@ -88,7 +88,7 @@ def whole(**entry: Any) -> str:
         (whole(tools=["a"]), '(servers["dev/s"].tools): must be an object'),
         (whole(launch=None), '(servers["dev/s"].launch): must be a hash'),
         (whole(approve=True), '(servers["dev/s"].approve): this key is not known'),
-        (whole(hostCapabilities=[1]), "must be a list of strings"),
+        (whole(hostCapabilities={"tools": [1]}), "must be a list of strings"),
         (whole(note=1), "must be a string"),
         (whole(rejected={"x": {}}), "this key is not known"),
         (

@@ -109,7 +109,6 @@ def _compared(received: ReceivedDefinitions, lock: LockFile, spec: ServerSpec) -
         new_entry(spec, os.environ),
         package=resolved_package(spec, os.environ),
         server=received.program,
-        capabilities=received.capabilities,
     )
     return ReadServer(review, received, fresh)
 

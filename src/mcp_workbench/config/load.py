@@ -137,8 +137,12 @@ def load_config(
 
 
 def snapshot_of(file: str, raw: bytes, environ: Mapping[str, str]) -> Snapshot:
-    """Returns the configuration that this file would be with these bytes. Raises ConfigError."""
-    return _snapshot(file, raw, environ, [], careful=False)
+    """Returns the configuration that this file would be with these bytes, and without a lock file.
+
+    Raises ConfigError.
+    """
+    snapshot = _snapshot(file, raw, environ, [], careful=False)
+    return msgspec.structs.replace(snapshot, lock=None)
 
 
 def _snapshot(

@@ -21,10 +21,10 @@ from mcp_workbench.config.expand import dotted
 from mcp_workbench.config.file_access import TooLarge, read_plain
 from mcp_workbench.config.state_home import write_new
 from mcp_workbench.core.definition_hash import HASH
-from mcp_workbench.core.errors import Problem, WorkbenchError
+from mcp_workbench.core.errors import Problem, WorkbenchError, shown_name
 from mcp_workbench.core.lock_states import KINDS, LAUNCH, ListKind
 from mcp_workbench.core.spec import LOCK_NAME, LockedServer, LockFile
-from mcp_workbench.schema.document import json_text
+from mcp_workbench.schema.document import json_text, printable
 
 FORMAT = 1
 FORMAT_KEY = "mcpWorkbenchLock"
@@ -121,8 +121,8 @@ def _broken(
     path_in_file: Path = (),
 ) -> LockFile:
     where = f"{path}:{place[0]}:{place[1]}" if place[0] else path
-    inside = f" ({dotted(path_in_file)})" if path_in_file else ""
-    text = f"{where}{inside}: {message}"
+    inside = f" ({shown_name(dotted(path_in_file))})" if path_in_file else ""
+    text = printable(f"{where}{inside}: {message}")
     return LockFile(path, problem=Problem("", text, fix, CODE, severity="warning"))
 
 
@@ -162,7 +162,7 @@ class _Reader:
             _text(entry, "package", path),
             _text(entry, "server", path),
             tuple((key, _text(recorded, key, path)) for key in _RECORDED if key in recorded),
-            self.names(entry.get("hostCapabilities", []), (*path, "hostCapabilities")),
+            self.capabilities(entry.get("hostCapabilities", {}), (*path, "hostCapabilities")),
             {kind: self.hashes(entry[kind], (*path, kind)) for kind in KINDS if kind in entry},
             {
                 kind: self.hashes(found, (*path, "rejected", kind))
@@ -171,6 +171,11 @@ class _Reader:
             {kind: self.hashes(found, (*path, "gone", kind)) for kind, found in gone.items()},
             _text(entry, "note", path),
         )
+
+    def capabilities(self, value: Any, path: Path) -> dict[str, tuple[str, ...]]:
+        lists = _object(value, path)
+        _known(lists, set(KINDS), path)
+        return {kind: self.names(found, (*path, kind)) for kind, found in lists.items()}
 
     def names(self, value: Any, path: Path) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(
@@ -232,7 +237,7 @@ def _entry(server: LockedServer) -> dict[str, Any]:
         "package": server.package,
         "server": server.server,
         "recorded": dict(server.recorded),
-        "hostCapabilities": list(server.capabilities),
+        "hostCapabilities": {k: server.capabilities[k] for k in sorted(server.capabilities)},
         "rejected": _filled(server.rejected),
         "gone": _filled(server.gone),
     }

@@ -2,7 +2,7 @@
 
 Any other byte counts. Strings are compared by code point, without normalization, and numbers as they are
 written. JSON that two readers could read differently (a member that occurs twice), and JSON that is too
-large to be put in order in one step, is hashed byte for byte.
+large or too deep to be put in order in one step, is hashed byte for byte.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hashlib import sha256
 import msgspec
 
 LARGEST = 256 << 10  # bytes of a definition that is put in order: some 30 ms
+DEEPEST = 128  # levels of it; each one is copied once
 PREFIX = "sha256:"
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _VERSION = b"mcp-workbench definition 1\n"  # of the canonical form
@@ -48,16 +49,16 @@ def canonical_form(raw: bytes) -> bytes | None:
         return None
     try:
         return _Builder().build(raw)
-    except (_Unclear, msgspec.DecodeError, UnicodeDecodeError):
+    except (_Unclear, IndexError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
 class _Unclear(Exception):
-    """A member occurs twice."""
+    """A member occurs twice, it is nested too deeply, or is no JSON after all."""
 
 
 class _Builder:
-    """One pass over the tokens; objects and lists that are open are on a stack, however deep."""
+    """One pass over the tokens; objects and lists that are open are on a stack."""
 
     def __init__(self) -> None:
         self._open: list[dict[str, bytes] | list[bytes]] = []
@@ -68,6 +69,8 @@ class _Builder:
         for match in _TOKEN.finditer(raw):
             token = match[0]
             if token in (b"{", b"["):
+                if len(self._open) == DEEPEST:
+                    raise _Unclear
                 self._open.append({} if token == b"{" else [])
                 self._names.append(None)
             elif token in (b"}", b"]"):
@@ -75,6 +78,8 @@ class _Builder:
                 self._put(_joined(self._open.pop()))
             elif token not in (b":", b","):
                 self._scalar(token)
+        if self._open:
+            raise _Unclear
         return self._whole
 
     def _scalar(self, token: bytes) -> None:
@@ -89,6 +94,8 @@ class _Builder:
 
     def _put(self, value: bytes) -> None:
         if not self._open:
+            if self._whole:
+                raise _Unclear
             self._whole = value
             return
         container, name = self._open[-1], self._names[-1]

@@ -15,6 +15,7 @@ from mcp_workbench.core.lock_states import (
     launch_hash,
     review_list,
     with_baseline,
+    with_capabilities,
 )
 from mcp_workbench.core.spec import LockedServer, ServerSpec
 
@@ -60,7 +61,7 @@ class ServerReview(msgspec.Struct, frozen=True):
     def _gone(self, kind: ListKind) -> dict[str, str]:
         """What is recorded and not defined any more, although we can be asked for as much."""
         entry = self.entry or LockedServer()
-        if not set(entry.capabilities) <= set(self.capabilities):
+        if not set(entry.capabilities.get(kind, ())) <= set(self.capabilities):
             return {}
         hashes = self.reviews[kind].hashes
         return {n: text for n, text in entry.lists.get(kind, {}).items() if n not in hashes}
@@ -195,13 +196,25 @@ def _kept(review: ServerReview, entry: LockedServer, fresh: LockedServer) -> Loc
     }
     entry = msgspec.structs.replace(
         entry,
-        capabilities=tuple(sorted({*before.capabilities, *review.capabilities})),
+        capabilities=_capabilities(review, before, entry),
         rejected=rejected,
         gone=_filled(gone),
         note=before.note,
         recorded=before.recorded,
     )
     return entry if entry == before else msgspec.structs.replace(entry, recorded=fresh.recorded)
+
+
+def _capabilities(
+    review: ServerReview, before: LockedServer, entry: LockedServer
+) -> dict[str, tuple[str, ...]]:
+    """Returns what hosts could be asked for, with ours for lists that are recorded as we have seen them."""
+    known = msgspec.structs.replace(before, capabilities={**before.capabilities})
+    for kind, one in review.reviews.items():
+        if all(entry.lists.get(kind, {}).get(n) == text for n, text in one.hashes.items()):
+            found = with_capabilities(known, kind, review.capabilities)
+            known = msgspec.structs.replace(known, capabilities=found)
+    return known.capabilities
 
 
 def _without(rejected: dict[str, dict[str, str]], one: Difference) -> dict[str, dict[str, str]]:

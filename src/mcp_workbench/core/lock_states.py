@@ -108,7 +108,7 @@ class Review(msgspec.Struct, frozen=True):
     hashes: dict[str, str]
     states: dict[str, State]
     blocked: dict[str, State]
-    is_first: bool = False  # there was nothing to compare some of them with
+    is_first: bool = False  # nothing like this list was seen before: it becomes the baseline
 
     @property
     def findings(self) -> dict[str, State]:
@@ -142,7 +142,9 @@ def review_list(
     }
     hidden = _BLOCKED[level]
     blocked: dict[str, State] = {name: state for name, state in states.items() if state in hidden}
-    is_first = "unrecorded" in states.values() or entry is None or kind not in entry.lists
+    is_first = (
+        entry is None or kind not in entry.lists or not _asked_before(entry, kind, capabilities)
+    )
     return Review(hashes, states, blocked, is_first)
 
 
@@ -160,7 +162,12 @@ def _state(
         return "recorded"
     if known is not None:
         return "changed"
-    return "new" if set(capabilities) <= set(entry.capabilities) else "unrecorded"
+    return "new" if _asked_before(entry, kind, capabilities) else "unrecorded"
+
+
+def _asked_before(entry: LockedServer, kind: ListKind, capabilities: Iterable[str]) -> bool:
+    """Could hosts be asked for as much when this list was recorded?"""
+    return set(capabilities) <= set(entry.capabilities.get(kind, ()))
 
 
 def with_baseline(
@@ -169,8 +176,17 @@ def with_baseline(
     """Returns the entry with what was seen for the first time."""
     first = {n: review.hashes[n] for n, state in review.states.items() if state == "unrecorded"}
     lists = {**entry.lists, kind: {**entry.lists.get(kind, {}), **first}}
-    known = tuple(sorted({*entry.capabilities, *capabilities}))
-    return msgspec.structs.replace(entry, lists=lists, capabilities=known)
+    return msgspec.structs.replace(
+        entry, lists=lists, capabilities=with_capabilities(entry, kind, capabilities)
+    )
+
+
+def with_capabilities(
+    entry: LockedServer, kind: ListKind, capabilities: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """Returns what hosts could be asked for so far, by kind of list."""
+    known = tuple(sorted({*entry.capabilities.get(kind, ()), *capabilities}))
+    return {**entry.capabilities, kind: known} if known else dict(entry.capabilities)
 
 
 def quarantined_tool(tool: ToolIdentifier, state: State) -> Quarantined:

@@ -412,7 +412,8 @@ class LockedServer(msgspec.Struct, frozen=True):
     package: str = ""  # with its version, if they are known
     server: str = ""  # how it called itself, and its version
     recorded: tuple[tuple[str, str], ...] = ()  # when, by whom, with which version of ours
-    capabilities: tuple[str, ...] = ()  # what its hosts could be asked for
+    # What hosts could be asked for when each list was recorded: a server may offer more to them.
+    capabilities: dict[str, tuple[str, ...]] = {}
     lists: dict[str, dict[str, str]] = {}  # a list that was never seen is absent
     rejected: dict[str, dict[str, str]] = {}
     gone: dict[str, dict[str, str]] = {}  # no longer defined; one that returns is compared with it

@@ -226,8 +226,11 @@ class Gateway(Lifetime):
         """The health of every server of the configuration, or of a view's, without starting any."""
         boxes = (snapshot or self.snapshot).toolboxes.values()
         specs = [spec for box in boxes for spec in box.servers.values()]
-        count = self.pool.context.processes.of
-        return [reports.health(s, self.pool.last(s), count(s.address)) for s in specs]
+        context = self.pool.context
+        return [
+            reports.health(s, self.pool.last(s), context.processes.of(s.address), context.locks)
+            for s in specs
+        ]
 
     @property
     def processes(self) -> int:

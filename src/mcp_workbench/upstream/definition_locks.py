@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_RECALLED = 512 << 10  # bytes of a cached list that are compared in one step
 AT_ONCE = 64 << 10  # bytes of definitions that are hashed in one step of the loop
 _LOCKED: tuple[PrimitiveKind, ...] = ("prompts", "templates")
 
@@ -74,15 +75,12 @@ class DefinitionLocks:
         capabilities: Iterable[str],
     ) -> Review:
         """The same for a list as received; at level `pin`, a first sight becomes the baseline."""
-        hashes = await hashed(raws)
-        return await self.admit_hashes(spec, kind, hashes, capabilities)
-
-    async def admit_hashes(
-        self, spec: ServerSpec, kind: ListKind, hashes: dict[str, str], capabilities: Iterable[str]
-    ) -> Review:
-        review = self.admitted(spec, kind, hashes, capabilities)
+        capabilities = tuple(capabilities)
+        review = self.admitted(spec, kind, await hashed(raws), capabilities)
         if spec.lock == "pin" and review.is_first and not self.lock.is_read_only:
-            review = await self._baseline(spec, kind, review, tuple(capabilities))
+            review = await self._baseline(spec, kind, review, capabilities)
+            texts = {text: raws[name] for name, text in review.hashes.items()}
+            await asyncio.to_thread(self._keep, spec, texts)
         self._warn(spec, kind, review)
         return review
 
@@ -121,6 +119,13 @@ class DefinitionLocks:
         self.lock = msgspec.structs.replace(self.lock, servers=changed.servers)
         return self.admitted(spec, kind, review.hashes, capabilities)
 
+    def _keep(self, spec: ServerSpec, texts: dict[str, bytes]) -> None:
+        """Keep the texts of a first sight, for a later comparison."""
+        from mcp_workbench.config.lock_texts import keep_texts, read_texts
+
+        known = read_texts(self.lock.path, spec, self._environ)
+        keep_texts(self.lock.path, spec, {**known, **texts}, self._environ)
+
     def _warn(self, spec: ServerSpec, kind: ListKind, review: Review) -> None:
         """Log what is not as recorded, once for each definition."""
         if spec.lock == "off":
@@ -148,6 +153,8 @@ class DefinitionLocks:
             return None
         if not is_enforced(spec.lock):
             return known
+        if sum(len(tool.raw) for tool in known.catalogue.tools.values()) > MOST_RECALLED:
+            return None  # it is started instead: comparing so much would take long
         before = self._known.get(spec.key)
         if before is not None and before[0] is known and before[1] is self.entry(spec):
             return before[2]
