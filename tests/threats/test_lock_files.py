@@ -15,7 +15,9 @@ HASH = b'"sha256:' + b"0" * 64 + b'"'
 
 DEFINITIONS: dict[str, Callable[[int], bytes]] = {
     "members": lambda size: b"{%b}" % b",".join(b'"%d":1' % n for n in range(size // 8)),
-    "members backwards": lambda size: b"{%b}" % b",".join(b'"%09d":1' % -n for n in range(size // 14)),
+    "members backwards": lambda size: (
+        b"{%b}" % b",".join(b'"%09d":1' % -n for n in range(size // 14))
+    ),
     "elements": lambda size: b"[%b1]" % (b"1," * (size // 2)),
     "escapes": lambda size: b'"%b"' % (b"\\u0041" * (size // 6)),
     "backslashes": lambda size: b'"%b"' % (b"\\\\" * (size // 2)),
@@ -24,12 +26,18 @@ DEFINITIONS: dict[str, Callable[[int], bytes]] = {
     "one long text": lambda size: b'"%b"' % (b"x" * size),
 }
 FILES: dict[str, Callable[[int], bytes]] = {
-    "tools": lambda size: b'{"mcpWorkbenchLock":1,"servers":{"a/b":{"tools":{%b}}}}'
-    % b",".join(b'"%d":%b' % (n, HASH) for n in range(size // 90)),
-    "the same tool": lambda size: b'{"mcpWorkbenchLock":1,"servers":{"a/b":{"tools":{%b}}}}'
-    % b",".join([b'"a":' + HASH] * (size // 90)),
-    "servers": lambda size: b'{"mcpWorkbenchLock":1,"servers":{%b}}'
-    % b",".join(b'"a/%d":{}' % n for n in range(size // 10)),
+    "tools": lambda size: (
+        b'{"mcpWorkbenchLock":1,"servers":{"a/b":{"tools":{%b}}}}'
+        % b",".join(b'"%d":%b' % (n, HASH) for n in range(size // 90))
+    ),
+    "the same tool": lambda size: (
+        b'{"mcpWorkbenchLock":1,"servers":{"a/b":{"tools":{%b}}}}'
+        % b",".join([b'"a":' + HASH] * (size // 90))
+    ),
+    "servers": lambda size: (
+        b'{"mcpWorkbenchLock":1,"servers":{%b}}'
+        % b",".join(b'"a/%d":{}' % n for n in range(size // 10))
+    ),
     "conflicts": lambda size: b"<<<<<<\n" * (size // 7),
     "comments": lambda size: b"/*" * (size // 2),
     "levels": lambda size: b"[" * size,

@@ -144,7 +144,9 @@ def _hidden_by_lock(spec: ServerSpec, connection: Connection) -> str:
     if not count:
         return ""
     tools = "1 tool is" if count == 1 else f"{count} tools are"
-    return f"{spec.address}: {tools} hidden: a person can run `mcp-workbench lock diff {spec.address}`"
+    return (
+        f"{spec.address}: {tools} hidden: a person can run `mcp-workbench lock diff {spec.address}`"
+    )
 
 
 def _unavailable(spec: ServerSpec, cause: Connection | str) -> ServerUnavailable:
