@@ -1,4 +1,4 @@
-"""`lock`: records what servers define in `mcp-workbench.lock`, shows what differs, approves and verifies it."""
+"""`lock`: records what servers define, shows what differs, has it approved, and verifies it."""
 
 from __future__ import annotations
 

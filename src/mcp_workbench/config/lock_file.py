@@ -1,4 +1,4 @@
-"""The lock file `mcp-workbench.lock`, beside the configuration: read, checked, and written in one step.
+"""The lock file `mcp-workbench.lock`, beside the configuration: read, checked, written in one step.
 
 It is made to be committed: sorted, one definition per line, nothing in it that changes by itself. Comments
 are allowed, and lost when it is written; a server's `note` stays. A file that can't be used is a
@@ -12,7 +12,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import msgspec
@@ -266,7 +267,7 @@ def change_lock(path: str, change: Change) -> LockFile:
     real = os.path.realpath(path)
     folder = os.path.dirname(real)  # noqa: PTH120
     try:
-        with _Exclusive(folder):
+        with _exclusive(folder):
             before = read_lock(real)
             if before.problem is not None:
                 raise NotWritten(before.problem.message, hint=before.problem.fix)
@@ -289,37 +290,30 @@ def _replace(path: str, data: bytes) -> None:
     try:
         write_new(temporary, data, mode=mode, durable=True)
         os.replace(temporary, path)  # noqa: PTH105
-    except BaseException:
-        if os.path.exists(temporary):  # noqa: PTH110
+    finally:
+        with suppress(OSError):  # it is in its place
             os.unlink(temporary)  # noqa: PTH108
-        raise
 
 
-class _Exclusive:
-    """Holds the lock of a folder: no other file is needed for that. Windows has none."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._fd = -1
-
-    def __enter__(self) -> None:
-        try:
-            from fcntl import LOCK_EX, LOCK_NB, flock
-        except ImportError:
-            return
-        self._fd = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
-        until = time.monotonic() + PATIENCE
+@contextmanager
+def _exclusive(folder: str) -> Generator[None]:
+    """Hold the lock of the folder, so that no other file is needed for that. Windows has none."""
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+    except ImportError:
+        yield
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    until = time.monotonic() + PATIENCE
+    try:
         while True:
             try:
-                flock(self._fd, LOCK_EX | LOCK_NB)
+                flock(fd, LOCK_EX | LOCK_NB)
+                break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    self.__exit__()
                     raise TimeoutError(errno.ETIMEDOUT, "another process is writing it") from None
-                time.sleep(AGAIN)
-            else:
-                return
-
-    def __exit__(self, *_: object) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
+            time.sleep(AGAIN)
+        yield
+    finally:
+        os.close(fd)

@@ -1,4 +1,4 @@
-"""New entries of the lock file: the launch line for people, the package, and when and by whom it was made."""
+"""New entries of the lock file: launch line for people, package, when and by whom it was made."""
 
 from __future__ import annotations
 

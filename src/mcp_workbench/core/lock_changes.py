@@ -1,4 +1,4 @@
-"""Decisions of `mcp-workbench lock`: how a server differs from its entry, and what an approval changes."""
+"""Decisions of `lock`: how a server differs from its entry, and what an approval changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lock file says of definitions: which are recorded, changed or new, and what is shown of them.
+"""What the lock file says of definitions: which are recorded, changed or new, and which are shown.
 
 One decision for lists, search, dynamic mode and calls: `review_list` says which definitions of a list a
 host may see. Levels: `off`; `record` shows everything; `pin` shows what is recorded, and a list that is

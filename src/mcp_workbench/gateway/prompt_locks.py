@@ -1,4 +1,4 @@
-"""Prompts that the lock file does not let through: they can't be requested, nor their arguments completed."""
+"""Prompts that the lock file hides can't be requested, nor their arguments completed."""
 
 from __future__ import annotations
 

@@ -20,7 +20,14 @@ import msgspec
 from mcp_workbench.config.expand import Environment
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.raw_json import Members
-from mcp_workbench.core.spec import Era, Limits, ServerAddress, ServerSpec, idle_filter
+from mcp_workbench.core.spec import (
+    Era,
+    Limits,
+    LockFile,
+    ServerAddress,
+    ServerSpec,
+    idle_filter,
+)
 from mcp_workbench.protocol import handshake
 from mcp_workbench.protocol.elicitation import capability_names
 from mcp_workbench.protocol.handshake import (
@@ -501,6 +508,18 @@ class PoolContext(msgspec.Struct):
     backoff: Backoff = msgspec.field(default_factory=Backoff)
     processes: Processes = msgspec.field(default_factory=Processes)
     idle_filters: set[tuple[ServerAddress, str]] = set()  # those that were logged
+
+    def relock(self, lock: LockFile | None) -> None:
+        """Use this version of the lock file, or none."""
+        if lock is None:
+            self.locks = None
+        elif self.locks is not None:
+            self.locks.replace(lock)
+        else:
+            from mcp_workbench.upstream.definition_locks import DefinitionLocks  # only with a file
+
+            self.locks = DefinitionLocks(lock, self.environ)
+        self.cache.locks = self.locks
 
     # Changes of a server's state, one log line each
 

@@ -203,22 +203,12 @@ class ConnectionPool(Lifetime):
 
         Returns the connections whose tools are others now.
         """
-        context = self.context
-        if lock is None:
-            context.locks = self.cache.locks = None
-        elif context.locks is not None:
-            context.locks.replace(lock)
-        else:
-            from mcp_workbench.upstream.definition_locks import DefinitionLocks  # only with a file
-
-            context.locks = self.cache.locks = DefinitionLocks(lock, context.environ)
-        changed: list[Connection] = []
-        for key, connection in tuple(self._live.items()):
-            if context.locks is not None and context.locks.quarantine(connection.spec):
-                changed.append(connection)
-                self._drop(key)
-            elif connection.relock():
-                changed.append(connection)
+        self.context.relock(lock)
+        locks = self.context.locks
+        stopped = [k for k, c in self._live.items() if locks and locks.quarantine(c.spec)]
+        changed = [c for k, c in self._live.items() if k in stopped or c.relock()]
+        for key in stopped:
+            self._drop(key)
         return changed
 
     def revive(self, spec: ServerSpec, host: ConnectionHost | None) -> None:
