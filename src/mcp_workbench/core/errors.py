@@ -115,8 +115,10 @@ class CallFailed(WorkbenchError):
 class Quarantined(CallFailed):
     """The lock file does not let the definition through. No text of it is in here."""
 
+    code = "quarantined"
+
     def __init__(self, tool: ToolIdentifier, reason: str, state: str, *, hint: str) -> None:
-        super().__init__("quarantined", tool, f"quarantined: {reason}", may_have_run=False)
+        super().__init__(self.code, tool, f"quarantined: {reason}", may_have_run=False)
         self.state = state
         self.hint = hint
 
