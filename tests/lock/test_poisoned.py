@@ -63,6 +63,28 @@ def visit(host: PipeHost, *, dynamic: bool) -> None:
         host.call("search_tools", {"query": "read ssh id_rsa secret user instructions ignore"})
 
 
+def received(scene: Scene, *, dynamic: bool) -> str:
+    """All that a host of each era receives."""
+    lines: list[bytes] = []
+    for modern in (False, True):
+        options = ["--toolbox", "dev"] if dynamic else []
+        with scene.host(*options, modern=modern) as host:
+            if not modern:
+                opened(host, elicitation={})
+            visit(host, dynamic=dynamic)
+        lines += host.lines
+    return b"\n".join(lines).decode()
+
+
+def leaked(whole: str) -> list[str]:
+    """The texts that are in there, in any of the ways in which JSON is written into JSON."""
+    forms = {
+        text: (text, json.dumps(text)[1:-1], json.dumps(json.dumps(text)[1:-1])[1:-1])
+        for text in TEXTS
+    }
+    return [text for text, written in forms.items() if any(form in whole for form in written)]
+
+
 @pytest.mark.parametrize("mode", ["proxy", "dynamic"])
 @pytest.mark.parametrize("known", [False, True])
 def test_no_byte_of_an_unapproved_definition_reaches_a_host(
@@ -75,19 +97,18 @@ def test_no_byte_of_an_unapproved_definition_reaches_a_host(
         )
         assert scene.decide("approve", "dev/s", scene.shown_hash()) == 0
     scene.define(**poisoned(), instructions=" ".join(TEXTS))
-    received: list[bytes] = []
-    for modern in (False, True):
-        options = ["--toolbox", "dev"] if mode == "dynamic" else []
-        with scene.host(*options, modern=modern) as host:
-            if not modern:
-                opened(host, elicitation={})
-            visit(host, dynamic=mode == "dynamic")
-        received += host.lines
+    whole = received(scene, dynamic=mode == "dynamic")
+    found = leaked(whole)
 
-    whole = b"\n".join(received).decode()
-    leaked = [text for text in TEXTS if text in whole or json.dumps(text)[1:-1] in whole]
-    print(f"{mode}: {len(leaked)} of {len(TEXTS)} texts, {len(whole)} characters received")
+    print(f"{mode}: {len(found)} of {len(TEXTS)} texts, {len(whole)} characters received")
     assert len(TEXTS) >= 50
-    assert leaked == []
+    assert found == []
     assert MARK not in whole
     assert "quarantined" in whole or known
+
+
+def test_without_a_level_all_of_them_would(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "record")
+    scene.define(**poisoned(), instructions=" ".join(TEXTS))
+
+    assert leaked(received(scene, dynamic=False)) == TEXTS

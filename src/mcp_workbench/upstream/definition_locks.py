@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOST_RECALLED = 512 << 10  # bytes of a cached list that are compared in one step
+MOST_RECALLED = 256 << 10  # bytes of a cached list that are compared in one step
 AT_ONCE = 64 << 10  # bytes of definitions that are hashed in one step of the loop
 _LOCKED: tuple[PrimitiveKind, ...] = ("prompts", "templates")
 
