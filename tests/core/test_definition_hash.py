@@ -1,5 +1,8 @@
 """Hashes of definitions: order and white space do not count, everything else does."""
 
+# What is made up has no types.
+# pyright: basic
+
 from __future__ import annotations
 
 import json

@@ -58,9 +58,9 @@ def initialize(id: Any, params: Message) -> None:
 
 def listed(id: Any, member: str, key: str) -> None:
     definitions = defined()
-    found = definitions.get(key, [])
+    found: Any = definitions.get(key, [])
     if key == "tools" and "elicitation" in CAPABILITIES and isinstance(found, list):
-        found = [*found, *definitions.get("asked", [])]
+        found += definitions.get("asked", [])
     reply(id, f'{{"{member}":{found if isinstance(found, str) else json.dumps(found)}}}')
 
 

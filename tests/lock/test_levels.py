@@ -15,6 +15,8 @@ from tests.lock.scenes import ADD, ANNOUNCE, POISON, Scene, opened, tool_names
 
 CHANGED: Message = {**ADD, "description": POISON}
 NEW: Message = {"name": "sub", "description": POISON, "inputSchema": {"type": "object"}}
+# What hosts can be asked for, one after the other.
+HOSTS: tuple[Message, ...] = ({}, {"elicitation": {}}, {})
 
 
 def is_quarantined(result: Message, command: str = "mcp-workbench lock diff dev/s") -> bool:
@@ -237,7 +239,7 @@ def test_a_server_that_offers_more_to_hosts_that_can_be_asked_is_no_alarm(tmp_pa
     more: Message = {"name": "ask", "inputSchema": {"type": "object"}}
     scene = Scene(tmp_path, "pin")
     scene.define(tools=[ADD, ANNOUNCE], asked=[more])
-    for capabilities in ({}, {"elicitation": {}}, {}):
+    for capabilities in HOSTS:
         with scene.host() as host:
             names = tool_names(opened(host, **capabilities))
         assert names == ["add", "announce", *(["ask"] if capabilities else [])]
@@ -253,7 +255,7 @@ def test_a_server_that_offers_more_to_hosts_that_can_be_asked_is_no_alarm(tmp_pa
 
 def test_a_tool_that_comes_later_is_new_to_every_host_that_was_there_before(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "pin")
-    for capabilities in ({}, {"elicitation": {}}):  # the second one is offered nothing more
+    for capabilities in HOSTS[:2]:  # the second one is offered nothing more
         with scene.host() as host:
             assert tool_names(opened(host, **capabilities)) == ["add", "announce"]
     scene.define(tools=[ADD, ANNOUNCE], asked=[NEW])

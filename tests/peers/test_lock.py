@@ -104,7 +104,8 @@ def test_the_same_release_raises_no_alarm(config: Path) -> None:
     assert run(config, "lock").status == 0
     before = (config.parent / "mcp-workbench.lock").read_bytes()
     alarms = 0
-    for capabilities in ({}, {"elicitation": {}}, CAPABILITIES):
+    hosts: tuple[Json, ...] = ({}, {"elicitation": {}}, CAPABILITIES)
+    for capabilities in hosts:
         with PipeHost(config, env={"MCP_WORKBENCH_HOME": str(config.parent / "state")}) as host:
             host.result("initialize", {**INITIALIZE, "capabilities": capabilities})
             host.notify("notifications/initialized")
