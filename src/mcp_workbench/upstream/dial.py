@@ -16,6 +16,8 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Protocol
 
+import msgspec
+
 from mcp_workbench.config.expand import (
     Environment,
     Unexpandable,
@@ -38,6 +40,7 @@ from mcp_workbench.upstream.launch import (
 
 log = logging.getLogger(__name__)
 
+CONTAINER_CLIENTS = ("docker", "podman", "podman-remote")
 FIRST_LINE = 256  # bytes that Linux reads of a script's first line
 
 # Of stderr, in the reason why a server exited
@@ -123,7 +126,7 @@ async def dial(
         return
     try:
         launch = launch_of(target, environ)
-        started = running_child(launch, conversation.receive, ended)
+        started = _running(launch, conversation.receive, ended)
         async with _counted(started, spec, context) as child:
             yield StdioLink(child, spec, environ)
     except OSError as error:
@@ -152,6 +155,16 @@ async def _dial_http(
 
 
 # Processes
+
+
+def _running(
+    launch: ProcessSpec, received: Callable[[bytes], None], ended: Callable[[], None]
+) -> AbstractAsyncContextManager[ChildProcess]:
+    if launch.container is None:
+        return running_child(launch, received, ended)
+    from mcp_workbench.transport.container import running_container  # most servers are none
+
+    return running_container(launch, launch.container, received, ended)
 
 
 class StdioLink:
@@ -248,7 +261,20 @@ def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> ProcessSpec:
     program = program_of(target, env)
     if program is None or folder_problem(folder_of(target)):
         raise Unreachable(launch_problem(target, env))
-    return ProcessSpec((program, *target.args), env, folder_of(target) or None)
+    launch = ProcessSpec((program, *target.args), env, folder_of(target) or None)
+    return _labelled(launch) if program.endswith(CONTAINER_CLIENTS) else launch
+
+
+def _labelled(launch: ProcessSpec) -> ProcessSpec:
+    """The same process, with a label if it runs a container."""
+    from mcp_workbench.core.container_runs import LABEL, container_run  # most servers are none
+
+    run = container_run(launch.argv)
+    if run is None or not hasattr(os, "posix_spawn"):
+        return launch
+    label = f"{LABEL}={os.urandom(8).hex()}"
+    container = run.labelled(label, launch.env, launch.cwd or "")
+    return msgspec.structs.replace(launch, argv=run.argv(label), container=container)
 
 
 # Why a process can't be started
