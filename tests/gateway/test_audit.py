@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("forked_commands")
 
 FIELDS = [
     "v", "ts", "seq", "pid", "principal", "host", "host_version", "door", "era", "parent", "toolbox",
-    "server", "tool", "mode", "outcome", "is_error", "may_have_run", "retried", "ms", "args_bytes",
+    "server", "tool", "mode", "box", "outcome", "is_error", "may_have_run", "retried", "ms", "args_bytes",
     "args_mac", "result_bytes",
 ]  # fmt: skip
 SECRET = "not for the log"

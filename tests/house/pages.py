@@ -25,6 +25,7 @@ AREAS = {
     "WB-CONN": "Reaching servers",
     "WB-AUTH": "Signing in",
     "WB-SEC": "Secrets",
+    "WB-BOX": "Sandboxes and resource limits",
     "WB-CALL": "Calls",
     "WB-TOOL": "Tools",
     "WB-LOCK": "The lock file",

@@ -266,6 +266,7 @@ FILLED = {
     "workbench init": "workbench init --config new.json",
     "new.json --user": "new.json",
     "install HOST": "install cursor --yes",
+    "check --host HOST": "check --host cursor",
     "import cursor": "import cursor --yes",
     "workbench undo": "workbench undo --list",
     "login dev/github --principal anna --no-browser": "login --help",  # tests/peers/test_principals.py

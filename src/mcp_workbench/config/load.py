@@ -150,7 +150,7 @@ def _snapshot(
 ) -> Snapshot:
     value, plain = _decoded(file, raw)
     folder = os.path.dirname(os.path.abspath(file))  # noqa: PTH100, PTH120
-    snapshot, more = validate(value, environ, folder)
+    snapshot, more = validate(value, environ, folder, os.path.abspath(file))  # noqa: PTH100
     findings = [*findings, *more]
     if not (findings or careful or not plain):
         return _locked(msgspec.structs.replace(snapshot, origin=file), folder)

@@ -25,10 +25,13 @@ Pairs = tuple[tuple[str, str], ...]
 Grant = Literal["authorization_code", "client_credentials"]
 LockLevel = Literal["off", "record", "pin", "review"]  # what the lock file decides; docs/lock.md
 SecretKind = Literal["store", "keyring", "command", "file"]
+SandboxKind = Literal["off", "auto", "process", "files"]  # auto: `process` where that is possible
 
 OWN_SETTINGS = "MCP_WORKBENCH_"  # variables of ours, one of which is a token
 LOCK_NAME = "mcp-workbench.lock"  # in the folder of the configuration file
 SEPARATOR = "__"  # between the parts of a flat name
+
+UNCONFINED = "none"  # the sandbox of a process that has none
 
 _RELATIVE = re.compile(r"(?:--?[\w-]+=)?\.{1,2}(?:[/\\].*)?$")
 
@@ -112,6 +115,25 @@ SecretSources = tuple[tuple[str, SecretSource], ...]  # by the names of variable
 # Servers
 
 
+class Sandbox(msgspec.Struct, frozen=True):
+    """What the process of a server may reach. Paths are as written: `${VAR}` is not expanded."""
+
+    kind: SandboxKind = "off"
+    read: tuple[str, ...] = ()  # this and the following are for `files`
+    write: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()  # inside of the others
+    network: bool = False
+    config: str = ""  # the configuration file, which the server may not write
+
+
+class ResourceLimits(msgspec.Struct, frozen=True):
+    """Limits that the system enforces on the process of a server; 0: none."""
+
+    memory_bytes: int = 0  # of each of its processes
+    processes: int = 0  # with threads, of all of them
+    open_files: int = 0  # of each of its processes
+
+
 class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """A server that we start as a child process. Strings are as written: `${VAR}` is not expanded."""
 
@@ -121,6 +143,13 @@ class StdioCommand(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     cwd: str = ""
     folder: str = ""  # of the configuration file: a relative `cwd` starts here
     inherit: tuple[str, ...] = ()  # names and globs of our variables that it gets besides the usual
+    sandbox: Sandbox = Sandbox()
+    resources: ResourceLimits = ResourceLimits()
+
+    @property
+    def is_confined(self) -> bool:
+        """Does it have a sandbox, or limits on its resources?"""
+        return self.sandbox.kind != "off" or self.resources != ResourceLimits()
 
     def inherits(self, variable: str) -> bool:
         """Does it get this variable of ours? A glob does not pass on settings of this program."""

@@ -116,6 +116,7 @@ class AuditLog(Interceptor):
         waited = (sent or end) - call.started - connecting
         if self._snapshot is not call.view.gateway.snapshot:
             self._configure(call.view.gateway)
+        box = call.view.gateway.pool.context.processes.box_of(request.tool.address)
         line = _LINE % (
             VERSION,
             self._text_of(int(now)),
@@ -123,7 +124,7 @@ class AuditLog(Interceptor):
             self._count,
             self._pid,
             _caller(call.view.principal, call.host, call.door, request.modern_host),
-            _target(request.tool, request.method, call.view.snapshot.tool_mode, call.parent),
+            _target(request.tool, request.method, call.view.snapshot.tool_mode, call.parent, box),
             word.encode(),
             _TRUE if is_error else _FALSE,
             _TRUE if may_have_run else _FALSE,
@@ -232,11 +233,11 @@ def _caller(principal: str, host: tuple[str, str], door: str, modern: bool) -> b
 
 
 @lru_cache(1024)
-def _target(tool: ToolIdentifier, method: str, mode: str, parent: str) -> bytes:
+def _target(tool: ToolIdentifier, method: str, mode: str, parent: str, box: str) -> bytes:
     what = "tool" if method == TOOLS_CALL else "method"
     name = tool.tool if what == "tool" else method
     where = {"parent": parent, "toolbox": tool.toolbox, "server": tool.server}
-    return _members({**where, what: name, "mode": mode})
+    return _members({**where, what: name, "mode": mode, "box": box})
 
 
 def _members(fields: Mapping[str, str]) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.catalogue import KnownCatalogue, OpenedToolbox, ServerReport
 from mcp_workbench.core.errors import ServerUnavailable, WorkbenchError, no_tool, not_connected
@@ -214,7 +215,8 @@ class View:
                 from mcp_workbench.core.lock_states import quarantined_tool  # loaded by then
 
                 raise quarantined_tool(tool, state)
-            raise no_tool(tool, list(visible))
+            known = connection.catalogue.tools
+            raise no_tool(tool, [name for name in visible if is_for_model(known[name].raw)])
 
     async def resend(self, call: Call, loss: Failure) -> None:
         """Send a lost call once more; where that fails too, it has ended."""
@@ -249,6 +251,14 @@ class View:
         return await self.gateway.sign_ins.begin(self.spec(address), origin, session, again=again)
 
     # Toolboxes and servers
+
+    @property
+    def only_server(self) -> ServerSpec | None:
+        """The server, if a single one is visible here."""
+        boxes = self.snapshot.toolboxes.values()
+        servers = [spec for box in boxes if len(box.servers) == 1 for spec in box.servers.values()]
+        is_only = len(servers) == 1 and sum(len(box.servers) for box in boxes) == 1
+        return servers[0] if is_only else None
 
     def spec(self, address: ServerAddress) -> ServerSpec:
         """Return the server's entry. Raises NotFound if there is none."""

@@ -79,7 +79,7 @@ class Workbench(Lifetime):
 
     async def open_toolbox(self, name: str) -> OpenToolboxResult:
         """Connect to every server of a toolbox. Returns what they offer."""
-        return toolbox_result(await self._gateway.view.open(name))
+        return toolbox_result((await self._gateway.view.open(name)).for_model())
 
     async def use_tool(
         self,
@@ -228,8 +228,7 @@ class Gateway(Lifetime):
         specs = [spec for box in boxes for spec in box.servers.values()]
         context = self.pool.context
         return [
-            reports.health(s, self.pool.last(s), context.processes.of(s.address), context.locks)
-            for s in specs
+            reports.health(s, self.pool.last(s), context.processes, context.locks) for s in specs
         ]
 
     @property

@@ -67,7 +67,7 @@ def initialize_result(offered: str, view: View) -> tuple[str, bytes]:
     revision = legacy_answer(offered)
     result = {
         "protocolVersion": revision,
-        "capabilities": _CAPABILITIES,
+        "capabilities": _capabilities(view),
         "serverInfo": IMPLEMENTATION,
         "instructions": _instructions(view),
     }
@@ -79,12 +79,21 @@ def discover_result(view: View) -> bytes:
     snapshot = view.snapshot
     result: dict[str, Any] = {
         "supportedVersions": [MODERN],
-        "capabilities": _CAPABILITIES,
+        "capabilities": _capabilities(view),
         "instructions": _instructions(view, modern=True),
         "ttlMs": STATIC_TTL,
         "cacheScope": cache_scope(snapshot),
     }
     return complete(msgspec.json.encode(result), STAMPS)
+
+
+def _capabilities(view: View) -> dict[str, Any]:
+    if view.only_server is None:
+        return _CAPABILITIES
+    from mcp_workbench.gateway.server_extensions import offered_extensions  # only with one server
+
+    extensions = offered_extensions(view)
+    return {**_CAPABILITIES, "extensions": extensions} if extensions else _CAPABILITIES
 
 
 def cache_scope(snapshot: Snapshot) -> str:

@@ -52,6 +52,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: str | None = None
+    boxed: bool = False  # the leader of its group only waits for it, and its end is that of all
     container: LabelledContainer | None = None  # what it runs, if it is the client of an engine
 
     def __repr__(self) -> str:
@@ -65,6 +66,7 @@ async def running_child(
     """Start a child and end it with the block. Raises OSError if it can't be started."""
     child_guard = guard()
     child = ChildProcess(_spawn(launch, child_guard), child_guard, received, ended)
+    child.boxed = launch.boxed
     stop_watching: Callable[[], None] | None = None
     try:
         stop_watching = watch_exit(child.pid, child.left)
@@ -144,6 +146,7 @@ class ChildProcess:
         self._stderr_tail = bytearray()
         # Called with everything that it writes to stderr, and with b"" at the end.
         self.overheard: Callable[[bytes], None] | None = None
+        self.boxed = False
         self._stdout_ended = False
         self._gone = asyncio.Event()  # the process has exited; it is not yet reaped
         self.pid = process.pid
@@ -223,7 +226,19 @@ class ChildProcess:
     def _signal(self, number: signal.Signals) -> None:
         # The leader is not reaped before its group has been signalled: its pid can't be reused.
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+            if self.boxed and number == signal.SIGTERM:
+                _signal_followers(self.pid, number)
+            else:
+                os.killpg(self.pid, number)
+
+
+def _signal_followers(group: int, number: signal.Signals) -> None:
+    """Signal a group without its leader, on Linux: the leader of a sandbox would take all others with it."""
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit() and int(name) != group:
+            with suppress(OSError):  # it has just ended, or belongs to another user
+                if os.getpgid(int(name)) == group:
+                    os.kill(int(name), number)
 
 
 def watch_exit(pid: int, left: Callable[[], None]) -> Callable[[], None]:

@@ -435,6 +435,7 @@ class _Body(msgspec.Struct, rename="camel", omit_defaults=True):
     change: ToolChange | None = None
     host_capabilities: tuple[str, ...] = ()
     offers: dict[str, tuple[msgspec.Raw, ...]] = {}
+    extensions: dict[str, msgspec.Raw] = {}
 
 
 def _encoded(known: KnownCatalogue) -> bytes:
@@ -452,6 +453,7 @@ def _encoded(known: KnownCatalogue) -> bytes:
             change=known.change,
             host_capabilities=known.host_capabilities,
             offers={kind: tuple(map(msgspec.Raw, raws)) for kind, raws in known.offers.items()},
+            extensions=known.extensions,
         )
     )
     return msgspec.json.encode(_Head(FORMAT, crc32(body))) + b"\n" + body + b"\n"
@@ -481,4 +483,5 @@ def _decoded(data: bytes) -> KnownCatalogue:
         stored.change,
         stored.host_capabilities,
         {kind: tuple(map(bytes, raws)) for kind, raws in stored.offers.items()},
+        {name: msgspec.Raw(bytes(raw)) for name, raw in stored.extensions.items()},
     )

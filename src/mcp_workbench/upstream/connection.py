@@ -311,10 +311,14 @@ class Connection:
                 self._context.eras[self.spec.target] = "modern" if self.modern else "legacy"
             self.primitives.subscriptions.listen_for_changes(self.conversation, outcome)
             self.tools.capabilities = capability_names(self.server_requests.declared)
-            announced = self.succeeds or self._context.cache.received(self.spec.key) is not None
             conversation, timeout = self.conversation, self.spec.connect_timeout
+            before = self.catalogue if self.succeeds or self.tools.is_cached else None
             self.tools.begin()
-            if await self.tools.read(conversation, timeout, modern=self.modern) and announced:
+            await self.tools.read(conversation, timeout, modern=self.modern)
+            if before is None:  # hosts may have been shown the cached list since
+                shown = self._context.cache.held(self.spec)
+                before = self.catalogue if shown is None else shown.catalogue
+            if before.differs(self.catalogue):
                 self._context.changed(self)
         except (Ended, Unlistable, RequestFailed) as error:
             ended = Ended(await link.exit_reason(str(error), ended=self._hung_up))

@@ -7,6 +7,7 @@ fail.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import os
@@ -26,7 +27,13 @@ from mcp_workbench.config.expand import (
     secrets_of,
 )
 from mcp_workbench.core.redact import LineRedactor, redact, redact_cut
-from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
+from mcp_workbench.core.spec import (
+    UNCONFINED,
+    HttpEndpoint,
+    ServerAddress,
+    ServerSpec,
+    StdioCommand,
+)
 from mcp_workbench.transport.process import EXIT_DRAIN, ChildProcess, ProcessSpec, running_child
 from mcp_workbench.transport.stdio import Channel
 from mcp_workbench.upstream.conversation import Conversation
@@ -125,9 +132,9 @@ async def dial(
             yield link
         return
     try:
-        launch = launch_of(target, environ)
+        launch, box = await _confined(launch_of(target, environ), target, environ)
         started = _running(launch, conversation.receive, ended)
-        async with _counted(started, spec, context) as child:
+        async with _counted(started, spec, context, box) as child:
             yield StdioLink(child, spec, environ)
     except OSError as error:
         raise Unreachable(start_error(target.command, error)) from None
@@ -216,6 +223,11 @@ class Processes:
 
     def __init__(self) -> None:
         self._running: dict[ServerAddress, int] = {}
+        self._boxes: dict[ServerAddress, str] = {}
+
+    def box_of(self, address: ServerAddress) -> str:
+        """The sandbox of its last process: none, process or files; empty where none was started."""
+        return self._boxes.get(address, "")
 
     def of(self, address: ServerAddress) -> int:
         return self._running.get(address, 0)
@@ -225,10 +237,12 @@ class Processes:
         return sum(self._running.values())
 
     @contextmanager
-    def running(self, address: ServerAddress, pid: int) -> Generator[None]:
+    def running(self, address: ServerAddress, pid: int, box: str) -> Generator[None]:
         """Count one more for the duration of the block."""
+        self._boxes[address] = box
         self._running[address] = self.of(address) + 1
-        log.info("%s: process %d started, %s", address, pid, self._describe_count())
+        within = "" if box == UNCONFINED else f" in the sandbox '{box}'"
+        log.info("%s: process %d started%s, %s", address, pid, within, self._describe_count())
         try:
             yield
         finally:
@@ -243,12 +257,15 @@ class Processes:
 
 @asynccontextmanager
 async def _counted(
-    started: AbstractAsyncContextManager[ChildProcess], spec: ServerSpec, context: LaunchContext
+    started: AbstractAsyncContextManager[ChildProcess],
+    spec: ServerSpec,
+    context: LaunchContext,
+    box: str,
 ) -> AsyncGenerator[ChildProcess]:
     """Count a child until it has exited, which `started` waits for."""
     with ExitStack() as count:
         async with started as child:
-            count.enter_context(context.processes.running(spec.address, child.pid))
+            count.enter_context(context.processes.running(spec.address, child.pid, box))
             yield child
 
 
@@ -275,6 +292,26 @@ def _labelled(launch: ProcessSpec) -> ProcessSpec:
     label = f"{LABEL}={os.urandom(8).hex()}"
     container = run.labelled(label, launch.env, launch.cwd or "")
     return msgspec.structs.replace(launch, argv=run.argv(label), container=container)
+
+
+async def _confined(
+    launch: ProcessSpec, target: StdioCommand, environ: Mapping[str, str]
+) -> tuple[ProcessSpec, str]:
+    """The same process with the sandbox and the limits of its entry, and which sandbox that is."""
+    if not target.is_confined:
+        return launch, UNCONFINED
+    # Loaded for such a server only. It looks at files and may start a program, so it runs in a thread.
+    from mcp_workbench.upstream.sandbox import SandboxUnavailable, confine
+
+    try:
+        confined = await asyncio.to_thread(
+            confine, target, launch.argv, launch.env, environ, starts=True
+        )
+    except SandboxUnavailable as error:
+        raise Unreachable(str(error)) from None
+    boxed = confined.box != UNCONFINED
+    changed = msgspec.structs.replace(launch, argv=confined.argv, env=confined.env, boxed=boxed)
+    return changed, confined.box
 
 
 # Why a process can't be started

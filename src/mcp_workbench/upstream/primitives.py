@@ -14,7 +14,7 @@ import msgspec
 from mcp_workbench.core.primitive_names import Primitive, PrimitiveKind, read_primitives
 from mcp_workbench.core.raw_json import TooLong, read_members
 from mcp_workbench.core.spec import ServerAddress
-from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities, is_modern
+from mcp_workbench.protocol.handshake import Agreed, ServerCapabilities, is_modern
 from mcp_workbench.protocol.primitive_messages import check_uri, level_of, subscription_of
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
@@ -270,8 +270,9 @@ class Primitives:
         return listed
 
     async def _page(self, kind: PrimitiveKind, cursor: str, seconds: float) -> _Page:
-        params = list_params(cursor, IMPLEMENTATION, modern=self.modern)
-        answer = await self._open_conversation.ask(METHODS[kind], params, seconds)
+        conversation = self._open_conversation
+        params = list_params(conversation, cursor, modern=self.modern)
+        answer = await conversation.ask(METHODS[kind], params, seconds)
         if answer.error:
             error = jsonrpc.read_error(answer.error)
             if error.code == jsonrpc.METHOD_NOT_FOUND:  # resources without templates are common

@@ -25,7 +25,7 @@ from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.connection import Closed, Connecting, Connection, PoolContext, Ready
 from mcp_workbench.upstream.conversation import Conversation, RequestFailed
-from mcp_workbench.upstream.dial import StdioLink, masked
+from mcp_workbench.upstream.dial import Processes, StdioLink, masked
 from mcp_workbench.upstream.health import RetryState
 from mcp_workbench.upstream.pool import ConnectionPool
 from mcp_workbench.upstream.server_requests import ConnectionHost
@@ -237,6 +237,7 @@ def report(
         skipped=conversation.skipped,
         last_skipped=_last_skipped(conversation, spec, context),
         processes=context.processes.of(spec.address),
+        box=context.processes.box_of(spec.address),
         seconds=time.monotonic() - since,
         offers=_offers(connection),
         unlike_lock=tuple(
@@ -271,13 +272,16 @@ def _offers(connection: Connection) -> dict[str, tuple[msgspec.Raw, ...]]:
 def health(
     spec: ServerSpec,
     connection: Connection | None,
-    processes: int,
+    processes: Processes,
     locks: "DefinitionLocks | None" = None,
 ) -> ServerHealth:
     """The state of a server, with the reason where it is not ready."""
     if locks is not None and (reason := locks.quarantine(spec)):
-        return ServerHealth(spec.address, "failed", reason, processes=processes)
-    return msgspec.structs.replace(_health(spec, connection), processes=processes)
+        state = ServerHealth(spec.address, "failed", reason)
+    else:
+        state = _health(spec, connection)
+    count, box = processes.of(spec.address), processes.box_of(spec.address)
+    return msgspec.structs.replace(state, processes=count, box=box)
 
 
 def _health(spec: ServerSpec, connection: Connection | None) -> ServerHealth:

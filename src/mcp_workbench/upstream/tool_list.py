@@ -15,16 +15,9 @@ from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue, 
 from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.raw_json import MOST_ELEMENTS, Members, check_elements, read_elements
 from mcp_workbench.core.spec import ServerSpec, ToolFilter
+from mcp_workbench.protocol import handshake
 from mcp_workbench.protocol.elicitation import capability_names
-from mcp_workbench.protocol.handshake import (
-    CAPABILITIES_KEY,
-    CLIENT_INFO_KEY,
-    IMPLEMENTATION,
-    MODERN,
-    VERSION_KEY,
-    Agreed,
-    is_modern,
-)
+from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, is_modern
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 from mcp_workbench.upstream.conversation import Conversation, RequestFailed
@@ -94,7 +87,7 @@ async def _list_tools(
     complaints: list[str] = []
     cursor, seen, total = "", set[str](), Total()
     for _ in range(PAGES):
-        params = list_params(cursor, IMPLEMENTATION, modern=modern)
+        params = list_params(conversation, cursor, modern=modern)
         page = await _page(conversation, params, seconds)
         if total.is_beyond(page.size, len(page.tools), conversation.message_bytes):
             complaints.insert(0, f"tools beyond the first {len(tools)} were left out ({TOO_LARGE})")
@@ -153,16 +146,16 @@ async def page_elements(listed: msgspec.Raw) -> list[msgspec.Raw]:
     return read_elements(listed, checked=True)
 
 
-def request_meta(ourselves: dict[str, str]) -> dict[str, object]:
+def request_meta(conversation: Conversation) -> Members:
     """`_meta` of our own requests to a modern server."""
-    return {VERSION_KEY: MODERN, CLIENT_INFO_KEY: ourselves, CAPABILITIES_KEY: {}}
+    return handshake.request_meta(IMPLEMENTATION, conversation.capabilities)
 
 
-def list_params(cursor: str, ourselves: dict[str, str], *, modern: bool) -> bytes:
+def list_params(conversation: Conversation, cursor: str, *, modern: bool) -> bytes:
     """The params of a `*/list` request."""
     params: dict[str, object] = {"cursor": cursor} if cursor else {}
     if modern:
-        params["_meta"] = request_meta(ourselves)
+        params["_meta"] = request_meta(conversation)
     return jsonrpc.encode(params)
 
 
@@ -189,6 +182,7 @@ class ToolList:
         self._address = spec.address
         self._spec = spec
         known = context.cache.held(spec)
+        self.is_cached = known is not None  # so that hosts may have been shown it
         self.catalogue = Catalogue() if known is None else known.catalogue
         self.received = self.catalogue  # with tools that the lock file does not let through
         self.capabilities: tuple[str, ...] = ()  # of the host, as the server was told
@@ -334,6 +328,7 @@ class ToolList:
                 seconds,
                 host_capabilities=capability_names(asking),
                 offers={} if before is None else before.offers,
+                extensions=agreed.extensions,
             ),
         )
 
