@@ -120,6 +120,11 @@ IN_DEFINITIONS = {
     "compact": Change(
         "white space between tokens is removed", "every pair", "it costs tokens and has no meaning",
     ),
+    "tasks": Change(
+        '`"taskSupport":"required"` becomes `"optional"`',
+        "dynamic mode, and with bare names",
+        "the workbench waits for the task if the host does not; some hosts refuse to call the tool otherwise",
+    ),
     "output": Change(
         "`outputSchema` without `\"type\":\"object\"` is removed",
         "dynamic mode: legacy host, modern server",
@@ -170,8 +175,10 @@ EXTENSIONS = (
     ),
     Extension(
         "`io.modelcontextprotocol/tasks`",
-        "not declared to servers; `task` in the parameters of a call is removed, so that the call is an ordinary one",
-        "not declared to hosts; `tasks/…` is -32601; `task` in a question to the host is removed",
+        "declared to servers if the host declares it, or if a server requires it for a call of a legacy host "
+        "([tasks](tasks.md)); `task` in the parameters of a call is removed unless its server and host have tasks",
+        "always declared to modern hosts; `taskId` becomes an id of ours, questions get the server's name; "
+        "`task` in a question to the host is removed",
     ),
     Extension(
         "`io.modelcontextprotocol/skills`",

@@ -275,6 +275,10 @@ FILLED = {
     "logout dev/github": "logout --help",
     "secret set NAME": "secret set --help",  # with values in tests/secrets
     "secret remove NAME...": "secret remove --help",
+    "lock diff": "lock diff --help",  # and the others with servers in tests/lock
+    "lock approve": "lock approve --help",
+    "lock reject": "lock reject --help",
+    "lock verify": "lock verify --help",
 }
 
 

@@ -34,6 +34,7 @@ from mcp_workbench.core.spec import (
     AuditSettings,
     HttpSettings,
     Limits,
+    LockLevel,
     Naming,
     SecretSource,
     ServerAddress,
@@ -65,6 +66,7 @@ class _FileReader:
         self.dynamic = False
         self.inherit: bool | list[str] = False  # for toolboxes without `inheritEnv`
         self.approve: bool | str | list[str] = False  # for toolboxes without `approve`
+        self.lock: LockLevel = "record"  # for toolboxes without `lock`
         self.sandbox = SandboxDefault()  # for toolboxes without `sandbox`
 
     def file(self, value: Any) -> Snapshot:
@@ -147,6 +149,7 @@ class _FileReader:
         boxes: Object = top.get("toolboxes", {})
         self.inherit = self.entries.inherit = top.get("inheritEnv", False)
         self.approve = self.entries.approve = top.get("approve", False)
+        self.lock = self.entries.lock = top.get("lock", "record")
         self.sandbox = self.entries.sandbox = self.sandbox_default(top, ())
         specs = {name: self.toolbox(name, boxes[name], ("toolboxes", name)) for name in boxes}
         if "mcpServers" in top:
@@ -169,6 +172,7 @@ class _FileReader:
             self.findings.error(path, "WB-CONF-016", "the toolbox has no 'mcpServers'", fix)
         self.entries.inherit = valid.get("inheritEnv", self.inherit)
         self.entries.approve = valid.get("approve", self.approve)
+        self.entries.lock = valid.get("lock", self.lock)
         self.entries.sandbox = self.sandbox_default(valid, path)
         servers = self.servers(name, valid.get("mcpServers"), (*path, "mcpServers"))
         return ToolboxSpec(

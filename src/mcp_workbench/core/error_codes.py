@@ -156,6 +156,35 @@ CODES = {
         "is blocked.",
         "Read the definition, and decide whether it fits what the tool is for.",
     ),
+    # The lock file
+    "WB-LOCK-001": Explanation(
+        "The lock file can't be used",
+        "mcp-workbench.lock, beside the configuration, is not valid: it was edited or merged in a way that leaves its "
+        "meaning open, everybody can change it, or it can't be read or written. At the levels pin and review "
+        "no server is started until that is fixed; at the level record nothing is compared.",
+        "Correct it at the place that the message names, or take the last version from your version control. If "
+        "there is none, remove the file and run mcp-workbench lock: everything counts as new then.",
+    ),
+    "WB-LOCK-002": Explanation(
+        "A server, a tool or a prompt is in quarantine",
+        "Its launch line or its definition is not the one in mcp-workbench.lock, or is not in it, and 'lock' is "
+        "pin or review. It is not listed, not found and not called.",
+        "Read it with mcp-workbench lock diff TOOLBOX/SERVER, and approve it in a terminal with the command that "
+        "this prints; or remove the server.",
+    ),
+    "WB-LOCK-003": Explanation(
+        "A definition differs from the lock file",
+        "A warning: a server defines something else than mcp-workbench.lock has recorded. At the level record it is "
+        "used all the same.",
+        "Read the difference with mcp-workbench lock diff. If it is right, mcp-workbench lock records it (levels "
+        "pin and review: mcp-workbench lock approve).",
+    ),
+    "WB-LOCK-004": Explanation(
+        "Nothing was approved",
+        "Only a person at a terminal can approve or reject, and the hash must be that of what the server defines "
+        "at this moment.",
+        "Run mcp-workbench lock diff in a terminal, read it, and use the command that it prints.",
+    ),
     "WB-TOUR-401": Explanation(
         "The tour failed",
         "The built-in demo needs nothing but this program, so the installation is broken.",

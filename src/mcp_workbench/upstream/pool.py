@@ -15,18 +15,25 @@ from itertools import count
 from typing import Any
 
 from mcp_workbench.config.expand import ResolvedServer, environment, resolve_server
-from mcp_workbench.core.errors import ServerUnavailable, not_connected
-from mcp_workbench.core.spec import NOBODY, Limits, ServerAddress, ServerKey, ServerSpec
+from mcp_workbench.core.errors import ServerUnavailable, not_connected, quarantined
+from mcp_workbench.core.spec import (
+    NOBODY,
+    Limits,
+    LockFile,
+    ServerAddress,
+    ServerKey,
+    ServerSpec,
+)
 from mcp_workbench.transport.tasks import Lifetime, TaskScope, task_scope
 from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.connection import Connecting, Connection, PoolContext
 from mcp_workbench.upstream.health import PATIENCE
+from mcp_workbench.upstream.idle_timers import IdleTimers
 from mcp_workbench.upstream.primitives import Primitives
 from mcp_workbench.upstream.server_requests import ConnectionHost
 from mcp_workbench.upstream.subscriptions import ConnectionId, SubscriptionRegistry
 
 TICK = 0.1  # seconds between two checks of the deadlines, while requests are pending
-CHECKS = 4  # per idleTimeout: a server is stopped at most a quarter of that late
 
 MOST_PRINCIPALS = 256  # with a connection of their own to one server; beyond that, unused ones go
 MOST_CONNECTIONS = 4  # leased connections to one server
@@ -92,6 +99,9 @@ class ConnectionPool(Lifetime):
 
     def connection(self, spec: ServerSpec, host: ConnectionHost | None = None) -> Connection:
         """Return the connection for `spec`, starting it if needed. Never awaits, so never races."""
+        locks = self.context.locks
+        if locks is not None and (reason := locks.quarantine(spec)):
+            raise quarantined(spec.address, reason)
         key = self._key(spec, host)
         current = self._live.get(key)
         if current is not None and (
@@ -206,6 +216,19 @@ class ConnectionPool(Lifetime):
         if retired:
             self.watch_deadlines()
         return retired
+
+    def relock(self, lock: LockFile | None) -> list[Connection]:
+        """Use this version of the lock file; a server that it does not let through is stopped.
+
+        Returns the connections whose tools are others now.
+        """
+        self.context.relock(lock)
+        locks = self.context.locks
+        stopped = [k for k, c in self._live.items() if locks and locks.quarantine(c.spec)]
+        changed = [c for k, c in self._live.items() if k in stopped or c.relock()]
+        for key in stopped:
+            self._drop(key)
+        return changed
 
     def revive(self, spec: ServerSpec, host: ConnectionHost | None) -> None:
         """Start this server now, and announce its lists where they are new."""
@@ -424,42 +447,6 @@ def _make_idle(connection: Connection) -> bool:
     """Give up the oldest suspended call, if nobody waits for its outcome."""
     handler = connection.conversation.pending.oldest(lambda handler: handler.suspended)
     return handler is not None and handler.give_way()
-
-
-class IdleTimers:
-    """Stops servers that nobody used for their idleTimeout; one timer per connection."""
-
-    def __init__(self, is_needed: Callable[[Connection], bool]) -> None:
-        self._is_needed = is_needed
-        self._timers: dict[Connection, asyncio.TimerHandle] = {}
-
-    def watch(self, connection: Connection) -> None:
-        """Check this connection from now on, if it has an idleTimeout."""
-        seconds = connection.spec.idle_timeout / CHECKS
-        if not seconds or connection in self._timers:
-            return
-        loop = asyncio.get_running_loop()
-        self._timers[connection] = loop.call_later(seconds, self._check, connection)
-
-    def end(self) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-
-    def _check(self, connection: Connection) -> None:
-        self._timers.pop(connection, None)
-        if connection.over:
-            return
-        conversation, now = connection.conversation, time.monotonic()
-        unused = connection.health.unused_for(conversation, now)
-        is_used = not connection.usable or self._is_needed(connection)
-        if is_used or unused < connection.spec.idle_timeout:
-            self.watch(connection)
-        else:
-            connection.stopped_idle = True
-            seconds = connection.spec.idle_timeout
-            connection.ending = f"stopped after {seconds:g} s without a call (idleTimeout)"
-            connection.stop()
 
 
 class DrainingConnections:
