@@ -65,6 +65,7 @@ class _FileReader:
         self.dynamic = False
         self.inherit: bool | list[str] = False  # for toolboxes without `inheritEnv`
         self.approve: bool | str | list[str] = False  # for toolboxes without `approve`
+        self.scripts = False  # for toolboxes without `scripts`
 
     def file(self, value: Any) -> Snapshot:
         if not self.findings.is_object(value, (), 'write {"mcpServers": {…}}'):
@@ -146,10 +147,11 @@ class _FileReader:
         boxes: Object = top.get("toolboxes", {})
         self.inherit = self.entries.inherit = top.get("inheritEnv", False)
         self.approve = self.entries.approve = top.get("approve", False)
+        self.scripts = bool(top.get("scripts", False))
         specs = {name: self.toolbox(name, boxes[name], ("toolboxes", name)) for name in boxes}
         if "mcpServers" in top:
             servers = self.servers("default", top["mcpServers"], ("mcpServers",))
-            specs["default"] = ToolboxSpec("default", servers=servers)
+            specs["default"] = ToolboxSpec("default", servers=servers, scripts=self.scripts)
         if "toolboxes" in top and not boxes:
             self.findings.warning(("toolboxes",), "WB-CONF-017", "there is no toolbox", "add one")
         return specs
@@ -175,6 +177,7 @@ class _FileReader:
             valid.get("detail", "schema"),
             int(valid.get("resultBudget", 0)),
             valid.get("discover", "eager"),
+            bool(valid.get("scripts", self.scripts)),
         )
 
     def servers(self, toolbox: str, value: Object | None, path: Path) -> dict[str, ServerSpec]:

@@ -28,6 +28,7 @@ from mcp_workbench.core.spec import (
     generate_tool_name,
     parse_tool_name,
 )
+from mcp_workbench.gateway.script_extra import has_scripts
 from mcp_workbench.protocol.translation import legacy_definition
 from mcp_workbench.server import text
 from mcp_workbench.server.parse import (
@@ -38,6 +39,7 @@ from mcp_workbench.server.parse import (
     refuse_cursor,
     string_or_empty,
 )
+from mcp_workbench.server.script_tool import run_script_definition
 from mcp_workbench.server.text import (
     TimeSlice,
     collect,
@@ -401,7 +403,10 @@ _NATIVE_USE = (
 def own_definitions(snapshot: Snapshot) -> list[Json]:
     """The tool list of proxy mode. It changes with the configuration alone, never with a search."""
     own = [open_toolbox_definition(snapshot), use_tool_definition(), search_tools_definition()]
-    return [*own, read_result_definition()] if has_budgets(snapshot) else own
+    scripts = has_scripts(snapshot)
+    if scripts or has_budgets(snapshot):  # a script's answer may be cut, too
+        own.append(read_result_definition())
+    return [*own, run_script_definition(_HINTS)] if scripts else own
 
 
 def has_budgets(snapshot: Snapshot) -> bool:

@@ -1,0 +1,202 @@
+"""The process in which scripts run: started with the first script, ended after a while without any.
+
+It is a child like a server: it ends with us, also if we are killed. If it ends by itself, the scripts in it have failed,
+and the next one starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from mcp_workbench.core.errors import WorkbenchError
+from mcp_workbench.gateway.script_extra import INSTALL, can_run_scripts
+from mcp_workbench.gateway.script_messages import (
+    CallsMade,
+    EngineLimits,
+    Finished,
+    FromEngine,
+    RunScript,
+    Settled,
+    Started,
+    StopScript,
+    ToEngine,
+)
+from mcp_workbench.timing import deadline
+from mcp_workbench.transport.json_text import LineFramer
+from mcp_workbench.transport.process import ChildProcess, ProcessSpec, running_child
+
+log = logging.getLogger(__name__)
+
+ENGINE = "mcp_workbench.gateway.script_engine"
+MOST_SCRIPTS = 64  # that run at once; each may use as much memory as its limit says
+IDLE = 120.0  # seconds without a script after which the process ends
+START = deadline(30.0)  # seconds for it to start
+# A line from it: the arguments of calls, or what a script returns and prints, escaped.
+LONGEST_LINE = 64 << 20
+_PASSED_ON = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "SYSTEMROOT",
+    "PYTHONPATH",
+)  # of our environment: no secrets
+
+Received = Callable[[CallsMade | Finished], None]
+StartTask = Callable[[Coroutine[Any, Any, None], str], Any]
+
+
+class ScriptsUnavailable(WorkbenchError):
+    """Scripts can't be run here, or not now."""
+
+    code = "scripts_unavailable"
+
+
+class ScriptWorker:
+    """Runs scripts in another process. `start` starts a task that ends with the gateway."""
+
+    def __init__(self, start: StartTask) -> None:
+        self._start = start
+        self._child: ChildProcess | None = None
+        self._is_ready = False
+        self._waiting: list[asyncio.Future[None]] = []  # for it to be ready
+        self._scripts: dict[int, Received] = {}
+        self._numbers = count(1)
+        self._over = asyncio.Event()
+        self._idle: asyncio.TimerHandle | None = None
+        self._is_running = False
+
+    @property
+    def pid(self) -> int:
+        """Of the process; 0 while there is none."""
+        return 0 if self._child is None else self._child.pid
+
+    async def run(self, code: str, limits: EngineLimits, received: Received) -> int:
+        """Start a script, whose messages `received` gets. Returns its number.
+
+        Raises ScriptsUnavailable.
+        """
+        if not can_run_scripts():
+            raise ScriptsUnavailable("Scripts need the extra 'code'", hint=INSTALL)
+        if len(self._scripts) >= MOST_SCRIPTS:
+            busy = f"{MOST_SCRIPTS} scripts are running"
+            raise ScriptsUnavailable(busy, hint="Nothing was done; try again in a moment.")
+        number = next(self._numbers)
+        self._scripts[number] = received
+        try:
+            await self._ready()
+        except BaseException:
+            self._scripts.pop(number, None)
+            raise
+        self._send(RunScript(number, code, limits))
+        return number
+
+    def settle(self, settled: Settled) -> None:
+        """Give a script the outcome of one of its calls."""
+        if settled.id in self._scripts:
+            self._send(settled)
+
+    def stop(self, number: int) -> None:
+        """End a script that has not ended; nothing more is received from it."""
+        if self._scripts.pop(number, None) is not None:
+            self._send(StopScript(number))
+            self._check_idle()
+
+    def close(self) -> None:
+        """End the process."""
+        self._over.set()
+
+    # The process
+
+    async def _ready(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._is_ready:
+            return
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(ready)
+        if not self._is_running:
+            self._is_running = True
+            self._over.clear()
+            self._start(self._live(), "scripts")
+        try:
+            async with asyncio.timeout(START):
+                await ready
+        except TimeoutError:
+            self._over.set()
+            raise ScriptsUnavailable("The process for scripts does not start") from None
+
+    async def _live(self) -> None:
+        framer = LineFramer(LONGEST_LINE)
+        environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        launch = ProcessSpec((sys.executable, "-P", "-m", ENGINE), environ)
+
+        def received(data: bytes) -> None:
+            for line in framer.feed(data):
+                self._received(msgspec.json.decode(line, type=FromEngine))
+            if framer.overflow is not None:  # none of ours is as long
+                self._over.set()
+
+        reason = "it was stopped"
+        try:
+            async with running_child(launch, received, self._over.set) as child:
+                self._child = child
+                await self._over.wait()
+                status = child.exit_status()
+                if status is not None or self._scripts:
+                    reason = _reason(status, child.complaints)
+        except OSError as error:
+            reason = str(error)
+        finally:
+            self._ended(reason)
+
+    def _ended(self, reason: str) -> None:
+        self._child, self._is_ready, self._is_running = None, False, False
+        waiting, self._waiting = self._waiting, []
+        scripts, self._scripts = self._scripts, {}
+        for ready in waiting:
+            if not ready.done():
+                error = ScriptsUnavailable(f"The process for scripts can't be used: {reason}")
+                ready.set_exception(error)
+        for number, received in scripts.items():
+            received(Finished(number, crash=reason))
+
+    def _received(self, message: FromEngine) -> None:
+        if isinstance(message, Started):
+            self._is_ready = True
+            waiting, self._waiting = self._waiting, []
+            for ready in waiting:
+                if not ready.done():
+                    ready.set_result(None)
+            return
+        received = self._scripts.get(message.id)
+        if received is None:
+            return
+        if isinstance(message, Finished):
+            del self._scripts[message.id]
+            self._check_idle()
+        received(message)
+
+    def _send(self, message: ToEngine) -> None:
+        if self._child is not None:
+            self._child.channel.send(msgspec.json.encode(message) + b"\n")
+
+    def _check_idle(self) -> None:
+        if not self._scripts and self._idle is None:
+            loop = asyncio.get_running_loop()
+            self._idle = loop.call_later(IDLE, self._over.set)
+
+
+def _reason(status: int | None, complaints: str) -> str:
+    last = complaints.strip().rpartition("\n")[2][:300]
+    ended = "it has ended" if status is None else f"it has ended with status {status}"
+    return f"{ended}: {last}" if last else ended
