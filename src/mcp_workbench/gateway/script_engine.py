@@ -144,7 +144,7 @@ class Run(threading.Thread):
     def _failed(self, error: MontySyntaxError | MontyRuntimeError) -> messages.Finished:
         exception, shown = error.exception(), error.display()
         kind, message = type(exception).__name__, str(exception)
-        limit = limit_of(kind, message)
+        limit = limit_of(kind, message, self._limits.output)
         if limit:
             return self._ended(limit=limit, message=message)
         frames = [frame for frame in error.traceback() if frame.filename in (FILE, "main.py")]
@@ -312,12 +312,12 @@ def answer_of(settled: messages.Settled) -> Any:
         return {"exc_type": "ValueError", "message": f"the result can't be read: {error}"}
 
 
-def limit_of(kind: str, message: str) -> str:
+def limit_of(kind: str, message: str, output: int) -> str:
     """The limit that the interpreter itself has enforced; empty for other errors."""
     if kind == "TimeoutError" and "time limit exceeded" in message:
         return "execution"
     if kind == "MemoryError":
-        return "memory" if "memory limit" in message else "output"
+        return "output" if message.endswith(f"> {output} bytes") else "memory"
     if kind == "RuntimeError" and "suspension" in message:
         return "calls"
     return ""

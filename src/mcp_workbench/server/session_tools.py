@@ -39,7 +39,6 @@ from mcp_workbench.server.parse import (
     refuse_cursor,
     string_or_empty,
 )
-from mcp_workbench.server.script_tool import run_script_definition
 from mcp_workbench.server.text import (
     TimeSlice,
     collect,
@@ -406,7 +405,11 @@ def own_definitions(snapshot: Snapshot) -> list[Json]:
     scripts = has_scripts(snapshot)
     if scripts or has_budgets(snapshot):  # a script's answer may be cut, too
         own.append(read_result_definition())
-    return [*own, run_script_definition(_HINTS)] if scripts else own
+    if scripts:
+        from mcp_workbench.server.script_tool import run_script_definition  # mostly off
+
+        own.append(run_script_definition(_HINTS))
+    return own
 
 
 def has_budgets(snapshot: Snapshot) -> bool:
