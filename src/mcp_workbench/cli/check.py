@@ -136,6 +136,7 @@ def check(settings: Settings, *, connect: bool) -> int:
         *snapshot.warnings,
         *source_warnings(sources),
         *launch_warnings(snapshot, os.environ),
+        *script_warnings(snapshot),
     )
     _print_problems(settings, snapshot, problems)
     reports = survey(settings, snapshot, servers) if connect else None
@@ -299,6 +300,20 @@ def launch_warnings(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[
             member = "cwd" if folder_problem(folder_of(target)) else "command"
             message = f"server '{spec.address}' can't be started: {cause(problem)}"
             yield _warning(f"{spec.place}.{member}", message, remedy(problem), "WB-CONN-105")
+
+
+def script_warnings(snapshot: Snapshot) -> Iterator[Problem]:
+    """Yields a warning if scripts are switched on and can't be offered."""
+    if not any(box.scripts for box in snapshot.toolboxes.values()):
+        return
+    from mcp_workbench.gateway.script_extra import INSTALL, can_run_scripts
+
+    if snapshot.tool_mode != "proxy":
+        message = "'scripts' has no effect in dynamic mode: run_script is not offered"
+        yield _warning("scripts", message, 'remove it, or set "toolMode": "proxy"', "WB-CONF-048")
+    elif not can_run_scripts():
+        message = "scripts are switched on, but the extra 'code' is not installed: run_script is not offered"
+        yield _warning("scripts", message, INSTALL, "WB-CONF-048")
 
 
 def _key_warning(spec: ServerSpec, settings: AuthSettings) -> Iterator[Problem]:

@@ -213,4 +213,10 @@ CONFIGURATION_CODES = {
         "arguments of a running program.",
         "Give the secret to the server in 'env', if the server takes it from a variable.",
     ),
+    "WB-CONF-048": Explanation(
+        "Scripts are switched on, but can't be offered",
+        "A warning: 'scripts' is true, and the package that runs them is installed only on request; or 'toolMode' is "
+        '"dynamic", which has no run_script.',
+        "pip install 'mcp-workbench-gateway[code]', in the environment of this program; or leave 'scripts' out.",
+    ),
 }

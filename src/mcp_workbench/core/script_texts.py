@@ -61,13 +61,15 @@ _INSTEAD = (
     ("inheritance", "Use functions and dicts, or a class without bases."),
     ("async with", "Use await call(...) for tools; there is nothing else to enter."),
     ("async for", "Use a for loop, and await inside it."),
-    ("create_task", "Use await asyncio.gather(call(...), call(...))."),
+    ("gather()", "Catch exceptions in a function of your own, and gather that."),
+    ("module 'asyncio'", "It has gather and sleep: await asyncio.gather(call(...), call(...))."),
+    ("except*", "Use except."),
     ("'coroutine' object", f"A call has no value before it is awaited: {EXAMPLE}"),
     ("coroutine", f"A call has no value before it is awaited: {EXAMPLE}"),
 )
 _MODULES = (
-    "Modules: asyncio, base64, collections, dataclasses, datetime, functools, hashlib, itertools, json, math, "
-    "random, re, string, textwrap, time, typing. Everything else is reached through tools."
+    "Modules: asyncio, base64, binascii, bisect, collections, copy, csv, dataclasses, datetime, decimal, functools, "
+    "hashlib, itertools, json, math, random, re, time, tomllib, typing, unicodedata. For anything else, call a tool."
 )
 _OUTSIDE = "Scripts have no files, network, environment or processes: call a tool that has."
 
@@ -83,7 +85,7 @@ def traceback_text(shown: str) -> str:
 
 
 def _line(line: str) -> str:
-    for name in ('File "<python-input-0>", line ', 'File "main.py", line '):
+    for name in ('File "<python-input-1>", line ', 'File "main.py", line '):
         line = line.replace(name, "Line ")
     unsupported = UNSUPPORTED.search(line)
     if unsupported:

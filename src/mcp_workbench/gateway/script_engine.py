@@ -41,7 +41,8 @@ LONGEST_SLEEP = (
     60.0  # seconds of one sleep of a script; the limit on its whole time applies as well
 )
 SUSPENSIONS = 4000  # stops of one script that are no calls, such as names that are looked up
-FILE = "<python-input-0>"  # what the interpreter calls the script
+PRELUDE = "import asyncio, json, re"  # what scripts need most, and forget to import
+FILE = "<python-input-1>"  # what the interpreter calls the script, which follows that
 CALL = "call"
 SLEEPS = ("system.sleep", "system.async_sleep")
 _write = threading.Lock()
@@ -164,6 +165,7 @@ class Run(threading.Thread):
         with self._pool.checkout(limits=limits) as session:
             self._worker = session.worker_pid or 0
             try:
+                session.feed_run(PRELUDE)
                 snapshot = session.feed_start(
                     self._request.code,
                     external_lookup={CALL: _nothing},
@@ -277,7 +279,8 @@ def _nothing(*_args: Any, **_arguments: Any) -> None:
 def call_of(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, bytes]:
     """The tool and its arguments. Raises TypeError."""
     wanted = 'write await call("toolbox/server/tool", name=value)'
-    if not args or not isinstance(args[0], str):
+    tool = args[0] if args else None
+    if not isinstance(tool, str):
         raise TypeError(f"call() takes the tool as its first argument: {wanted}")
     arguments: dict[str, Any] = named
     if len(args) == 2 and isinstance(args[1], dict):
@@ -287,7 +290,7 @@ def call_of(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, bytes]:
         arguments = {**given, **named}
     elif len(args) > 1:
         raise TypeError(f"arguments of a tool are given by name: {wanted}")
-    return str(args[0]), encoded_value(arguments)
+    return tool, encoded_value(arguments)
 
 
 def encoded_value(value: Any) -> bytes:

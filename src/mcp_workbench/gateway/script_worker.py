@@ -65,77 +65,103 @@ class ScriptWorker:
 
     def __init__(self, start: StartTask) -> None:
         self._start = start
-        self._child: ChildProcess | None = None
-        self._is_ready = False
-        self._waiting: list[asyncio.Future[None]] = []  # for it to be ready
-        self._scripts: dict[int, Received] = {}
+        self._process: EngineProcess | None = None
         self._numbers = count(1)
-        self._over = asyncio.Event()
-        self._idle: asyncio.TimerHandle | None = None
-        self._is_running = False
 
     @property
     def pid(self) -> int:
         """Of the process; 0 while there is none."""
-        return 0 if self._child is None else self._child.pid
+        return 0 if self._process is None else self._process.pid
 
-    async def run(self, code: str, limits: EngineLimits, received: Received) -> int:
-        """Start a script, whose messages `received` gets. Returns its number.
-
-        Raises ScriptsUnavailable.
-        """
+    async def run(self, code: str, limits: EngineLimits, received: Received) -> RunningScript:
+        """Start a script, whose messages `received` gets. Raises ScriptsUnavailable."""
         if not can_run_scripts():
             raise ScriptsUnavailable("Scripts need the extra 'code'", hint=INSTALL)
+        process = self._process
+        if process is None or process.is_over:
+            process = self._process = EngineProcess()
+            self._start(process.live(), "scripts")
+        return await process.run(next(self._numbers), code, limits, received)
+
+
+class RunningScript:
+    """A script in its process."""
+
+    def __init__(self, process: EngineProcess, number: int) -> None:
+        self._process = process
+        self.number = number
+
+    def settle(self, call: int, value: bytes, exception: str = "", message: str = "") -> None:
+        """Give it the outcome of one of its calls."""
+        settled = Settled(self.number, call, msgspec.Raw(value), exception, message)
+        self._process.settle(settled)
+
+    def stop(self) -> None:
+        """End it, unless it has ended; nothing more is received from it."""
+        self._process.stop(self.number)
+
+
+class EngineProcess:
+    """One process, from its start to its end."""
+
+    def __init__(self) -> None:
+        self._child: ChildProcess | None = None
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._over = asyncio.Event()
+        self._scripts: dict[int, Received] = {}
+        self._idle: asyncio.TimerHandle | None = None
+
+    @property
+    def pid(self) -> int:
+        return 0 if self._child is None else self._child.pid
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    async def run(
+        self, number: int, code: str, limits: EngineLimits, received: Received
+    ) -> RunningScript:
         if len(self._scripts) >= MOST_SCRIPTS:
             busy = f"{MOST_SCRIPTS} scripts are running"
             raise ScriptsUnavailable(busy, hint="Nothing was done; try again in a moment.")
-        number = next(self._numbers)
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
         self._scripts[number] = received
         try:
-            await self._ready()
+            await self._started()
         except BaseException:
             self._scripts.pop(number, None)
             raise
         self._send(RunScript(number, code, limits))
-        return number
+        return RunningScript(self, number)
+
+    async def _started(self) -> None:
+        if self._ready.done():
+            return
+        try:
+            async with asyncio.timeout(START):
+                await asyncio.wait((self._ready,))
+        except TimeoutError:
+            self._over.set()
+            raise ScriptsUnavailable("The process for scripts does not start") from None
+        if error := self._ready.exception():
+            raise error
 
     def settle(self, settled: Settled) -> None:
-        """Give a script the outcome of one of its calls."""
         if settled.id in self._scripts:
             self._send(settled)
 
     def stop(self, number: int) -> None:
-        """End a script that has not ended; nothing more is received from it."""
         if self._scripts.pop(number, None) is not None:
             self._send(StopScript(number))
             self._check_idle()
 
-    def close(self) -> None:
-        """End the process."""
-        self._over.set()
-
     # The process
 
-    async def _ready(self) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
-        if self._is_ready:
-            return
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(ready)
-        if not self._is_running:
-            self._is_running = True
-            self._over.clear()
-            self._start(self._live(), "scripts")
-        try:
-            async with asyncio.timeout(START):
-                await ready
-        except TimeoutError:
-            self._over.set()
-            raise ScriptsUnavailable("The process for scripts does not start") from None
-
-    async def _live(self) -> None:
+    async def live(self) -> None:
+        """Start it, and stay until it has ended."""
         framer = LineFramer(LONGEST_LINE)
         environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         launch = ProcessSpec((sys.executable, "-P", "-m", ENGINE), environ)
@@ -151,32 +177,28 @@ class ScriptWorker:
             async with running_child(launch, received, self._over.set) as child:
                 self._child = child
                 await self._over.wait()
-                status = child.exit_status()
-                if status is not None or self._scripts:
-                    reason = _reason(status, child.complaints)
+                reason = _reason(child.exit_status(), child.complaints)
         except OSError as error:
             reason = str(error)
         finally:
             self._ended(reason)
 
     def _ended(self, reason: str) -> None:
-        self._child, self._is_ready, self._is_running = None, False, False
-        waiting, self._waiting = self._waiting, []
+        self._over.set()
+        self._child = None
+        if self._idle is not None:
+            self._idle.cancel()
+        if not self._ready.done():
+            error = ScriptsUnavailable(f"The process for scripts can't be used: {reason}")
+            self._ready.set_exception(error)
+            self._ready.exception()  # perhaps nobody waits for it any more
         scripts, self._scripts = self._scripts, {}
-        for ready in waiting:
-            if not ready.done():
-                error = ScriptsUnavailable(f"The process for scripts can't be used: {reason}")
-                ready.set_exception(error)
         for number, received in scripts.items():
             received(Finished(number, crash=reason))
 
     def _received(self, message: FromEngine) -> None:
         if isinstance(message, Started):
-            self._is_ready = True
-            waiting, self._waiting = self._waiting, []
-            for ready in waiting:
-                if not ready.done():
-                    ready.set_result(None)
+            self._ready.set_result(None)
             return
         received = self._scripts.get(message.id)
         if received is None:

@@ -31,7 +31,7 @@ from mcp_workbench.core.script_texts import (
     traceback_text,
     unawaited_text,
 )
-from mcp_workbench.core.script_values import CallValue, answer_text, call_value, returned_content
+from mcp_workbench.core.script_values import answer_text, call_value, returned_content
 from mcp_workbench.core.spec import Snapshot, ToolIdentifier
 from mcp_workbench.gateway.arguments import hint_for
 from mcp_workbench.gateway.interceptors import CallOutcome, Cancelled, Completed, Failed
@@ -40,14 +40,13 @@ from mcp_workbench.gateway.script_messages import (
     EngineLimits,
     Finished,
     MadeCall,
-    Settled,
 )
 from mcp_workbench.transport.tasks import task_scope
 
 if TYPE_CHECKING:
     from mcp_workbench.core.call_request import CallRequest
     from mcp_workbench.core.catalogue import Definition
-    from mcp_workbench.gateway.script_worker import ScriptWorker
+    from mcp_workbench.gateway.script_worker import RunningScript, ScriptWorker
 
 LONGEST_CODE = 256 << 10  # bytes of a script
 MOST_META = 64  # results whose `_meta` is part of the answer
@@ -172,7 +171,7 @@ class ScriptRun:
         self._limits = limits
         self._make = make
         self._report = report
-        self._number = 0
+        self._running: RunningScript | None = None
         self._messages: asyncio.Queue[CallsMade | Finished] = asyncio.Queue()
         self._slots = asyncio.Semaphore(limits.parallel)
         self._calls: list[CallLine] = []
@@ -188,14 +187,15 @@ class ScriptRun:
         finished = Finished(0, limit="total")
         try:
             async with self.clock.begin():
-                self._number = await self._worker.run(
+                self._running = await self._worker.run(
                     self._code, self._limits.engine, self._messages.put_nowait
                 )
                 finished = await self._drive()
         except TimeoutError:
             pass
         finally:
-            self._worker.stop(self._number)
+            if self._running is not None:
+                self._running.stop()
         return self._answered(finished)
 
     async def _drive(self) -> Finished:
@@ -237,7 +237,7 @@ class ScriptRun:
                 self._metas.append((made.tool, value.meta))
             if value.failure is None:
                 line.state = "ok"
-                self._settle_value(made, value)
+                self._settle(made, value.json)
                 return
             line.state = "failed"
             kind, message = explained(end, value.failure)
@@ -252,15 +252,14 @@ class ScriptRun:
             kind, message = explained(end, outcome.read().message)
         self._settle(made, exception=kind, message=message)
 
-    def _settle_value(self, made: MadeCall, value: CallValue) -> None:
-        settled = Settled(self._number, made.call, msgspec.Raw(value.json))
-        self._worker.settle(settled)
-
-    def _settle(self, made: MadeCall, *, exception: str, message: str) -> None:
-        text = f"{made.tool}: {message}" if made.tool not in message else message
-        self._worker.settle(
-            Settled(self._number, made.call, msgspec.Raw(b"null"), exception, text.strip())
-        )
+    def _settle(
+        self, made: MadeCall, value: bytes = b"null", *, exception: str = "", message: str = ""
+    ) -> None:
+        """Give the script the value of a call, or raise an exception there."""
+        if exception and made.tool not in message:
+            message = f"{made.tool}: {message}"
+        if self._running is not None:
+            self._running.settle(made.call, value, exception, message.strip())
 
     def _keep(self, block: msgspec.Raw) -> str:
         """Keep content that is no text, so that the script can return it."""

@@ -285,7 +285,8 @@ class ToolView:
         from mcp_workbench.server.own_tools import describe_tools, opened_text
 
         tools = (tool for server in opened.servers for tool in server.tools)
-        return [opened_text(opened, detail, await describe_tools(tools, detail)).encode()]
+        texts = await describe_tools(tools, detail, returns=has_scripts(self._view.snapshot))
+        return [opened_text(opened, detail, texts).encode()]
 
     def static_list(self, *, modern: bool) -> bytes:
         """The list of proxy mode."""
