@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tests.approvals.scenes import outcomes
 from tests.kit.command import run_command
-from tests.kit.config import config_file, demo_server, entry
+from tests.kit.config import config_file, demo_server, entry, toolbox, write_config
 from tests.kit.processes import unmeasured
 from tests.kit.results import INITIALIZE
 from tests.kit.shared import shared
@@ -121,6 +122,16 @@ def test_the_running_workbench_makes_the_calls(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "hello\n3\n")
     assert connections == 1
     assert all(line["parent"] for line in recorded(tmp_path))
+
+
+def test_the_script_of_the_page_runs_against_the_demo(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scripts.md").read_text("utf-8")
+    (code,) = re.findall(r"^```py\n(.*?)^```", page, re.M | re.S)
+    write_config(tmp_path, toolbox("demo", basics=demo_server()))
+    (tmp_path / "page.py").write_text(code)
+    done = run_command("run", "page.py", "--quiet", cwd=tmp_path)
+
+    assert (done.status, done.out) == (0, "0 10\n1 11\n2 12\n8\n")
 
 
 # Without the extra

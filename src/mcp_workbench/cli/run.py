@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_workbench.cli.backends import Backend
-    from mcp_workbench.core.script_texts import CallLine
+    from mcp_workbench.core.script_texts import ScriptedCall
     from mcp_workbench.core.spec import ToolIdentifier
     from mcp_workbench.gateway.scripts import CallEnd, ScriptAnswer, ScriptLimits
 
@@ -168,7 +168,7 @@ def _shown(text: str) -> str:
     return plain(text) if sys.stdout.isatty() else text
 
 
-def _calls(calls: list[CallLine]) -> list[CallReport]:
+def _calls(calls: list[ScriptedCall]) -> list[CallReport]:
     return [CallReport(call.tool, call.line, call.state) for call in calls]
 
 

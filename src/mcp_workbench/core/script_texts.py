@@ -16,7 +16,7 @@ EXAMPLE = 'r = await call("toolbox/server/tool", name=value)'
 CallState = Literal["ok", "failed", "may have run", "cancelled, may have run", "not sent"]
 
 
-class CallLine(msgspec.Struct):
+class ScriptedCall(msgspec.Struct):
     """One call of a script, for the list after an error."""
 
     tool: str
@@ -118,7 +118,7 @@ def unawaited_text(source: str, lines: Iterable[int]) -> str:
     return "\n".join(parts)
 
 
-def calls_text(calls: list[CallLine]) -> str:
+def calls_text(calls: list[ScriptedCall]) -> str:
     """The calls that were made, because agents run scripts again."""
     sent = sum(call.state != "not sent" for call in calls)
     if not sent:

@@ -48,7 +48,7 @@ SLEEPS = ("system.sleep", "system.async_sleep")
 _write = threading.Lock()
 
 
-class Stopped(Exception):
+class ScriptStopped(Exception):
     """The script was cancelled, or must not go on."""
 
 
@@ -108,17 +108,17 @@ class Run(threading.Thread):
     # The script
 
     def run(self) -> None:
+        finished = messages.Finished(self._request.id, crash="the process for scripts has a bug")
         try:
             finished = self._finished()
-        except Exception as error:  # noqa: BLE001 - a bug here fails one script
-            finished = messages.Finished(self._request.id, crash=f"{type(error).__name__}: {error}")
-        if not self._is_stopped:
-            send(finished)
+        finally:
+            if not self._is_stopped:
+                send(finished)
 
     def _finished(self) -> messages.Finished:
         try:
             value = self._value()
-        except Stopped:
+        except ScriptStopped:
             return self._ended(crash="stopped")
         except LimitReached as error:
             return self._ended(limit=error.limit, message=str(error))
@@ -173,7 +173,7 @@ class Run(threading.Thread):
                 )
                 while not isinstance(snapshot, MontyComplete):
                     if self._is_stopped:
-                        raise Stopped
+                        raise ScriptStopped
                     snapshot = self._step(snapshot)
                 return snapshot.output
             finally:
@@ -247,7 +247,7 @@ class Run(threading.Thread):
             while True:
                 settled = self._inbox.get(block=wait, timeout=timeout if wait else None)
                 if settled is None:
-                    raise Stopped
+                    raise ScriptStopped
                 self._in_flight.discard(settled.call)
                 self._settled[settled.call] = answer_of(settled)
                 wait = False
@@ -343,7 +343,7 @@ def main() -> None:
     runs: dict[int, Run] = {}
     decode = msgspec.json.Decoder(messages.ToEngine).decode
     with Monty(min_processes=1, max_processes=MOST_WORKERS, max_checkouts_per_worker=1) as pool:
-        send(messages.Started())
+        send(messages.EngineStarted())
         for line in sys.stdin.buffer:
             message = decode(line)
             if isinstance(message, messages.RunScript):

@@ -49,7 +49,7 @@ ToEngine = RunScript | Settled | StopScript
 # From the process
 
 
-class Started(msgspec.Struct, frozen=True, tag="started"):
+class EngineStarted(msgspec.Struct, frozen=True, tag="started"):
     """It takes scripts."""
 
 
@@ -84,4 +84,4 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", omit_defaults=True):
     crash: str = ""  # how its worker ended
 
 
-FromEngine = Started | CallsMade | Finished
+FromEngine = EngineStarted | CallsMade | Finished

@@ -21,11 +21,11 @@ from mcp_workbench.gateway.script_extra import INSTALL, can_run_scripts
 from mcp_workbench.gateway.script_messages import (
     CallsMade,
     EngineLimits,
+    EngineStarted,
     Finished,
     FromEngine,
     RunScript,
     Settled,
-    Started,
     StopScript,
     ToEngine,
 )
@@ -129,11 +129,13 @@ class EngineProcess:
             self._idle.cancel()
             self._idle = None
         self._scripts[number] = received
+        is_started = False
         try:
             await self._started()
-        except BaseException:
-            self._scripts.pop(number, None)
-            raise
+            is_started = True
+        finally:
+            if not is_started:
+                self._scripts.pop(number, None)
         self._send(RunScript(number, code, limits))
         return RunningScript(self, number)
 
@@ -197,7 +199,7 @@ class EngineProcess:
             received(Finished(number, crash=reason))
 
     def _received(self, message: FromEngine) -> None:
-        if isinstance(message, Started):
+        if isinstance(message, EngineStarted):
             self._ready.set_result(None)
             return
         received = self._scripts.get(message.id)

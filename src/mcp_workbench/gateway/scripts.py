@@ -25,7 +25,7 @@ from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.core.script_texts import (
     EXAMPLE,
     LIMITS,
-    CallLine,
+    ScriptedCall,
     advice,
     calls_text,
     traceback_text,
@@ -76,7 +76,7 @@ class ScriptFailed(WorkbenchError):
     code = "script_failed"
 
     def __init__(
-        self, message: str, *, calls: list[CallLine], printed: str, code: str = ""
+        self, message: str, *, calls: list[ScriptedCall], printed: str, code: str = ""
     ) -> None:
         super().__init__(message, hint=calls_text(calls))
         self.calls = calls
@@ -93,7 +93,7 @@ class ScriptAnswer(msgspec.Struct, frozen=True):
     printed: str
     content: list[msgspec.Raw]  # other than text, which it has returned
     metas: list[tuple[str, msgspec.Raw]]  # `_meta` of results, with their tool
-    calls: list[CallLine]
+    calls: list[ScriptedCall]
 
 
 class CallEnd(msgspec.Struct, frozen=True):
@@ -174,7 +174,7 @@ class ScriptRun:
         self._running: RunningScript | None = None
         self._messages: asyncio.Queue[CallsMade | Finished] = asyncio.Queue()
         self._slots = asyncio.Semaphore(limits.parallel)
-        self._calls: list[CallLine] = []
+        self._calls: list[ScriptedCall] = []
         self._ended = 0  # calls
         self._kept: Members = {}  # content other than text, by handle
         self._kept_bytes = 0
@@ -205,11 +205,11 @@ class ScriptRun:
                 if isinstance(message, Finished):
                     return message
                 for made in message.calls:
-                    line = CallLine(made.tool, made.line, "not sent")
+                    line = ScriptedCall(made.tool, made.line, "not sent")
                     self._calls.append(line)
                     calling.start(self._call(made, line), f"{self.id} {made.tool}")
 
-    async def _call(self, made: MadeCall, line: CallLine) -> None:
+    async def _call(self, made: MadeCall, line: ScriptedCall) -> None:
         try:
             tool = tool_named(made.tool)
         except NotFound as error:
@@ -224,7 +224,7 @@ class ScriptRun:
         if self._report is not None:
             self._report(self._ended, made.tool)
 
-    def _conclude(self, made: MadeCall, line: CallLine, end: CallEnd) -> None:
+    def _conclude(self, made: MadeCall, line: ScriptedCall, end: CallEnd) -> None:
         outcome = end.outcome
         if isinstance(outcome, Completed):
             try:

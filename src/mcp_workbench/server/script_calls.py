@@ -9,7 +9,6 @@ script's clock stands still meanwhile.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,13 @@ from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.gateway.approvals import Answer, Asked
 from mcp_workbench.gateway.calls import Call
 from mcp_workbench.gateway.interactive import InputRounds, read_questions
-from mcp_workbench.gateway.interceptors import CallOutcome, Completed, Failed, Rejected
+from mcp_workbench.gateway.interceptors import (
+    CallOutcome,
+    Cancelled,
+    Completed,
+    Failed,
+    Rejected,
+)
 from mcp_workbench.gateway.result_budget import within_budget
 from mcp_workbench.gateway.script_extra import ANSWER_BUDGET
 from mcp_workbench.gateway.scripts import (
@@ -52,12 +57,13 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import Approver
     from mcp_workbench.server.session import HostSession
 
-log = logging.getLogger(__name__)
-
 PROGRESS = "notifications/progress"
 META_KEY = "mcp-workbench/calls"  # in `_meta` of an answer: `_meta` of the results, with their tool
 SCRIPT_KEY = "mcp-workbench/script"  # likewise: the `parent` of its calls in the audit
 _NOT_INHERITED = ("progressToken",)  # members of `_meta` that belong to the script's request alone
+_BUG = msgspec.Raw(
+    jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the workbench failed; see its log")
+)
 _WRITE = 'Write {"code": "…"}, a program as text.'
 
 
@@ -86,21 +92,16 @@ class ScriptRequest(HostCall):
         self.run(self._answer(), f"script {self.id.decode()}")
 
     async def _answer(self) -> None:
-        result = b""
+        outcome: CallOutcome | None = None
         try:
-            result = await self._result()
+            outcome = Completed(await self._result())
         except WorkbenchError as error:
-            result = text.error_result(error)
+            outcome = Completed(text.error_result(error))
         except asyncio.CancelledError:
+            outcome = Cancelled("the host has cancelled the script")
             raise
-        except Exception:  # a bug of ours fails one script
-            log.exception("a script failed")
-            error = jsonrpc.error_object(
-                jsonrpc.INTERNAL_ERROR, "the workbench failed; see its log"
-            )
-            self.deliver(Rejected(msgspec.Raw(error), is_ours=True))
-            return
-        self.deliver(Completed(result))
+        finally:
+            self.deliver(outcome or Rejected(_BUG, is_ours=True))  # its task logs a bug
 
     async def _result(self) -> bytes:
         worker, limits = self.view.gateway.scripts, ScriptLimits()
