@@ -1,4 +1,4 @@
-"""What a script's author reads when it fails: the place, the reason, what to write instead, the calls made."""
+"""What the author of a script reads when it fails: place, reason, what to write, the calls made."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Whether scripts are switched on, and can be run here: the extra `code`. Nothing of it is loaded to find out."""
+"""Whether scripts are switched on, and can be run here: the extra `code`, which is not loaded."""
 
 from __future__ import annotations
 
