@@ -29,6 +29,7 @@ from mcp_workbench.cli.variable_sources import (
     variable_sources,
 )
 from mcp_workbench.config.expand import Unexpandable, expand_without_secrets, has_secret_launch
+from mcp_workbench.config.script_support import script_warnings
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, Problem
 from mcp_workbench.core.spec import (
@@ -300,20 +301,6 @@ def launch_warnings(snapshot: Snapshot, environ: Mapping[str, str]) -> Iterator[
             member = "cwd" if folder_problem(folder_of(target)) else "command"
             message = f"server '{spec.address}' can't be started: {cause(problem)}"
             yield _warning(f"{spec.place}.{member}", message, remedy(problem), "WB-CONN-105")
-
-
-def script_warnings(snapshot: Snapshot) -> Iterator[Problem]:
-    """Yields a warning if scripts are switched on and can't be offered."""
-    if not any(box.scripts for box in snapshot.toolboxes.values()):
-        return
-    from mcp_workbench.gateway.script_extra import INSTALL, can_run_scripts
-
-    if snapshot.tool_mode != "proxy":
-        message = "'scripts' has no effect in dynamic mode: run_script is not offered"
-        yield _warning("scripts", message, 'remove it, or set "toolMode": "proxy"', "WB-CONF-048")
-    elif not can_run_scripts():
-        message = "scripts are switched on, but the extra 'code' is not installed: run_script is not offered"
-        yield _warning("scripts", message, INSTALL, "WB-CONF-048")
 
 
 def _key_warning(spec: ServerSpec, settings: AuthSettings) -> Iterator[Problem]:

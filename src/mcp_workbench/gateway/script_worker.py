@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
+from mcp_workbench.config.script_support import INSTALL, can_run_scripts
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.gateway.script_extra import INSTALL, can_run_scripts
 from mcp_workbench.gateway.script_messages import (
     CallsMade,
     EngineLimits,
