@@ -127,6 +127,7 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
 
     kept_on_disk = {
         "cli/audit_report.py",
+        "cli/secret.py",
         "cli/servers.py",
         "cli/backends.py",
         "cli/doctor_checks.py",
@@ -135,6 +136,7 @@ def test_the_time_of_day_is_asked_for_in_few_places() -> None:
         "upstream/oauth/authorization.py",
         "upstream/oauth/sign_in.py",
         "gateway/audit.py",
+        "config/secret_store.py",
         "hosts/journal.py",
     }
     times_of_servers = {"upstream/http/requests.py", "upstream/http/responses.py"}

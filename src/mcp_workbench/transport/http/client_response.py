@@ -6,13 +6,16 @@ import asyncio
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, cast
 
 from mcp_workbench.transport.http.messages import add_piece
 from mcp_workbench.transport.json_text import HUGE, Pieces, joined, scanned
 
 JSON = "application/json"
 WHOLE = 4 << 20  # bytes of a JSON body that are collected without a reader
+LONG = (
+    1 << 17
+)  # bytes of a body for which memory is reserved at once: joining its pieces would copy it
 HIGH = 1 << 18  # unread bytes of a response before the connection stops reading
 PIECE = 1 << 16  # bytes that are decompressed, or returned, at once
 PACKED = 1 << 14  # bytes given to the decompressor at once: it copies what it leaves of them
@@ -76,6 +79,9 @@ class ClientResponse:
     begun = False
     is_plain = False  # a successful JSON body, not compressed
     _size = 0
+    _reserved: bytearray | None = (
+        None  # for a JSON body of known size; `_size` bytes of it are filled
+    )
     _rest = memoryview(b"")  # taken from the chunks and not returned yet
     _error: ExchangeFailed | None = None
     _waiter: asyncio.Future[None] | None = None
@@ -95,6 +101,8 @@ class ClientResponse:
         """The body of a successful JSON response that is complete; None if it has to be read."""
         if not self.complete or not self.is_plain:
             return None
+        if self._reserved is not None:
+            return cast("bytes", self._reserved)  # it has every method that a reader needs
         if len(self._chunks) != 1:
             self._chunks = [b"".join(self._chunks)]
         return bytes(self._chunks[0])
@@ -159,6 +167,9 @@ class ClientResponse:
             connection.part(complete=self.complete)
 
     async def _read_raw(self, patience: float | None) -> bytes:
+        if self._reserved is not None:
+            self._chunks = [bytes(memoryview(self._reserved)[: self._size])]
+            self._reserved = None
         while not self._chunks:
             if self.complete:
                 return b""
@@ -205,12 +216,21 @@ class ClientResponse:
         self.status, self.headers, self.begun = status, headers, True
         is_encoded = "content-encoding" in headers
         self.is_plain = status == 200 and self.content_type == JSON and not is_encoded
-        if self._on_ready is not None and not self.is_plain:
-            self._ready()
+        if self._on_ready is not None:
+            if self.is_plain:
+                self._reserve(headers.get("content-length", ""))
+            else:
+                self._ready()
         self._wake()
 
+    def _reserve(self, length: str) -> None:
+        if len(length) < 9 and length.isdecimal() and LONG < int(length) <= WHOLE:
+            self._reserved = bytearray(int(length))
+
     def push(self, data: bytes) -> None:
-        if self._chunks:
+        if self._reserved is not None:  # the parser passes on no more than was announced
+            self._reserved[self._size : self._size + len(data)] = data
+        elif self._chunks:
             add_piece(self._chunks, data)
         else:
             self._chunks.append(data)
