@@ -53,6 +53,11 @@ AT_LIMITS = {
     "print('a' * 10 ** 6)": OUTPUT,
     "'a' * 10 ** 6": OUTPUT,
     "list(range(100000))": OUTPUT,
+    "raise ValueError('x' * 10 ** 7)": "ValueError",
+    "raise ValueError('x\\n' * 10 ** 6)": "ValueError",
+    "await call('a/b/c', x='y' * 5 * 10 ** 6)": "TypeError",
+    "await call('x' * 10 ** 6)": "TypeError",
+    "def f():\n    g()  " + "#" * 200_000 + "\ndef g():\n    f()\nf()": ("RecursionError", MEMORY),
     # The program itself
     "(" * 10_000 + ")" * 10_000: "SyntaxError",
     "[" * 10_000: "SyntaxError",
@@ -86,6 +91,7 @@ def test_a_script_that_wants_too_much_is_ended_by_a_limit_with_a_name(
     assert (finished.limit or finished.kind) in (
         expected if isinstance(expected, tuple) else (expected,)
     ), finished
+    assert len(finished.shown) + len(finished.message) < 200_000
     assert value_of(engine, "40 + 2") == b"42", "the next one runs"
 
 

@@ -1,6 +1,7 @@
 """What a script sees of a result, and what its answer shows of the script's value."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,7 @@ class CallValue(msgspec.Struct, frozen=True):
     """One result as a script gets it."""
 
     json: bytes
+    is_text: bool = False  # it may be JSON: `parsed_text` finds out, in the process of scripts
     failure: str | None = None  # the tool's own text, if it says that it failed
     meta: msgspec.Raw | None = None  # `_meta` of the result
 
@@ -43,11 +45,15 @@ def call_value(result: msgspec.Raw | bytes, keep: Keep) -> CallValue:
     blocks = read_elements(members.get("content", b"[]"), MOST_BLOCKS)
     meta = members.get("_meta")
     if bytes(members.get("isError", b"")) == b"true":
-        return CallValue(b"null", _failure(blocks), meta)
+        return CallValue(b"null", failure=_failure(blocks), meta=meta)
     data = members.get("structuredContent")
     if data is not None and bytes(data) != b"null":
-        return CallValue(_unwrapped(data), None, meta)
-    return CallValue(_content(blocks, keep), None, meta)
+        return CallValue(_unwrapped(data), meta=meta)
+    read = [(raw, _block(raw)) for raw in blocks]
+    if all(block.type == "text" and block.text is not None for _, block in read):
+        text = "\n".join(block.text or "" for _, block in read)
+        return CallValue(msgspec.json.encode(text), is_text=True, meta=meta)
+    return CallValue(_mixed(read, keep), meta=meta)
 
 
 def _unwrapped(data: msgspec.Raw) -> bytes:
@@ -58,12 +64,10 @@ def _unwrapped(data: msgspec.Raw) -> bytes:
     return bytes(members["result"]) if list(members) == ["result"] else bytes(data)
 
 
-def _content(blocks: list[msgspec.Raw], keep: Keep) -> bytes:
-    read = [(raw, _block(raw)) for raw in blocks]
-    if all(block.type == "text" and block.text is not None for _, block in read):
-        return text_value("\n".join(block.text or "" for _, block in read))
+def _mixed(read: list[tuple[msgspec.Raw, _Block]], keep: Keep) -> bytes:
+    """Texts, and handles of everything else."""
     parts = [
-        text_value(block.text)
+        msgspec.json.encode(block.text)
         if block.type == "text" and block.text is not None
         else msgspec.json.encode(ContentHandle(keep(raw), block.type, block.mimeType))
         for raw, block in read
@@ -71,18 +75,17 @@ def _content(blocks: list[msgspec.Raw], keep: Keep) -> bytes:
     return parts[0] if len(parts) == 1 else b"[%b]" % b",".join(parts)
 
 
-def text_value(text: str) -> bytes:
-    """A text that is JSON as its value, any other as text.
+def parsed_text(text: str) -> Any:
+    """Return the value of a text that is JSON; any other text itself.
 
     A number that would be written differently stays text: `1.10` may be a version.
     """
     try:
-        value = msgspec.json.decode(text)
+        value: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return msgspec.json.encode(text)
-    if isinstance(value, dict | list) or msgspec.json.encode(value).decode() == text:
-        return text.encode()
-    return msgspec.json.encode(text)
+        return text
+    is_plain = text.lstrip()[:1] not in ("{", "[")
+    return text if is_plain and msgspec.json.encode(value).decode() != text else value
 
 
 def _block(raw: msgspec.Raw) -> _Block:

@@ -33,6 +33,7 @@ from pydantic_monty import (
     NameLookupSnapshot,
 )
 
+from mcp_workbench.core.script_values import parsed_text
 from mcp_workbench.gateway import script_messages as messages
 
 MOST_WORKERS = 64  # scripts that run at once
@@ -42,6 +43,10 @@ LONGEST_SLEEP = (
 )
 SUSPENSIONS = 4000  # stops of one script that are no calls, such as names that are looked up
 PRELUDE = "import asyncio, json, re"  # what scripts need most, and forget to import
+MOST_ARGUMENTS = 4 << 20  # bytes of a call's arguments as JSON
+LONGEST_NAME = 1000  # characters of a tool's name
+LONGEST_TEXT = 50_000  # characters of an exception's text, and of each end of a traceback
+LONGEST_LINE = 1000  # characters of a line of a traceback
 FILE = "<python-input-1>"  # what the interpreter calls the script, which follows that
 CALL = "call"
 SLEEPS = ("system.sleep", "system.async_sleep")
@@ -143,8 +148,8 @@ class Run(threading.Thread):
         return messages.Finished(self._request.id, printed=self._printed.output, **fields)
 
     def _failed(self, error: MontySyntaxError | MontyRuntimeError) -> messages.Finished:
-        exception, shown = error.exception(), error.display()
-        kind, message = type(exception).__name__, str(exception)
+        exception, shown = error.exception(), cut(error.display())
+        kind, message = type(exception).__name__, str(exception)[:LONGEST_TEXT]
         limit = limit_of(kind, message, self._limits.output)
         if limit:
             return self._ended(limit=limit, message=message)
@@ -200,7 +205,7 @@ class Run(threading.Thread):
         try:
             tool, arguments = call_of(snapshot.args, snapshot.kwargs)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            return snapshot.resume({"exc_type": "TypeError", "message": str(error)})
+            return snapshot.resume({"exc_type": "TypeError", "message": str(error)[:LONGEST_TEXT]})
         self._count += 1
         if self._count > self._limits.calls:
             raise LimitReached("calls", f"line {self._line(snapshot)}")
@@ -219,8 +224,13 @@ class Run(threading.Thread):
 
     def _dispatch(self, ids: list[int]) -> None:
         calls: list[messages.MadeCall] = []
+        size = 0
         for id in ids:
             call = self._calls.pop(id)
+            size += len(call.arguments)
+            if size > MOST_ARGUMENTS and calls:
+                send(messages.CallsMade(self._request.id, calls))
+                calls, size = [], len(call.arguments)
             self._in_flight.add(id)
             line = self._source.count(b"\n", 0, call.start) + 1
             calls.append(messages.MadeCall(id, call.tool, msgspec.Raw(call.arguments), line))
@@ -290,7 +300,10 @@ def call_of(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, bytes]:
         arguments = {**given, **named}
     elif len(args) > 1:
         raise TypeError(f"arguments of a tool are given by name: {wanted}")
-    return tool, encoded_value(arguments)
+    encoded = encoded_value(arguments)
+    if len(tool) > LONGEST_NAME or len(encoded) > MOST_ARGUMENTS:
+        raise ValueError(f"arguments of a call can have {MOST_ARGUMENTS >> 20} MB")
+    return tool, encoded
 
 
 def encoded_value(value: Any) -> bytes:
@@ -310,9 +323,17 @@ def answer_of(settled: messages.Settled) -> Any:
     if settled.exception:
         return {"exc_type": settled.exception, "message": settled.message}
     try:
-        return {"return_value": msgspec.json.decode(settled.value)}
+        value = msgspec.json.decode(settled.value)
+        return {"return_value": parsed_text(value) if settled.is_text else value}
     except (msgspec.DecodeError, RecursionError) as error:
         return {"exc_type": "ValueError", "message": f"the result can't be read: {error}"}
+
+
+def cut(text: str) -> str:
+    """A traceback with its beginning and its end, of any length and with lines of any length."""
+    if len(text) > 2 * LONGEST_TEXT:
+        text = f"{text[:LONGEST_TEXT]}\n…\n{text[-LONGEST_TEXT:]}"
+    return "\n".join(line[:LONGEST_LINE] for line in text.splitlines())
 
 
 def limit_of(kind: str, message: str, output: int) -> str:

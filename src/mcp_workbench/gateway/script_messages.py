@@ -35,6 +35,7 @@ class Settled(msgspec.Struct, frozen=True, tag="settled"):
     value: msgspec.Raw = NOTHING
     exception: str = ""
     message: str = ""
+    is_text: bool = False  # the value is a text, perhaps with JSON in it
 
 
 class StopScript(msgspec.Struct, frozen=True, tag="stop"):

@@ -18,6 +18,7 @@ import msgspec
 
 from mcp_workbench.config.script_support import INSTALL, can_run_scripts
 from mcp_workbench.core.errors import WorkbenchError
+from mcp_workbench.core.script_values import CallValue
 from mcp_workbench.gateway.script_messages import (
     CallsMade,
     EngineLimits,
@@ -49,6 +50,8 @@ _PASSED_ON = (
     "SYSTEMROOT",
     "PYTHONPATH",
 )  # of our environment: no secrets
+
+_NULL = msgspec.Raw(b"null")
 
 Received = Callable[[CallsMade | Finished], None]
 StartTask = Callable[[Coroutine[Any, Any, None], str], Any]
@@ -91,10 +94,14 @@ class RunningScript:
         self._process = process
         self.number = number
 
-    def settle(self, call: int, value: bytes, exception: str = "", message: str = "") -> None:
-        """Give it the outcome of one of its calls."""
-        settled = Settled(self.number, call, msgspec.Raw(value), exception, message)
-        self._process.settle(settled)
+    def settle(self, call: int, value: CallValue) -> None:
+        """Give it the value of one of its calls."""
+        raw = msgspec.Raw(value.json)
+        self._process.settle(Settled(self.number, call, raw, is_text=value.is_text))
+
+    def throw(self, call: int, exception: str, message: str) -> None:
+        """Raise this exception where it waits for one of its calls."""
+        self._process.settle(Settled(self.number, call, _NULL, exception, message))
 
     def stop(self) -> None:
         """End it, unless it has ended; nothing more is received from it."""

@@ -214,7 +214,7 @@ class ScriptRun:
             tool = tool_named(made.tool)
         except NotFound as error:
             line.state = "not sent"
-            self._settle(made, exception="LookupError", message=f"{error.message}\n{error.hint}")
+            self._throw(made, "LookupError", f"{error.message}\n{error.hint}")
             return
         async with self._slots:
             line.state = "cancelled, may have run"
@@ -231,13 +231,14 @@ class ScriptRun:
                 value = call_value(outcome.result, self._keep)
             except msgspec.DecodeError as error:
                 line.state = "may have run"
-                self._settle(made, exception="OSError", message=f"the result is malformed: {error}")
+                self._throw(made, "OSError", f"the result is malformed: {error}")
                 return
             if value.meta is not None and len(self._metas) < MOST_META:
                 self._metas.append((made.tool, value.meta))
             if value.failure is None:
                 line.state = "ok"
-                self._settle(made, value.json)
+                if self._running is not None:
+                    self._running.settle(made.call, value)
                 return
             line.state = "failed"
             kind, message = explained(end, value.failure)
@@ -250,16 +251,13 @@ class ScriptRun:
         else:
             line.state = "not sent" if outcome.is_ours else "failed"
             kind, message = explained(end, outcome.read().message)
-        self._settle(made, exception=kind, message=message)
+        self._throw(made, kind, message)
 
-    def _settle(
-        self, made: MadeCall, value: bytes = b"null", *, exception: str = "", message: str = ""
-    ) -> None:
-        """Give the script the value of a call, or raise an exception there."""
-        if exception and made.tool not in message:
-            message = f"{made.tool}: {message}"
+    def _throw(self, made: MadeCall, exception: str, message: str) -> None:
+        """Raise an exception where the script waits for this call."""
+        text = message if made.tool in message else f"{made.tool}: {message}"
         if self._running is not None:
-            self._running.settle(made.call, value, exception, message.strip())
+            self._running.throw(made.call, exception, text.strip())
 
     def _keep(self, block: msgspec.Raw) -> str:
         """Keep content that is no text, so that the script can return it."""
