@@ -14,7 +14,7 @@ from tests.kit.clock import eventually
 from tests.kit.config import entry, program_entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.processes import children, cmdline
-from tests.kit.results import json_text, texts
+from tests.kit.results import Message, json_text, texts
 from tests.kit.servers import ASKER
 from tests.kit.vitals import cpu_seconds
 from tests.scripts.scenes import failure, returns, script, scripted, value
@@ -115,7 +115,7 @@ def test_meta_travels_both_ways(host: PipeHost) -> None:
             _meta={"traceparent": "00-1", "progressToken": 1},
         )
     )
-    with_meta = {"content": [], "_meta": {"example.com/cost": {"cents": 3}}}
+    with_meta: Message = {"content": [], "_meta": {"example.com/cost": {"cents": 3}}}
     result = script(host, f"{returns(with_meta)}\n1")
 
     assert seen["_meta"] == {"traceparent": "00-1"}

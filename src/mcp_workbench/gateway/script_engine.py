@@ -218,7 +218,7 @@ class Run(threading.Thread):
 
     def _awaited(self, pending: list[int], start: int, end: int) -> list[int]:
         """Those to dispatch now: of `await call(...)` that call, of any other `await` all."""
-        waiting = [id for id in pending if id in self._calls]
+        waiting = sorted(id for id in pending if id in self._calls)
         direct = [id for id in waiting if self._calls[id].is_last_in(start, end)]
         return direct if len(direct) == 1 else waiting
 
