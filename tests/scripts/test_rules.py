@@ -214,6 +214,26 @@ def test_a_modern_host_comes_back_with_the_answer_and_the_script_goes_on(tmp_pat
     assert "requestState" in replayed["message"]
 
 
+def test_questions_of_calls_at_the_same_time_all_reach_a_modern_host(tmp_path: Path) -> None:
+    servers = {era: program_entry(ASKER, era=era) for era in ("legacy", "modern")}
+    code = (
+        "[str(r) for r in await asyncio.gather(call('dev/legacy/name'), call('dev/modern/name'))]"
+    )
+    params = {"name": "run_script", "arguments": {"code": code}, "_meta": CAN}
+    asked: list[str] = []
+    with PipeHost(scripted(tmp_path, servers), modern=True) as host:
+        result = host.result("tools/call", params)
+        while result["resultType"] == "input_required":
+            questions = result["inputRequests"]
+            asked += [question["params"]["message"] for question in questions.values()]
+            answers = {key: {"action": "accept", "content": {"name": key}} for key in questions}
+            state = {"inputResponses": answers, "requestState": result["requestState"]}
+            result = host.result("tools/call", {**params, **state})
+
+    assert sorted(asked) == ["[dev/legacy] Your name?", "[dev/modern] Your name?"]
+    assert len(value(result)) == 2
+
+
 def with_answer_of(result: Message) -> Message:
     """An answer to no question."""
     return {"inputResponses": {}, "requestState": "made up"}
