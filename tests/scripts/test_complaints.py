@@ -124,6 +124,13 @@ def test_meta_travels_both_ways(host: PipeHost) -> None:
     ]
 
 
+def test_a_large_meta_does_not_fill_the_answer(host: PipeHost) -> None:
+    with_meta: Message = {"content": [], "_meta": {"example.com/blob": "x" * 40_000}}
+    result = script(host, f"{returns(with_meta)}\n{returns(with_meta)}\n1")
+
+    assert len(result["_meta"]["mcp-workbench/calls"]) == 1
+
+
 @pytest.mark.usefixtures("real_commands")
 def test_the_crash_of_a_worker_is_one_failed_call(tmp_path: Path) -> None:
     with PipeHost(scripted(tmp_path)) as host:

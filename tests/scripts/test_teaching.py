@@ -116,6 +116,15 @@ def test_a_long_line_does_not_fill_the_answer(host: PipeHost) -> None:
     assert len(told) < 1000
 
 
+def test_what_a_failed_script_had_printed_is_shown_from_its_end(host: PipeHost) -> None:
+    short = failure(script(host, "print('almost')\n1 / 0"))
+    long = failure(script(host, "print('x' * 100_000)\nprint('almost')\n1 / 0"))
+
+    assert "It had printed:\nalmost" in short
+    assert long.endswith("x\nalmost\n")
+    assert len(long) < 6000
+
+
 def test_a_deep_traceback_is_cut_to_its_end() -> None:
     shown = "Traceback (most recent call last):\n" + "\n".join(f"  frame {n}" for n in range(100))
 

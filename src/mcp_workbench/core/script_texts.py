@@ -9,6 +9,7 @@ import msgspec
 
 LONGEST_LINE = 200  # characters of a line of a traceback: of a longer one, the beginning
 MOST_LINES = 24  # of a traceback; of a longer one, its end
+MOST_PRINTED = 4000  # characters of what a script had printed before it failed
 MOST_CALLS = 60  # lines of a list of calls
 UNSUPPORTED = re.compile(r"The monty syntax parser does not yet support (.*)")
 EXAMPLE = 'r = await call("toolbox/server/tool", name=value)'
@@ -118,12 +119,19 @@ def unawaited_text(source: str, lines: Iterable[int]) -> str:
     return "\n".join(parts)
 
 
+def printed_text(printed: str) -> str:
+    """What a script that has failed had printed: its end, which is nearest to the error."""
+    if len(printed) <= MOST_PRINTED:
+        return f"It had printed:\n{printed}" if printed else ""
+    return f"It had printed {len(printed)} characters, at the end:\n{printed[-MOST_PRINTED:]}"
+
+
 def calls_text(calls: list[ScriptedCall]) -> str:
     """The calls that were made, because agents run scripts again."""
     sent = sum(call.state != "not sent" for call in calls)
     if not sent:
         return "No call was sent to a server."
-    lines = [f"- line {call.line}: {call.tool}: {call.state}" for call in calls]
+    lines = [f"- line {call.line}: {call.tool[:LONGEST_LINE]}: {call.state}" for call in calls]
     counts = [(line, len(list(same))) for line, same in groupby(lines)]
     shown = [f"{line} ({n} times)" if n > 1 else line for line, n in counts[:MOST_CALLS]]
     more = ["- and more"] if len(counts) > MOST_CALLS else []

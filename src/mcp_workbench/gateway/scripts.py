@@ -31,9 +31,9 @@ from mcp_workbench.core.script_texts import (
     traceback_text,
     unawaited_text,
 )
-from mcp_workbench.core.script_values import answer_text, call_value, returned_content
+from mcp_workbench.core.script_values import answer_text, call_value, returned_content, shortened
 from mcp_workbench.core.spec import Snapshot, ToolIdentifier
-from mcp_workbench.gateway.arguments import hint_for
+from mcp_workbench.gateway.arguments import MOST_READ, hint_for
 from mcp_workbench.gateway.interceptors import CallOutcome, Cancelled, Completed, Failed
 from mcp_workbench.gateway.script_messages import (
     CallsMade,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.script_worker import RunningScript, ScriptWorker
 
 LONGEST_CODE = 256 << 10  # bytes of a script
-MOST_META = 64  # results whose `_meta` is part of the answer
+MOST_META = 64 << 10  # bytes of `_meta` of results that are part of the answer
 # Members of a schema with which names can be allowed that are not among its properties.
 _OPEN = {"$ref", "allOf", "anyOf", "oneOf", "patternProperties", "if", "unevaluatedProperties"}
 MOST_KEPT = 16 << 20  # bytes of content other than text that one script can return
@@ -179,6 +179,7 @@ class ScriptRun:
         self._kept: Members = {}  # content other than text, by handle
         self._kept_bytes = 0
         self._metas: list[tuple[str, msgspec.Raw]] = []
+        self._meta_room = MOST_META
 
     async def answer(self) -> ScriptAnswer:
         """Run the script. Raises ScriptFailed, or another WorkbenchError if it could not be run."""
@@ -233,8 +234,7 @@ class ScriptRun:
                 line.state = "may have run"
                 self._throw(made, "OSError", f"the result is malformed: {error}")
                 return
-            if value.meta is not None and len(self._metas) < MOST_META:
-                self._metas.append((made.tool, value.meta))
+            self._keep_meta(made.tool, value.meta)
             if value.failure is None:
                 line.state = "ok"
                 if self._running is not None:
@@ -258,6 +258,12 @@ class ScriptRun:
         text = message if made.tool in message else f"{made.tool}: {message}"
         if self._running is not None:
             self._running.throw(made.call, exception, text.strip())
+
+    def _keep_meta(self, tool: str, meta: msgspec.Raw | None) -> None:
+        """Keep `_meta` of a result, as long as there is room in the answer."""
+        if meta is not None and len(meta) <= self._meta_room:
+            self._meta_room -= len(meta)
+            self._metas.append((tool, meta))
 
     def _keep(self, block: msgspec.Raw) -> str:
         """Keep content that is no text, so that the script can return it."""
@@ -302,7 +308,8 @@ def failure_text(finished: Finished, code: str, limits: ScriptLimits) -> tuple[s
     if finished.crash:
         return f"The script's worker has ended: {finished.crash}", "scripts_unavailable"
     if finished.kind:
-        shown = traceback_text(finished.shown) or f"{finished.kind}: {finished.message}"
+        raised = shortened(f"{finished.kind}: {finished.message}")
+        shown = traceback_text(finished.shown) or raised
         missing = (
             f"These calls were not awaited, so they were not made. Write: {EXAMPLE}\n{unawaited}"
         )
@@ -334,6 +341,8 @@ def signature_of(definition: Definition) -> str:
     from mcp_workbench.core.catalogue import read_object
     from mcp_workbench.schema.signature import LONG, arguments_shape, signature_within
 
+    if len(definition.raw) > MOST_READ:
+        return ""
     try:
         schema = read_object(definition.raw).get("inputSchema")
         return signature_within(LONG, definition.name, arguments_shape(schema)).text
@@ -349,6 +358,8 @@ def unknown_arguments(definition: Definition, request: CallRequest) -> str:
     from mcp_workbench.core.catalogue import read_object
     from mcp_workbench.schema.document import as_object
 
+    if max(len(definition.raw), len(request.params["arguments"])) > MOST_READ:
+        return ""
     try:
         schema = as_object(read_object(definition.raw).get("inputSchema"))
         given = read_members(request.params["arguments"])

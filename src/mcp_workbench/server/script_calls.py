@@ -17,6 +17,7 @@ import msgspec
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import InvalidCall, WorkbenchError
 from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.core.script_texts import printed_text
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.gateway.approvals import Answer, Asked
 from mcp_workbench.gateway.calls import Call
@@ -109,7 +110,7 @@ class ScriptRequest(HostCall):
         try:
             answer = await script.answer()
         except ScriptFailed as error:
-            return self._failure(error)
+            return text.error_result(error, printed_text(error.printed))
         return self._within_budget(_answer_result(answer, script.id))
 
     def _code(self) -> str:
@@ -132,19 +133,10 @@ class ScriptRequest(HostCall):
 
     # The answer
 
-    def _failure(self, error: ScriptFailed) -> bytes:
-        result = text.error_result(
-            error, f"It had printed:\n{error.printed}" if error.printed else ""
-        )
-        return self._cut(result, ANSWER_BUDGET * 2)
-
     def _within_budget(self, result: bytes) -> bytes:
-        budgets = self._budgets - {0}
-        return self._cut(result, min(budgets, default=ANSWER_BUDGET))
-
-    def _cut(self, result: bytes, budget: int) -> bytes:
-        kept = self.view.gateway.kept_results
-        return bytes(within_budget(result, budget, kept, self.session.results_owner))
+        budget = min(self._budgets - {0}, default=ANSWER_BUDGET)
+        kept, owner = self.view.gateway.kept_results, self.session.results_owner
+        return bytes(within_budget(result, budget, kept, owner))
 
     def _report(self, count: int, tool: str) -> None:
         """Notify the host of a call that has ended."""
