@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 NODE = ROOT / ".node" / "node_modules" / "@modelcontextprotocol"
 SERVER = Path(__file__).with_name("server.py")
-TASK_SECONDS = 120
+COMMIT = "74dc0acac683f31008645eb8406f0aecbd13a20d"  # of this project: the tasks stay the same
 ZONES = (
     "Europe/Berlin", "Europe/London", "America/New_York", "America/Los_Angeles", "Asia/Tokyo",
     "Asia/Kolkata", "Australia/Sydney", "America/Sao_Paulo",
@@ -123,23 +123,15 @@ class Task(NamedTuple):
 
 
 def make_world(folder: Path) -> dict[str, Any]:
-    """Files of this project, its last commits, people, and a long page."""
+    """Files and commits of this project as it was once, people, and a long page."""
     files, repository = folder / "files", folder / "repository"
+    clone = ["git", "clone", "--quiet", "--shared", "--no-checkout", str(ROOT), str(repository)]
+    subprocess.run(clone, check=True)
+    subprocess.run(["git", "-C", str(repository), "checkout", "--quiet", COMMIT], check=True)
     files.mkdir()
-    for source in sorted((ROOT / "src/mcp_workbench/transport").rglob("*.py"))[:17]:
+    for source in sorted((repository / "src/mcp_workbench/transport").rglob("*.py"))[:17]:
         name = f"http_{source.name}" if source.parent.name == "http" else source.name
         (files / name).write_text(source.read_text())
-    clone = [
-        "git",
-        "clone",
-        "--quiet",
-        "--no-local",
-        "--depth",
-        "60",
-        f"file://{ROOT}",
-        str(repository),
-    ]
-    subprocess.run(clone, check=True)
     memory = folder / "memory.jsonl"
     people = [
         {
