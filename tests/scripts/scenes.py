@@ -25,7 +25,7 @@ from tests.kit.processes import unmeasured
 from tests.kit.results import Message, error_code, texts
 
 CANARY = "canary-7d1f"  # what no script may see
-SMALL: dict[str, Any] = {"execution": 0.3, "memory": 20 << 20, "calls": 20, "output": 100_000}
+SMALL: dict[str, Any] = {"execution": 30.0, "memory": 20 << 20, "calls": 20, "output": 100_000}
 
 
 def scripted(folder: Path, servers: dict[str, Any] | None = None, **more: Any) -> Path:

@@ -86,11 +86,11 @@ def test_a_script_that_wants_too_much_is_ended_by_a_limit_with_a_name(
     engine: Engine, code: str
 ) -> None:
     expected = AT_LIMITS[code]
-    finished = engine.finished(code)
+    allowed = expected if isinstance(expected, tuple) else (expected,)
+    seconds = 0.3 if TIME in allowed else 30.0  # a busy machine makes everything slow
+    finished = engine.finished(code, execution=seconds)
 
-    assert (finished.limit or finished.kind) in (
-        expected if isinstance(expected, tuple) else (expected,)
-    ), finished
+    assert (finished.limit or finished.kind) in allowed, finished
     assert len(finished.shown) + len(finished.message) < 200_000
     assert value_of(engine, "40 + 2") == b"42", "the next one runs"
 
@@ -100,9 +100,9 @@ def test_there_are_as_many_attempts_as_were_promised() -> None:
 
 
 def test_waiting_does_not_count_as_computing(engine: Engine) -> None:
-    code = "import asyncio, time\nawait asyncio.sleep(0.2)\ntime.sleep(0.2)\n'done'"
+    code = "import asyncio, time\nawait asyncio.sleep(0.6)\ntime.sleep(0.6)\n'done'"
 
-    assert value_of(engine, code, execution=0.1) == b'"done"'
+    assert value_of(engine, code, execution=1.0) == b'"done"'
 
 
 def test_calls_at_the_same_time_are_all_made(engine: Engine, tmp_path: Path) -> None:

@@ -66,12 +66,12 @@ async def test_the_clock_stands_still_while_a_person_is_asked() -> None:
 
     async with worker() as scripts, task_scope() as scope:
         await ScriptRun(scripts, "1", ScriptLimits(), no_call).answer()  # loads the interpreter
-        limits = ScriptLimits(total=0.5)
+        limits = ScriptLimits(total=2.0)
         runs.append(ScriptRun(scripts, "await call('a/b/c')", limits, make))
         answer = scope.start(runs[0].answer(), "script")
         await asked.wait()
         loop = asyncio.get_running_loop()
-        long_after = loop.time() + 1.0
+        long_after = loop.time() + 2.5
         await until(lambda: loop.time() > long_after)
         answered.set()
 
@@ -90,7 +90,7 @@ async def test_a_script_that_waits_too_long_is_ended_and_its_calls_are_cancelled
 
     async with worker() as scripts:
         await ScriptRun(scripts, "1", ScriptLimits(), no_call).answer()
-        run = ScriptRun(scripts, "await call('a/b/c')", ScriptLimits(total=0.3), make)
+        run = ScriptRun(scripts, "await call('a/b/c')", ScriptLimits(total=2.0), make)
         with pytest.raises(ScriptFailed) as failed:
             await run.answer()
 
