@@ -171,9 +171,8 @@ def test_lines_of_what_is_selected() -> None:
         ("{}", "ceil(to_number('1e999'))", "select: cannot convert float infinity"),
         ("{}", "contains('a', `1`)", "select: 'in <string>' requires string"),
         ("{}", "&a", "select: the expression gives no JSON value"),
-        ("{}", "!" * 500 + "a", "select: the expression is nested too deeply for this value"),
         ("[1]", "[::0]", "select: slice step cannot be zero"),
-        ("[1]", "@" + " | [@, @]" * 200, "select: too much work for one expression"),
+        ("[1]", "@" + " | [@, @]" * 90, "select: too much work for one expression"),
     ],
 )
 def test_what_does_not_fit_says_why(text: str, expression: str, reason: str) -> None:
@@ -227,6 +226,7 @@ def test_a_value_that_is_large_and_of_the_wrong_type_is_not_quoted() -> None:
         ('`"`', "Bad jmespath expression"),
         ("nosuch(@)", r"there is no function nosuch\(\); there are abs, avg, "),
         ("people[*].{a: nosuch(@)}", r"there is no function nosuch"),
+        ("!" * 200 + "a", "nested too deeply"),
         ("(" * 900 + "a" + ")" * 900, "nested too deeply"),
         ("a" * (LONGEST_EXPRESSION + 1), "longer than 2000 characters"),
     ],

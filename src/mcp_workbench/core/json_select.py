@@ -22,7 +22,9 @@ from mcp_workbench.core.raw_json import Steps
 
 LONGEST_EXPRESSION = 2000  # characters
 LONGEST_REASON = 300  # characters of what the parser or a function says
+DEEPEST = 100  # nodes in nodes; `a | b | c` is one in another, too
 CHARACTERS_PER_STEP = 64  # of strings that are copied or compared
+_TOO_DEEP = "the expression is nested too deeply"
 _NUMBERS = (int, float)
 # Functions that look at the elements of their arguments, but not into them.
 _ABOUT_LISTS = {"length", "map", "max_by", "min_by", "reverse", "sort_by", "to_array"}
@@ -43,11 +45,11 @@ class Selection:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about a literal without quotes, which it takes
                 self._tree: Any = Parser().parse(expression).parsed
-            _check_functions(self._tree)
+            _check(self._tree)
         except (JMESPathError, ValueError) as error:
             raise SelectError(_shortened(error)) from None
         except RecursionError:
-            raise SelectError("the expression is nested too deeply") from None
+            raise SelectError(_TOO_DEEP) from None
 
     def of(self, value: Any, steps: Steps) -> Any:
         """Return what it selects of a JSON value. Raises SelectError, or TooComplex."""
@@ -61,8 +63,8 @@ class Selection:
             raise SelectError(reason) from None
         except (JMESPathError, ValueError, TypeError, ArithmeticError) as error:
             raise SelectError(_shortened(error)) from None
-        except RecursionError:
-            raise SelectError("the expression is nested too deeply for this value") from None
+        except RecursionError:  # pragma: no cover - a deep value, and it depends on the Python
+            raise SelectError("the value is nested too deeply") from None
         return selected
 
 
@@ -74,18 +76,20 @@ def written(value: Any) -> str:
         raise SelectError(_shortened(error)) from None
 
 
-def _check_functions(tree: Any) -> None:
-    """Raise SelectError for an unknown function: evaluation would be too late to say so."""
-    waiting = [tree]
+def _check(tree: Any) -> None:
+    """Raise SelectError for an unknown function or deep nesting: evaluation would be too late."""
+    waiting: list[tuple[Any, int]] = [(tree, 0)]
     while waiting:
-        node = waiting.pop()
+        node, depth = waiting.pop()
+        if depth > DEEPEST:
+            raise SelectError(_TOO_DEEP)
         if not isinstance(node, dict):  # a number of a slice
             continue
         name = cast("Any", node["value"]) if node["type"] == "function_expression" else "type"
         if name not in Functions.FUNCTION_TABLE:
             known = ", ".join(sorted(Functions.FUNCTION_TABLE))
             raise SelectError(f"there is no function {name}(); there are {known}")
-        waiting += node["children"]
+        waiting += [(child, depth + 1) for child in cast("Any", node["children"])]
 
 
 class _Interpreter(TreeInterpreter):
