@@ -16,6 +16,7 @@ from mcp_workbench.core.json_select import LONGEST_EXPRESSION, SelectError, Sele
 from mcp_workbench.core.projection import (
     LONGEST_LINE,
     MOST_SELECTED,
+    InvalidProjection,
     Projected,
     ProjectionFailed,
     read_projection,
@@ -141,7 +142,7 @@ def test_an_expression_selects_what_jmespath_selects(expression: str) -> None:
     shown = projected(json.dumps(DATA), select=expression)
 
     assert shown.text == theirs if isinstance(theirs, str) else json.loads(shown.text) == theirs
-    assert shown.note == ("select" if theirs is not None else "select finds nothing")
+    assert shown.note == ("" if theirs is not None else "select finds nothing")
 
 
 def test_an_order_of_a_string_and_a_number_is_nothing() -> None:
@@ -194,7 +195,7 @@ TWICE = " | [@, @]" * 60
     "expression",
     [
         "@" + TWICE,
-        "@" + " | [@, @][]" * 60,
+        "@" + " | [@, @][]" * 40,
         "@" + TWICE + " | [0] == [1]",
         f"@{TWICE} | to_string(@)",
         f"@{TWICE} | contains(@, `1`)",
@@ -226,7 +227,7 @@ def test_a_value_that_is_large_and_of_the_wrong_type_is_not_quoted() -> None:
         ('`"`', "Bad jmespath expression"),
         ("nosuch(@)", r"there is no function nosuch\(\); there are abs, avg, "),
         ("people[*].{a: nosuch(@)}", r"there is no function nosuch"),
-        ("!" * 200 + "a", "nested too deeply"),
+        ("a" + " | a" * 200, "nested too deeply"),
         ("(" * 900 + "a" + ")" * 900, "nested too deeply"),
         ("a" * (LONGEST_EXPRESSION + 1), "longer than 2000 characters"),
     ],
@@ -234,8 +235,15 @@ def test_a_value_that_is_large_and_of_the_wrong_type_is_not_quoted() -> None:
 def test_what_is_no_expression_is_said_before_there_is_a_result(
     expression: str, reason: str
 ) -> None:
-    with pytest.raises(SelectError, match=reason):
+    with pytest.raises(InvalidProjection, match=f"^select: .*({reason})"):
         read_projection(expression, "", 0)
+
+
+def test_every_problem_is_said() -> None:
+    with pytest.raises(InvalidProjection) as caught:
+        read_projection("a[", "(a", 0)
+
+    assert [problem.split(":")[0] for problem in caught.value.problems] == ["lines", "select"]
 
 
 def test_nothing_asked_for_is_no_projection() -> None:

@@ -22,7 +22,7 @@ from mcp_workbench.core.raw_json import Steps
 
 LONGEST_EXPRESSION = 2000  # characters
 LONGEST_REASON = 300  # characters of what the parser or a function says
-DEEPEST = 100  # nodes in nodes; `a | b | c` is one in another, too
+DEEPEST = 100  # nodes in nodes, as in `a | b | c`, and signs that begin one
 CHARACTERS_PER_STEP = 64  # of strings that are copied or compared
 _TOO_DEEP = "the expression is nested too deeply"
 _NUMBERS = (int, float)
@@ -41,6 +41,8 @@ class Selection:
     def __init__(self, expression: str) -> None:
         if len(expression) > LONGEST_EXPRESSION:
             raise SelectError(f"the expression is longer than {LONGEST_EXPRESSION} characters")
+        if any(expression.count(sign) > DEEPEST for sign in "([{!&"):
+            raise SelectError(_TOO_DEEP)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about a literal without quotes, which it takes
@@ -48,7 +50,7 @@ class Selection:
             _check(self._tree)
         except (JMESPathError, ValueError) as error:
             raise SelectError(_shortened(error)) from None
-        except RecursionError:
+        except RecursionError:  # pragma: no cover - depends on how deep we are already
             raise SelectError(_TOO_DEEP) from None
 
     def of(self, value: Any, steps: Steps) -> Any:

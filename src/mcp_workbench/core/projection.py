@@ -24,8 +24,11 @@ MOST_SELECTED = 4 << 20  # characters of JSON that is read for `select`
 LONGEST_LINE = 1000  # characters of a line that are shown
 
 
+NOTHING = "select finds nothing"
+
+
 class Projected(msgspec.Struct, frozen=True):
-    """What was asked for, and in a few words how it relates to the whole."""
+    """What was asked for, and in a few words how it relates to the whole, where that is not clear."""
 
     text: str
     note: str
@@ -47,8 +50,7 @@ class Projection(msgspec.Struct, frozen=True):
         if self.selection is not None:
             selected = _selected(self.selection, json)
             if self.pattern is None or selected is None:
-                note = "select" if selected is not None else "select finds nothing"
-                return Projected(_text(selected), note)
+                return Projected(_text(selected), "" if selected is not None else NOTHING)
             parts = cast("list[Any]", selected) if isinstance(selected, list) else [selected]
             text = "\n".join(map(_text, parts))
         return (
@@ -69,20 +71,37 @@ def _lines(pattern: LinePattern, text: str, context: int) -> Projected:
     return Projected("\n".join(search.shown(context)), note)
 
 
+class InvalidProjection(ValueError):
+    """It can't be used with any result: every problem, with the member that has it."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
 def read_projection(select: str, lines: str, context: int) -> Projection | None:
-    """Return the projection; None if nothing is asked for. Raises SelectError and PatternError."""
+    """Return the projection; None if nothing is asked for. Raises InvalidProjection."""
     selection = pattern = None
-    if select:
-        from mcp_workbench.core.json_select import Selection  # loads jmespath
-
-        selection = Selection(select)
+    problems: list[str] = []
     if lines:
-        from mcp_workbench.core.line_pattern import LinePattern
+        from mcp_workbench.core.line_pattern import LinePattern, PatternError
 
-        pattern = LinePattern(lines)
+        try:
+            pattern = LinePattern(lines)
+        except PatternError as error:
+            problems.append(f"lines: {error}")
+    if select:
+        from mcp_workbench.core.json_select import SelectError, Selection  # loads jmespath
+
+        try:
+            selection = Selection(select)
+        except SelectError as error:
+            problems.append(f"select: {error}")
+    if problems:
+        raise InvalidProjection(problems)
     if selection is None and pattern is None:
         return None
-    return Projection(selection, pattern, context)
+    return Projection(selection, pattern, min(max(context, 0), MOST_CONTEXT))
 
 
 # Selecting

@@ -254,15 +254,22 @@ class HostSession:
                 self._call(id, ToolIdentifier("", "", name), members, meta).fail(error)
             return
         if isinstance(request, tool_requests.ServerTool):
-            declared = self.elicitation.declared
-            call_request = msgspec.structs.replace(request.request, capabilities=declared)
-            self.begin(HostCall(self, id, call_request, flat=request.flat))
+            self.begin(self._server_call(id, request))
             return
         if request.toolbox:
             own = self._call(id, ToolIdentifier(request.toolbox, "", name), members, meta, OwnCall)
             if not self.elicitation.register(own):
                 return
         self.run(id, self._tools.answer, id, request, meta.get("progressToken"))
+
+    def _server_call(self, id: bytes, request: tool_requests.ServerTool) -> HostCall:
+        declared = self.elicitation.declared
+        call_request = msgspec.structs.replace(request.request, capabilities=declared)
+        if request.projection is None:
+            return HostCall(self, id, call_request, flat=request.flat)
+        from mcp_workbench.server.projected_calls import ProjectedCall  # rarely needed
+
+        return ProjectedCall(self, id, call_request, request.projection)
 
     def _call(
         self,

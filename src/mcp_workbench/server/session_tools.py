@@ -377,6 +377,8 @@ def _stale_meta(stale: Sequence[Any]) -> bytes:
 # Definitions of our own tools
 
 _NAME: Json = {"type": "string", "minLength": 1}
+_STRING: Json = {"type": "string"}
+_PROJECTION: Json = {"lines": _STRING, "context": {"type": "integer"}, "select": _STRING}
 _DETAIL: Json = {"enum": list(get_args(Detail))}
 # Some hosts hide tools until they are searched for, and cut long results: not those of these tools.
 _HINTS = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
@@ -396,12 +398,15 @@ _NATIVE_USE = (
     "Call a tool of an opened toolbox that is not listed by its own name. The parts of that name, "
     "{toolbox}__{server}__{tool}, are given one by one."
 )
+_PROJECTING = "Part of the result: lines (regex, with context), select (JMESPath)."
 
 
 def own_definitions(snapshot: Snapshot) -> list[Json]:
     """The tool list of proxy mode. It changes with the configuration alone, never with a search."""
-    own = [open_toolbox_definition(snapshot), use_tool_definition(), search_tools_definition()]
-    return [*own, read_result_definition()] if has_budgets(snapshot) else own
+    is_cut = has_budgets(snapshot)
+    using = use_tool_definition(reads=not is_cut)
+    own = [open_toolbox_definition(snapshot), using, search_tools_definition()]
+    return [*own, read_result_definition()] if is_cut else own
 
 
 def has_budgets(snapshot: Snapshot) -> bool:
@@ -421,12 +426,15 @@ def open_toolbox_definition(snapshot: Snapshot) -> Json:
     )
 
 
-def use_tool_definition(*, native: bool = False) -> Json:
-    """`native`: for hosts that list tools by flat names, but may not refresh their list."""
+def use_tool_definition(*, native: bool = False, reads: bool = True) -> Json:
+    """`native`: for hosts that list tools by flat names, but may not refresh their list.
+
+    `reads`: it reads kept results, too, because there is no `read_result`.
+    """
     return {
         "name": USE_TOOL,
         "title": "Use a tool",
-        "description": _NATIVE_USE if native else _USE,
+        "description": f"{_NATIVE_USE if native else _USE} {_PROJECTING}",
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -437,6 +445,8 @@ def use_tool_definition(*, native: bool = False) -> Json:
                     "additionalProperties": False,
                 },
                 "arguments": {"type": "object"},
+                **_PROJECTION,
+                **({"handle": _STRING} if reads else {}),
             },
             "required": ["tool"],
             "additionalProperties": False,
@@ -473,6 +483,7 @@ def read_result_definition() -> Json:
             "offset": {"type": "integer", "minimum": 0, "default": 0},
             "length": {"type": "integer", "minimum": 1},
             "find": _NAME,
+            **_PROJECTION,
         },
     )
 
