@@ -113,8 +113,8 @@ def _wrong_types(given: Members, types: dict[str, str]) -> list[str]:
         if value is None:
             continue
         kind = kind_of(value)
-        if kind == "number" and is_whole(value):
-            kind = "integer"
+        if expected == "integer" and kind == "number" and _fits(value, LOWEST, 0):
+            continue
         if kind != expected:
             problems.append(f"{key}: Expected {expected}, received {kind}")
     return problems
@@ -181,11 +181,6 @@ def whole_number(value: Any, least: float) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         return None
     return value
-
-
-def is_whole(value: msgspec.Raw) -> bool:
-    """Whether this JSON number is an integer."""
-    return _fits(value, LOWEST, 0)
 
 
 def _fits(value: msgspec.Raw, least: float, most: int) -> bool:
