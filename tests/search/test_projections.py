@@ -16,11 +16,21 @@ from mcp_workbench.gateway.interceptors import CallOutcome, Cancelled, Completed
 from mcp_workbench.gateway.projected_results import ProjectResult, ResultReader
 from mcp_workbench.gateway.result_budget import KeptResults
 from mcp_workbench.server.own_tools import read_result
-from tests.approvals.scenes import CAN, ONCE, outcomes, says, with_answer
-from tests.kit.config import config_file, entry, snapshot, spec, write_config
+from tests.approvals.scenes import (
+    CAN,
+    ONCE,
+    opened,
+    outcomes,
+    question,
+    reply,
+    says,
+    with_answer,
+)
+from tests.kit.config import config_file, entry, program_entry, snapshot, spec, write_config
 from tests.kit.http_host import port, rpc
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Json, error_code, json_text, raw, texts, use_tool
+from tests.kit.servers import ASKER
 
 ME = object()
 ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy host", "modern host"])
@@ -239,15 +249,51 @@ def test_approval_and_record_are_those_of_the_whole_call(tmp_path: Path) -> None
 
 
 @ERAS
+@KINDS
+def test_a_call_whose_server_asks_something_is_projected_once_it_has_a_result(
+    tmp_path: Path, server_era: str, *, modern: bool
+) -> None:
+    config = config_file(tmp_path, {"a": program_entry(ASKER, era=server_era)})
+    ann = {"action": "accept", "content": {"name": "Ann"}}
+    with PipeHost(config, modern=modern) as host:
+        params = {**wanting("a", {}, "name", lines="Ann"), "_meta": CAN if modern else {}}
+        if modern:
+            asked = host.result("tools/call", params)
+            result = host.result("tools/call", {**params, **with_answer(asked, ann)})
+        else:
+            opened(host)
+            id = host.ask("tools/call", params)
+            reply(host, question(host), ann)
+            result = host.answer(id)["result"]
+
+    shown, notice = texts(result)
+    assert shown.startswith("1:")
+    assert "Ann" in shown
+    assert notice.startswith("1 of 1 lines match. All ")
+
+
+def test_a_call_that_is_cancelled_is_one_line_on_record(tmp_path: Path) -> None:
+    config = config_file(tmp_path, {"a": entry()}, audit={"file": "calls.jsonl"})
+    with PipeHost(config) as host:
+        host.handshake()
+        id = host.ask("tools/call", wanting("a", {}, "hang", lines="x"))
+        host.notify("notifications/cancelled", {"requestId": id})
+        lost = host.result("tools/call", wanting("a", {}, "fail", lines="x"))
+
+    assert texts(lost) == ["no such file"]
+    assert outcomes(tmp_path) == [("hang", "cancelled"), ("fail", "tool_error")]
+
+
+@ERAS
 async def test_over_http_it_is_the_same(*, modern: bool) -> None:
-    async with port(snapshot(spec("a"))) as opened:
-        headers: dict[str, Any] = {} if modern else (await opened.open()).headers
+    async with port(snapshot(spec("a"))) as served:
+        headers: dict[str, Any] = {} if modern else (await served.open()).headers
 
         async def ask(**wanted: Any) -> list[str]:
             params = wanting("a", given(LOG), **wanted)
             if modern:
-                return texts((await opened.ask_modern("tools/call", params)).result)
-            return texts((await opened.ask(rpc("tools/call", params, 7), headers)).result)
+                return texts((await served.ask_modern("tools/call", params)).result)
+            return texts((await served.ask(rpc("tools/call", params, 7), headers)).result)
 
         lines, notice = await ask(lines="timeout")
         again, note = await ask(lines="^09[0-9] fine", handle=handle_in(notice))
