@@ -475,12 +475,11 @@ def search_tools_definition() -> Json:
 def read_result_definition() -> Json:
     return _read_only(
         READ_RESULT,
-        "Read a long result",
-        "Read on in a result of which use_tool gave the beginning and a handle: from an offset in "
-        "characters, or around a text to find.",
+        "Read a result",
+        "Read a result that has a handle: from an offset in characters, or around a text to find.",
         {
             "handle": _NAME,
-            "offset": {"type": "integer", "minimum": 0, "default": 0},
+            "offset": {"type": "integer", "minimum": 0},
             "length": {"type": "integer", "minimum": 1},
             "find": _NAME,
             **_PROJECTION,
