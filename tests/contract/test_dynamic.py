@@ -57,8 +57,12 @@ def host(tmp_path: Path) -> Iterator[PipeHost]:
 
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeHost]:
-    """A legacy host for questions that leave no trace; nobody opens a toolbox there."""
-    with PipeHost(config(tmp_path_factory.mktemp("asking"))) as host:
+    """A legacy host for questions that leave no trace; nobody opens a toolbox there.
+
+    Nor does it know what others have cached: its instructions would give an example of that.
+    """
+    folder = tmp_path_factory.mktemp("asking")
+    with PipeHost(config(folder), env={"MCP_WORKBENCH_HOME": str(folder / "home")}) as host:
         host.initialize()
         yield host
 
@@ -149,6 +153,7 @@ def test_a_definition_is_the_server_s_own_but_for_name_description_and_meta(
             "source_server": "filesystem",
             "toolbox_name": "dev",
             "original_name": "read_file",
+            "anthropic/searchHint": "dev filesystem",
         },
     }
     assert list(tools["dev__filesystem__read_file"]) == list(TOOLS[0])

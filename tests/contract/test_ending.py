@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from mcp_workbench.app import DRAIN, FLUSH
+from mcp_workbench.transport.detached import VARIABLE
 from mcp_workbench.transport.process import FIRM, POLITE
 from tests.kit.clock import PATIENCE, eventually, within
 from tests.kit.config import config_file, entry
@@ -49,7 +50,8 @@ def noted(pids: Path, *flags: str, **more: Any) -> dict[str, Any]:
 
 
 # Starts a server beside a process of the same group that obeys SIGTERM. Which signal has ended that
-# one is written down by another, which is in no server's group and therefore has all the time it needs.
+# one is written down by another, which is in no server's group and is not looked for, and therefore has
+# all the time it needs.
 WITNESS = """
 import os, signal, sys
 file, *argv = sys.argv[1:]
@@ -77,7 +79,8 @@ def witnessed(pids: Path, file: Path, *flags: str) -> dict[str, Any]:
     """A server that does not leave at the end of its input; the file will name what has ended it."""
     server = noted(pids, "no_eof_exit", *flags)
     line = ["-E", "-S", "-c", WITNESS, str(file), server["command"], *server["args"]]
-    return {**server, "command": sys.executable, "args": line}
+    env = {**server["env"], VARIABLE: ""}
+    return {**server, "command": sys.executable, "args": line, "env": env}
 
 
 def ended_by(file: Path) -> str:

@@ -22,6 +22,7 @@ from mcp_workbench.daemon import paths
 from mcp_workbench.daemon.control import FORMAT, STATUS, pack
 from mcp_workbench.daemon.lifecycle import IDLE, with_idle_timeouts
 from mcp_workbench.daemon.status import ServerStatus, Status, with_memory
+from mcp_workbench.transport.detached import DetachedProcesses
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.clock import PATIENCE, eventually
 from tests.kit.command import COMMAND
@@ -544,3 +545,14 @@ def test_one_that_a_host_has_started_ends_when_none_is_left(tmp_path: Path) -> N
     eventually(lambda: not alive(pid) and not alive(server), "it has ended")
     assert "no host for 0.5 seconds" in bench.log()
     assert host.stderr == ""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="servers' processes are searched for on Linux alone"
+)
+def test_one_that_a_server_has_started_outlives_that_server(tmp_path: Path) -> None:
+    server = "0123456789abcdef.1"
+    with shared(config_file(tmp_path, {"a": entry()}), MCP_WORKBENCH_SERVER=server) as bench:
+        DetachedProcesses(server, 0).end_now()
+
+        assert alive(bench.pid)

@@ -40,7 +40,9 @@ ROWS = (
     Row("F2", "a server is dead, and its grandchild holds the pipe", (PROCESSES,)),
     Row("F3", "a server never answers", (PROCESSES, CANCELLING)),
     Row("F4", "servers do not leave when they are asked to", ("contract/test_ending.py",)),
-    Row("F5", "we are killed ourselves", ("contract/test_killed.py",)),
+    Row(
+        "F5", "we are killed ourselves", ("contract/test_killed.py", "contract/test_left_groups.py")
+    ),
     Row("F6", "restarts leave zombies, descriptors, tasks", (LEAKS,)),
     Row("F7", "text on stdout that is no message", (BYTES,)),
     Row("F8", "text that is not UTF-8", (BYTES,)),

@@ -51,8 +51,8 @@ IN_RESULTS = {
         "legacy hosts reject a result whose structured content is not an object",
     ),
     "address": Change(
-        "`uri` in the `contents` of a resource that was requested by its `mcp-workbench://` address becomes an address of that form",
-        "every pair, `mcp-workbench://…` only",
+        "`uri` in the `contents` of a resource that was requested by an address of ours becomes an address of that form",
+        "every pair, `mcp-workbench://…` and `ui://workbench/…` only",
         "the answer names what was requested",
     ),
     "half": Change(
@@ -116,7 +116,7 @@ IN_ERRORS = {
     ),
     "asked for": Change(
         "`data.uri` of a missing resource is the requested address",
-        "`resources/read`, `mcp-workbench://…` only",
+        "`resources/read`, `mcp-workbench://…` and `ui://workbench/…` only",
         "the answer names what was requested",
     ),
 }
@@ -130,6 +130,16 @@ IN_DEFINITIONS = {
         "dynamic mode: legacy host, modern server",
         "legacy hosts reject the whole list otherwise",
     ),
+    "app only": Change(
+        "tools whose `_meta.ui.visibility` lacks `model` are left out",
+        "`open_toolbox`, `search_tools` and every other text for a model; lists of hosts that do not declare apps",
+        "they are for the app of their server alone, and in proxy mode the host can't hide them",
+    ),
+    "page": Change(
+        "`ui://{rest}` in `_meta.ui.resourceUri` and `_meta[\"ui/resourceUri\"]`, and as `uri` of a resource, becomes `ui://workbench/{toolbox}/{server}/{rest}`",
+        "hosts that declare apps: lists of tools in dynamic mode, lists of resources",
+        "two servers may use the same address, and each tool has its own page",
+    ),
     "owner": Change(
         "`toolbox_name` and `source_server` are added at the end; if one is present, it gets our value and the other is added in front",
         "`open_toolbox` in proxy mode",
@@ -141,7 +151,54 @@ IN_DEFINITIONS = {
         "dynamic mode, and prompts in both modes",
         "the contract",
     ),
+    "hint": Change(
+        "`_meta` has `anthropic/searchHint`, with the names of toolbox and server, unless the server has set it",
+        "tools in dynamic mode",
+        "Claude Code also finds tools by these words",
+    ),
 }
+
+
+class Extension(NamedTuple):
+    """One line of the list of extensions."""
+
+    name: str
+    of_host: str
+    of_server: str
+
+
+EXTENSIONS = (
+    Extension(
+        "`io.modelcontextprotocol/ui` (apps)",
+        "its settings are declared to its servers; definitions change as above",
+        "not declared to hosts. Servers are always told that apps are shown, with the settings of the MCP Apps specification if the host has none: what they list is for all hosts",
+    ),
+    Extension(
+        "`io.modelcontextprotocol/tasks`",
+        "not declared to servers; `task` in the parameters of a call is removed, so that the call is an ordinary one",
+        "not declared to hosts; `tasks/…` is -32601; `task` in a question to the host is removed",
+    ),
+    Extension(
+        "`io.modelcontextprotocol/skills`",
+        "not declared to servers",
+        "not declared to hosts; `skills/…` is -32601",
+    ),
+    Extension(
+        "all others, if the host sees one server and that has the extension, too",
+        "declared to the server as received, in every request of the host; a legacy server is told when the connection opens",
+        "declared to the host as received, once the server was connected for the first time. Its methods, and results of other types, are passed on",
+    ),
+    Extension(
+        "all others, if the host sees several servers",
+        "not declared to servers",
+        "not declared to hosts. A request is passed on if `name` in its parameters is a flat name, or `uri` an address of ours: to the server that it names, with the server's own name or URI",
+    ),
+    Extension(
+        "all others, of a server with `approve`",
+        "not declared to the server",
+        "not declared to hosts, and its methods are -32601: nobody could say what is approved",
+    ),
+)
 # fmt: on
 
 

@@ -13,17 +13,19 @@ from tests.fidelity.scenes import ROUTES, Bench, Route
 on_every_route = pytest.mark.parametrize("route", ROUTES, ids=str)
 
 
-def flat(case: Case, route: Route, *, older: bool = False) -> bytes:
+def flat(case: Case, route: Route, *, older: bool = False, hint: bool = False) -> bytes:
     told = case.told["flat"]
     if older and "legacy flat" in case.told:
         told = case.told["legacy flat"]
     name: str = json.loads(case.sent)["name"]
     origin = b'"source_server":"%b","toolbox_name":"dev","original_name":"%b"'
     server = route.server_name.encode()
+    search_hint = b',"anthropic/searchHint":"dev %b"' % server if hint else b""
     for word, text in {
         b"@FLAT@": f"dev__{route.server_name}__{name}".encode(),
         b"@BOX@": b"[dev/%b] " % server,
-        b"@ORIGIN@": origin % (server, name.encode()),
+        b"@ORIGIN@": origin % (server, name.encode()) + search_hint,
+        b"@HINT@": search_hint,
         b"@SERVER@": server,
     }.items():
         told = told.replace(word, text)
@@ -50,7 +52,7 @@ def test_the_list_under_flat_names_changes_three_members(dynamic: Bench, route: 
     _, told = dynamic.host(route).exact("tools/list", {})
 
     older = not route.modern_host and route.modern_server
-    wanted = {name: flat(case, route, older=older) for name, case in TOOLS.items()}
+    wanted = {name: flat(case, route, older=older, hint=True) for name, case in TOOLS.items()}
     assert {name for name in wanted if wanted[name] not in told} == set()
 
 

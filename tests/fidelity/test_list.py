@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.fidelity.changes import IN_DEFINITIONS, IN_ERRORS, IN_RESULTS, Change, expected
+from mcp_workbench.protocol.extensions import NOT_PASSED_ON
+from tests.fidelity.changes import (
+    EXTENSIONS,
+    IN_DEFINITIONS,
+    IN_ERRORS,
+    IN_RESULTS,
+    Change,
+    expected,
+)
 from tests.fidelity.recorded import ERRORS, RESOURCES, RESULTS, TOOLS
 from tests.fidelity.scenes import ROUTES
 from tests.fidelity.writing import Way, sent
@@ -39,10 +47,20 @@ def test_the_document_shows_the_list(changes: dict[str, Change]) -> None:
     assert f"{head}{table(changes)}\n" in DOCUMENT + "\n"
 
 
-def test_the_document_shows_nothing_else() -> None:
-    rows = re.findall(r"^\| (?!what changes).*$", DOCUMENT, re.M)
+def test_the_document_shows_what_becomes_of_extensions() -> None:
+    head = "| extension | declared by the host | declared by a server |\n|---|---|---|\n"
+    rows = "".join(f"| {one.name} | {one.of_host} | {one.of_server} |\n" for one in EXTENSIONS)
 
-    assert len(rows) == len(IN_RESULTS) + len(IN_ERRORS) + len(IN_DEFINITIONS)
+    assert f"{head}{rows}\n" in DOCUMENT
+    known = (row.name.split("`")[1] for row in EXTENSIONS if row.name.startswith("`"))
+    assert set(known) == NOT_PASSED_ON
+
+
+def test_the_document_shows_nothing_else() -> None:
+    rows = re.findall(r"^\| (?!what changes|extension).*$", DOCUMENT, re.M)
+
+    listed = len(IN_RESULTS) + len(IN_ERRORS) + len(IN_DEFINITIONS)
+    assert len(rows) == listed + len(EXTENSIONS)
 
 
 def test_the_document_s_figures_are_true() -> None:

@@ -26,8 +26,8 @@ from mcp_workbench.protocol.translation import (
     legacy_result,
     result_for,
 )
+from mcp_workbench.server.flat_tools import flat_definition
 from mcp_workbench.server.primitive_requests import _readdressed
-from mcp_workbench.server.session_tools import flat_definition
 from mcp_workbench.transport.jsonrpc import answer, refusal
 from tests.fuzz.effort import fuzzed
 from tests.fuzz.material import strict_json
@@ -104,7 +104,9 @@ def test_a_result_of_any_members_is_json_for_its_host(
 def test_what_is_read_from_a_resource_is_json(members: Any, space: str) -> None:
     result = msgspec.Raw(spelled(members, space))
 
-    assert set(strict_json(bytes(_readdressed(result, AT)))) == set(strict_json(bytes(result)))
+    for requested in ("mcp-workbench://a/b/c", "ui://workbench/a/b/c"):
+        readdressed = strict_json(bytes(_readdressed(result, AT, requested)))
+        assert set(readdressed) == set(strict_json(bytes(result)))
     for pair in PAIRS.values():
         told = read_error_for(pair, bytes(result), "a:b", "c:d")
         assert strict_json(refusal(b"1", told))["id"] == 1

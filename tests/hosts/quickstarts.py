@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from mcp_workbench.hosts.limits import LIMITS, HostLimits
 from mcp_workbench.hosts.own_entry import own_entry
 from mcp_workbench.hosts.plan import Member, add_command, edited
 from mcp_workbench.hosts.table import ENTRY, HOSTS, Host
@@ -28,7 +29,37 @@ def made() -> str:
         for h in HOSTS.values()
     ]
     hosts = [host for host in HOSTS.values() if not host.import_only]
-    return "\n".join(rows) + "\n\n" + _commands(hosts) + "\n" + _entries(hosts)
+    parts = ["\n".join(rows) + "\n", _limits(), _commands(hosts), _entries(hosts)]
+    return "\n".join(parts)
+
+
+def _limits() -> str:
+    """What hosts do with names and lists."""
+    head = [
+        "### Names of tools, and lists that change",
+        "",
+        "In dynamic mode. `mcp-workbench check --host HOST` compares the names of your tools with the line of a host, under the",
+        "name that our entry has in its file; hosts that are not listed have no limit that we know of. A host that does not read",
+        "its list again sees the tools of a toolbox only if the toolbox is open from the start (`install HOST --toolbox NAME`).",
+        "",
+        "| host | a tool is named | longest name of ours | a longer one | characters | reads a changed list again |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows = [
+        f"| {HOSTS[id].title} | `{limits.prefix.format(entry=ENTRY)}NAME` "
+        f"| {limits.room() or 'not known'} | {_effect(limits)} | {_others(limits)} "
+        f"| {limits.relists or 'not known'} |"
+        for id, limits in LIMITS.items()
+    ]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def _effect(limits: HostLimits) -> str:
+    return f"the host {limits.effect}" if limits.effect else ""
+
+
+def _others(limits: HostLimits) -> str:
+    return f"`{limits.characters}`; others become `_`" if limits.characters else ""
 
 
 def _way(host: Host) -> str:

@@ -266,6 +266,7 @@ FILLED = {
     "workbench init": "workbench init --config new.json",
     "new.json --user": "new.json",
     "install HOST": "install cursor --yes",
+    "check --host HOST": "check --host cursor",
     "import cursor": "import cursor --yes",
     "workbench undo": "workbench undo --list",
     "login dev/github --principal anna --no-browser": "login --help",  # tests/peers/test_principals.py
@@ -274,6 +275,10 @@ FILLED = {
     "logout dev/github": "logout --help",
     "secret set NAME": "secret set --help",  # with values in tests/secrets
     "secret remove NAME...": "secret remove --help",
+    "lock diff": "lock diff --help",  # and the others with servers in tests/lock
+    "lock approve": "lock approve --help",
+    "lock reject": "lock reject --help",
+    "lock verify": "lock verify --help",
 }
 
 

@@ -19,7 +19,7 @@ from mcp_workbench.core.spec import (
     ToolMode,
 )
 from tests.kit.results import Json
-from tests.kit.servers import FIXTURE, OFFERS, QUICK
+from tests.kit.servers import APPS, FIXTURE, OFFERS, QUICK
 
 
 def argv(*flags: str) -> tuple[str, ...]:
@@ -105,6 +105,12 @@ def offers_entry(name: str, era: str, *flags: str) -> dict[str, Any]:
     """The entry of a server that offers prompts and resources too, of this era."""
     words = [name, *(["modern"] if era == "modern" else []), *flags]
     return {"command": sys.executable, "args": ["-E", "-S", OFFERS, *words], "era": era}
+
+
+def apps_entry(name: str, era: str, *flags: str, **more: Any) -> dict[str, Any]:
+    """The entry of a server with an app, of this era."""
+    words = [name, *(["modern"] if era == "modern" else []), *flags]
+    return {"command": sys.executable, "args": ["-E", "-S", APPS, *words], "era": era, **more}
 
 
 def quick_entry(name: str, *words: str, **more: Any) -> dict[str, Any]:

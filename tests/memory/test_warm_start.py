@@ -104,6 +104,40 @@ def test_a_warm_start_answers_the_first_list_and_starts_nobody(
     assert shop.started == MANY
 
 
+def test_servers_that_still_offer_what_was_cached_change_no_list(shop: Shop) -> None:
+    config = shop.config()
+    met(config)
+
+    with PipeHost(config, "--toolbox", "dev") as host:
+        host.initialize()
+        first: dict[str, Any] = {"id": "tools", "method": "tools/list", "params": {}}
+        then: dict[str, Any] = {"id": "resources", "method": "resources/list", "params": {}}
+        lines = (json.dumps({"jsonrpc": "2.0", **each}).encode() + b"\n" for each in (first, then))
+        host.write(
+            b"".join(lines)
+        )  # the second one starts the servers whose cache the first one reads
+        host.answer("tools")
+        host.answer("resources")
+        eventually(lambda: shop.started == 2 * MANY, "all servers are started")
+        host.close()
+        host.rest()
+
+    assert not [line for line in host.lines if b"list_changed" in line]
+
+
+def test_a_server_that_offers_something_else_changes_the_list(shop: Shop) -> None:
+    config = shop.config()
+    met(config)
+    shop.stock("s2", [{"name": "other", "inputSchema": {}}])
+
+    with PipeHost(config, "--toolbox", "dev") as host:
+        host.initialize()
+        host.ask("tools/list", id="tools")
+        host.ask("resources/list", id="resources")
+        host.notice("notifications/tools/list_changed")
+        assert "dev__s2__other" in listed(host)
+
+
 def test_definitions_come_back_as_their_server_wrote_them(tmp_path: Path) -> None:
     shop = Shop(tmp_path, 1)
     odd: Tools = [{"name": "a", "x-new": [1.50, None, {"\u00e4": "\u2028"}], "inputSchema": {}}]

@@ -164,6 +164,7 @@ async def test_the_list_of_tools_is_the_one_of_the_mode(bench: Bench, direct: Di
 
 def flattened(tool: Json, server: str) -> Json:
     origin = {"source_server": server, "toolbox_name": "peers", "original_name": tool["name"]}
+    origin["anthropic/searchHint"] = f"peers {server}"
     return {
         **tool,
         "name": f"peers__{server}__{tool['name']}",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import ToolIdentifier
+from mcp_workbench.protocol.extensions import OURS_ENCODED
 from mcp_workbench.protocol.handshake import stamps
 from mcp_workbench.protocol.translation import (
     EraPair,
@@ -66,7 +67,12 @@ def test_arguments_travel_byte_for_byte(pair: EraPair) -> None:
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_members_that_we_do_not_know_travel_too(pair: EraPair) -> None:
-    assert called(pair, task={"ttl": 5})["task"] == {"ttl": 5}
+    assert called(pair, other={"ttl": 5})["other"] == {"ttl": 5}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_no_server_is_asked_for_a_task(pair: EraPair) -> None:
+    assert "task" not in called(pair, task={"ttl": 5})
 
 
 def test_between_legacy_ends_nothing_is_added() -> None:
@@ -116,7 +122,7 @@ def test_a_modern_server_sees_our_own_envelope(pair: EraPair) -> None:
     assert meta == {
         PREFIX + "protocolVersion": "2026-07-28",
         PREFIX + "clientInfo": {"name": "w", "version": "1"},
-        PREFIX + "clientCapabilities": {},
+        PREFIX + "clientCapabilities": json.loads(bytes(OURS_ENCODED)),
         PREFIX + "logLevel": "debug",
     }
 

@@ -113,6 +113,7 @@ async def test_a_definition_is_the_servers_own_with_its_origin_added(
         "source_server": server,
         "toolbox_name": "lab",
         "original_name": "add",
+        "anthropic/searchHint": f"lab {server}",
     }
 
 

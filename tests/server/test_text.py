@@ -22,8 +22,8 @@ from mcp_workbench.core.spec import (
     parse_tool_name,
 )
 from mcp_workbench.server.example_call import ExampleCall, example_call
+from mcp_workbench.server.flat_tools import flat_definition
 from mcp_workbench.server.session_tools import (
-    flat_definition,
     open_toolbox_definition,
     own_definitions,
     use_tool_definition,
@@ -291,6 +291,22 @@ def test_a_flat_definition_has_its_origin_in_meta_whatever_stood_there(
     origin = {"source_server": "s", "toolbox_name": "d", "original_name": "x"}
     assert shown["_meta"] == {**kept, **origin}
     assert (shown["name"], shown["description"]) == ("d__s__x", "[d/s] x")
+
+
+@pytest.mark.parametrize(
+    ("given_meta", "hint"),
+    [({}, "d s"), ({"anthropic/searchHint": "gauges"}, "gauges"), ({"anthropic/searchHint": 5}, 5)],
+)
+def test_a_flat_tool_is_found_by_its_toolbox_and_server_unless_it_has_a_hint(
+    given_meta: Any, hint: Any
+) -> None:
+    raw = json.dumps({"name": "x", "_meta": given_meta}).encode()
+
+    tool = json.loads(flat_definition(Definition("x", raw), ServerAddress("d", "s"), is_tool=True))
+    prompt = json.loads(flat_definition(Definition("x", raw), ServerAddress("d", "s")))
+
+    assert tool["_meta"]["anthropic/searchHint"] == hint
+    assert prompt["_meta"].get("anthropic/searchHint") == given_meta.get("anthropic/searchHint")
 
 
 @pytest.mark.parametrize("description", [None, 5, ["x"]])

@@ -155,6 +155,9 @@ class Asked:
     def asking_capabilities(self) -> Any:
         return {"roots": msgspec.Raw(b"{}")}
 
+    def told_capabilities(self) -> Any:
+        return self.asking_capabilities()
+
     def ask(self, question: Any, caller: Any, answered: Any) -> Any:
         answered(b'{"roots":[]}', b"")
         return lambda: None

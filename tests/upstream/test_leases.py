@@ -37,6 +37,9 @@ class Guest:
     def asking_capabilities(self) -> dict[str, Any]:
         return {}
 
+    def told_capabilities(self) -> dict[str, Any]:
+        return self.asking_capabilities()
+
     def ask(self, question: Any, caller: Any, answered: Any) -> Callable[[], None]:
         return lambda: None
 

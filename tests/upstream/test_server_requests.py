@@ -52,6 +52,9 @@ class Server:
     def asking_capabilities(self) -> Any:
         return {"roots": msgspec.Raw(b"{}")}
 
+    def told_capabilities(self) -> Any:
+        return self.asking_capabilities()
+
     def ask(self, question: Any, caller: Any, answered: Any) -> Any:
         self.asked.append(caller)
         return lambda: self.withdrawn.append(caller)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from mcp_workbench.cli.completion import complete_host
 from mcp_workbench.cli.error_reports import ErrorReport, error_report, format_problems
-from mcp_workbench.cli.servers import cached_reports, survey
+from mcp_workbench.cli.servers import cached_reports, observed, survey
 from mcp_workbench.cli.settings import (
     DONE,
     UNREACHABLE,
@@ -30,14 +31,13 @@ from mcp_workbench.cli.variable_sources import (
 )
 from mcp_workbench.config.expand import Unexpandable, expand_without_secrets, has_secret_launch
 from mcp_workbench.core.catalogue import ServerReport
-from mcp_workbench.core.errors import ConfigError, Problem
+from mcp_workbench.core.errors import ConfigError, Problem, shown_name
 from mcp_workbench.core.spec import (
     AuthSettings,
     ServerAddress,
     ServerSpec,
     Snapshot,
     StdioCommand,
-    generate_tool_name,
 )
 from mcp_workbench.upstream.launch import (
     child_environment,
@@ -47,17 +47,11 @@ from mcp_workbench.upstream.launch import (
 )
 
 if TYPE_CHECKING:
+    from mcp_workbench.cli.sandbox_reports import SandboxReport, ServerSandbox
     from mcp_workbench.cli.suspicious_texts import SuspiciousText
 
-# The longest flat name that each host accepts under an entry called `workbench`, and what it does
-# with longer ones (November 2026).
-_LONGEST = (
-    (48, "Claude Code may refuse it"),
-    (49, "Gemini CLI cuts it"),
-    (50, "Cursor drops the tool"),
-)
+MOST_UNLIKE = 20  # warnings about one server
 _LOG_ELSEWHERE = "let the server write its log to stderr; calls work all the same"
-_SHORTER = 'shorten the names of toolbox or server, or set "toolMode": "proxy"'
 
 
 class CheckedServer(msgspec.Struct, frozen=True, rename="camel"):
@@ -74,6 +68,7 @@ class CheckedServer(msgspec.Struct, frozen=True, rename="camel"):
     hidden: int
     seconds: float
     processes: int  # started for it: none for a URL server
+    box: str  # its sandbox: none, process or files; empty for a URL server
 
 
 class ReportedProblem(ErrorReport, frozen=True):
@@ -94,6 +89,7 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
     sign_ins: list[SignedIn] = []
     variables: list[VariableSource] = []
     suspicious_texts: list[SuspiciousText] = []
+    sandboxes: list[ServerSandbox] = []
 
 
 @click.command()
@@ -103,10 +99,17 @@ class Checked(msgspec.Struct, frozen=True, rename="camel"):
     help="Start every server for real, too.",
     **variable("CHECK_CONNECT"),
 )
+@click.option(
+    "--host",
+    metavar="HOST",
+    shell_complete=complete_host,
+    help="Check what this host does with names and lists, too.",
+    **variable("CHECK_HOST"),
+)
 @attach_option("CHECK")
 @global_options
 @click.pass_obj
-def check(settings: Settings, *, connect: bool) -> int:
+def check(settings: Settings, *, connect: bool, host: str | None) -> int:
     """Check the configuration and show every problem at once.
 
     A command that does not exist on this machine is a warning; no server is started to find out.
@@ -117,12 +120,16 @@ def check(settings: Settings, *, connect: bool) -> int:
     many are ready. The workbench that `mcp-workbench up` has started is asked if it runs, so that no
     server is started twice.
 
+    With --host, names that this host would cut, drop or mix up are warnings, and so is dynamic mode if
+    the host does not read its list of tools again: in proxy mode there is neither.
+
     Exit status 2 if the configuration can't be used, 4 if a server can't be reached.
 
     \b
     Examples:
       mcp-workbench check
       mcp-workbench check --connect
+      mcp-workbench check --host cursor
       mcp-workbench check --config PATH --json
     """
     try:
@@ -130,28 +137,52 @@ def check(settings: Settings, *, connect: bool) -> int:
     except ConfigError as error:
         _print_broken(settings, error)
         return USAGE
+    if host:
+        from mcp_workbench.cli.host_limits import known_host  # loads the hosts
+
+        known_host(host)
     servers = _servers(snapshot)
     sources = _sources(snapshot)
+    boxes = sandboxes(snapshot, os.environ)
     problems = (
         *snapshot.warnings,
         *source_warnings(sources),
+        *(problem for box in boxes for problem in box.problems),
         *launch_warnings(snapshot, os.environ),
     )
     _print_problems(settings, snapshot, problems)
-    reports = survey(settings, snapshot, servers) if connect else None
+    reports = survey(settings, observed(snapshot), servers) if connect else None
     known = tuple(cached_reports(snapshot, servers).values() if reports is None else reports)
     texts = _suspicious_texts(snapshot, known)
-    of_servers = (*server_warnings(snapshot, known), *(problem for problem, _ in texts))
+    of_host = _host_warnings(snapshot, known, host) if host else ()
+    of_tools = server_warnings(snapshot, known, every_host=not host)
+    of_servers = (*of_tools, *(problem for problem, _ in texts), *of_host)
     if settings.json:
         document = _document(snapshot, (*problems, *of_servers), reports)
-        say_json(msgspec.structs.replace(document, suspicious_texts=[text for _, text in texts]))
+        say_json(
+            msgspec.structs.replace(
+                document,
+                suspicious_texts=[text for _, text in texts],
+                sandboxes=[box.document for box in boxes],
+            )
+        )
     else:
         _print_problems(settings, snapshot, of_servers)
         _print(snapshot, (*problems, *of_servers), reports)
         if sources:
             say(f"variables: {plain(described(sources))}")
+        if boxes:
+            say(f"sandboxes: {'; '.join(str(box.document) for box in boxes)}")
         print_sign_ins(sign_ins(snapshot))
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
+
+
+def _host_warnings(
+    snapshot: Snapshot, reports: tuple[ServerReport, ...], host: str
+) -> tuple[Problem, ...]:
+    from mcp_workbench.cli.host_limits import host_warnings, known_host
+
+    return tuple(host_warnings(snapshot, reports, known_host(host)))
 
 
 def _suspicious_texts(
@@ -162,6 +193,17 @@ def _suspicious_texts(
     from mcp_workbench.cli.suspicious_texts import text_problems  # only with definitions to read
 
     return list(text_problems(snapshot, reports))
+
+
+def sandboxes(snapshot: Snapshot, environ: Mapping[str, str]) -> list[SandboxReport]:
+    """Returns what is known of the sandboxes of a configuration, without starting a server."""
+    specs = [s for box in snapshot.toolboxes.values() for s in box.servers.values()]
+    confined = [s for s in specs if isinstance(s.target, StdioCommand) and s.target.is_confined]
+    if not confined:
+        return []
+    from mcp_workbench.cli.sandbox_reports import sandbox_report  # few have any
+
+    return [sandbox_report(spec, environ) for spec in confined]
 
 
 def _sources(snapshot: Snapshot) -> list[VariableSource]:
@@ -275,6 +317,7 @@ def _server(report: ServerReport) -> CheckedServer:
         hidden=report.hidden,
         seconds=round(report.seconds, 3),
         processes=report.processes,
+        box=report.box,
     )
 
 
@@ -309,8 +352,13 @@ def _key_warning(spec: ServerSpec, settings: AuthSettings) -> Iterator[Problem]:
         yield _warning(f"{spec.place}.auth.privateKey", message, fix, CODE)
 
 
-def server_warnings(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iterator[Problem]:
-    """Yields warnings that need the servers: idle filters, long names, omitted tools, stray output."""
+def server_warnings(
+    snapshot: Snapshot, reports: Iterable[ServerReport], *, every_host: bool = True
+) -> Iterator[Problem]:
+    """Yields warnings that need the servers: idle filters, omitted tools, stray output, long names.
+
+    Names count as too long if they are so in any of the hosts, unless one of them is checked by itself.
+    """
     reports = tuple(reports)
     yield from _idle_approvals(snapshot, reports)
     for report in reports:
@@ -322,10 +370,13 @@ def server_warnings(snapshot: Snapshot, reports: Iterable[ServerReport]) -> Iter
             yield _warning(f"{place}.toolFilters", message, fix, "WB-TOOL-301")
         for complaint in report.complaints:
             yield _warning(place, f"{report.address}: {complaint}", "", "WB-TOOL-303")
+        yield from _lock_warnings(report, place)
         if report.skipped:
             yield _warning(place, _no_messages(report), _LOG_ELSEWHERE, "WB-CONN-102")
-        if snapshot.tool_mode == "dynamic":
-            yield from _long_names(report, place)
+    if every_host and snapshot.tool_mode == "dynamic":
+        from mcp_workbench.cli.host_limits import name_warnings  # loads the hosts
+
+        yield from name_warnings(snapshot, reports)
 
 
 def _idle_approvals(snapshot: Snapshot, reports: tuple[ServerReport, ...]) -> Iterator[Problem]:
@@ -348,19 +399,20 @@ def _idle_approvals(snapshot: Snapshot, reports: tuple[ServerReport, ...]) -> It
             yield _warning(f"{place}.approve", message, "correct its spelling", "WB-TOOL-301")
 
 
+def _lock_warnings(report: ServerReport, place: str) -> Iterator[Problem]:
+    """Yields what is not as the lock file has it; of very many, the first and their number."""
+    for place_in_list, (kind, name, state) in enumerate(report.unlike_lock[:MOST_UNLIKE], start=1):
+        about = f"{kind} {shown_name(name)!a}" if name else kind
+        message = f"{report.address}: {about}: {state} since it was recorded in the lock file"
+        more = len(report.unlike_lock) - MOST_UNLIKE if place_in_list == MOST_UNLIKE else 0
+        message += f"; {more} more" if more > 0 else ""
+        yield _warning(place, message, f"mcp-workbench lock diff {report.address}", "WB-LOCK-003")
+
+
 def _no_messages(report: ServerReport) -> str:
     lines = "1 line" if report.skipped == 1 else f"{report.skipped} lines"
     last = report.last_skipped.strip()
     return f"{report.address}: {lines} on its stdout held no message; the last one: {last}"
-
-
-def _long_names(report: ServerReport, place: str) -> Iterator[Problem]:
-    for tool in report.tools:
-        name = generate_tool_name(report.address.toolbox, report.address.server, tool.name)
-        sufferers = [effect for longest, effect in _LONGEST if len(name) > longest]
-        if sufferers:
-            message = f"the name '{name}' has {len(name)} characters: {', '.join(sufferers)}"
-            yield _warning(place, message, _SHORTER, "WB-TOOL-302")
 
 
 def _warning(path: str, message: str, fix: str, code: str) -> Problem:

@@ -61,6 +61,7 @@ _COMMANDS = {
     "login": ("login", "Sign in to servers that want it."),
     "logout": ("login", "Forget the sign-in at servers."),
     "secret": ("secret", "Keep secrets in the encrypted store."),
+    "lock": ("lock", "Record what servers define, and show, approve and verify changes."),
     "cost": ("cost", "Show what the toolboxes cost a model, in tokens."),
     "doctor": ("doctor", "Find problems and how to fix them."),
     "tour": ("tour", "See in a few seconds what an agent sees, with the demo toolbox."),

@@ -14,12 +14,14 @@ from mcp_workbench.cli.completion import complete_toolbox
 from mcp_workbench.cli.servers import cached_or_asked, refresh_option, show_cached, show_unreached
 from mcp_workbench.cli.settings import Settings, attach_option, global_options
 from mcp_workbench.cli.terminal import about, number, say, say_json, table
+from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.catalogue import (
     Catalogue,
     Definition,
     OpenedServer,
     OpenedToolbox,
     ServerReport,
+    ToolInfo,
     estimate_tokens,
     listed_tokens,
     read_object,
@@ -29,8 +31,9 @@ from mcp_workbench.schema.signature import first_sentence
 from mcp_workbench.search.index import Index, Search
 from mcp_workbench.search.queries import Query, SearchableServer, SearchScope, Words
 from mcp_workbench.server.example_call import example_call
+from mcp_workbench.server.flat_tools import flat_definitions
 from mcp_workbench.server.own_tools import opened_text, search_text
-from mcp_workbench.server.session_tools import flat_definitions, opened_json, own_definitions
+from mcp_workbench.server.session_tools import opened_json, own_definitions
 from mcp_workbench.server.text import instructions
 from mcp_workbench.upstream.cache import CatalogueCache
 
@@ -110,7 +113,7 @@ def _one(
 ) -> Json:
     box = opened.spec
     servers = [
-        {"server": r.address.server, "tools": len(r.tools), "direct": _direct(r)}
+        {"server": r.address.server, "tools": len(_for_model(r)), "direct": _direct(r)}
         for r in reached
         if r.address.toolbox == box.name
     ]
@@ -134,14 +137,19 @@ def _summed_up(answers: list[int]) -> Json | None:
 
 
 def _direct(report: ServerReport) -> int:
-    return sum(listed_tokens(tool.definition) for tool in report.tools)
+    return sum(listed_tokens(tool.definition) for tool in _for_model(report))
+
+
+def _for_model(report: ServerReport) -> list[ToolInfo]:
+    """Returns the tools that a model reads: those for apps alone cost nothing."""
+    return [t for t in report.tools if is_for_model(msgspec.json.encode(t.definition))]
 
 
 def _servers(box: ToolboxSpec, reports: list[ServerReport]) -> Iterator[OpenedServer]:
     for report in reports:
         if report.address.toolbox == box.name:
             tools = (Definition(t.name, msgspec.json.encode(t.definition)) for t in report.tools)
-            yield OpenedServer(report.address, tuple(tools))
+            yield OpenedServer(report.address, tuple(tools)).for_model()
 
 
 def _document(snapshot: Snapshot, counted: list[Json], reports: list[ServerReport]) -> Json:

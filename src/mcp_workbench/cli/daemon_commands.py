@@ -19,7 +19,7 @@ from mcp_workbench.cli.settings import DONE, Settings, global_options, log_calls
 from mcp_workbench.cli.terminal import cut, glyph, nearby, number, plain, say, say_json, table
 from mcp_workbench.config.state_home import has_credentials
 from mcp_workbench.core.errors import ConfigError, InvalidCall, WorkbenchError
-from mcp_workbench.core.spec import Snapshot
+from mcp_workbench.core.spec import UNCONFINED, Snapshot
 from mcp_workbench.daemon import control
 from mcp_workbench.daemon.control import NoAnswer, connect, peer_credentials, request
 from mcp_workbench.daemon.paths import OWN_SOURCE, ROTATED, DaemonPaths, daemon_paths, lock_holder
@@ -288,6 +288,8 @@ def _print_servers(servers: tuple[ServerStatus, ...]) -> None:
     say(f"  {head}")
     for server, line in zip(servers, lines, strict=True):
         say(f"{_mark(server)} {line}")
+        if server.box not in ("", UNCONFINED):
+            say(f"    sandbox: {server.box}")
         if server.scope == "folder":
             say(f"    {_PER_HOST}; {_CHOICE}")
         if server.reason and (server.state not in ("ready", "idle") or not server.started):

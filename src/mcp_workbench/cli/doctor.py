@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from mcp_workbench import __version__
-from mcp_workbench.cli.check import server_warnings
+from mcp_workbench.cli.check import sandboxes, server_warnings
 from mcp_workbench.cli.completion import complete_server
 from mcp_workbench.cli.doctor_checks import (
     STATE_FOLDER,
@@ -29,7 +29,7 @@ from mcp_workbench.cli.doctor_checks import (
     problem_result,
 )
 from mcp_workbench.cli.doctor_issuer import check_issuer
-from mcp_workbench.cli.servers import survey
+from mcp_workbench.cli.servers import observed, survey
 from mcp_workbench.cli.settings import (
     DONE,
     FAILED,
@@ -154,7 +154,10 @@ def _show_servers(
     """Starts these servers and shows the results; returns the exit status."""
     output.show(check_variables(snapshot, specs))
     output.show(check_programs(specs, os.environ))
-    reports = survey(settings, snapshot, [spec.address for spec in specs], _without_cache())
+    output.show(check_sandboxes(snapshot, specs))
+    reports = survey(
+        settings, observed(snapshot), [spec.address for spec in specs], _without_cache()
+    )
     output.show(check_servers(specs, reports))
     output.show(check_sign_ins(snapshot, specs))
     output.show(problem_result(d, "", "tools") for d in server_warnings(snapshot, reports))
@@ -346,6 +349,16 @@ def check_servers(specs: list[ServerSpec], reports: list[ServerReport]) -> Itera
         program = f"{report.server_name} {report.server_version}".strip()
         about = f"{program or 'ready'}, {report.revision}, {tools}, {report.seconds:.1f} s"
         yield CheckResult("good", subject, about)
+
+
+def check_sandboxes(snapshot: Snapshot, specs: list[ServerSpec]) -> Iterator[CheckResult]:
+    """Reports the sandbox of each server that has one, and what keeps it from being made."""
+    chosen = {str(spec.address) for spec in specs}
+    boxes = [b for b in sandboxes(snapshot, os.environ) if b.document.server in chosen]
+    for box in boxes:
+        yield from (problem_result(p, snapshot.origin, "sandbox") for p in box.problems)
+    if boxes:
+        yield CheckResult("good", "sandbox", "; ".join(str(box.document) for box in boxes))
 
 
 def check_texts(snapshot: Snapshot, reports: list[ServerReport]) -> Iterator[CheckResult]:

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from mcp_workbench.cli.completion import complete_host, complete_toolbox
+from mcp_workbench.cli.host_limits import print_unseen_tools
 from mcp_workbench.cli.replace import (
     KeptEntry,
     NotRestored,
@@ -225,7 +226,9 @@ def install(settings: Settings, hosts: tuple[str, ...], **options: Any) -> int:
         removed={host: some.names for host, some in by_host.items() if some.removed},
         variables=installation.variables,
     )
-    return _finish(settings, plan, Agreement(options["yes"], options["dry_run"]))
+    done = _finish(settings, plan, Agreement(options["yes"], options["dry_run"]))
+    print_unseen_tools(settings, snapshot, files, options["toolboxes"])
+    return done
 
 
 @click.command()

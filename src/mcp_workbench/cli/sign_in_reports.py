@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from mcp_workbench.upstream.oauth.store import Credential
 
 NEEDS_LOGIN = "needs login"  # the beginning of the reason why a server is not available
+_SANDBOX = re.compile(r" \((WB-BOX-\d+); fix: ([^()]*)\)")
 _COMMAND = re.compile(r"`(mcp-workbench login [^`]+)`")
 
 
 def code_and_fix(reason: str, address: ServerAddress) -> tuple[str, str]:
     """The code, and the command to run next, for a server that is not available for this reason."""
+    if reason.startswith("quarantined"):
+        return "WB-LOCK-002", f"mcp-workbench lock diff {address}"
+    if reason.startswith("sandbox: ") and (match := _SANDBOX.search(reason)):
+        return match[1], match[2]
     code = "WB-AUTH-012" if reason.startswith(NEEDS_LOGIN) else "WB-CONN-101"
     command = _COMMAND.search(reason) if reason.startswith(NEEDS_LOGIN) else None
     return code, command[1] if command else f"mcp-workbench doctor {address}"

@@ -13,6 +13,7 @@ import msgspec
 from mcp_workbench.core.redact import SHORTEST
 from mcp_workbench.core.spec import (
     HttpEndpoint,
+    Sandbox,
     SecretSource,
     SecretSources,
     ServerSpec,
@@ -192,6 +193,14 @@ def strings_of(target: Target) -> Iterator[tuple[Path, str]]:
     yield from ((("args", index), value) for index, value in enumerate(target.args))
     yield from ((("env", name), value) for name, value in target.env)
     yield ("cwd",), target.cwd
+    if target.sandbox.kind == "files":
+        for key, paths in _sandbox_paths(target).items():
+            yield from ((("sandbox", key, index), path) for index, path in enumerate(paths))
+
+
+def _sandbox_paths(target: StdioCommand) -> dict[str, tuple[str, ...]]:
+    box = target.sandbox
+    return {"read": box.read, "write": box.write, "hide": box.hide}
 
 
 def _auth_texts(target: HttpEndpoint) -> Iterator[tuple[str, str]]:
@@ -283,7 +292,19 @@ def _filled(target: Target, texts: dict[Path, str]) -> Target:
         texts["cwd",],
         target.folder,
         target.inherit,
+        _filled_sandbox(target, texts),
+        target.resources,
     )
+
+
+def _filled_sandbox(target: StdioCommand, texts: dict[Path, str]) -> Sandbox:
+    if target.sandbox.kind != "files":
+        return target.sandbox
+    paths = {
+        key: tuple(texts["sandbox", key, index] for index in range(len(written)))
+        for key, written in _sandbox_paths(target).items()
+    }
+    return msgspec.structs.replace(target.sandbox, **paths)
 
 
 # Identity
@@ -300,8 +321,8 @@ def resolve_server(spec: ServerSpec, environ: Mapping[str, str]) -> ResolvedServ
     if isinstance(target, StdioCommand):
         cwd = os.path.join(target.folder, target.cwd) if target.cwd else ""  # noqa: PTH118
         env = tuple(sorted(target.env))  # their order in the file does not count
-        inherit = target.inherit
-        target = StdioCommand(target.command, target.args, env, cwd, inherit=inherit)
+        folder = target.folder if target.sandbox.kind == "files" else ""  # its paths start there
+        target = msgspec.structs.replace(target, env=env, cwd=cwd, folder=folder)
     else:
         headers = tuple(sorted(target.headers))
         target = HttpEndpoint(target.url, headers, target.transport, target.auth)

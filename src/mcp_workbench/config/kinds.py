@@ -13,6 +13,7 @@ SHOWN_DIGITS = 20  # characters of a wrong number in a message
 VARIABLE_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 SECRET_WORDS = ["store", "keyring"]  # sources that need no more than the name
 REQUIRED = "required"
+SANDBOX_WORDS = ("off", "auto", "process", "required")  # a sandbox in one word
 APPROVE_WORDS = ("destructive", "writes")  # by the annotations of a tool
 VARIABLE_TEXT = {"type": "string", "pattern": r"\$\{"}  # a value that comes from a variable
 
@@ -225,6 +226,18 @@ def _audit_problem(value: Any) -> Wrong:
     yield (), f"must be {AUDIT.words}, not {shown}"
 
 
+def _sandbox_problem(value: Any) -> Wrong:
+    if isinstance(value, dict) or value in SANDBOX_WORDS:
+        return
+    shown = f'"{value}"' if isinstance(value, str) else kind_of(value)
+    yield (), f"must be {SANDBOX.words}, not {shown}"
+
+
+def _network_problem(value: Any) -> Wrong:
+    if not isinstance(value, bool | dict):
+        yield (), f"must be {NETWORK.words}, not {kind_of(value)}"
+
+
 TEXT = Kind("a string", {"type": "string"}, _text_problem)
 FILLED = Kind("a string", {"type": "string", "minLength": 1}, _filled_problem)
 URL = Kind(
@@ -285,4 +298,14 @@ SECONDS = _in_range(
     "a number of seconds above 0",
     {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_NUMBER},
     lambda value: 0 < value <= MOST_NUMBER,
+)
+SANDBOX = Kind(
+    ", ".join(f'"{word}"' for word in SANDBOX_WORDS) + " or an object",
+    {"anyOf": [{"enum": list(SANDBOX_WORDS)}, {"$ref": "#/$defs/sandbox"}]},
+    _sandbox_problem,
+)
+NETWORK = Kind(
+    "true, false or an object",
+    {"anyOf": [{"type": "boolean"}, {"type": "object"}]},
+    _network_problem,
 )

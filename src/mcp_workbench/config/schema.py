@@ -13,7 +13,9 @@ from mcp_workbench.config.kinds import (
     HOSTS,
     INHERIT,
     LISTS,
+    NETWORK,
     ORIGINS,
+    SANDBOX,
     SECONDS,
     SECRETS,
     TABLE_OF_LISTS,
@@ -48,6 +50,7 @@ NAME = "[A-Za-z0-9_-]+"
 AMBIGUOUS = "__|_$"  # in a name of dynamic mode: a flat name would split in two ways
 LEAST_BYTES = 1024  # below this not even a handshake fits
 LEAST_AUDIT = 1 << 16  # bytes of a file of the audit
+LEAST_MEMORY = 1 << 20  # bytes; nothing starts with less
 TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "sse": "sse"}
 
 SECRET_KINDS = ("keyring", "command", "file")  # keys of which a source has one
@@ -65,6 +68,7 @@ class Key(msgspec.Struct, frozen=True):
 
 
 _INHERITED = ["AWS_*", "KUBECONFIG"]
+LOCK = one_of("off", "record", "pin", "review")
 SERVERS = object_of({"$ref": "#/$defs/servers"})
 _A_SERVER = {"filesystem": {"command": "npx", "args": ["-y", "some-package"]}}
 
@@ -104,6 +108,18 @@ TOP = {
         "The same as in a server entry, for all servers whose toolbox has none.",
         default=False,
         example="destructive",
+    ),
+    "lock": Key(
+        LOCK,
+        "The same as in a server entry, for all servers whose toolbox has none.",
+        "record",
+        "pin",
+    ),
+    "sandbox": Key(
+        SANDBOX,
+        "The same as in a server entry, for all servers whose toolbox has none.",
+        "off",
+        "process",
     ),
     "limits": Key(
         object_of({"$ref": "#/$defs/limits"}),
@@ -176,6 +192,14 @@ TOOLBOX = {
         APPROVE,
         "The same as in a server entry, for its servers that have none.",
         example="destructive",
+    ),
+    "lock": Key(
+        LOCK, "The same as in a server entry, for its servers that have none.", example="pin"
+    ),
+    "sandbox": Key(
+        SANDBOX,
+        "The same as in a server entry, for its servers that have none.",
+        example="process",
     ),
 }
 SERVER = {
@@ -252,10 +276,70 @@ SERVER = {
         "Which of its calls a person must approve first: all, none, by what a tool's annotations say, or by patterns (see below).",
         example=["delete_*", "resource:file:///etc/*"],
     ),
+    "lock": Key(
+        LOCK,
+        "What happens if its definitions are not those in `mcp-workbench.lock`: nothing, a warning, or what is changed "
+        "(`pin`) or was never approved (`review`) is not shown until a person approves it.",
+        example="pin",
+    ),
+    "sandbox": Key(
+        SANDBOX,
+        "What its process may reach: everything, no other processes, or only the listed files (see below). On Linux, with bubblewrap.",
+        example={"read": ["~/docs"], "write": ["./out"], "network": False},
+    ),
+    "sandboxEnabled": Key(
+        FLAG,
+        "As VS Code has it: true is a sandbox that may read everything and write what `sandbox.filesystem.allowWrite` lists.",
+        example=True,
+    ),
+    "resourceLimits": Key(
+        object_of({"$ref": "#/$defs/resourceLimits"}),
+        "Limits that the system enforces on its processes (see below).",
+        example={"memoryBytes": 1 << 30},
+    ),
     "auditArguments": Key(
         FLAG,
         "Record the arguments of its calls as well, with secrets masked; has no effect without `audit`.",
         example=True,
+    ),
+}
+SANDBOX_KEYS = {
+    "read": Key(
+        TEXTS,
+        "Files and folders that it may read; a relative path counts from the configuration file.",
+        [],
+        ["~/docs"],
+    ),
+    "write": Key(TEXTS, "Files and folders that it may read and write.", [], ["./out"]),
+    "hide": Key(
+        TEXTS,
+        "Files and folders inside of these that it may not see.",
+        [],
+        ["~/docs/private"],
+    ),
+    "network": Key(
+        NETWORK,
+        "Whether it has the network of this machine, or none at all. An object is VS Code's, of which `allowedDomains` counts.",
+        default=False,
+        example=True,
+    ),
+    "filesystem": Key(
+        object_of({"type": "object"}),
+        "VS Code's, instead of the other lists: `allowWrite`, `denyRead` and `denyWrite`. Everything else may be read.",
+        example={"allowWrite": ["./out"]},
+    ),
+}
+RESOURCES = {
+    "memoryBytes": Key(
+        whole(LEAST_MEMORY), "Bytes of data that each of its processes may have.", example=1 << 30
+    ),
+    "processes": Key(
+        whole(1),
+        "Processes and threads of the server in all; needs a `sandbox`.",
+        example=64,
+    ),
+    "openFiles": Key(
+        whole(16), "Files, pipes and sockets that each of its processes may open.", example=1024
     ),
 }
 AUDIT_KEYS = {
@@ -422,6 +506,8 @@ TABLES = {
     "introspection": INTROSPECTION,
     "secret": SECRET,
     "audit": AUDIT_KEYS,
+    "sandbox": SANDBOX_KEYS,
+    "resourceLimits": RESOURCES,
 }
 
 
@@ -443,6 +529,8 @@ def json_schema() -> dict[str, Any]:
             "auth": _members(AUTH),
             "limits": _members(LIMITS),
             "audit": _members(AUDIT_KEYS),
+            "sandbox": _members(SANDBOX_KEYS),
+            "resourceLimits": _members(RESOURCES),
             "http": _members(HTTP),
             "tokens": {**named, "additionalProperties": {"$ref": "#/$defs/token"}},
             "token": {**_members(TOKEN), "required": ["token"]},

@@ -1,9 +1,9 @@
 """Reads the entry of one server."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, cast
+
+import msgspec
 
 from mcp_workbench.config.expand import (
     VARIABLE_FORMS,
@@ -30,7 +30,10 @@ from mcp_workbench.core.spec import (
     IDLE_TIMEOUT,
     AuthSettings,
     HttpEndpoint,
+    LockLevel,
     Pairs,
+    ResourceLimits,
+    Sandbox,
     SecretSource,
     SecretSources,
     ServerAddress,
@@ -44,18 +47,33 @@ EXPANDED_ON_LOAD = ("type", "transport", "era", "toolFilters")
 NO_TARGET = "add 'command' for a program of this machine, or 'url' for a remote server"
 APPROVE_EVERYTHING = ("*", "resource:*", "prompt:*")
 # Keys without effect in an entry that has this key.
-INEFFECTIVE = {"command": ("headers", "auth"), "url": ("args", "env", "inheritEnv", "cwd")}
+INEFFECTIVE = {
+    "command": ("headers", "auth"),
+    "url": ("args", "env", "inheritEnv", "cwd", "sandbox", "sandboxEnabled", "resourceLimits"),
+}
+
+
+class SandboxDefault(msgspec.Struct, frozen=True):
+    """The `sandbox` of a toolbox or of the file, for the entries that have none."""
+
+    sandbox: Sandbox = Sandbox()
+    is_foreign: bool = False  # VS Code's form: only for entries with `sandboxEnabled`
 
 
 class EntryReader:
     """Reads the server entries of one file."""
 
-    def __init__(self, findings: Findings, environ: Mapping[str, str], folder: str) -> None:
+    def __init__(
+        self, findings: Findings, environ: Mapping[str, str], folder: str, file: str = ""
+    ) -> None:
         self.findings = findings
         self.environ = environ
         self.folder = folder
+        self.file = file
         self.inherit: bool | list[str] = False  # for entries without `inheritEnv`
         self.approve: bool | str | list[str] = False  # for entries without `approve`
+        self.lock: LockLevel = "record"  # for entries without `lock`
+        self.sandbox = SandboxDefault()  # for entries without `sandbox`
         self.secrets: dict[str, SecretSource] = {}
         self.audit_arguments = False  # for entries without `auditArguments`
 
@@ -87,6 +105,7 @@ class EntryReader:
             self.sources(target) if self.secrets else (),
             valid.get("auditArguments", self.audit_arguments),
             approved(valid.get("approve", self.approve)),
+            valid.get("lock", self.lock),
         )
 
     def sources(self, target: Target) -> SecretSources:
@@ -148,7 +167,22 @@ class EntryReader:
         env = self.pairs(valid.get("env", {}), (*path, "env"))
         args = tuple(valid.get("args", ()))
         inherit = inherited(valid.get("inheritEnv", self.inherit))
-        return StdioCommand(valid["command"], args, env, valid.get("cwd", ""), self.folder, inherit)
+        cwd, box = valid.get("cwd", ""), self.confined(valid, path)
+        return StdioCommand(valid["command"], args, env, cwd, self.folder, inherit, *box)
+
+    def confined(self, valid: Object, path: Path) -> tuple[Sandbox, ResourceLimits]:
+        """Returns the sandbox of a command, and its limits."""
+        own = {"sandbox", "sandboxEnabled", "resourceLimits"} & set(valid)
+        if self.sandbox.sandbox.kind == "off" and not own:
+            return Sandbox(), ResourceLimits()
+        # Loaded only for files with one of these keys.
+        from mcp_workbench.config.sandbox_settings import read_resources, read_sandbox
+
+        sandbox = read_sandbox(self.findings, valid, self.sandbox, path)
+        resources = read_resources(self.findings, valid, sandbox, path)
+        if sandbox.write:
+            sandbox = msgspec.structs.replace(sandbox, config=self.file)
+        return sandbox, resources
 
     def auth(self, value: Object | None, path: Path) -> AuthSettings:
         """Returns how to sign in to a server at a URL."""

@@ -21,7 +21,7 @@ from mcp_workbench.config.schema import (
     TOOLBOX,
     TOP,
 )
-from mcp_workbench.config.server_entries import EntryReader
+from mcp_workbench.config.server_entries import EntryReader, SandboxDefault
 from mcp_workbench.core.spec import (
     CALLS,
     CALLS_PER_SERVER,
@@ -34,6 +34,7 @@ from mcp_workbench.core.spec import (
     AuditSettings,
     HttpSettings,
     Limits,
+    LockLevel,
     Naming,
     SecretSource,
     ServerAddress,
@@ -48,11 +49,11 @@ NAME_RULE = (
 
 
 def validate(
-    value: Any, environ: Mapping[str, str], folder: str = ""
+    value: Any, environ: Mapping[str, str], folder: str = "", file: str = ""
 ) -> tuple[Snapshot, list[Finding]]:
     """Returns the configuration, as far as it can be understood, and all findings."""
     findings = Findings()
-    reader = _FileReader(findings, EntryReader(findings, environ, folder))
+    reader = _FileReader(findings, EntryReader(findings, environ, folder, file))
     return reader.file(value), findings.all
 
 
@@ -65,6 +66,8 @@ class _FileReader:
         self.dynamic = False
         self.inherit: bool | list[str] = False  # for toolboxes without `inheritEnv`
         self.approve: bool | str | list[str] = False  # for toolboxes without `approve`
+        self.lock: LockLevel = "record"  # for toolboxes without `lock`
+        self.sandbox = SandboxDefault()  # for toolboxes without `sandbox`
 
     def file(self, value: Any) -> Snapshot:
         if not self.findings.is_object(value, (), 'write {"mcpServers": {…}}'):
@@ -146,6 +149,8 @@ class _FileReader:
         boxes: Object = top.get("toolboxes", {})
         self.inherit = self.entries.inherit = top.get("inheritEnv", False)
         self.approve = self.entries.approve = top.get("approve", False)
+        self.lock = self.entries.lock = top.get("lock", "record")
+        self.sandbox = self.entries.sandbox = self.sandbox_default(top, ())
         specs = {name: self.toolbox(name, boxes[name], ("toolboxes", name)) for name in boxes}
         if "mcpServers" in top:
             servers = self.servers("default", top["mcpServers"], ("mcpServers",))
@@ -167,6 +172,8 @@ class _FileReader:
             self.findings.error(path, "WB-CONF-016", "the toolbox has no 'mcpServers'", fix)
         self.entries.inherit = valid.get("inheritEnv", self.inherit)
         self.entries.approve = valid.get("approve", self.approve)
+        self.entries.lock = valid.get("lock", self.lock)
+        self.entries.sandbox = self.sandbox_default(valid, path)
         servers = self.servers(name, valid.get("mcpServers"), (*path, "mcpServers"))
         return ToolboxSpec(
             name,
@@ -176,6 +183,15 @@ class _FileReader:
             int(valid.get("resultBudget", 0)),
             valid.get("discover", "eager"),
         )
+
+    def sandbox_default(self, valid: Object, path: Path) -> SandboxDefault:
+        if "sandbox" not in valid:
+            return self.sandbox
+        from mcp_workbench.config.sandbox_settings import (
+            read_default,  # loaded only for files with this key
+        )
+
+        return read_default(self.findings, valid["sandbox"], (*path, "sandbox"))
 
     def servers(self, toolbox: str, value: Object | None, path: Path) -> dict[str, ServerSpec]:
         if value == {}:

@@ -7,6 +7,7 @@ import msgspec
 from mcp_workbench.core.spec import ToolIdentifier
 
 TOOLS_CALL = "tools/call"
+READS = frozenset({"prompts/get", "resources/read", "completion/complete"})  # change nothing
 # Members of `params` that belong to a server's question, not to the request itself.
 ANSWERS = ("inputResponses", "requestState")
 # The connection broke. Any other failure would only be repeated, or has been already.

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.raw_json import changed, has_few_members
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolboxSpec
@@ -29,6 +30,11 @@ class Catalogue(msgspec.Struct, frozen=True):
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.tools)
+
+    def differs(self, other: "Catalogue") -> bool:
+        """Has the other one other tools? Neither their order counts nor that of their members."""
+        old, new = self.tools, other.tools
+        return old.keys() != new.keys() or any(_differ(old[name], new[name]) for name in new)
 
 
 class ToolInfo(msgspec.Struct, frozen=True):
@@ -159,6 +165,11 @@ class OpenedServer(msgspec.Struct, frozen=True):
     stale: Stale | None = None  # its tools are from an earlier listing
     idle_filters: tuple[str, ...] = ()  # patterns that match none of its tools
 
+    def for_model(self) -> "OpenedServer":
+        """Returns the server without the tools that are for its app alone."""
+        tools = tuple(tool for tool in self.tools if is_for_model(tool.raw))
+        return msgspec.structs.replace(self, tools=tools)
+
 
 class OpenedToolbox(msgspec.Struct, frozen=True):
     """A toolbox as far as it could be opened."""
@@ -167,6 +178,11 @@ class OpenedToolbox(msgspec.Struct, frozen=True):
     servers: tuple[OpenedServer, ...]
     unavailable: tuple[Unavailable, ...]
     warnings: tuple[str, ...] = ()  # about the configuration, and lists that are out of date
+
+    def for_model(self) -> "OpenedToolbox":
+        """Returns the toolbox as a model may see it."""
+        servers = tuple(server.for_model() for server in self.servers)
+        return msgspec.structs.replace(self, servers=servers)
 
     @property
     def connected(self) -> int:
@@ -228,8 +244,12 @@ class ServerReport(msgspec.Struct, frozen=True):
     age: float | None = None  # seconds since the server said so; None: it was asked just now
     change: ToolChange | None = None  # the last one that was noticed
     processes: int = 0  # of this server
+    box: str = ""  # its sandbox: none, process or files; empty if no process was started
     # Prompts and templates as received, of servers that have them; a fresh report has asked for them.
     offers: dict[str, tuple[msgspec.Raw, ...]] = {}
+    unlike_lock: tuple[
+        tuple[str, str, str], ...
+    ] = ()  # kind, name and state: see `core.lock_states`
 
 
 class ServerHealth(msgspec.Struct, frozen=True):
@@ -246,6 +266,7 @@ class ServerHealth(msgspec.Struct, frozen=True):
     skipped: int = 0  # lines on its stdout that were not messages
     unasked: int = 0  # responses without a pending request: late, duplicate, or of an unknown id
     processes: int = 0  # one, or one per host with `scope: session`
+    box: str = ""  # the sandbox of its last process: none, process or files
 
 
 def _named(names: tuple[str, ...]) -> str:
@@ -275,6 +296,7 @@ class KnownCatalogue(msgspec.Struct, frozen=True):
     host_capabilities: tuple[str, ...] = ()
     # Prompts, resources and templates as received; kinds that were never listed are absent.
     offers: dict[str, tuple[bytes, ...]] = {}
+    extensions: dict[str, msgspec.Raw] = {}  # that it declared
 
     def age(self, now: float) -> float:
         """Returns seconds since the listing, 0 if the clock was set back."""

@@ -213,4 +213,16 @@ CONFIGURATION_CODES = {
         "arguments of a running program.",
         "Give the secret to the server in 'env', if the server takes it from a variable.",
     ),
+    "WB-CONF-055": Explanation(
+        "A sandbox or a limit can't be used as it is written",
+        "A path of 'sandbox' is empty or in /proc, of which a sandbox has its own; or "
+        "'resourceLimits.processes' has no sandbox, without which the system counts all processes of the user.",
+        'Write another path, or add "sandbox": "process". docs/sandbox.md describes the keys.',
+    ),
+    "WB-CONF-056": Explanation(
+        "A sandbox does not limit the network to domains",
+        "A warning: VS Code's 'allowedDomains' names domains that a server may reach. Here a sandbox has "
+        "the whole network or none, and this one has it.",
+        'Write "network": true if that is intended, "network": false for none.',
+    ),
 }

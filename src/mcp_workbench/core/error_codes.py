@@ -72,6 +72,33 @@ CODES = {
         "Compare http.auth.issuer with `iss` in a token, letter by letter; if the keys are on another "
         "host, write http.auth.jwksUri. docs/sign-in-hosts.md tells how they are found.",
     ),
+    "WB-BOX-701": Explanation(
+        "No sandbox can be made here",
+        "The server has a 'sandbox', and bubblewrap (bwrap) is not installed, or may not make namespaces: "
+        "many containers and some systems forbid that to ordinary users. A server never runs without the "
+        "sandbox of its entry, so it is unavailable; the others work.",
+        "Install bubblewrap with the package manager of the system. If it is installed: allow user namespaces to "
+        'it, on the machine or in the container. Or write "sandbox": "auto" (without one where there is none) or "off".',
+    ),
+    "WB-BOX-702": Explanation(
+        "A path does not fit the sandbox of its server",
+        "The program of the server is not among the files that its sandbox grants, a path is in /proc, or, as a "
+        "warning, a path does not exist and is left out.",
+        "Add the folder of the program to 'sandbox.read', or correct the path. docs/sandbox.md tells what a "
+        "sandbox contains.",
+    ),
+    "WB-BOX-703": Explanation(
+        "A resource limit can't be enforced",
+        "The system limits no processes of root, counts them per sandbox from Linux 5.14 on, and lets a user "
+        "lower limits only. A limit that has no effect is not pretended: the server is unavailable.",
+        "Do what the message says, or remove the limit from 'resourceLimits'.",
+    ),
+    "WB-BOX-704": Explanation(
+        "A server may write the folder of the configuration",
+        "A warning: the configuration decides what is started outside of any sandbox. The file itself is read-only in the "
+        "sandbox, but only until an editor replaces it, and files beside it can be written.",
+        "Keep the configuration in another folder, or grant the server less than its whole folder.",
+    ),
     "WB-CALL-201": Explanation(
         "A call has no result",
         "The server accepted the call and then exited, was too busy, or did not respond in time. "
@@ -128,6 +155,35 @@ CODES = {
         "praise themselves. Honest servers do so now and then, and not every attack is recognized. Nothing "
         "is blocked.",
         "Read the definition, and decide whether it fits what the tool is for.",
+    ),
+    # The lock file
+    "WB-LOCK-001": Explanation(
+        "The lock file can't be used",
+        "mcp-workbench.lock, beside the configuration, is not valid: it was edited or merged in a way that leaves its "
+        "meaning open, everybody can change it, or it can't be read or written. At the levels pin and review "
+        "no server is started until that is fixed; at the level record nothing is compared.",
+        "Correct it at the place that the message names, or take the last version from your version control. If "
+        "there is none, remove the file and run mcp-workbench lock: everything counts as new then.",
+    ),
+    "WB-LOCK-002": Explanation(
+        "A server, a tool or a prompt is in quarantine",
+        "Its launch line or its definition is not the one in mcp-workbench.lock, or is not in it, and 'lock' is "
+        "pin or review. It is not listed, not found and not called.",
+        "Read it with mcp-workbench lock diff TOOLBOX/SERVER, and approve it in a terminal with the command that "
+        "this prints; or remove the server.",
+    ),
+    "WB-LOCK-003": Explanation(
+        "A definition differs from the lock file",
+        "A warning: a server defines something else than mcp-workbench.lock has recorded. At the level record it is "
+        "used all the same.",
+        "Read the difference with mcp-workbench lock diff. If it is right, mcp-workbench lock records it (levels "
+        "pin and review: mcp-workbench lock approve).",
+    ),
+    "WB-LOCK-004": Explanation(
+        "Nothing was approved",
+        "Only a person at a terminal can approve or reject, and the hash must be that of what the server defines "
+        "at this moment.",
+        "Run mcp-workbench lock diff in a terminal, read it, and use the command that it prints.",
     ),
     "WB-TOUR-401": Explanation(
         "The tour failed",
@@ -378,5 +434,17 @@ CODES = {
         "The address that --registry or MCP_WORKBENCH_ADD_REGISTRY names can't be reached, refuses, or "
         "is no MCP registry: it must answer /v0.1/servers/NAME/versions/latest with JSON.",
         "Check the address and the network, or save the server.json and add that file.",
+    ),
+    "WB-HOST-519": Explanation(
+        "A host has one name for two tools",
+        "A warning of check --host: a host replaces characters in names of tools, or cuts long ones, and two tools "
+        "then have the same name there. It calls one of them, or neither, and its rules apply to both.",
+        "Hide one with toolFilters, rename a toolbox or a server, or use proxy mode.",
+    ),
+    "WB-HOST-520": Explanation(
+        "A host does not see tools of opened toolboxes",
+        "A warning of check --host: in dynamic mode the tools of a toolbox are listed once it is opened, and this host "
+        "does not, or not always, read its list again. It can call them with use_tool alone.",
+        "Use proxy mode, or open toolboxes from the start: mcp-workbench install HOST --toolbox NAME.",
     ),
 }

@@ -22,14 +22,14 @@ DEEPEST = 50  # groups in groups
 CHARACTERS_PER_STEP = 8  # that are matched in about a microsecond
 
 _LINES = "lines are matched one at a time, so there is no line break in them"
-_BACKTRACKING = {
-    "(?=": "lookahead",
-    "(?!": "lookahead",
-    "(?<=": "lookbehind",
-    "(?<!": "lookbehind",
-    "(?>": "an atomic group",
-    "(?(": "a condition",
-    "(?P=": "a reference to a group",
+_BACKTRACKING = {  # what stands behind `(?`
+    "=": "lookahead",
+    "!": "lookahead",
+    "<=": "lookbehind",
+    "<!": "lookbehind",
+    ">": "an atomic group",
+    "(": "a condition",
+    "P=": "a reference to a group",
 }
 _GROUP = re.compile(r"\((?:\?(?:P?<\w+>|(?P<flags>[imsu]*)(?P<end>[:)])))?")
 _COUNT = re.compile(r"\{(\d*)(,?)(\d*)\}")
@@ -113,7 +113,7 @@ class _Parser:
             return self._class()
         if sign == "\\":
             return self._escape()
-        if sign in "*+?":
+        if sign in ("*", "+", "?"):
             raise self._error("nothing to repeat")
         self._at += 1
         if sign in _ANCHORS:
@@ -125,7 +125,7 @@ class _Parser:
     def _group(self, depth: int) -> _Part:
         start = self._at
         for sign, name in _BACKTRACKING.items():
-            if self._pattern.startswith(sign, start):
+            if self._pattern.startswith(f"(?{sign}", start):
                 raise self._error(f"{name} is not supported")
         group = _GROUP.match(self._pattern, start)
         if group is None or (self._pattern.startswith("(?", start) and len(group[0]) == 1):

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from mcp_workbench.core import apps
 from mcp_workbench.core.raw_json import Steps, TooComplex, has_few_members, read_members
 from mcp_workbench.core.spec import SEPARATOR, ServerAddress
 
@@ -76,8 +77,16 @@ def addressed(owner: PrimitiveRef) -> str:
     return f"{SCHEME}{owner.address.toolbox}/{owner.address.server}/{owner.key}"
 
 
+def addressed_like(uri: str, owner: PrimitiveRef) -> str:
+    """Returns the prefixed URI of a primitive in the form of `uri`: as a page of an app, or any other."""
+    is_page = uri.startswith(apps.ADDRESSED) and owner.key.startswith(apps.SCHEME)
+    return apps.page_address(owner.address, owner.key) if is_page else addressed(owner)
+
+
 def read_addressed(uri: str) -> PrimitiveRef | None:
     """Splits a prefixed URI; None for any other URI."""
+    if page := apps.read_page_address(uri):
+        return PrimitiveRef(*page)
     if not uri.startswith(SCHEME):
         return None
     parts = uri.removeprefix(SCHEME).split("/", 2)
@@ -86,14 +95,22 @@ def read_addressed(uri: str) -> PrimitiveRef | None:
     return PrimitiveRef(ServerAddress(parts[0], parts[1]), parts[2])
 
 
-def shown_uris(lists: Iterable[ServerPrimitives]) -> dict[str, PrimitiveRef]:
-    """Returns the URIs that a host sees: the first owner of a URI keeps it, later ones are prefixed."""
+def shown_uris(
+    lists: Iterable[ServerPrimitives], *, pages: bool = False
+) -> dict[str, PrimitiveRef]:
+    """Returns the URIs that a host sees: the first owner of a URI keeps it, later ones are prefixed.
+
+    A host that shows apps gets the address of each of their `pages`.
+    """
     shown: dict[str, PrimitiveRef] = {}
     for primitives in lists:
         for key in primitives.offers:
             owner = PrimitiveRef(primitives.address, key)
-            plain = key not in shown and not key.startswith(SCHEME)
-            shown[key if plain else addressed(owner)] = owner
+            plain = key not in shown and not key.startswith((SCHEME, apps.ADDRESSED))
+            if pages and key.startswith(apps.SCHEME):
+                shown[apps.page_address(owner.address, key)] = owner
+            else:
+                shown[key if plain else addressed(owner)] = owner
     return shown
 
 

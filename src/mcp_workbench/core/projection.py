@@ -1,4 +1,4 @@
-"""Projections: the part of a result that an agent asks for, by a pattern for lines or a JMESPath expression.
+"""Projections: the part of a result that an agent asks for, as lines or as JSON.
 
 What they are made of is loaded when one is asked for.
 """

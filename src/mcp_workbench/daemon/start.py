@@ -20,6 +20,9 @@ PATIENCE = 20.0  # seconds for its start, which waits for no server
 FOUND = "--found"  # option of the process if the user did not name the file
 TAKEN = "taken"  # printed by a process if another one holds the lock
 FIX = "\nfix: "  # between why it can't start, and what to do
+# If we are started by a server of another workbench, this variable would end the daemon with that server
+# (`VARIABLE` in `transport/detached.py`, which loads more than a joining host needs).
+SERVER_VARIABLE = "MCP_WORKBENCH_SERVER"
 _LONGEST = 4000  # characters of stderr that are shown if it can't start
 
 
@@ -65,6 +68,7 @@ def start(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if name != SERVER_VARIABLE},
         start_new_session=True,  # closing a terminal does not end it
     )
     try:

@@ -58,6 +58,7 @@ class ServerStatus(msgspec.Struct, frozen=True, rename="camel"):
     next_try: float = 0.0
     reason: str = ""
     started: bool = False  # since `up`; an idle one that was not has never been connected
+    box: str = ""  # the sandbox of its last process: none, process or files
     scope: str = "shared"  # or session, principal, or folder: one for each host, in its folder
 
 
@@ -157,6 +158,7 @@ def _server_line(gateway: Gateway, health: ServerHealth, live: list[Connection])
         next_try=round(health.next_try, 1),
         reason=health.reason,
         started=bool(live) or gateway.pool.was_started(health.address),
+        box=health.box,
         scope=_scope(gateway, health.address),
     )
 

@@ -23,7 +23,13 @@ from mcp_workbench.gateway.interceptors import (
     observe,
 )
 from mcp_workbench.protocol.handshake import STAMPS
-from mcp_workbench.protocol.translation import PAIRS, Unanswerable, asks_for_input, result_for
+from mcp_workbench.protocol.translation import (
+    PAIRS,
+    Unanswerable,
+    UnknownResultType,
+    asks_for_input,
+    result_for,
+)
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import NEVER, ErrorObject, Outcome
 from mcp_workbench.upstream.conversation import Failure, ResponseHandler
@@ -108,9 +114,17 @@ class Call(ResponseHandler):
             pair = PAIRS[self.request.modern_host, modern_server]
             result = result_for(pair, answer.result, STAMPS)
         except Unanswerable as error:
-            self.lost(Failure("protocol_error", str(error)))
-            return
+            if not (isinstance(error, UnknownResultType) and self._has_extensions()):
+                self.lost(Failure("protocol_error", str(error)))
+                return
+            result = answer.result
         self.finish(Completed(result))
+
+    def _has_extensions(self) -> bool:
+        """Whether the result may be of a kind that an extension defines, which host and server share."""
+        from mcp_workbench.protocol.extensions import declares_others
+
+        return self.request.modern_host and declares_others(self.request.capabilities)
 
     def lost(self, loss: Failure) -> None:
         if not self.is_resent and self._may_send_again(loss):

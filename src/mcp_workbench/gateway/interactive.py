@@ -35,6 +35,7 @@ from mcp_workbench.protocol.elicitation import (
     takes_forms,
     unanswered,
 )
+from mcp_workbench.protocol.extensions import told
 from mcp_workbench.protocol.handshake import URL_ELICITATION_NEEDED
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import ErrorObject
@@ -204,7 +205,8 @@ class InteractiveHost:
         self.scope = scope
         self._one_at_a_time = asyncio.Lock()
         self.leases: dict[ServerAddress, Any] = {}
-        self.declared = msgspec.Raw(msgspec.json.encode(person.capabilities))
+        self._capabilities = read_members(msgspec.json.encode(person.capabilities))
+        self.declared = msgspec.Raw(msgspec.json.encode(self.told_capabilities()))
 
     @property
     def key(self) -> Hashable:
@@ -215,7 +217,10 @@ class InteractiveHost:
         return id(self)
 
     def asking_capabilities(self) -> Members:
-        return read_members(self.declared)
+        return self._capabilities
+
+    def told_capabilities(self) -> Members:
+        return told(self._capabilities, {})
 
     def ask(
         self, question: Question, caller: object, answered: AnswerCallback

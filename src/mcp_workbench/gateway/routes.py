@@ -109,13 +109,13 @@ class Route:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether a second run changes nothing, as the tool declares. Requests other than calls only read."""
+        """Whether a second run changes nothing, as the tool declares. Prompts and resources are only read."""
         if self._harmless is None:
-            from mcp_workbench.core.call_request import is_harmless
+            from mcp_workbench.core.call_request import READS, is_harmless
 
             definition = self._catalogue.tools.get(self.tool.tool)
             known = definition is not None and is_harmless(definition.raw)
-            self._harmless = known or self.method != TOOLS_CALL
+            self._harmless = known or self.method in READS
         return self._harmless
 
     def send(self, call: Call) -> bool:

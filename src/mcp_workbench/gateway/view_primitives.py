@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mcp_workbench.core.apps import pages
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.errors import ServerUnavailable
 from mcp_workbench.core.primitive_names import (
@@ -147,7 +148,7 @@ class ViewPrimitives:
         known = self._app_views.get(spec.address)
         if known is None or known[0] is not catalogue or known[1] is not spec.tools:
             shown = [tool for name, tool in catalogue.tools.items() if spec.tools.shows(name)]
-            views = frozenset(uri for tool in shown for uri in _views(tool.raw))
+            views = frozenset(uri for tool in shown for uri in pages(tool.raw))
             known = self._app_views[spec.address] = (catalogue, spec.tools, views)
         return known[2]
 
@@ -211,28 +212,6 @@ class ViewPrimitives:
         for place, uri in gone:
             if place in by_place:
                 by_place[place].primitives.subscriptions.unsubscribed(uri)
-
-
-class _Ui(msgspec.Struct, frozen=True):
-    resourceUri: str = ""  # noqa: N815 - the wire's word
-
-
-class _ToolMeta(msgspec.Struct, frozen=True):
-    ui: _Ui = _Ui()
-    flat: str = msgspec.field(default="", name="ui/resourceUri")  # the older spelling
-
-
-class _Tool(msgspec.Struct):
-    meta: _ToolMeta = msgspec.field(default=_ToolMeta(), name="_meta")
-
-
-def _views(definition: bytes) -> tuple[str, ...]:
-    """The `ui://` resources that a tool's definition names."""
-    try:
-        meta = msgspec.json.decode(definition, type=_Tool).meta
-    except msgspec.DecodeError:
-        return ()
-    return tuple(uri for uri in (meta.ui.resourceUri, meta.flat) if uri)
 
 
 def _failed(connection: Connection, code: str, reason: str) -> ServerUnavailable:

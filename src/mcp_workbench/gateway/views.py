@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
 from mcp_workbench.core.catalogue import KnownCatalogue, OpenedToolbox, ServerReport
 from mcp_workbench.core.errors import ServerUnavailable, WorkbenchError, no_tool, not_connected
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 Shows = Callable[[str], bool]  # whether a toolbox of this name is visible
 
 FRESH = pause(1.0)  # seconds; for an unknown tool, an older list is requested again
+LOCKING = ("pin", "review")  # levels of the lock file that hide prompts, too
+PROMPT_METHODS = ("prompts/get", "completion/complete")
 ATTEMPTS = 3  # to get a connection that stays open until the call is sent
 RESTART = 0.25  # seconds before a call that could not connect to its URL is tried once more
 
@@ -175,6 +178,10 @@ class View:
             )  # only where it is configured
 
             gates = approval_gates(request, spec, connection.catalogue.tools.get(tool.tool))
+        if spec.lock in LOCKING and request.method in PROMPT_METHODS:
+            from mcp_workbench.gateway.prompt_locks import PromptLock  # only where it is configured
+
+            gates = (PromptLock(connection), *gates)
         # What is approved is not changed any more, so gates come after interceptors of programs.
         interceptors = (*policy, *self.gateway.interceptors, *gates, *self.interceptors)
         return Route(request, spec, connection, self, interceptors)
@@ -203,7 +210,13 @@ class View:
             await connection.refresh()
         visible = connection.visible(spec.tools)
         if tool.tool not in visible and not connection.retired:
-            raise no_tool(tool, list(visible))
+            state = connection.tools.blocked("tools", tool.tool)
+            if state is not None and spec.tools.shows(tool.tool):
+                from mcp_workbench.core.lock_states import quarantined_tool  # loaded by then
+
+                raise quarantined_tool(tool, state)
+            known = connection.catalogue.tools
+            raise no_tool(tool, [name for name in visible if is_for_model(known[name].raw)])
 
     async def resend(self, call: Call, loss: Failure) -> None:
         """Send a lost call once more; where that fails too, it has ended."""
@@ -238,6 +251,14 @@ class View:
         return await self.gateway.sign_ins.begin(self.spec(address), origin, session, again=again)
 
     # Toolboxes and servers
+
+    @property
+    def only_server(self) -> ServerSpec | None:
+        """The server, if a single one is visible here."""
+        boxes = self.snapshot.toolboxes.values()
+        servers = [spec for box in boxes if len(box.servers) == 1 for spec in box.servers.values()]
+        is_only = len(servers) == 1 and sum(len(box.servers) for box in boxes) == 1
+        return servers[0] if is_only else None
 
     def spec(self, address: ServerAddress) -> ServerSpec:
         """Return the server's entry. Raises NotFound if there is none."""

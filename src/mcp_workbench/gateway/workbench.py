@@ -79,7 +79,7 @@ class Workbench(Lifetime):
 
     async def open_toolbox(self, name: str) -> OpenToolboxResult:
         """Connect to every server of a toolbox. Returns what they offer."""
-        return toolbox_result(await self._gateway.view.open(name))
+        return toolbox_result((await self._gateway.view.open(name)).for_model())
 
     async def use_tool(
         self,
@@ -145,6 +145,8 @@ class Gateway(Lifetime):
         self.on_approval: OnApproval | None = None  # of a Python program
         self.scopes = Scopes(snapshot)
         self.pool = ConnectionPool(snapshot.limits, environ, self._catalogue_changed)
+        if snapshot.lock is not None:
+            self.pool.relock(snapshot.lock)
         self.suspended: dict[str, Callable[[str], None]] = {}  # by handle: gives up one call
         self.finder: Finder | None = None  # made with the first search
         self._listeners: list[Listening] = []
@@ -224,8 +226,10 @@ class Gateway(Lifetime):
         """The health of every server of the configuration, or of a view's, without starting any."""
         boxes = (snapshot or self.snapshot).toolboxes.values()
         specs = [spec for box in boxes for spec in box.servers.values()]
-        count = self.pool.context.processes.of
-        return [reports.health(s, self.pool.last(s), count(s.address)) for s in specs]
+        context = self.pool.context
+        return [
+            reports.health(s, self.pool.last(s), context.processes, context.locks) for s in specs
+        ]
 
     @property
     def processes(self) -> int:

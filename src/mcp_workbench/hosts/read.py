@@ -15,6 +15,7 @@ import msgspec
 from mcp_workbench.config import jsonc
 from mcp_workbench.config.file_access import read_plain
 from mcp_workbench.hosts.files import HostFile, Keys, Machine, read_file, shown, unreadable
+from mcp_workbench.hosts.host_sandbox import HostSandbox, paths_in, with_sandbox_of_file
 from mcp_workbench.hosts.host_sign_in import HostSignIn
 from mcp_workbench.hosts.table import HOSTS, Host, Syntax
 from mcp_workbench.transport.json_text import read_json
@@ -113,7 +114,8 @@ def _section(
     section = value_at(value, keys)
     if not isinstance(section, dict):
         return
-    for name, raw in cast("dict[str, Any]", section).items():
+    for name, written in cast("dict[str, Any]", section).items():
+        raw = with_sandbox_of_file(written, value_at(value, ("sandbox",)))
         server = with_env_file(read_entry(name, raw, host, str(path), machine), raw, host, machine)
         yield msgspec.structs.replace(server, keys=(*keys, name))
 
@@ -349,7 +351,25 @@ class EntryTranslator:
             new["env"] = env
         if cwd := next(self.strings(raw, ("cwd",)), ""):
             new["cwd"] = cwd
-        return new
+        return new | self.sandbox(raw)
+
+    def sandbox(self, raw: Entry) -> Entry:
+        """Returns our key for its sandbox. Its relative paths count from the folder of the host."""
+        found = HostSandbox(raw)
+        self.used |= found.used
+        self.notes += found.notes
+        if not isinstance(found.sandbox, dict):
+            return {"sandbox": found.sandbox} if found.sandbox else {}
+        lists = {
+            key: [self.path(self.translated(path)) for path in paths]
+            for key, paths in paths_in(found.sandbox)
+        }
+        return {"sandbox": found.sandbox | lists}
+
+    def path(self, text: str) -> str:
+        if text.startswith(("/", "~", "${")):
+            return text
+        return os.path.normpath(self.machine.folder / text).replace("${", "$${")
 
     def remote(self, raw: Entry, url: str) -> Entry:
         if not url.startswith(("http://", "https://", "${")):

@@ -17,7 +17,6 @@ ELICIT = "elicitation/create"
 SAMPLE = "sampling/createMessage"
 ROOTS = "roots/list"
 CAPABILITY_OF = {ELICIT: "elicitation", SAMPLE: "sampling", ROOTS: "roots"}
-VIEWS = "io.modelcontextprotocol/ui"
 ROUNDS = 10  # consecutive questions of one call; more is a loop
 MOST_OPEN = 32  # unanswered questions of one server; of a modern one, in one result
 MOST_A_MINUTE = 120  # questions of one server; a person reads no more, and a model costs money
@@ -61,17 +60,8 @@ _PARTS = ("form", "url", "tools", "context")
 
 
 def asking(capabilities: Members) -> Members:
-    """Return the host's capabilities that servers may use: questions, and the views of MCP Apps."""
-    known = {key: capabilities[key] for key in CAPABILITY_OF.values() if key in capabilities}
-    try:
-        extensions = read_members(capabilities.get("extensions", b"{}"))
-    except msgspec.DecodeError:
-        return known
-    if (
-        VIEWS in extensions
-    ):  # the only extension that we forward: its resources can be routed to their server
-        known["extensions"] = msgspec.Raw(encode({VIEWS: extensions[VIEWS]}))
-    return known
+    """Return what servers may ask of a host with these capabilities."""
+    return {key: capabilities[key] for key in CAPABILITY_OF.values() if key in capabilities}
 
 
 def capability_names(capabilities: Members) -> tuple[str, ...]:
@@ -192,11 +182,12 @@ def progress_of(params: msgspec.Raw) -> float | None:
 
 def asked_by(address: ServerAddress, method: str, params: msgspec.Raw | bytes) -> Question:
     """Return the question for its host, with the server's name: the user must see who asks."""
-    if method == SAMPLE:
-        return Question(address, method, _sampled_by(address, read_members(params)))
-    if method != ELICIT:
+    if method not in (SAMPLE, ELICIT):
         return Question(address, method, bytes(params) or b"{}")
     members = read_members(params)
+    members.pop("task", None)  # we declare no tasks to servers: the host must answer the question
+    if method == SAMPLE:
+        return Question(address, method, _sampled_by(address, members))
     try:
         message = msgspec.json.decode(members.get("message", b'""'), type=str)
     except msgspec.ValidationError:

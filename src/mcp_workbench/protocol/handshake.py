@@ -7,13 +7,13 @@ it, stays silent or exits, the other one follows.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from mcp_workbench import __version__
 from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.core.spec import Era
+from mcp_workbench.protocol.extensions import read_extensions
 from mcp_workbench.timing import deadline
 
 encode = msgspec.json.encode
@@ -189,6 +189,7 @@ class Agreed(msgspec.Struct, frozen=True):
     version: str = ""
     declared: ServerCapabilities = ServerCapabilities()
     instructions: str = ""
+    extensions: Members = {}  # that the server declares, as received
 
     @property
     def listen(self) -> bool:
@@ -297,7 +298,8 @@ def _legacy(event: Answered) -> Agreed | str:
         return f"it speaks {result.protocolVersion}, which the workbench does not"
     capabilities = read_capabilities(result.capabilities)
     info, instructions = result.serverInfo, _text(result.instructions)
-    return Agreed(result.protocolVersion, info.name, info.version, capabilities, instructions)
+    revision, extensions = result.protocolVersion, _extensions(result.capabilities)
+    return Agreed(revision, info.name, info.version, capabilities, instructions, extensions)
 
 
 class _Info(msgspec.Struct, frozen=True):
@@ -334,7 +336,15 @@ def _modern(event: Answered) -> Agreed | None:
     if MODERN not in result.supportedVersions:
         return None
     capabilities, instructions = read_capabilities(result.capabilities), _text(result.instructions)
-    return Agreed(MODERN, info.name, info.version, capabilities, instructions)
+    extensions = _extensions(result.capabilities)
+    return Agreed(MODERN, info.name, info.version, capabilities, instructions, extensions)
+
+
+def _extensions(capabilities: msgspec.Raw) -> Members:
+    try:
+        return read_extensions(read_members(capabilities))
+    except msgspec.DecodeError:
+        return {}
 
 
 def _text(raw: msgspec.Raw) -> str:
@@ -348,7 +358,7 @@ def _text(raw: msgspec.Raw) -> str:
 def params_of(
     method: str, implementation: dict[str, str], capabilities: Mapping[str, msgspec.Raw]
 ) -> bytes:
-    """Return the parameters of our two requests. A legacy server learns our host's capabilities here."""
+    """Return the parameters of our two requests, with the capabilities that we declare to the server."""
     if method == INITIALIZE:
         return encode(
             {
@@ -357,6 +367,15 @@ def params_of(
                 "clientInfo": implementation,
             }
         )
-    nothing: dict[str, Any] = {}
-    meta = {VERSION_KEY: MODERN, CLIENT_INFO_KEY: implementation, CAPABILITIES_KEY: nothing}
-    return encode({"_meta": meta})
+    return encode({"_meta": request_meta(implementation, capabilities)})
+
+
+def request_meta(
+    implementation: dict[str, str], capabilities: Mapping[str, msgspec.Raw]
+) -> Members:
+    """Return `_meta` of our own requests to a modern server."""
+    return {
+        VERSION_KEY: msgspec.Raw(encode(MODERN)),
+        CLIENT_INFO_KEY: msgspec.Raw(encode(implementation)),
+        CAPABILITIES_KEY: msgspec.Raw(encode(capabilities)),
+    }

@@ -20,6 +20,7 @@ from mcp_workbench.protocol.handshake import (
 )
 from mcp_workbench.protocol.translation import (
     EraPair,
+    declared,
     encode,
     is_object,
     meta_for,
@@ -39,7 +40,7 @@ def request_params(
         return encode(members)
     meta = meta_for(pair, call.meta, number, own)
     if pair.modern_server:
-        meta[CAPABILITIES_KEY] = call.capabilities
+        meta[CAPABILITIES_KEY] = declared(call)
     return encode({**members, "_meta": meta})
 
 

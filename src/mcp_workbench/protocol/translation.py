@@ -15,6 +15,7 @@ from mcp_workbench.core.raw_json import (
     read_elements,
     read_members,
 )
+from mcp_workbench.protocol.extensions import OURS_ENCODED
 from mcp_workbench.protocol.handshake import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -31,6 +32,9 @@ _BRACE = ord("{")
 MOST_BLOCKS = 10_000  # of content, in which a text is sought
 _COMPLETE = b'"complete"'
 _EVERYTHING = msgspec.Raw(b'"debug"')  # the log level
+# Members of a call beside those that it always has. We declare no tasks to hosts, so `task` is ignored,
+# as the protocol says: a server would start a task that nobody can ask for.
+_NOT_FORWARDED = ("arguments", "task")
 # Metadata about one hop; the next hop has its own.
 _HOP_KEYS = (VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY)
 
@@ -71,15 +75,20 @@ def params_for(pair: EraPair, name: bytes, call: CallRequest, number: int, own: 
     if call.meta or pair.modern_server:
         meta = meta_for(pair, call.meta, number, own)
         if pair.modern_server:
-            meta[CAPABILITIES_KEY] = call.capabilities
+            meta[CAPABILITIES_KEY] = declared(call)
         if meta:
             parts += (b',"_meta":', encode(meta))
     if len(params) > 1:
         for key in params:
-            if key != "arguments":
+            if key not in _NOT_FORWARDED:
                 parts += (b",", encode(key), b":", params[key])
     parts.append(b"}")
     return b"".join(parts)
+
+
+def declared(call: CallRequest) -> msgspec.Raw:
+    """Return the capabilities that this call declares to its server; a call without a host has ours."""
+    return call.capabilities if len(call.capabilities) > len(b"{}") else OURS_ENCODED
 
 
 def meta_for(pair: EraPair, meta: Members, number: int, own: Stamps) -> Members:
@@ -111,6 +120,10 @@ _peek = msgspec.json.Decoder(_ResultPeek).decode
 
 class Unanswerable(Exception):
     """The server's result can't be forwarded; the message says why."""
+
+
+class UnknownResultType(Unanswerable):
+    """It is of a kind that the protocol does not define."""
 
 
 def result_for(pair: EraPair, result: msgspec.Raw, own: Stamps) -> msgspec.Raw | bytes:
@@ -150,7 +163,7 @@ def asks_for_input(result: msgspec.Raw) -> bool:
 def _require_complete(peek: _ResultPeek) -> None:
     kind = bytes(peek.resultType)
     if kind not in (b"", _COMPLETE) and encode(_kind(kind)) != _COMPLETE:  # it may have escapes
-        raise Unanswerable(f"the server's result is {kind.decode()}, which is not supported")
+        raise UnknownResultType(f"the server's result is {kind.decode()}, which is not supported")
 
 
 def _kind(raw: bytes) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
+from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.catalogue import Catalogue, Definition, read_object
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolboxSpec, ToolIdentifier
 
@@ -45,8 +46,9 @@ class SearchableServer(msgspec.Struct, frozen=True):
         return ServerDescription(self.spec.address.server, self.title, self.text, words)
 
     def visible(self) -> list[Definition]:
-        shows = self.spec.tools.shows
-        return [tool for name, tool in self.catalogue.tools.items() if shows(name)]
+        """The tools that a model may find."""
+        shows, tools = self.spec.tools.shows, self.catalogue.tools
+        return [tool for name, tool in tools.items() if shows(name) and is_for_model(tool.raw)]
 
 
 class SearchScope(msgspec.Struct, frozen=True):

@@ -37,6 +37,7 @@ from mcp_workbench.protocol.elicitation import (
     may_put,
     read_needed,
 )
+from mcp_workbench.protocol.extensions import APPS, OURS, read_extensions, told
 from mcp_workbench.protocol.handshake import MISSING_CAPABILITY
 from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.parse import RequestError
@@ -78,7 +79,9 @@ class Elicitation:
         self.leases: dict[ServerAddress, Any] = {}
         self.folder = ""  # of its host, where that is not ours
         self._capabilities: Members = {}
-        self.declared = NOTHING  # the capabilities, encoded
+        self._told = OURS
+        self.declared = NOTHING  # what servers are told, encoded
+        self.shows_apps = False
 
     @property
     def input_requests(self) -> InputRequests:
@@ -106,13 +109,28 @@ class Elicitation:
     def declare(self, capabilities: msgspec.Raw | None) -> None:
         """Set the host's capabilities: of `initialize`, or of each modern request."""
         try:
-            self._capabilities = asking(read_members(capabilities or b"{}"))
+            members = read_members(capabilities or b"{}")
         except msgspec.DecodeError:
-            self._capabilities = {}
-        self.declared = msgspec.Raw(msgspec.json.encode(self._capabilities))
+            members = {}
+        extensions = read_extensions(members)
+        self.shows_apps = APPS in extensions
+        self._capabilities = asking(members)
+        self._told = told(self._capabilities, extensions, self._shared(extensions))
+        self.declared = msgspec.Raw(msgspec.json.encode(self._told))
+
+    def _shared(self, extensions: Members) -> Members | None:
+        """The extensions of the host's only server, if it has declared others than apps."""
+        if len(extensions) == self.shows_apps:
+            return None
+        from mcp_workbench.gateway.server_extensions import offered_extensions  # seldom needed
+
+        return offered_extensions(self._session.view)
 
     def asking_capabilities(self) -> Members:
         return self._capabilities
+
+    def told_capabilities(self) -> Members:
+        return self._told
 
     # Questions of legacy servers
 

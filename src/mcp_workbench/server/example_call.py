@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
+from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.catalogue import Definition, KnownCatalogue, read_object
 from mcp_workbench.core.spec import ServerSpec, Snapshot, ToolIdentifier
 
@@ -64,7 +65,7 @@ def _servers(snapshot: Snapshot) -> list[ServerSpec]:
 def _calls(spec: ServerSpec, tools: Iterable[Definition]) -> Iterator[tuple[int, ExampleCall]]:
     """Yields the tools that can be an example, each with its rank: the lowest is the best."""
     for tool in islice((tool for tool in tools if spec.tools.shows(tool.name)), MOST_TOOLS):
-        if not _is_word(tool.name) or len(tool.raw) > MOST_BYTES:
+        if not _is_word(tool.name) or len(tool.raw) > MOST_BYTES or not is_for_model(tool.raw):
             continue
         definition = read_object(tool.raw)
         rank = _rank(tool.name, _object(definition.get("annotations")))

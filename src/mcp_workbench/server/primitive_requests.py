@@ -15,7 +15,7 @@ from mcp_workbench.core.primitive_names import (
     PrimitiveKind,
     PrimitiveRef,
     ServerPrimitives,
-    addressed,
+    addressed_like,
     owner_by_template,
     owners_of_flat_name,
     read_addressed,
@@ -28,6 +28,7 @@ from mcp_workbench.gateway.view_primitives import ListedPrimitives, ViewPrimitiv
 from mcp_workbench.protocol.primitive_messages import not_found_code, read_error_for, with_cache
 from mcp_workbench.protocol.translation import PAIRS, EraPair, asks_for_input
 from mcp_workbench.server import text
+from mcp_workbench.server.flat_tools import flat_definition
 from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.parse import (
     HostEra,
@@ -37,7 +38,6 @@ from mcp_workbench.server.parse import (
     refuse_cursor,
     string_or_empty,
 )
-from mcp_workbench.server.session_tools import flat_definition
 from mcp_workbench.server.text import collect
 from mcp_workbench.transport import jsonrpc
 
@@ -100,7 +100,7 @@ class PrimitiveCall(HostCall):
         message = error.message
         if isinstance(error, CallFailed):
             message = f"[{self.request.tool.address}] Error: {error.reason}"
-        if error.code == "denied" and error.hint:
+        if error.code in text.REFUSALS and error.hint:
             message = f"{message}. {error.hint}"
         self.session.refuse(self.id, text.refused_request(error, message))
 
@@ -136,25 +136,20 @@ class PrimitiveRequests:
             self._session.run(id, self.answer, request, self._lists[method])
             return
         elicitation = self._session.elicitation
-        call = PrimitiveCall(
-            self._session,
-            id,
-            CallRequest(
-                ToolIdentifier("", "", method),
-                members,
-                meta,
-                self._session.era.modern,
-                elicitation.declared,
-                method,
-            ),
-        )
-        if elicitation.register(call):
+        target, modern = ToolIdentifier("", "", method), self._session.era.modern
+        self.pass_on(id, CallRequest(target, members, meta, modern, elicitation.declared, method))
+
+    def pass_on(self, id: bytes, request: CallRequest) -> None:
+        """Send a request to its server; to the owner of its name or URI, if it has no server yet."""
+        call = PrimitiveCall(self._session, id, request)
+        if self._session.elicitation.register(call):
             self._session.run(id, self._send, call)
 
     async def _send(self, call: PrimitiveCall) -> None:
         """Find the owner and send the call there; an error becomes the outcome of the call."""
         try:
-            await self._calls[call.request.method](call)
+            if (find_owner := self._calls.get(call.request.method)) is not None:
+                await find_owner(call)
             if self._session.elicitation.take_answers(call):
                 self._session.under_way[call.id] = call
                 await self._session.view.dispatch(call)
@@ -196,11 +191,12 @@ class PrimitiveRequests:
         await self._uris(request, "templates")
 
     async def _uris(self, request: LocalRequest, kind: PrimitiveKind) -> None:
+        shows_apps = self._session.elicitation.shows_apps
         listed = await self._listed(request, kind)
         by_address = {server.address: server.offers for server in listed.servers}
         shown = (
             _renamed(by_address[owner.address][owner.key].raw, KEYS[kind], owner.key, uri)
-            for uri, owner in shown_uris(listed.servers).items()
+            for uri, owner in shown_uris(listed.servers, pages=shows_apps).items()
         )
         await self._reply_list(request.id, kind, shown, listed)
 
@@ -244,7 +240,7 @@ class PrimitiveRequests:
 
         def change_result(result: Result) -> Result:
             result = with_cache(result) if self._session.era.modern else result
-            return result if uri == owner.key else _readdressed(result, owner.address)
+            return result if uri == owner.key else _readdressed(result, owner.address, uri)
 
         def change_error(pair: EraPair, error: bytes) -> bytes:
             return read_error_for(pair, error, owner.key, uri)
@@ -274,12 +270,15 @@ def _renamed(raw: bytes, member: str, key: str, shown: str) -> bytes:
     return raw if key == shown else changed(raw, {member: encode(shown)})
 
 
-def _readdressed(result: msgspec.Raw | bytes, address: ServerAddress) -> msgspec.Raw | bytes:
+def _readdressed(
+    result: msgspec.Raw | bytes, address: ServerAddress, requested: str
+) -> msgspec.Raw | bytes:
     """The contents of a resource that was requested by its address, with such addresses as URIs."""
 
     def renamed(content: bytes) -> bytes:
         uri = string_or_empty(read_members(content).get("uri"))
-        return _renamed(content, "uri", uri, addressed(PrimitiveRef(address, uri)) if uri else uri)
+        shown = addressed_like(requested, PrimitiveRef(address, uri)) if uri else uri
+        return _renamed(content, "uri", uri, shown)
 
     try:
         return changed(result, {"contents": each(read_members(result)["contents"], renamed)})

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.raw_json import Members
-from mcp_workbench.core.spec import ServerAddress
+from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
+from mcp_workbench.protocol.extensions import is_known
 from mcp_workbench.protocol.handshake import LOG_LEVEL_KEY
 from mcp_workbench.protocol.primitive_messages import level_in, most_verbose, read_level
 from mcp_workbench.server.parse import RequestError
@@ -60,6 +62,8 @@ class SessionPrimitives:
         """The handler of this method, if the host's era has it."""
         if method in PRIMITIVE_CALLS or method in _PRIMITIVE_LISTS:
             return lambda id, members, meta: self._load.requests.handle(method, id, members, meta)
+        if not is_known(method):
+            return lambda id, members, meta: self._pass_on(method, id, members, meta)
         if self._session.era.modern:
             return self._listen if method == "subscriptions/listen" else None
         return {
@@ -67,6 +71,21 @@ class SessionPrimitives:
             "resources/unsubscribe": self._unsubscribe,
             "logging/setLevel": self._set_level,
         }.get(method)
+
+    def _pass_on(self, method: str, id: bytes, members: Members, meta: Members) -> None:
+        """Pass on a request of an extension that we do not know, if it can mean one server only."""
+        from mcp_workbench.gateway.server_extensions import named_server  # seldom needed
+
+        server = named_server(self._session.view, members)
+        if server is None:
+            raise RequestError(jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method}")
+        session, target = (
+            self._session,
+            ToolIdentifier(server.address.toolbox, server.address.server, method),
+        )
+        declared = session.elicitation.declared
+        request = CallRequest(target, server.params, meta, session.era.modern, declared, method)
+        self._load.requests.pass_on(id, request)
 
     def _listen(self, id: bytes, members: Members, meta: Members) -> None:
         self._load.subscriptions.listen(id, members, meta)

@@ -1,8 +1,8 @@
 """A session's tools: what `tools/list` shows in its mode and era, and how our own tools are answered.
 
 `SessionTools` handles the requests of one session, `ToolView` builds what its host is shown. The definitions follow:
-our own, and those of servers, under flat names or in the result of `open_toolbox`. `cost` uses these without an event
-loop, so this module does not load asyncio.
+our own, and those of servers in the result of `open_toolbox`. `cost` uses these without an event loop, so this module
+does not load asyncio.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.catalogue import (
     Definition,
-    OpenedServer,
     OpenedToolbox,
     tool_info_json,
 )
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.raw_json import Members, changed, read_members
+from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import (
     Detail,
     ServerAddress,
@@ -28,15 +28,14 @@ from mcp_workbench.core.spec import (
     generate_tool_name,
     parse_tool_name,
 )
-from mcp_workbench.protocol.translation import legacy_definition
 from mcp_workbench.server import text
+from mcp_workbench.server.flat_tools import ListReader, flat_parts, native_definition
 from mcp_workbench.server.parse import (
     OPEN_TOOLBOX,
     READ_RESULT,
     SEARCH_TOOLS,
     USE_TOOL,
     refuse_cursor,
-    string_or_empty,
 )
 from mcp_workbench.server.text import (
     TimeSlice,
@@ -89,8 +88,10 @@ class SessionTools:
             self._session.reply_own(id, self._tool_view.static_list(modern=modern))
 
     async def _live_list(self, id: bytes) -> None:
+        session = self._session
+        reader = ListReader(session.era.modern, session.elicitation.shows_apps)
         try:
-            result = await self._tool_view.live_list(modern=self._session.era.modern)
+            result = await self._tool_view.live_list(reader)
         except NameCollision as error:
             self._session.refuse(id, jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, str(error)))
         else:
@@ -108,7 +109,8 @@ class SessionTools:
         if self._tool_view.opened(name) and not self._session.era.modern:
             self._session.notify(LIST_CHANGED)
         modern = self._session.era.modern
-        result = await self._tool_view.opened_result(opened, request.detail, modern=modern)
+        shown = opened.for_model()
+        result = await self._tool_view.opened_result(shown, request.detail, modern=modern)
         self._session.reply(id, result)
         await self._primitives.opened(name)
 
@@ -292,20 +294,21 @@ class ToolView:
         body = b'{"tools":[%b]' % self.definitions.all
         return body + (self.definitions.cache if modern else b"}")
 
-    async def live_list(self, *, modern: bool) -> bytes:
+    async def live_list(self, reader: ListReader) -> bytes:
         """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""
         self.refresh()
+        modern = reader.modern
         boxes = self.toolboxes(modern=modern)
         stale = b"{}"  # with bare names, we add nothing of our own
         if self.bare:
-            tools = await self._bare_definitions(boxes, modern=modern)
+            tools = await self._bare_definitions(boxes, reader)
         else:
             # Some hosts ignore the notification that their list has changed.
             ours = self.definitions
             tools = [ours.open_toolbox] if modern else [ours.open_toolbox, ours.use_tool]
             opened = await self._open_all(boxes)
             for toolbox in opened:
-                tools += await collect(flat_parts(toolbox, modern=modern))
+                tools += await collect(flat_parts(toolbox, reader))
             stale = _stale_meta(_stale_servers(opened))
         members = (b'"tools":[', *comma_separated(tools), b"]", _LIVE_CACHE if modern else b"")
         return await whole_result(stale, members, modern=modern)
@@ -321,11 +324,11 @@ class ToolView:
         """The tool with this bare name; asks the servers if it is not known. Raises NameCollision."""
         self.refresh()
         if name not in self._routes:
-            await self._bare_definitions(self.toolboxes(modern=True), modern=True)
+            await self._bare_definitions(self.toolboxes(modern=True), ListReader())
         return self._routes.get(name)
 
-    async def _bare_definitions(self, boxes: list[str], *, modern: bool) -> list[bytes]:
-        """Definitions as their servers sent them. Raises NameCollision."""
+    async def _bare_definitions(self, boxes: list[str], reader: ListReader) -> list[bytes]:
+        """Definitions as their servers sent them, as far as the host can read them. Raises NameCollision."""
         routes: dict[str, ToolIdentifier] = {}
         tools: list[bytes] = []
         listed_for, time_slice = self.definitions.snapshot, TimeSlice()
@@ -337,7 +340,8 @@ class ToolView:
                 if tool.name in routes:
                     raise NameCollision(routes[tool.name], identifier)
                 routes[tool.name] = identifier
-                tools.append(tool.raw if modern else legacy_tool(tool, server).raw)
+                if reader.apps or is_for_model(tool.raw):
+                    tools.append(native_definition(tool, server, reader))
                 await time_slice.yield_if_over()
         if listed_for is self.definitions.snapshot:
             self._routes = routes
@@ -544,47 +548,3 @@ def toolbox_parts(opened: OpenedToolbox, tools: Iterable[bytes]) -> Iterator[byt
     if opened.warnings:
         yield b',"warnings":%b' % encode(opened.warnings)
     yield b"}"
-
-
-# Tools of servers in the list of dynamic mode
-
-
-def flat_definitions(opened: OpenedToolbox) -> list[bytes]:
-    return list(flat_parts(opened, modern=True))
-
-
-def flat_parts(opened: OpenedToolbox, *, modern: bool) -> Iterator[bytes]:
-    """Flat definitions for a host of this era, each built when it is consumed."""
-    for server in opened.servers:
-        for tool in server.tools:
-            yield flat_definition(tool if modern else legacy_tool(tool, server), server.address)
-
-
-def flat_definition(definition: Definition, owner: ServerAddress) -> bytes:
-    """The server's definition under its flat name; description and `_meta` name its origin."""
-    members = read_members(definition.raw)
-    description = string_or_empty(members.get("description"))
-    replaced = {
-        "name": encode(generate_tool_name(owner.toolbox, owner.server, definition.name)),
-        "description": encode(f"[{owner}] {description or definition.name}"),
-        "_meta": changed(_meta(members), _origin(definition, owner)),
-    }
-    return changed(definition.raw, replaced)
-
-
-def legacy_tool(tool: Definition, server: OpenedServer) -> Definition:
-    """The definition of this server's tool in the form of the legacy era."""
-    return msgspec.structs.replace(tool, raw=legacy_definition(tool.raw)) if server.modern else tool
-
-
-def _meta(members: Members) -> bytes:
-    meta = bytes(members.get("_meta", b"{}"))
-    return meta if meta.startswith(b"{") else b"{}"
-
-
-def _origin(definition: Definition, owner: ServerAddress) -> dict[str, bytes]:
-    return {
-        "source_server": encode(owner.server),
-        "toolbox_name": encode(owner.toolbox),
-        "original_name": encode(definition.name),
-    }

@@ -67,7 +67,7 @@ def initialize_result(offered: str, view: View) -> tuple[str, bytes]:
     revision = legacy_answer(offered)
     result = {
         "protocolVersion": revision,
-        "capabilities": _CAPABILITIES,
+        "capabilities": _capabilities(view),
         "serverInfo": IMPLEMENTATION,
         "instructions": _instructions(view),
     }
@@ -79,12 +79,21 @@ def discover_result(view: View) -> bytes:
     snapshot = view.snapshot
     result: dict[str, Any] = {
         "supportedVersions": [MODERN],
-        "capabilities": _CAPABILITIES,
+        "capabilities": _capabilities(view),
         "instructions": _instructions(view, modern=True),
         "ttlMs": STATIC_TTL,
         "cacheScope": cache_scope(snapshot),
     }
     return complete(msgspec.json.encode(result), STAMPS)
+
+
+def _capabilities(view: View) -> dict[str, Any]:
+    if view.only_server is None:
+        return _CAPABILITIES
+    from mcp_workbench.gateway.server_extensions import offered_extensions  # only with one server
+
+    extensions = offered_extensions(view)
+    return {**_CAPABILITIES, "extensions": extensions} if extensions else _CAPABILITIES
 
 
 def cache_scope(snapshot: Snapshot) -> str:
@@ -238,9 +247,12 @@ def _error_result(meta: dict[str, Any], *texts: str) -> bytes:
     )
 
 
+REFUSALS = ("denied", "quarantined")  # by the configuration
+
+
 def refused_request(error: WorkbenchError, text: str) -> bytes:
-    """A JSON-RPC error for a request other than a call; its data says when to retry, or that it is denied."""
-    told = error.retry_after is not None or error.code == "denied"
+    """A JSON-RPC error for a request other than a call; its data says when to retry, or that it is refused."""
+    told = error.retry_after is not None or error.code in REFUSALS
     data = _error_meta(error) if told else None
     return jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, text, data)
 

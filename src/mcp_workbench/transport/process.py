@@ -1,7 +1,8 @@
 """Child processes: started without a shell, watched, and always ended with their whole group.
 
 No child outlives us. SIGKILL gives us no chance to clean up, so a small shell process, the guard, does it: it knows
-every process group that we have started, and kills those that are left when the pipe from us to it closes.
+every process group that we have started, and kills those that are left when the pipe from us to it closes. On Linux,
+both also end what has left its group (`detached.py`).
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from mcp_workbench.timing import deadline, pause
+from mcp_workbench.transport.detached import SUPPORTED, VARIABLE, DetachedProcesses
 from mcp_workbench.transport.stdio import PipeReader, PipeWriter
 from mcp_workbench.transport.tasks import comes_within
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.container_runs import LabelledContainer
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +52,8 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     argv: tuple[str, ...]
     env: dict[str, str]
     cwd: str | None = None
+    boxed: bool = False  # the leader of its group only waits for it, and its end is that of all
+    container: LabelledContainer | None = None  # what it runs, if it is the client of an engine
 
     def __repr__(self) -> str:
         return f"ProcessSpec({self.argv[0]!r})"  # the rest may hold secrets
@@ -57,7 +65,8 @@ async def running_child(
 ) -> AsyncGenerator[ChildProcess]:
     """Start a child and end it with the block. Raises OSError if it can't be started."""
     child_guard = guard()
-    child = ChildProcess(*_spawn(launch, child_guard), child_guard, received, ended)
+    child = ChildProcess(_spawn(launch, child_guard), child_guard, received, ended)
+    child.boxed = launch.boxed
     stop_watching: Callable[[], None] | None = None
     try:
         stop_watching = watch_exit(child.pid, child.left)
@@ -70,7 +79,11 @@ async def running_child(
                 stop_watching()
 
 
-def _spawn(launch: ProcessSpec, child_guard: Guard) -> tuple[subprocess.Popen[bytes], Pipes]:
+def _spawn(launch: ProcessSpec, child_guard: Guard) -> StartedProcess:
+    # A container engine starts processes for all containers of its user: those are not the server's.
+    is_marked = SUPPORTED and launch.container is None and VARIABLE not in launch.env
+    value = child_guard.next_value() if is_marked else ""
+    env = {VARIABLE: value, **launch.env} if value else launch.env
     ours: list[int] = []
     theirs: list[int] = []
     try:
@@ -85,7 +98,7 @@ def _spawn(launch: ProcessSpec, child_guard: Guard) -> tuple[subprocess.Popen[by
                 stdin=theirs[0],
                 stdout=theirs[1],
                 stderr=theirs[2],
-                env=launch.env,
+                env=env,
                 cwd=launch.cwd,
                 start_new_session=True,
             )
@@ -97,7 +110,7 @@ def _spawn(launch: ProcessSpec, child_guard: Guard) -> tuple[subprocess.Popen[by
     finally:
         for fd in theirs:
             os.close(fd)
-    return process, Pipes(*ours)
+    return StartedProcess(process, Pipes(*ours), DetachedProcesses(value, process.pid))
 
 
 class Pipes(msgspec.Struct, frozen=True):
@@ -108,23 +121,32 @@ class Pipes(msgspec.Struct, frozen=True):
     stderr: int
 
 
+class StartedProcess(NamedTuple):
+    """A process, our ends of its streams, and what may leave its group."""
+
+    process: subprocess.Popen[bytes]
+    pipes: Pipes
+    detached: DetachedProcesses
+
+
 class ChildProcess:
     """One running child: a channel to it, its exit status and the end of its stderr."""
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
-        pipes: Pipes,
+        started: StartedProcess,
         child_guard: Guard,
         received: Callable[[bytes], None],
         ended: Callable[[], None],
     ) -> None:
+        process, pipes, self._detached = started
         self._process = process
         self._guard = child_guard
         self._ended = ended
         self._stderr_tail = bytearray()
         # Called with everything that it writes to stderr, and with b"" at the end.
         self.overheard: Callable[[bytes], None] | None = None
+        self.boxed = False
         self._stdout_ended = False
         self._gone = asyncio.Event()  # the process has exited; it is not yet reaped
         self.pid = process.pid
@@ -175,9 +197,14 @@ class ChildProcess:
         """Close stdin, then SIGTERM, then SIGKILL. Whatever interrupts this, the group is gone afterwards."""
         self.channel.close()
         try:
-            if not await self.gone_within(POLITE):
+            exited = await self.gone_within(POLITE)
+            if not exited:
+                until = time.monotonic() + FIRM
                 self._signal(signal.SIGTERM)
-                await self.gone_within(FIRM)
+                await self._detached.terminate(FIRM)
+                await self.gone_within(max(0.0, until - time.monotonic()))
+            self._signal(signal.SIGKILL)  # what is left of the group starts nothing more
+            await self._detached.end(FIRM if exited else 0.0)
         finally:
             self.kill()
             self.channel.abort()
@@ -185,9 +212,10 @@ class ChildProcess:
             self._stderr.close()
 
     def kill(self) -> None:
-        """Kill the whole group at once, including what a launcher has left behind."""
+        """Kill the whole group at once, including what a launcher has left behind, and what has left it."""
         if self._process.returncode is None:
             self._signal(signal.SIGKILL)
+            self._detached.end_now()
             self._guard.ended(self.pid)
             with suppress(subprocess.TimeoutExpired):  # the kernel can't end it: go on
                 self._process.wait(1)
@@ -198,7 +226,19 @@ class ChildProcess:
     def _signal(self, number: signal.Signals) -> None:
         # The leader is not reaped before its group has been signalled: its pid can't be reused.
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+            if self.boxed and number == signal.SIGTERM:
+                _signal_followers(self.pid, number)
+            else:
+                os.killpg(self.pid, number)
+
+
+def _signal_followers(group: int, number: signal.Signals) -> None:
+    """Signal a group without its leader, on Linux: the leader of a sandbox would take all others with it."""
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit() and int(name) != group:
+            with suppress(OSError):  # it has just ended, or belongs to another user
+                if os.getpgid(int(name)) == group:
+                    os.kill(int(name), number)
 
 
 def watch_exit(pid: int, left: Callable[[], None]) -> Callable[[], None]:
@@ -259,12 +299,28 @@ def close_to_others() -> None:
 # known only by the pipe that is its stdin. Until it leads its group it holds a copy of our end as
 # well, so there is no need to look for it earlier. It may call exec later than that; if our memory is
 # closed to other processes, so are its descriptors until then: the script looks again.
+# Its argument is the beginning of VARIABLE=VALUE in the environments of our servers; empty where what has
+# left its group is not looked for (`detached.py`). A number that has been found is looked at again right
+# before it is signalled: the system gives out all other numbers before it gives one out again.
 # It runs in every shell: dash, bash, and that of busybox, whose `kill` has no `-s`.
 SCRIPT = r"""# ends the servers of mcp-workbench, should it be killed
 trap '' HUP INT QUIT TERM PIPE
 cd /
+mark=$1
 groups=' '
 starting=' '
+end_detached() {
+  [ "$mark" ] || return
+  for round in 1 2 3 4 5 6 7 8; do
+    again=
+    for file in $(grep -lsF -e "$mark" /proc/[0-9]*/environ); do
+      grep -qsF DISPLAY= "$file" && continue
+      process=${file#/proc/}
+      grep -qsF -e "$mark" "$file" && kill -KILL "${process%%/*}" && again=yes
+    done
+    [ "$again" ] || return
+  done
+}
 without() {
   case $1 in
   *" $2 "*) left="${1%% "$2" *} ${1#* "$2" }" ;;
@@ -280,6 +336,7 @@ while read -r what number; do
   esac
 done
 for group in $groups; do kill -KILL "-$group"; done
+end_detached
 [ "$starting" = ' ' ] && exit
 ended=' '
 for moment in 0.1 0.2 0.4 0.8 1.6 3.2; do
@@ -304,9 +361,10 @@ for moment in 0.1 0.2 0.4 0.8 1.6 3.2; do
     *) again=yes ;;
     esac
   done
-  [ "$again" ] || exit
+  [ "$again" ] || break
   sleep "$moment" || sleep 1
 done
+end_detached
 """
 
 
@@ -327,6 +385,13 @@ class Guard:
         self._since = 0.0
         self._warned = False
         self._unwatch: Callable[[], None] = _nothing
+        self._mark = _new_mark()
+        self._values = 0
+
+    def next_value(self) -> str:
+        """A value of VARIABLE for one server. All of them begin in the same way, which our shell knows."""
+        self._values += 1
+        return f"{self._mark}.{self._values}"
 
     @contextmanager
     def starting(self, stdin: int) -> Generator[Callable[[int], None]]:
@@ -370,6 +435,7 @@ class Guard:
         if self._shell:
             os.close(self._pipe)
         self._shell = 0
+        self._mark = _new_mark()
         self._groups.clear()
         self._starting.clear()
 
@@ -391,7 +457,7 @@ class Guard:
         if not hasattr(os, "posix_spawn"):
             return  # Windows has neither this nor the shell
         try:
-            self._shell, self._pipe = _start_shell()
+            self._shell, self._pipe = _start_shell(self._mark)
         except OSError as error:
             if not self._warned:
                 log.warning("servers would outlive a SIGKILL: %s: %s", SHELL, error.strerror)
@@ -435,13 +501,17 @@ class Guard:
         os.close(self._pipe)
 
 
-def _start_shell() -> tuple[int, int]:
+def _new_mark() -> str:
+    return os.urandom(8).hex()
+
+
+def _start_shell(mark: str) -> tuple[int, int]:
     theirs, ours = os.pipe()
     try:
         os.set_blocking(ours, False)  # a stopped shell must not block us
         null = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
         streams = [(os.POSIX_SPAWN_DUP2, theirs, 0), null, (os.POSIX_SPAWN_DUP2, 1, 2)]
-        argv = [SHELL, "-c", SCRIPT]
+        argv = [SHELL, "-c", SCRIPT, SHELL, f"{VARIABLE}={mark}." if SUPPORTED else ""]
         env = {"PATH": os.defpath}
         # In a group of its own: a signal to ours is not meant for it.
         shell = os.posix_spawn(SHELL, argv, env, file_actions=streams, setpgroup=0, setsigmask=())

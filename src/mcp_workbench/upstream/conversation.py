@@ -11,6 +11,8 @@ from typing import Protocol
 
 import msgspec
 
+from mcp_workbench.core.raw_json import Members
+from mcp_workbench.protocol.extensions import OURS
 from mcp_workbench.protocol.translation import token_of
 from mcp_workbench.transport import json_text, jsonrpc
 from mcp_workbench.transport.json_text import LineFramer, too_deep
@@ -132,6 +134,7 @@ class Conversation:
             str, str
         ] = {}  # of a sign-in: what the server was sent, with their names
         self.channel: Channel = _NoChannel()
+        self.capabilities: Members = OURS  # that we declare to the server
         self.pending: PendingRequests[ResponseHandler] = PendingRequests()
         self.failure: Failure | None = None  # what the server sent ends the connection
         self._over: Failure | None = None  # why no request gets a response any more

@@ -7,6 +7,7 @@ fail.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import os
@@ -16,6 +17,8 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Protocol
 
+import msgspec
+
 from mcp_workbench.config.expand import (
     Environment,
     Unexpandable,
@@ -24,7 +27,13 @@ from mcp_workbench.config.expand import (
     secrets_of,
 )
 from mcp_workbench.core.redact import LineRedactor, redact, redact_cut
-from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
+from mcp_workbench.core.spec import (
+    UNCONFINED,
+    HttpEndpoint,
+    ServerAddress,
+    ServerSpec,
+    StdioCommand,
+)
 from mcp_workbench.transport.process import EXIT_DRAIN, ChildProcess, ProcessSpec, running_child
 from mcp_workbench.transport.stdio import Channel
 from mcp_workbench.upstream.conversation import Conversation
@@ -38,6 +47,7 @@ from mcp_workbench.upstream.launch import (
 
 log = logging.getLogger(__name__)
 
+CONTAINER_CLIENTS = ("docker", "podman", "podman-remote")
 FIRST_LINE = 256  # bytes that Linux reads of a script's first line
 
 # Of stderr, in the reason why a server exited
@@ -122,9 +132,9 @@ async def dial(
             yield link
         return
     try:
-        launch = launch_of(target, environ)
-        started = running_child(launch, conversation.receive, ended)
-        async with _counted(started, spec, context) as child:
+        launch, box = await _confined(launch_of(target, environ), target, environ)
+        started = _running(launch, conversation.receive, ended)
+        async with _counted(started, spec, context, box) as child:
             yield StdioLink(child, spec, environ)
     except OSError as error:
         raise Unreachable(start_error(target.command, error)) from None
@@ -152,6 +162,16 @@ async def _dial_http(
 
 
 # Processes
+
+
+def _running(
+    launch: ProcessSpec, received: Callable[[bytes], None], ended: Callable[[], None]
+) -> AbstractAsyncContextManager[ChildProcess]:
+    if launch.container is None:
+        return running_child(launch, received, ended)
+    from mcp_workbench.transport.container import running_container  # most servers are none
+
+    return running_container(launch, launch.container, received, ended)
 
 
 class StdioLink:
@@ -203,6 +223,11 @@ class Processes:
 
     def __init__(self) -> None:
         self._running: dict[ServerAddress, int] = {}
+        self._boxes: dict[ServerAddress, str] = {}
+
+    def box_of(self, address: ServerAddress) -> str:
+        """The sandbox of its last process: none, process or files; empty where none was started."""
+        return self._boxes.get(address, "")
 
     def of(self, address: ServerAddress) -> int:
         return self._running.get(address, 0)
@@ -212,10 +237,12 @@ class Processes:
         return sum(self._running.values())
 
     @contextmanager
-    def running(self, address: ServerAddress, pid: int) -> Generator[None]:
+    def running(self, address: ServerAddress, pid: int, box: str) -> Generator[None]:
         """Count one more for the duration of the block."""
+        self._boxes[address] = box
         self._running[address] = self.of(address) + 1
-        log.info("%s: process %d started, %s", address, pid, self._describe_count())
+        within = "" if box == UNCONFINED else f" in the sandbox '{box}'"
+        log.info("%s: process %d started%s, %s", address, pid, within, self._describe_count())
         try:
             yield
         finally:
@@ -230,12 +257,15 @@ class Processes:
 
 @asynccontextmanager
 async def _counted(
-    started: AbstractAsyncContextManager[ChildProcess], spec: ServerSpec, context: LaunchContext
+    started: AbstractAsyncContextManager[ChildProcess],
+    spec: ServerSpec,
+    context: LaunchContext,
+    box: str,
 ) -> AsyncGenerator[ChildProcess]:
     """Count a child until it has exited, which `started` waits for."""
     with ExitStack() as count:
         async with started as child:
-            count.enter_context(context.processes.running(spec.address, child.pid))
+            count.enter_context(context.processes.running(spec.address, child.pid, box))
             yield child
 
 
@@ -248,7 +278,40 @@ def launch_of(target: StdioCommand, environ: Mapping[str, str]) -> ProcessSpec:
     program = program_of(target, env)
     if program is None or folder_problem(folder_of(target)):
         raise Unreachable(launch_problem(target, env))
-    return ProcessSpec((program, *target.args), env, folder_of(target) or None)
+    launch = ProcessSpec((program, *target.args), env, folder_of(target) or None)
+    return _labelled(launch) if program.endswith(CONTAINER_CLIENTS) else launch
+
+
+def _labelled(launch: ProcessSpec) -> ProcessSpec:
+    """The same process, with a label if it runs a container."""
+    from mcp_workbench.core.container_runs import LABEL, container_run  # most servers are none
+
+    run = container_run(launch.argv)
+    if run is None or not hasattr(os, "posix_spawn"):
+        return launch
+    label = f"{LABEL}={os.urandom(8).hex()}"
+    container = run.labelled(label, launch.env, launch.cwd or "")
+    return msgspec.structs.replace(launch, argv=run.argv(label), container=container)
+
+
+async def _confined(
+    launch: ProcessSpec, target: StdioCommand, environ: Mapping[str, str]
+) -> tuple[ProcessSpec, str]:
+    """The same process with the sandbox and the limits of its entry, and which sandbox that is."""
+    if not target.is_confined:
+        return launch, UNCONFINED
+    # Loaded for such a server only. It looks at files and may start a program, so it runs in a thread.
+    from mcp_workbench.upstream.sandbox import SandboxUnavailable, confine
+
+    try:
+        confined = await asyncio.to_thread(
+            confine, target, launch.argv, launch.env, environ, starts=True
+        )
+    except SandboxUnavailable as error:
+        raise Unreachable(str(error)) from None
+    boxed = confined.box != UNCONFINED
+    changed = msgspec.structs.replace(launch, argv=confined.argv, env=confined.env, boxed=boxed)
+    return changed, confined.box
 
 
 # Why a process can't be started

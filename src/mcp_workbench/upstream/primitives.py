@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mcp_workbench.core.primitive_names import Primitive, PrimitiveKind, read_primitives
 from mcp_workbench.core.raw_json import TooLong, read_members
 from mcp_workbench.core.spec import ServerAddress
-from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities, is_modern
+from mcp_workbench.protocol.handshake import Agreed, ServerCapabilities, is_modern
 from mcp_workbench.protocol.primitive_messages import check_uri, level_of, subscription_of
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
@@ -44,6 +44,9 @@ from mcp_workbench.upstream.tool_list import (
     page_elements,
     yield_after,
 )
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.lock_states import ListKind
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +104,10 @@ class Primitives:
         self.modern = False
         self.stale: set[PrimitiveKind] = set()  # lists whose change the server announced
         self.remember: Callable[[PrimitiveKind, tuple[bytes, ...]], None] = lambda kind, raws: None
+        # Compares a list with the lock file: returns what is not shown.
+        self.admit: (
+            Callable[[ListKind, Mapping[str, bytes]], Awaitable[Mapping[str, Any]]] | None
+        ) = None
         self._notify = notify
         self._conversation: Conversation | None = None
         self._listed: dict[PrimitiveKind, PrimitiveList] = {}
@@ -190,6 +197,10 @@ class Primitives:
         announced = declared.prompts_changed if kind == "prompts" else declared.resources_changed
         return announced and not self.subscriptions.is_interrupted
 
+    def expire(self) -> None:
+        """The lists are to be compared with another lock file."""
+        self.stale.update(kind for kind in self._listed if kind != "resources")
+
     def _lists_missed(self) -> None:
         """Announcements may have been missed: all lists are stale."""
         self.stale.update(self._listed)
@@ -250,13 +261,18 @@ class Primitives:
             if not cursor or cursor in seen:
                 break
             seen.add(cursor)
+        received = tuple(offer.raw for offer in offers.values())
+        if self.admit is not None and kind != "resources":
+            blocked = await self.admit(kind, {key: offer.raw for key, offer in offers.items()})
+            offers = {key: offer for key, offer in offers.items() if key not in blocked}
         listed = self._listed[kind] = PrimitiveList(offers, min(ttls), public)
-        self.remember(kind, tuple(offer.raw for offer in offers.values()))
+        self.remember(kind, received)
         return listed
 
     async def _page(self, kind: PrimitiveKind, cursor: str, seconds: float) -> _Page:
-        params = list_params(cursor, IMPLEMENTATION, modern=self.modern)
-        answer = await self._open_conversation.ask(METHODS[kind], params, seconds)
+        conversation = self._open_conversation
+        params = list_params(conversation, cursor, modern=self.modern)
+        answer = await conversation.ask(METHODS[kind], params, seconds)
         if answer.error:
             error = jsonrpc.read_error(answer.error)
             if error.code == jsonrpc.METHOD_NOT_FOUND:  # resources without templates are common

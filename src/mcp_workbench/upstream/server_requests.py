@@ -69,6 +69,10 @@ class ConnectionHost(Protocol):
         """The capabilities for server requests, as it declared them."""
         ...
 
+    def told_capabilities(self) -> Members:
+        """The capabilities that its servers are told: these, and extensions."""
+        ...
+
     def ask(
         self, question: Question, caller: ResponseHandler | None, answered: AnswerCallback
     ) -> Callable[[], None]:
@@ -113,10 +117,12 @@ class ServerRequests:
         return self.host is not None and self.host.is_legacy
 
     def declare(self, conversation: Conversation) -> Members:
-        """The capabilities of the host, which the server is told in the handshake."""
+        """The capabilities that the server is told, in the handshake and with our own requests."""
         conversation.on_session_lost.append(self.withdraw_all)
-        self.declared = {} if self.host is None else self.host.asking_capabilities()
-        return self.declared
+        if self.host is not None:
+            self.declared = self.host.asking_capabilities()
+            conversation.capabilities = self.host.told_capabilities()
+        return conversation.capabilities
 
     def received(self, conversation: Conversation, message: Envelope) -> None:
         """Take a request of the server: answer a ping, pass the rest on to the host."""

@@ -16,7 +16,7 @@ import msgspec
 
 from mcp_workbench.core.errors import ServerError
 from mcp_workbench.core.spec import ServerAddress
-from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, ServerCapabilities, is_modern
+from mcp_workbench.protocol.handshake import Agreed, ServerCapabilities, is_modern
 from mcp_workbench.protocol.primitive_messages import most_verbose
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
@@ -148,11 +148,9 @@ def refuses(error: msgspec.Raw | bytes) -> bool:
     return jsonrpc.read_error(msgspec.Raw(error)).code in PERMANENT
 
 
-def listen(
-    conversation: Conversation, ourselves: dict[str, str], notifications: dict[str, object]
-) -> int:
+def listen(conversation: Conversation, notifications: dict[str, object]) -> int:
     """Ask a modern server to send notifications of changes; returns the number of the request."""
-    params = {"_meta": request_meta(ourselves), "notifications": notifications}
+    params = {"_meta": request_meta(conversation), "notifications": notifications}
     number = conversation.pending.reserve()  # its response ends it
     request = jsonrpc.request(number, "subscriptions/listen", jsonrpc.encode(params))
     conversation.channel.send(request)
@@ -196,7 +194,7 @@ class ListenRequest:
         if self._conversation.over:
             return
         self._opened_at = time.monotonic()
-        self.number = listen(self._conversation, IMPLEMENTATION, self._notifications)
+        self.number = listen(self._conversation, self._notifications)
         self._conversation.long_requests[self.number] = self
 
     async def ready(self) -> None:

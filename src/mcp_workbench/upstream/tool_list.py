@@ -15,21 +15,15 @@ from mcp_workbench.core.catalogue import Catalogue, Definition, KnownCatalogue, 
 from mcp_workbench.core.errors import shown_name
 from mcp_workbench.core.raw_json import MOST_ELEMENTS, Members, check_elements, read_elements
 from mcp_workbench.core.spec import ServerSpec, ToolFilter
+from mcp_workbench.protocol import handshake
 from mcp_workbench.protocol.elicitation import capability_names
-from mcp_workbench.protocol.handshake import (
-    CAPABILITIES_KEY,
-    CLIENT_INFO_KEY,
-    IMPLEMENTATION,
-    MODERN,
-    VERSION_KEY,
-    Agreed,
-    is_modern,
-)
+from mcp_workbench.protocol.handshake import IMPLEMENTATION, Agreed, is_modern
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 from mcp_workbench.upstream.conversation import Conversation, RequestFailed
 
 if TYPE_CHECKING:
+    from mcp_workbench.core.lock_states import ListKind, Review, State
     from mcp_workbench.upstream.connection import PoolContext
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
@@ -93,7 +87,7 @@ async def _list_tools(
     complaints: list[str] = []
     cursor, seen, total = "", set[str](), Total()
     for _ in range(PAGES):
-        params = list_params(cursor, IMPLEMENTATION, modern=modern)
+        params = list_params(conversation, cursor, modern=modern)
         page = await _page(conversation, params, seconds)
         if total.is_beyond(page.size, len(page.tools), conversation.message_bytes):
             complaints.insert(0, f"tools beyond the first {len(tools)} were left out ({TOO_LARGE})")
@@ -152,16 +146,16 @@ async def page_elements(listed: msgspec.Raw) -> list[msgspec.Raw]:
     return read_elements(listed, checked=True)
 
 
-def request_meta(ourselves: dict[str, str]) -> dict[str, object]:
+def request_meta(conversation: Conversation) -> Members:
     """`_meta` of our own requests to a modern server."""
-    return {VERSION_KEY: MODERN, CLIENT_INFO_KEY: ourselves, CAPABILITIES_KEY: {}}
+    return handshake.request_meta(IMPLEMENTATION, conversation.capabilities)
 
 
-def list_params(cursor: str, ourselves: dict[str, str], *, modern: bool) -> bytes:
+def list_params(conversation: Conversation, cursor: str, *, modern: bool) -> bytes:
     """The params of a `*/list` request."""
     params: dict[str, object] = {"cursor": cursor} if cursor else {}
     if modern:
-        params["_meta"] = request_meta(ourselves)
+        params["_meta"] = request_meta(conversation)
     return jsonrpc.encode(params)
 
 
@@ -186,8 +180,13 @@ class ToolList:
 
     def __init__(self, spec: ServerSpec, context: PoolContext) -> None:
         self._address = spec.address
-        known = context.cache.held(spec.key)
+        self._spec = spec
+        known = context.cache.held(spec)
+        self.is_cached = known is not None  # so that hosts may have been shown it
         self.catalogue = Catalogue() if known is None else known.catalogue
+        self.received = self.catalogue  # with tools that the lock file does not let through
+        self.capabilities: tuple[str, ...] = ()  # of the host, as the server was told
+        self.reviews: dict[ListKind, Review] = {}  # of its lists, where there is a lock file
         self.complaints: tuple[str, ...] = ()
         self.stale = False  # the server announced a change
         self.listed_at = 0.0  # the last attempt
@@ -238,12 +237,20 @@ class ToolList:
         finally:
             self._unread = catalogue is None
         self.listed_at = self.read_at = time.monotonic()
+        has_changed, self.received = catalogue != self.received, catalogue
+        if has_changed and self._cached is not None:
+            spec, known = self._cached
+            self._cache(spec, msgspec.structs.replace(known, catalogue=catalogue), expected=True)
+        if self._context.locks is not None:
+            await self.admit("tools", {name: tool.raw for name, tool in catalogue.tools.items()})
+            catalogue = self._admitted()
+        return self._show(catalogue)
+
+    def _show(self, catalogue: Catalogue) -> bool:
+        """Offer these tools; are they others than before?"""
         if catalogue == self.catalogue:
             return False
         self.catalogue, self._filter = catalogue, None
-        if self._cached is not None:
-            spec, known = self._cached
-            self._cache(spec, msgspec.structs.replace(known, catalogue=catalogue), expected=True)
         return True
 
     async def reread(self, conversation: Conversation, within: float, *, modern: bool) -> bool:
@@ -254,6 +261,52 @@ class ToolList:
             self.listed_at = time.monotonic()  # no immediate retry
             return False
 
+    # The lock file
+
+    async def admit(self, kind: ListKind, raws: Mapping[str, bytes]) -> Mapping[str, State]:
+        """Compare a list as received with the lock file. Returns what is not shown."""
+        locks = self._context.locks
+        if locks is None:
+            return {}
+        review = await locks.admit(self._spec, kind, raws, self.capabilities)
+        self.reviews[kind] = review
+        return review.blocked
+
+    async def admit_agreed(self, agreed: Agreed) -> Agreed:
+        """The same for its instructions, and for lists that it does not have."""
+        if self._context.locks is None:
+            return agreed
+        declared, text = agreed.declared, msgspec.json.encode(agreed.instructions)
+        blocked = await self.admit("instructions", {"": text} if agreed.instructions else {})
+        if not declared.prompts:
+            await self.admit("prompts", {})
+        if not declared.resources:
+            await self.admit("templates", {})
+        return msgspec.structs.replace(agreed, instructions="") if blocked else agreed
+
+    def blocked(self, kind: ListKind, name: str) -> State | None:
+        """Why this definition is not shown; None if it is, or is not known."""
+        review = self.reviews.get(kind)
+        return None if review is None else review.blocked.get(name)
+
+    def relock(self, spec: ServerSpec) -> bool:
+        """The lock file or the level has changed: compare again. Are other tools offered now?"""
+        self._spec, locks = spec, self._context.locks
+        if locks is None:
+            self.reviews = {}
+            return self._show(self.received)
+        if "tools" not in self.reviews:  # listed before there was a lock file, or not at all
+            self.stale = self.read_at > 0
+            return False
+        for kind, review in self.reviews.items():
+            self.reviews[kind] = locks.admitted(spec, kind, review.hashes, self.capabilities)
+        return self._show(self._admitted())
+
+    def _admitted(self) -> Catalogue:
+        blocked = self.reviews["tools"].blocked
+        tools = self.received.tools
+        return Catalogue({name: tool for name, tool in tools.items() if name not in blocked})
+
     # Cache
 
     def remember(self, spec: ServerSpec, agreed: Agreed, seconds: float, asking: Members) -> None:
@@ -261,11 +314,11 @@ class ToolList:
 
         `asking` is what its host can be asked for, as the server was told.
         """
-        before = self._context.cache.held(spec.key)
+        before = self._context.cache.received(spec.key)
         self._cache(
             spec,
             KnownCatalogue(
-                self.catalogue,
+                self.received,
                 is_modern(agreed.revision),
                 agreed.revision,
                 agreed.name,
@@ -275,6 +328,7 @@ class ToolList:
                 seconds,
                 host_capabilities=capability_names(asking),
                 offers={} if before is None else before.offers,
+                extensions=agreed.extensions,
             ),
         )
 

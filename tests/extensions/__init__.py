@@ -1,0 +1,1 @@
+"""Apps, extensions and hints for hosts, through the real command."""
