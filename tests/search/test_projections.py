@@ -367,7 +367,7 @@ def test_images_and_other_members_stay() -> None:
     text, picture, notice = shown["content"]
     assert text["text"] == "2:b\n3:bb"
     assert picture == image
-    assert notice["text"].startswith("2 of 4 lines match. All 15 characters: ")
+    assert notice["text"].startswith("2 of 3 lines match. All 15 characters: ")
     assert shown["_meta"] == {"n": 1}
     assert "structuredContent" not in shown
 

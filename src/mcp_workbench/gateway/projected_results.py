@@ -86,7 +86,7 @@ def projected_text(projection: Projection, kept: Kept, store: KeptResults) -> tu
     budget is kept as well, and read on in the same way as a result.
     """
     try:
-        part = projection.of(kept.text, kept.json)
+        part = projection.of(kept.lines, kept.json)
     except ProjectionFailed as error:
         beginning = head(kept.text, kept.budget or BEGINNING)
         return beginning, f"{error}. This is the beginning of {shape(kept.text)}"

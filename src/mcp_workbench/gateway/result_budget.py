@@ -41,6 +41,11 @@ class Kept(msgspec.Struct, frozen=True):
         """Its structured content, or its text, which may be JSON."""
         return self.text[self.json_at :]
 
+    @property
+    def lines(self) -> str:
+        """Its text blocks: structured content often has the same in a string. That, if there are none."""
+        return self.text[: self.json_at - 1] if self.json_at else self.text
+
 
 class KeptResults:
     """Kept results, by unguessable handles; only its owner can read a result."""
