@@ -184,6 +184,8 @@ def test_a_match_is_found_after_states_were_forgotten() -> None:
         ("a{2}{3}", "a repeat of a repeat"),
         ("*a", "nothing to repeat"),
         ("^*", "nothing to repeat"),
+        ("{2}a", "nothing to repeat"),
+        ("(?i)+a", "nothing to repeat"),
         ("(a", "a parenthesis is not closed"),
         ("a)", "unbalanced parenthesis"),
         ("[a", "a bracket is not closed"),

@@ -32,7 +32,7 @@ _BACKTRACKING = {  # what stands behind `(?`
     "P=": "a reference to a group",
 }
 _GROUP = re.compile(r"\((?:\?(?:P?<\w+>|(?P<flags>[imsu]*)(?P<end>[:)])))?")
-_COUNT = re.compile(r"\{(\d*)(,?)(\d*)\}")
+_COUNT = re.compile(r"\{(?!\})([0-9]*)(,?)([0-9]*)\}")
 _CLASS = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.)*\]", re.DOTALL)
 _ESCAPE = re.compile(
     r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|0[0-7]{0,2}|[^\W\d_]|\W|_)"
@@ -113,7 +113,7 @@ class _Parser:
             return self._class()
         if sign == "\\":
             return self._escape()
-        if sign in ("*", "+", "?"):
+        if sign in ("*", "+", "?") or _COUNT.match(self._pattern, self._at):
             raise self._error("nothing to repeat")
         self._at += 1
         if sign in _ANCHORS:
@@ -135,15 +135,20 @@ class _Parser:
             self._flags = re.IGNORECASE
         self._at = group.end()
         if group["end"] == ")":
-            if start:
-                raise self._error("flags belong at the beginning")
-            return _Sequence(())
+            return self._only_flags(start)
         part = self._choice(depth + 1)
         if not self._pattern.startswith(")", self._at):
             raise self._error("a parenthesis is not closed")
         self._at += 1
         self._flags = outside
         return part
+
+    def _only_flags(self, start: int) -> _Part:
+        if start:
+            raise self._error("flags belong at the beginning")
+        if self._counts() is not None:
+            raise self._error("nothing to repeat")
+        return _Sequence(())
 
     def _class(self) -> _Part:
         written = _CLASS.match(self._pattern, self._at)
@@ -205,7 +210,7 @@ class _Parser:
             self._at += 1
             return int(sign == "+"), 1 if sign == "?" else None
         count = _COUNT.match(self._pattern, self._at)
-        if count is None or not (count[1] or count[3]):
+        if count is None:
             return None
         if max(len(count[1]), len(count[3])) > len(str(MOST_NODES)):
             raise self._error("too many repeats")
