@@ -331,11 +331,13 @@ SANDBOX_KEYS = {
 }
 RESOURCES = {
     "memoryBytes": Key(
-        whole(LEAST_MEMORY), "Bytes of data that each of its processes may have.", example=1 << 30
+        whole(LEAST_MEMORY),
+        "Bytes of data that each of its processes may have; with a control group, of memory that all of them may use.",
+        example=1 << 30,
     ),
     "processes": Key(
         whole(1),
-        "Processes and threads of the server in all; needs a `sandbox`.",
+        "Processes and threads of the server in all; needs a `sandbox` or a control group.",
         example=64,
     ),
     "openFiles": Key(
