@@ -39,8 +39,10 @@ from mcp_workbench.server.parse import NonEmpty
 from mcp_workbench.server.session_tools import MOST_HITS, USUAL_HITS, Json
 from mcp_workbench.server.text import TimeSlice, name_list, text_result
 from mcp_workbench.server.wrong_arguments import (
+    LOWEST,
     read_last,
     refuse_long,
+    wanted_part,
     whole_number,
     wrong_reading,
 )
@@ -238,6 +240,14 @@ class _Reading(msgspec.Struct):
     offset: Any = None  # the beginning
     length: Any = None  # the budget of the result
     find: NonEmpty | None = None
+    lines: str | None = None
+    context: Any = None
+    select: str | None = None
+
+    @property
+    def around(self) -> int | None:
+        """Lines around each match; None if that is no number."""
+        return whole_number(0 if self.context is None else self.context, LOWEST)
 
 
 _read_reading = msgspec.json.Decoder(_Reading).decode
@@ -252,9 +262,15 @@ def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> by
         reading = None
     offset = whole_number(0 if reading is None or reading.offset is None else reading.offset, 0)
     length = whole_number(1 if reading is None or reading.length is None else reading.length, 1)
-    if reading is None or offset is None or length is None:
+    around = None if reading is None else reading.around
+    if reading is None or offset is None or length is None or around is None:
         raise wrong_reading(arguments, "handle", {"offset": (0, 0), "length": (1, 0)})
+    projection = wanted_part(reading.select, reading.lines, around)
     kept = store.kept(owner, reading.handle)
+    if projection is not None:
+        from mcp_workbench.gateway.projected_results import projected_text
+
+        return text_blocks([text for text in projected_text(projection, kept, store) if text])
     start = min(offset, len(kept.text))
     if reading.find is not None:
         at = kept.text.find(reading.find, start)
@@ -267,7 +283,10 @@ def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> by
         return text_blocks(
             [f"The result ends at character {start}: there is nothing from {offset} on"]
         )
-    end = min(start + (kept.budget if reading.length is None else length), len(kept.text))
+    end = min(
+        start + ((kept.budget or len(kept.text)) if reading.length is None else length),
+        len(kept.text),
+    )
     place = f"characters {start} to {end} of {len(kept.text)}"
     rest = (
         how_to_read_on(len(kept.text) - end, reading.handle, end)

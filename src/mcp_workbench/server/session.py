@@ -255,9 +255,7 @@ class HostSession:
                 self._call(id, ToolIdentifier("", "", name), members, meta).fail(error)
             return
         if isinstance(request, tool_requests.ServerTool):
-            declared = self.elicitation.declared
-            call_request = msgspec.structs.replace(request.request, capabilities=declared)
-            self.begin(HostCall(self, id, call_request, flat=request.flat))
+            self.begin(self._server_call(id, request))
             return
         if name == parse.RUN_SCRIPT:
             self._run_script(id, members, meta)
@@ -277,6 +275,15 @@ class HostSession:
         from mcp_workbench.server.script_calls import run_script  # only where it is configured
 
         run_script(self, id, members, meta)
+
+    def _server_call(self, id: bytes, request: tool_requests.ServerTool) -> HostCall:
+        declared = self.elicitation.declared
+        call_request = msgspec.structs.replace(request.request, capabilities=declared)
+        if request.projection is None:
+            return HostCall(self, id, call_request, flat=request.flat)
+        from mcp_workbench.server.projected_calls import ProjectedCall  # rarely needed
+
+        return ProjectedCall(self, id, call_request, request.projection)
 
     def _call(
         self,
