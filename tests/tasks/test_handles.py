@@ -68,6 +68,17 @@ async def test_a_legacy_server_asks_only_what_the_host_declares() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
+async def test_a_part_of_a_result_needs_the_result(era: str) -> None:
+    part = use_tool("jobs", "required_job", {"what": "the job"})
+    part["arguments"]["lines"] = "job"
+    async with port(snapshot(jobs(era))) as bench:
+        result = await ModernHost(bench).result("tools/call", part)
+
+    assert "Did the job" in result["content"][0]["text"]
+    assert result["resultType"] == "complete"
+
+
+@pytest.mark.parametrize("era", ERAS)
 async def test_a_task_is_cancelled_once_and_again(era: str) -> None:
     async with port(snapshot(jobs(era))) as bench:
         host = ModernHost(bench)

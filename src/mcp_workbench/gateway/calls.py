@@ -65,6 +65,7 @@ class Call(ResponseHandler):
     pinned: Connection | None = None  # the only one on which it can be sent
     task_wish: TaskWish | None = None  # its server was asked to run it as a task
     task: TaskRun | None = None  # the task that we wait for
+    needs_result = False  # whatever tasks its host has: something is done with the result
     has_tasks = False  # we declared the extension on behalf of its host
     _task: asyncio.Task[Any] | None = None  # in which it waits, or is resent
 

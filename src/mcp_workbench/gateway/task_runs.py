@@ -72,9 +72,9 @@ def begin_task(call: Call, result: msgspec.Raw) -> bool:
 
 def _begin_modern(call: Call, result: msgspec.Raw) -> bool:
     task = modern_created(result)
-    if task is None or (call.request.modern_host and not call.takes_tasks):
+    if task is None or not (call.has_tasks or call.takes_tasks):
         return False  # it is none, or was not asked for
-    if not call.takes_tasks:
+    if call.has_tasks:
         start_run(call, task.task_id, task.poll_interval_ms)
     elif _is_usable(call, task.task_id):
         relay_modern(call, result, task)
@@ -87,7 +87,9 @@ def call_with_tasks(call: Call, error: msgspec.Raw) -> bool:
     False if the error is another one, or the host itself has to know.
     """
     request, route = call.request, call.route
-    if request.modern_host or route is None or call.has_tasks or not requires_tasks(error):
+    if request.modern_host and not call.needs_result:
+        return False
+    if route is None or call.has_tasks or not requires_tasks(error):
         return False
     call.has_tasks = True
     call.request = msgspec.structs.replace(request, capabilities=with_tasks(request.capabilities))

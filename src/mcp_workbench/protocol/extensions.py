@@ -71,6 +71,15 @@ def told(questions: Members, extensions: Members, shared: Members | None = None)
     return {**questions, MEMBER: msgspec.Raw(encode(declared))}
 
 
+def without_tasks(capabilities: msgspec.Raw) -> msgspec.Raw:
+    """Return the capabilities for a call whose result is wanted, not the handle of a task."""
+    if TASKS.encode() not in bytes(capabilities):
+        return capabilities
+    members = read_members(capabilities)
+    extensions = {name: value for name, value in read_extensions(members).items() if name != TASKS}
+    return msgspec.Raw(encode({**members, MEMBER: extensions}))
+
+
 def declares_others(capabilities: msgspec.Raw | bytes) -> bool:
     """Whether these capabilities have an extension that we pass on without knowing it."""
     try:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from mcp_workbench.gateway.approvals import Approver
     from mcp_workbench.gateway.interactive import InputRounds, Put
+    from mcp_workbench.protocol.elicitation import AnswerCallback, Question
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.suspended_calls import Suspension
     from mcp_workbench.transport.tasks import TaskScope
@@ -96,6 +97,11 @@ class HostCall(Call):
     def asker(self) -> object:
         """On whose behalf the call is made."""
         return self.session
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it goes on by itself when its host has answered a question."""
+        return self.connection is not None
 
     # Its outcome
 
@@ -202,6 +208,10 @@ class HostCall(Call):
 
         return HostApprover(self)
 
+    def put(self, question: Question, answered: AnswerCallback) -> Callable[[], None] | None:
+        """Put a question that came with this call in a way of its own; None if there is none."""
+        return None
+
     def is_repeatable(self) -> bool:
         return not self.suspended and self.input_rounds is None  # nobody is asked the same twice
 
@@ -213,7 +223,9 @@ class HostCall(Call):
 
         return declares_tasks(self.request.capabilities)
 
-    def put_question(self) -> Put:
+    def put_question(self) -> Put | None:
+        if self.request.modern_host:  # it is asked in a reply, and this call has none yet
+            return None
         return partial(self.session.elicitation.input_requests.put, self)
 
     def questioned(self, result: msgspec.Raw) -> None:
