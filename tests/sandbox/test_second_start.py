@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def target(home: Path, lists: Lists, config: str = "") -> StdioCommand:
-    paths = {key: tuple(value) for key, value in lists.items()}
+    paths: dict[str, Any] = {key: tuple(value) for key, value in lists.items()}
     sandbox = Sandbox("files", config=config and str(home / config), **paths)
     return StdioCommand("/bin/sh", (), cwd=str(home), folder=str(home), sandbox=sandbox)
 
