@@ -31,6 +31,9 @@ FORMAT = 1
 FORMAT_KEY = "mcpWorkbenchLock"
 CODE = "WB-LOCK-001"
 MOST_BYTES = 8 << 20
+MOST_OF_SERVER = (
+    1 << 20
+)  # bytes of one entry: 10,000 definitions; none takes the place of the others
 PATIENCE = 10.0  # seconds for other processes that write it
 AGAIN = 0.02  # seconds between two attempts
 _MODE = 0o644  # it is no secret, and is committed
@@ -273,12 +276,27 @@ def change_lock(path: str, change: Change) -> LockFile:
                 raise NotWritten(before.problem.message, hint=before.problem.fix)
             after = LockFile(path, dict(change(dict(before.servers))))
             if after.servers != before.servers or not os.path.exists(real):  # noqa: PTH110
-                _replace(real, encode_lock(after.servers))
+                _replace(real, _small_enough(path, before.servers, after.servers))
     except OSError as error:
         reason = error.strerror or str(error)
         hint = "make its folder writable for this user"
         raise NotWritten(f"{path} can't be written: {reason}", hint=hint) from None
     return after
+
+
+def _small_enough(
+    path: str, before: Mapping[str, LockedServer], after: Mapping[str, LockedServer]
+) -> bytes:
+    """Returns the bytes of the new file. Raises NotWritten for one that could not be read again."""
+    for name, entry in after.items():
+        if entry != before.get(name) and len(encode_lock({name: entry})) > MOST_OF_SERVER:
+            message = f"{path} has no room for {name}: it defines too much"
+            raise NotWritten(message, hint=f'write "lock": "off" in the entry of {name}')
+    data = encode_lock(after)
+    if len(data) > MOST_BYTES:
+        message = f"{path} would be larger than {MOST_BYTES >> 20} MiB"
+        raise NotWritten(message, hint="remove entries of servers that are gone, or use several")
+    return data
 
 
 def _replace(path: str, data: bytes) -> None:
