@@ -7,19 +7,17 @@ are allowed, and lost when it is written; a server's `note` stays. A file that c
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
-import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
 
 from mcp_workbench.config.expand import dotted
-from mcp_workbench.config.file_access import TooLarge, read_plain
+from mcp_workbench.config.file_access import TooLarge, exclusive, read_plain
 from mcp_workbench.config.state_home import write_new
 from mcp_workbench.core.definition_hash import HASH
 from mcp_workbench.core.errors import Problem, WorkbenchError, shown_name
@@ -34,8 +32,6 @@ MOST_BYTES = 8 << 20
 MOST_OF_SERVER = (
     1 << 20
 )  # bytes of one entry: 10,000 definitions; none takes the place of the others
-PATIENCE = 10.0  # seconds for other processes that write it
-AGAIN = 0.02  # seconds between two attempts
 _MODE = 0o644  # it is no secret, and is committed
 _RECORDED = ("at", "by", "version")
 _KEYS = {
@@ -270,7 +266,7 @@ def change_lock(path: str, change: Change) -> LockFile:
     real = os.path.realpath(path)
     folder = os.path.dirname(real)  # noqa: PTH120
     try:
-        with _exclusive(folder):
+        with exclusive(folder):
             before = read_lock(real)
             if before.problem is not None:
                 raise NotWritten(before.problem.message, hint=before.problem.fix)
@@ -311,27 +307,3 @@ def _replace(path: str, data: bytes) -> None:
     finally:
         with suppress(OSError):  # it is in its place
             os.unlink(temporary)  # noqa: PTH108
-
-
-@contextmanager
-def _exclusive(folder: str) -> Generator[None]:
-    """Hold the lock of the folder, so that no other file is needed for that. Windows has none."""
-    try:
-        from fcntl import LOCK_EX, LOCK_NB, flock
-    except ImportError:
-        yield
-        return
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    until = time.monotonic() + PATIENCE
-    try:
-        while True:
-            try:
-                flock(fd, LOCK_EX | LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise TimeoutError(errno.ETIMEDOUT, "another process is writing it") from None
-            time.sleep(AGAIN)
-        yield
-    finally:
-        os.close(fd)
