@@ -130,6 +130,23 @@ def test_a_file_that_everybody_can_change_is_not_used(tmp_path: Path) -> None:
     assert problem.fix == f"chmod o-w {file}"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a file of somebody")
+def test_a_file_of_another_user_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "theirs").mkdir()
+    theirs, link = tmp_path / "theirs" / LOCK, tmp_path / "ours" / LOCK
+    change_lock(str(theirs), lambda _: {"dev/s": ENTRY})
+    for path in (theirs, theirs.parent):
+        os.chown(path, 65534, 65534)
+    link.symlink_to(theirs)
+
+    problem = read_lock(str(link)).problem
+
+    assert problem is not None
+    assert "belongs to another user (65534), who could approve" in problem.message
+    assert read_lock(str(theirs)).problem is None  # that of the folder, of which the user was told
+
+
 def test_a_pipe_a_folder_and_a_huge_file_are_problems(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "huge").touch()

@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.config.expand import dotted
-from mcp_workbench.config.file_access import TooLarge, exclusive, read_plain
+from mcp_workbench.config.file_access import TooLarge, at_once, exclusive, read_open
 from mcp_workbench.config.state_home import write_new
 from mcp_workbench.core.definition_hash import HASH
 from mcp_workbench.core.errors import Problem, WorkbenchError, shown_name
@@ -32,6 +32,7 @@ MOST_BYTES = 8 << 20
 MOST_OF_SERVER = (
     1 << 20
 )  # bytes of one entry: 10,000 definitions; none takes the place of the others
+_ROOT = 0
 _MODE = 0o644  # it is no secret, and is committed
 _RECORDED = ("at", "by", "version")
 _KEYS = {
@@ -63,10 +64,13 @@ def lock_path(config: str) -> str:
 def read_lock(path: str) -> LockFile:
     """Returns the lock file; without a file, an empty one. Never raises: it may have a problem."""
     try:
-        raw = read_plain(path, MOST_BYTES)
-        if os.name == "posix" and os.stat(path).st_mode & stat.S_IWOTH:  # noqa: PTH116
-            message = "everybody on this machine can change this file"
-            return _broken(path, message, fix=f"chmod o-w {path}")
+        with open(path, "rb", buffering=0, opener=at_once) as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return _broken(path, "it is no plain file")
+            if problem := _owner_problem(path, status):
+                return _broken(path, problem[0], fix=problem[1])
+            raw = read_open(stream.fileno(), status, MOST_BYTES)
     except FileNotFoundError:
         return LockFile(path)
     except TooLarge:
@@ -74,6 +78,22 @@ def read_lock(path: str) -> LockFile:
     except OSError as error:
         return _broken(path, f"can't be read: {error.strerror or error}")
     return parse_lock(path, raw)
+
+
+def _owner_problem(path: str, status: os.stat_result) -> tuple[str, str] | None:
+    """Returns why another user could approve by changing the file, and the fix.
+
+    The owner of its folder could anyway, and the user was told so when the configuration was read.
+    """
+    if os.name != "posix":
+        return None
+    if status.st_mode & stat.S_IWOTH:
+        return "everybody on this machine can change this file", f"chmod o-w {path}"
+    folder = os.stat(os.path.dirname(path) or ".")  # noqa: PTH116, PTH120
+    if status.st_uid in (os.geteuid(), _ROOT, folder.st_uid):
+        return None
+    message = f"this file belongs to another user ({status.st_uid}), who could approve"
+    return message, "use a copy of your own"
 
 
 def parse_lock(path: str, raw: bytes) -> LockFile:
