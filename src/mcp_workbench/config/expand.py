@@ -33,6 +33,10 @@ MOST_EXPANDED = (
 )  # characters of all values in one text; an argument has 128 KiB at most on Linux
 _LIKE_A_REFERENCE = re.compile(r"\$\{[A-Z0-9_]+(?:\}|$)")
 VARIABLE_FORMS = "write ${NAME} or ${NAME:-default}; $${ is a literal ${"
+# Literal secrets in arguments
+_ASSIGNMENT = re.compile(r"(?:(?<![A-Z0-9_])(?=[A-Z])|(?<=[?&]))([A-Za-z0-9_-]+)=['\"]?([^\s&#'\"]+)")
+_HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*): *(\S(?:.*\S)?)")
+_USER = re.compile(r"([a-z][a-z0-9+.-]{0,20})://([^\s/?#@]+)@")
 _PLAIN_KEY = "[A-Za-z0-9_$-]+"
 # These find their program independently of the folder they are started in.
 _RUNNERS = ("npx", "bunx", "uvx", "pipx", "docker", "podman", "dnx")
@@ -428,8 +432,23 @@ def _hidden_parts(url: str) -> list[str]:
 
 
 def _secret_arguments(args: list[str]) -> Iterator[tuple[str, str]]:
-    """`--api-key=VALUE` and `--api-key VALUE`."""
+    """Yields literal secrets of a command line, and their names.
+
+    `--api-key=VALUE`, `--api-key VALUE`, and inside of any argument `API_KEY=VALUE` (`docker run -e`), a
+    header such as `Authorization: Bearer VALUE`, and user, password and query of a URL.
+    """
     for argument, following in zip(args, (*args[1:], ""), strict=False):
         flag, equals, value = argument.partition("=")
         if flag.startswith("-") and names_a_secret(flag):
             yield value if equals else following, flag.lstrip("-")
+        for name, text in _ASSIGNMENT.findall(argument) if equals else ():
+            if names_a_secret(name):
+                yield text, name
+        if (header := _HEADER.fullmatch(argument)) and names_a_secret(header[1]):
+            yield header[2], header[1]
+            yield header[2].rpartition(" ")[2], header[1]
+        for scheme, user in _USER.findall(argument) if "://" in argument else ():
+            _, colon, password = user.partition(":")
+            if colon or scheme.endswith(("http", "https")):  # a token alone, or a name
+                yield user, "url"
+                yield password, "url"
