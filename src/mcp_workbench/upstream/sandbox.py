@@ -223,9 +223,10 @@ def followed_links(path: str) -> Iterator[str]:
 
 def _make_hideable(target: StdioCommand, sandbox: Sandbox, environ: Mapping[str, str]) -> None:
     """Makes our state folder where a grant covers it: what does not exist can't be hidden."""
-    for key, _, path in missing_paths(target, environ):
-        if key == "hide":
-            log.warning("sandbox: %s does not exist, so it is not hidden if it is made later", path)
+    for key, index, _ in missing_paths(target, environ):
+        if key == "hide":  # the path may hold the value of a variable
+            text = "sandbox.hide[%d] of a server does not exist (mcp-workbench check names it)"
+            log.warning("%s: it is not hidden if it is made later", text % index)
     state = state_home(environ)
     grants = [(path, os.path.realpath(path)) for path in (*sandbox.read, *sandbox.write)]
     if not state or not any(seen_at(os.path.realpath(state), grants)):
