@@ -75,6 +75,11 @@ IN_RESULTS = {
         "servers with a budget, in proxy mode",
         "the configuration asks for it ([long results](search.md#long-results))",
     ),
+    "projection": Change(
+        "text other than the part that `use_tool` asks for is removed, and `structuredContent` with it; a text block says how to read it",
+        "calls with `lines` or `select`",
+        "the agent asks for it ([parts of results](projections.md))",
+    ),
     "line breaks": Change(
         "a line break between two tokens becomes a space",
         "servers over HTTP; a carriage return on pipes too",

@@ -80,7 +80,8 @@ def test_a_listed_change_is_one_that_a_case_shows(name: str) -> None:
         "address",
         "hint_for",
         "budget",
-    }  # tests/primitives, and tests/search for two of them
+        "projection",
+    }  # tests/primitives, and tests/search for three of them
     assert SHOWN_BY.keys() | elsewhere == IN_RESULTS.keys()
 
 

@@ -37,7 +37,7 @@ def problems(value: Any) -> str:
 
 
 def test_a_right_call_is_read() -> None:
-    tool, arguments = read_use_tool(raw({"tool": GOOD, "arguments": {"a": 1.5}}))
+    tool, arguments, _ = read_use_tool(raw({"tool": GOOD, "arguments": {"a": 1.5}}))
 
     assert tool == ToolIdentifier("dev", "fs", "read")
     assert bytes(arguments) == b'{"a":1.5}'
@@ -53,7 +53,7 @@ def test_a_right_call_is_read() -> None:
     ],
 )
 def test_of_a_name_that_stands_twice_the_last_value_counts(doubled: bytes) -> None:
-    tool, arguments = read_use_tool(msgspec.Raw(doubled % json.dumps(GOOD).encode()))
+    tool, arguments, _ = read_use_tool(msgspec.Raw(doubled % json.dumps(GOOD).encode()))
 
     assert tool == ToolIdentifier("dev", "fs", "read")
     assert bytes(arguments) == b'{"a":1.50}'

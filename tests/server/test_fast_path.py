@@ -90,6 +90,20 @@ async def test_a_call_to_a_ready_server_is_sent_at_once_and_answered_as_ever() -
         assert json_text(before) == {"name": "echo", "arguments": {"x": [1.0, 10**30]}}
 
 
+async def test_a_call_for_a_part_of_the_result_takes_the_long_way_and_the_next_one_does_not() -> (
+    None
+):
+    async with talk(snapshot(spec("a"))) as talking:
+        call = json.loads(talking.use("echo", {"x": 1}))
+        call["params"]["arguments"]["select"] = "arguments.x"
+        talking.receive(line(**{key: call[key] for key in ("id", "method", "params")}))
+        part = (await talking.answer())["result"]
+
+        assert texts(part)[0] == "1"
+        assert talking.sent(talking.use("echo", {"x": 1})).plain
+        assert json_text((await talking.answer())["result"])["arguments"] == {"x": 1}
+
+
 async def test_before_the_conversation_is_opened_nothing_is_sent() -> None:
     host = MemoryHost()
     async with asyncio.timeout(LIMIT), InsideWorkbench(snapshot(spec("a"))) as workbench:

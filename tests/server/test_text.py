@@ -246,6 +246,17 @@ def test_the_whole_menu_costs_less_than_900_tokens(name: str) -> None:
     assert tokens({"tools": menu}) < 900
 
 
+@pytest.mark.parametrize(("budget", "before"), [(0, 462), (9, 602)])
+def test_asking_for_a_part_of_a_result_has_added_at_most_60_tokens(
+    budget: int, before: int
+) -> None:
+    """`before` is what the same definitions took without it."""
+    menu = own_definitions(configured(msgspec.structs.replace(box("dev"), result_budget=budget)))
+
+    assert {"lines", "context", "select"} <= menu[1]["inputSchema"]["properties"].keys()
+    assert tokens({"tools": menu}) <= before + 60
+
+
 def test_many_toolboxes_do_not_raise_the_price_without_end() -> None:
     many = configured(*(box(f"toolbox-{n}") for n in range(1000)))
 

@@ -109,6 +109,12 @@ TOP = {
         default=False,
         example="destructive",
     ),
+    "scripts": Key(
+        FLAG,
+        "Offer `run_script`, with which an agent runs a program that calls tools; needs the extra `code`. In proxy mode only.",
+        default=False,
+        example=True,
+    ),
     "lock": Key(
         LOCK,
         "The same as in a server entry, for all servers whose toolbox has none.",
@@ -182,6 +188,11 @@ TOOLBOX = {
         one_of("eager", "lazy"),
         "Whether a search starts servers whose tools nobody has read yet, or leaves that to `open_toolbox`.",
         "eager",
+    ),
+    "scripts": Key(
+        FLAG,
+        "Whether scripts may call its tools; without this key, as `scripts` at the top says.",
+        example=True,
     ),
     "inheritEnv": Key(
         INHERIT,
@@ -331,11 +342,13 @@ SANDBOX_KEYS = {
 }
 RESOURCES = {
     "memoryBytes": Key(
-        whole(LEAST_MEMORY), "Bytes of data that each of its processes may have.", example=1 << 30
+        whole(LEAST_MEMORY),
+        "Bytes of data that each of its processes may have; with a control group, of memory that all of them may use.",
+        example=1 << 30,
     ),
     "processes": Key(
         whole(1),
-        "Processes and threads of the server in all; needs a `sandbox`.",
+        "Processes and threads of the server in all; needs a `sandbox` or a control group.",
         example=64,
     ),
     "openFiles": Key(

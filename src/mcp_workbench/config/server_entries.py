@@ -179,7 +179,7 @@ class EntryReader:
         from mcp_workbench.config.sandbox_settings import read_resources, read_sandbox
 
         sandbox = read_sandbox(self.findings, valid, self.sandbox, path)
-        resources = read_resources(self.findings, valid, sandbox, path)
+        resources = read_resources(self.findings, valid, path)
         if sandbox.write:
             sandbox = msgspec.structs.replace(sandbox, config=self.file)
         return sandbox, resources

@@ -33,7 +33,18 @@ class Kept(msgspec.Struct, frozen=True):
     text: str
     size: int
     until: float
-    budget: int
+    budget: int  # characters that are read at a time; 0: all of them
+    json_at: int = 0  # where in the text its JSON begins, if it has any
+
+    @property
+    def json(self) -> str:
+        """Its structured content, or its text, which may be JSON."""
+        return self.text[self.json_at :]
+
+    @property
+    def lines(self) -> str:
+        """Its text blocks: structured content often has the same in a string. That, if there are none."""
+        return self.text[: self.json_at - 1] if self.json_at else self.text
 
 
 class KeptResults:
@@ -45,7 +56,7 @@ class KeptResults:
         self._most = most
         self._lifetime = lifetime
 
-    def keep(self, owner: object, text: str, budget: int) -> str:
+    def keep(self, owner: object, text: str, budget: int, json_at: int = 0) -> str:
         """Return a handle for this text; empty if it is larger than the limit for all."""
         now, size = time.monotonic(), len(text.encode())
         if size > self._most:
@@ -54,7 +65,7 @@ class KeptResults:
         while self._bytes + size > self._most:
             self._drop(next(iter(self._kept)))
         handle = secrets.token_urlsafe(9)
-        self._kept[handle] = Kept(owner, text, size, now + self._lifetime, budget)
+        self._kept[handle] = Kept(owner, text, size, now + self._lifetime, budget, json_at)
         self._bytes += size
         return handle
 
@@ -102,7 +113,8 @@ def within_budget(
         blocks = read_elements(members.get("content", b"[]"), MOST_BLOCKS)
         if bytes(members.get("isError", b"")) == b"true":
             return result
-        return _Cut(blocks, members.get("structuredContent")).made(result, budget, store, owner)
+        parts = ResultParts(blocks, members.get("structuredContent"))
+        return parts.cut(result, budget, store, owner)
     except msgspec.DecodeError:  # malformed: the host decides
         return result
 
@@ -112,35 +124,46 @@ class _Text(msgspec.Struct):
     text: str = ""
 
 
-class _Cut:
+class ResultParts:
     """One result in parts: its texts, and the structured data that says the same or more."""
 
     def __init__(self, blocks: list[msgspec.Raw], data: msgspec.Raw | None) -> None:
         self._blocks = blocks
+        self._texts = [_text(block) for block in blocks]
         self._data = "" if data is None else bytes(data).decode()
+        self._whole = "\n".join(text for text in self._texts if text is not None)
 
-    def made(
+    @property
+    def others(self) -> list[bytes]:
+        """The blocks that are no text."""
+        pairs = zip(self._blocks, self._texts, strict=True)
+        return [bytes(block) for block, text in pairs if text is None]
+
+    def kept(self) -> tuple[str, int]:
+        """Return the text that is kept, and where in it the JSON begins."""
+        whole, data = self._whole, self._data
+        if not data or _same(whole, data):
+            return whole, 0
+        return (f"{whole}\n{data}", len(whole) + 1) if whole else (data, 0)
+
+    def cut(
         self, result: msgspec.Raw | bytes, budget: int, store: KeptResults, owner: object
     ) -> msgspec.Raw | bytes:
-        texts = [_text(block) for block in self._blocks]
-        whole = "\n".join(text for text in texts if text is not None)
-        if len(whole) + len(self._data) <= budget:
+        if len(self._whole) + len(self._data) <= budget:
             return result
-        kept = whole if not self._data or _same(whole, self._data) else f"{whole}\n{self._data}"
-        kept = kept.lstrip("\n") if not whole else kept
-        handle = store.keep(owner, kept, budget)
+        kept, json_at = self.kept()
+        handle = store.keep(owner, kept, budget, json_at)
         if not handle:
             return result
-        shown, end = self._shown(texts, budget)
-        notice = f"{_shape(kept)}. {how_to_read_on(len(kept) - end, handle, end)}"
-        content = b",".join((*shown, _block(notice)))
-        return changed(result, {"content": b"[%b]" % content, "structuredContent": None})
+        shown, end = self._shown(budget)
+        notice = f"A part of {shape(kept)}. {how_to_read_on(len(kept) - end, handle, end)}"
+        return with_content(result, [*shown, text_block(notice)])
 
-    def _shown(self, texts: list[str | None], budget: int) -> tuple[list[bytes], int]:
+    def _shown(self, budget: int) -> tuple[list[bytes], int]:
         """Return the blocks with as much text as there is room for, and where in the whole that ends."""
         shown: list[bytes] = []
         end, full = -1, False  # where the last text ended; a line break follows it in the whole
-        for block, text in zip(self._blocks, texts, strict=True):
+        for block, text in zip(self._blocks, self._texts, strict=True):
             if text is None:
                 shown.append(bytes(block))
                 continue
@@ -153,11 +176,17 @@ class _Cut:
                 end = start + len(text)
                 continue
             full = True
-            head = _head(text, max(room, 0))
-            if head:
-                shown.append(_block(head))
-                end = start + len(head)
+            beginning = head(text, max(room, 0))
+            if beginning:
+                shown.append(text_block(beginning))
+                end = start + len(beginning)
         return shown, max(end, 0)
+
+
+def with_content(result: msgspec.Raw | bytes, blocks: list[bytes]) -> bytes:
+    """Return the result with these blocks instead of its content."""
+    content = b"[%b]" % b",".join(blocks)
+    return changed(result, {"content": content, "structuredContent": None})
 
 
 def _text(block: msgspec.Raw) -> str | None:
@@ -168,7 +197,7 @@ def _text(block: msgspec.Raw) -> str | None:
     return read.text if read.type == "text" else None
 
 
-def _head(text: str, room: int) -> str:
+def head(text: str, room: int) -> str:
     """Return the beginning of a text, cut after a line unless that loses more than half of it."""
     line = text.rfind("\n", 0, room) + 1
     return text[:line] if line > room // 2 else text[:room]
@@ -179,15 +208,15 @@ def how_to_read_on(count: int, handle: str, offset: int) -> str:
     return f"{count} more characters: read_result {call}"
 
 
-def _shape(text: str) -> str:
+def shape(text: str) -> str:
     """Describe the whole in a few words."""
     if text.startswith(_JSON_STARTS):
         try:
-            return f"A part of {_json_shape(text.encode())}"
+            return _json_shape(text.encode())
         except (msgspec.DecodeError, RecursionError):
             pass
     lines = text.count("\n") + 1
-    return f"A part of {lines} {'line' if lines == 1 else 'lines'}"
+    return f"{lines} {'line' if lines == 1 else 'lines'}"
 
 
 def _json_shape(json: msgspec.Raw | bytes, depth: int = DEEPEST) -> str:
@@ -223,9 +252,9 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
-def _block(text: str) -> bytes:
+def text_block(text: str) -> bytes:
     return msgspec.json.encode({"type": "text", "text": text})
 
 
 def text_blocks(texts: list[str]) -> bytes:
-    return b'{"content":[%b]}' % b",".join(map(_block, texts))
+    return b'{"content":[%b]}' % b",".join(map(text_block, texts))

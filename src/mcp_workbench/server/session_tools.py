@@ -28,6 +28,7 @@ from mcp_workbench.core.spec import (
     generate_tool_name,
     parse_tool_name,
 )
+from mcp_workbench.gateway.script_extra import has_scripts
 from mcp_workbench.server import text
 from mcp_workbench.server.flat_tools import ListReader, flat_parts, native_definition
 from mcp_workbench.server.parse import (
@@ -286,7 +287,8 @@ class ToolView:
         from mcp_workbench.server.own_tools import describe_tools, opened_text
 
         tools = (tool for server in opened.servers for tool in server.tools)
-        return [opened_text(opened, detail, await describe_tools(tools, detail)).encode()]
+        texts = await describe_tools(tools, detail, returns=has_scripts(self._view.snapshot))
+        return [opened_text(opened, detail, texts).encode()]
 
     def static_list(self, *, modern: bool) -> bytes:
         """The list of proxy mode."""
@@ -381,6 +383,8 @@ def _stale_meta(stale: Sequence[Any]) -> bytes:
 # Definitions of our own tools
 
 _NAME: Json = {"type": "string", "minLength": 1}
+_STRING: Json = {"type": "string"}
+_PROJECTION: Json = {"lines": _STRING, "context": {"type": "integer"}, "select": _STRING}
 _DETAIL: Json = {"enum": list(get_args(Detail))}
 # Some hosts hide tools until they are searched for, and cut long results: not those of these tools.
 _HINTS = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
@@ -400,12 +404,22 @@ _NATIVE_USE = (
     "Call a tool of an opened toolbox that is not listed by its own name. The parts of that name, "
     "{toolbox}__{server}__{tool}, are given one by one."
 )
+_PROJECTING = "Part of the result: lines (regex, with context), select (JMESPath)."
 
 
 def own_definitions(snapshot: Snapshot) -> list[Json]:
     """The tool list of proxy mode. It changes with the configuration alone, never with a search."""
-    own = [open_toolbox_definition(snapshot), use_tool_definition(), search_tools_definition()]
-    return [*own, read_result_definition()] if has_budgets(snapshot) else own
+    scripts = has_scripts(snapshot)
+    is_cut = scripts or has_budgets(snapshot)  # a script's answer may be cut, too
+    using = use_tool_definition(reads=not is_cut)
+    own = [open_toolbox_definition(snapshot), using, search_tools_definition()]
+    if is_cut:
+        own.append(read_result_definition())
+    if scripts:
+        from mcp_workbench.server.script_tool import run_script_definition  # mostly off
+
+        own.append(run_script_definition(_HINTS))
+    return own
 
 
 def has_budgets(snapshot: Snapshot) -> bool:
@@ -425,12 +439,15 @@ def open_toolbox_definition(snapshot: Snapshot) -> Json:
     )
 
 
-def use_tool_definition(*, native: bool = False) -> Json:
-    """`native`: for hosts that list tools by flat names, but may not refresh their list."""
+def use_tool_definition(*, native: bool = False, reads: bool = True) -> Json:
+    """`native`: for hosts that list tools by flat names, but may not refresh their list.
+
+    `reads`: it reads kept results, too, because there is no `read_result`.
+    """
     return {
         "name": USE_TOOL,
         "title": "Use a tool",
-        "description": _NATIVE_USE if native else _USE,
+        "description": f"{_NATIVE_USE if native else _USE} {_PROJECTING}",
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -441,6 +458,8 @@ def use_tool_definition(*, native: bool = False) -> Json:
                     "additionalProperties": False,
                 },
                 "arguments": {"type": "object"},
+                **_PROJECTION,
+                **({"handle": _STRING} if reads else {}),
             },
             "required": ["tool"],
             "additionalProperties": False,
@@ -469,14 +488,14 @@ def search_tools_definition() -> Json:
 def read_result_definition() -> Json:
     return _read_only(
         READ_RESULT,
-        "Read a long result",
-        "Read on in a result of which use_tool gave the beginning and a handle: from an offset in "
-        "characters, or around a text to find.",
+        "Read a result",
+        "Read a result that has a handle: from an offset in characters, or around a text to find.",
         {
             "handle": _NAME,
-            "offset": {"type": "integer", "minimum": 0, "default": 0},
+            "offset": {"type": "integer", "minimum": 0},
             "length": {"type": "integer", "minimum": 1},
             "find": _NAME,
+            **_PROJECTION,
         },
     )
 

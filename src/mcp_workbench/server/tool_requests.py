@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -15,20 +15,27 @@ from mcp_workbench.server.parse import (
     OPEN_TOOLBOX,
     READ_RESULT,
     RENAMED,
+    RUN_SCRIPT,
     SEARCH_TOOLS,
     USE_TOOL,
 )
 from mcp_workbench.server.wrong_arguments import (
+    LOWEST,
     kind_of,
     long_member,
     read_given,
     read_last,
     refuse_long,
     renamed_hint,
+    wanted_part,
+    whole_number,
     wrong_open_toolbox,
     wrong_use_tool,
 )
 from mcp_workbench.transport import jsonrpc
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.projection import Projection
 
 _BRACE = ord("{")
 
@@ -55,6 +62,7 @@ class ServerTool(msgspec.Struct, frozen=True):
 
     request: CallRequest
     flat: bool = False
+    projection: Projection | None = None  # what its host wants of the result; all of it without
 
 
 class UnknownTool(Exception):
@@ -75,11 +83,14 @@ def read_tool_request(
     if arguments is None or jsonrpc.is_null(arguments):
         arguments = members["arguments"] = NO_ARGUMENTS
     if name == USE_TOOL:
-        tool, members["arguments"] = read_use_tool(arguments)
-        return ServerTool(CallRequest(tool, members, meta, modern_host))
+        tool, members["arguments"], wanted = read_use_tool(arguments)
+        if wanted.handle:
+            return OwnTool(READ_RESULT, msgspec.Raw(msgspec.json.encode(wanted)))
+        projection = wanted_part(wanted.select, wanted.lines, wanted.context)
+        return ServerTool(CallRequest(tool, members, meta, modern_host), projection=projection)
     if name == OPEN_TOOLBOX:
         return OpenToolbox(*read_open_toolbox(arguments, native=mode == "dynamic"))
-    if name in (SEARCH_TOOLS, READ_RESULT) and mode == "proxy":
+    if name in (SEARCH_TOOLS, READ_RESULT, RUN_SCRIPT) and mode == "proxy":
         return OwnTool(name, arguments)
     if name in RENAMED:
         raise InvalidCall(
@@ -107,9 +118,35 @@ class _Tool(msgspec.Struct, forbid_unknown_fields=True):
     tool: NonEmpty
 
 
+class WantedPart(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The part of a result that a host wants, perhaps of one that is kept."""
+
+    lines: str = ""
+    context: int = 0
+    select: str = ""
+    handle: str = ""
+
+
+_ALL = WantedPart()
+
+
 class _UseToolArguments(msgspec.Struct, forbid_unknown_fields=True):
     tool: _Tool
     arguments: msgspec.Raw = NO_ARGUMENTS
+    lines: str = ""
+    context: Any = 0
+    select: str = ""
+    handle: str = ""
+
+    @property
+    def wanted(self) -> WantedPart | None:
+        """None if it is wrong."""
+        context = whole_number(self.context, LOWEST)
+        if context is None:
+            return None
+        if not (self.lines or self.select or self.handle):
+            return _ALL
+        return WantedPart(self.lines, context, self.select, self.handle)
 
 
 class _NativeOpening(msgspec.Struct):
@@ -119,6 +156,8 @@ class _NativeOpening(msgspec.Struct):
 class _OpenToolbox(_NativeOpening):
     detail: Detail | None = None
 
+
+UseTool = tuple[ToolIdentifier, msgspec.Raw, WantedPart]
 
 _read_tool = msgspec.json.Decoder(_Tool).decode
 _read_use_tool = msgspec.json.Decoder(_UseToolArguments).decode
@@ -137,21 +176,22 @@ def read_tool(raw: bytes) -> ToolIdentifier | None:
     return ToolIdentifier(tool.toolbox, tool.server, tool.tool)
 
 
-def read_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw]:
-    """The tool and its arguments. Raises InvalidCall with every problem."""
+def read_use_tool(raw: msgspec.Raw | bytes) -> UseTool:
+    """The tool, its arguments and what is wanted. Raises InvalidCall with every problem."""
     if len(raw) > LARGE:
         return _read_large_use_tool(raw)
     try:
         call = read_last(_read_use_tool, raw, "tool")
     except msgspec.ValidationError:
         raise wrong_use_tool(raw) from None
-    if memoryview(call.arguments)[0] != _BRACE:
+    wanted = call.wanted
+    if memoryview(call.arguments)[0] != _BRACE or wanted is None:
         raise wrong_use_tool(raw)
     tool = call.tool
-    return ToolIdentifier(tool.toolbox, tool.server, tool.tool), call.arguments
+    return ToolIdentifier(tool.toolbox, tool.server, tool.tool), call.arguments, wanted
 
 
-def _read_large_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgspec.Raw]:
+def _read_large_use_tool(raw: msgspec.Raw | bytes) -> UseTool:
     """The same in one reading, because it takes long: the last of a repeated name counts."""
     if kind_of(raw) != "object":
         raise wrong_use_tool(raw)
@@ -164,7 +204,8 @@ def _read_large_use_tool(raw: msgspec.Raw | bytes) -> tuple[ToolIdentifier, msgs
     long = [key for key, length in lengths.items() if length > LONGEST_NAME]
     if long or sum(lengths.values()) > LARGE:
         raise long_member(shown_name(long[0]) if long else "all beside arguments")
-    return read_use_tool(msgspec.json.encode(small))[0], arguments
+    tool, _, wanted = read_use_tool(msgspec.json.encode(small))
+    return tool, arguments, wanted
 
 
 def read_open_toolbox(

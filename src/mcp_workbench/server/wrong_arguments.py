@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 
@@ -17,14 +17,21 @@ from mcp_workbench.core.raw_json import (
 )
 from mcp_workbench.core.spec import Detail
 
+if TYPE_CHECKING:
+    from mcp_workbench.core.projection import Projection
+
 T = TypeVar("T")
 
 LONGEST_ARGUMENTS = 256 << 10  # bytes; the longest query, all of it escaped, has a little less
 MOST_PROBLEMS = 100  # that are listed; the others are counted
 _DETAILS = [msgspec.json.encode(detail) for detail in get_args(Detail)]
 _TEXTS = ("query", "toolbox", "server", "handle", "find")
+LOWEST = float("-inf")  # below any number
 Bounds = tuple[int, int]  # minimum and maximum of an integer; a maximum of 0: none
 NEW_FORM = '{"tool": {"toolbox": "…", "server": "…", "tool": "…"}, "arguments": {…}}'
+_PROJECTION = {"lines": "string", "context": "integer", "select": "string"}
+_READING = {**_PROJECTION, "handle": "string"}
+_USE_TOOL = ("tool", "arguments", *_READING)
 _FIELDS = {"toolbox": "Toolbox", "server": "Server", "tool": "Tool"}
 _KINDS = {
     "{": "object",
@@ -83,8 +90,9 @@ def wrong_use_tool(raw: msgspec.Raw | bytes) -> InvalidCall:
     arguments = given.get("arguments")
     if arguments is not None and kind_of(arguments) != "object":
         problems.append(_mistyped("arguments", "object", arguments))
+    problems += _wrong_types(given, _READING)
     problems += [f"tool: {_unknown(key)}" for key in parts or {} if key not in _FIELDS]
-    problems += [_unknown(key) for key in given if key not in ("tool", "arguments")]
+    problems += [_unknown(key) for key in given if key not in _USE_TOOL]
     return _invalid(problems, _use_tool_hint(given, parts))
 
 
@@ -96,6 +104,32 @@ def _use_tool_hint(given: Members, parts: Members | None) -> str:
     if parts is not None and "name" in parts and "tool" not in parts:
         return other_version_hint('"name"', f'"tool" in the identifier: {NEW_FORM}')
     return ""
+
+
+def _wrong_types(given: Members, types: dict[str, str]) -> list[str]:
+    problems: list[str] = []
+    for key, expected in types.items():
+        value = given.get(key)
+        if value is None:
+            continue
+        kind = kind_of(value)
+        if expected == "integer" and kind == "number" and _fits(value, LOWEST, 0):
+            continue
+        if kind != expected:
+            problems.append(f"{key}: Expected {expected}, received {kind}")
+    return problems
+
+
+def wanted_part(select: str | None, lines: str | None, context: int) -> Projection | None:
+    """The part of a result that is asked for; None if it is all. Raises InvalidCall with every problem."""
+    if not (select or lines):
+        return None
+    from mcp_workbench.core.projection import InvalidProjection, read_projection  # rarely needed
+
+    try:
+        return read_projection(select or "", lines or "", context)
+    except InvalidProjection as error:
+        raise _invalid(error.problems) from None
 
 
 def wrong_open_toolbox(raw: msgspec.Raw | bytes, *, detailed: bool) -> InvalidCall:
@@ -136,10 +170,11 @@ def wrong_reading(raw: msgspec.Raw | bytes, needed: str, numbers: dict[str, Boun
             problems.append(f"{key}: must be a whole number {bounds}")
         elif key in _TEXTS and key != needed:
             problems += _wrong_name(key, value, key.capitalize())
+    problems += _wrong_types(given, _PROJECTION) if needed == "handle" else []
     return _invalid(problems + _wrong_detail(given))
 
 
-def whole_number(value: Any, least: int) -> int | None:
+def whole_number(value: Any, least: float) -> int | None:
     """The number, if it is an integer and not below the minimum; 5.0 is 5, as in JSON Schema."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -148,7 +183,7 @@ def whole_number(value: Any, least: int) -> int | None:
     return value
 
 
-def _fits(value: msgspec.Raw, least: int, most: int) -> bool:
+def _fits(value: msgspec.Raw, least: float, most: int) -> bool:
     try:
         number = whole_number(msgspec.json.Decoder(float_hook=float).decode(value), least)
     except msgspec.ValidationError:  # thousands of digits

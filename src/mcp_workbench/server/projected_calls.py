@@ -1,0 +1,48 @@
+"""Calls of `use_tool` that ask for a part of the result (`lines`, `select`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_workbench.gateway.interceptors import CallOutcome, change
+from mcp_workbench.gateway.projected_results import ProjectResult, ResultReader
+from mcp_workbench.server.host_calls import HostCall
+from mcp_workbench.server.session_tools import has_budgets
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.call_request import CallRequest
+    from mcp_workbench.core.projection import Projection
+    from mcp_workbench.server.session import HostSession
+    from mcp_workbench.transport.jsonrpc import Outcome
+
+
+class ProjectedCall(HostCall):
+    """Interceptors see the server's whole result; its host gets the part that it asked for."""
+
+    def __init__(
+        self, session: HostSession, id: bytes, request: CallRequest, projection: Projection
+    ) -> None:
+        super().__init__(session, id, request)
+        self._projection = projection
+
+    @property
+    def results_owner(self) -> object:
+        """Nobody: the budget applies to the part, not before it."""
+        return None
+
+    def settled(self, answer: Outcome) -> None:
+        self.plain = False
+        super().settled(answer)
+
+    def deliver(self, outcome: CallOutcome) -> None:
+        if not self.suspended:  # otherwise it is delivered again
+            outcome = change(self._projector(), self, outcome)
+        super().deliver(outcome)
+
+    def _projector(self) -> ProjectResult:
+        view, address = self.view, self.request.tool.address
+        spec = view.snapshot.find(address)  # it may be gone by now
+        is_cut = has_budgets(view.snapshot)
+        budget = view.snapshot.toolbox(address.toolbox).budget(spec) if spec and is_cut else 0
+        reader = ResultReader(self.session.results_owner, budget, is_cut)
+        return ProjectResult(self._projection, view.gateway.kept_results, reader)
