@@ -463,7 +463,8 @@ def test_the_page_lists_every_outcome() -> None:
     # Errors that are not about a call: of the configuration, of starting, of our own tools.
     others = {
         "invalid_config", "log_unusable", "port_refused", "tour_failed", "daemon_failed",
-        "unknown_result", "registry_failed", "lock_unusable", "not_approved",
+        "unknown_result", "registry_failed", "script_failed", "scripts_unavailable", "lock_unusable",
+        "not_approved",
     }  # fmt: skip
     codes = set(_error_codes())
     assert others < codes

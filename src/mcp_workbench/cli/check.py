@@ -30,6 +30,7 @@ from mcp_workbench.cli.variable_sources import (
     variable_sources,
 )
 from mcp_workbench.config.expand import Unexpandable, expand_without_secrets, has_secret_launch
+from mcp_workbench.config.script_support import script_warnings
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, Problem, shown_name
 from mcp_workbench.core.spec import (
@@ -149,6 +150,7 @@ def check(settings: Settings, *, connect: bool, host: str | None) -> int:
         *source_warnings(sources),
         *(problem for box in boxes for problem in box.problems),
         *launch_warnings(snapshot, os.environ),
+        *script_warnings(snapshot),
     )
     _print_problems(settings, snapshot, problems)
     reports = survey(settings, observed(snapshot), servers) if connect else None

@@ -57,6 +57,7 @@ _COMMANDS = {
     "tools": ("tools", "Show what the toolboxes hold."),
     "search": ("tools", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
+    "run": ("run", "Run a script that calls tools."),
     "audit": ("audit_report", "Show the record of calls: who called what, and how it ended."),
     "login": ("login", "Sign in to servers that want it."),
     "logout": ("login", "Forget the sign-in at servers."),

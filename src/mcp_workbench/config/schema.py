@@ -109,6 +109,12 @@ TOP = {
         default=False,
         example="destructive",
     ),
+    "scripts": Key(
+        FLAG,
+        "Offer `run_script`, with which an agent runs a program that calls tools; needs the extra `code`. In proxy mode only.",
+        default=False,
+        example=True,
+    ),
     "lock": Key(
         LOCK,
         "The same as in a server entry, for all servers whose toolbox has none.",
@@ -182,6 +188,11 @@ TOOLBOX = {
         one_of("eager", "lazy"),
         "Whether a search starts servers whose tools nobody has read yet, or leaves that to `open_toolbox`.",
         "eager",
+    ),
+    "scripts": Key(
+        FLAG,
+        "Whether scripts may call its tools; without this key, as `scripts` at the top says.",
+        example=True,
     ),
     "inheritEnv": Key(
         INHERIT,

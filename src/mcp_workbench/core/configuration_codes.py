@@ -213,6 +213,12 @@ CONFIGURATION_CODES = {
         "arguments of a running program.",
         "Give the secret to the server in 'env', if the server takes it from a variable.",
     ),
+    "WB-CONF-048": Explanation(
+        "Scripts are switched on, but can't be offered",
+        "A warning: 'scripts' is true, and the package that runs them is installed only on request; or 'toolMode' is "
+        '"dynamic", which has no run_script.',
+        "pip install 'mcp-workbench-gateway[code]', in the environment of this program; or leave 'scripts' out.",
+    ),
     "WB-CONF-055": Explanation(
         "A sandbox can't be used as it is written",
         "A path of 'sandbox' is empty or in /proc, of which a sandbox has its own.",

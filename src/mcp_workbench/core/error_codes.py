@@ -124,6 +124,24 @@ CODES = {
         "Call again and approve it, in a host that supports elicitation or with mcp-workbench call on a "
         "terminal; or change 'approve'. docs/approvals.md tells who is asked, and when.",
     ),
+    "WB-CALL-205": Explanation(
+        "A script has failed",
+        "It raised an exception, has an error in its syntax, or made a call that it never awaited. The message shows "
+        "the line, and the list of calls says which of them may have run.",
+        "Correct the line that is shown. A script that is run again makes all its calls again.",
+    ),
+    "WB-CALL-206": Explanation(
+        "A script was ended at a limit",
+        "It computed for too long, took too long in all, needed too much memory, made too many calls, or printed or "
+        "returned too much. The message names the limit; the list of calls says which of them may have run.",
+        "Split the work into several scripts. mcp-workbench run --help lists the options that raise limits on a terminal.",
+    ),
+    "WB-CALL-207": Explanation(
+        "Scripts can't be run",
+        "The extra 'code' is not installed, the process that runs scripts can't be started or has ended, or too many "
+        "scripts are running.",
+        "pip install 'mcp-workbench-gateway[code]', in the environment of this program; or try again in a moment.",
+    ),
     "WB-TOOL-301": Explanation(
         "A filter matches nothing",
         "A warning: a pattern in toolFilters or approve matches none of the server's tools.",

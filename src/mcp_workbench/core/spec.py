@@ -324,6 +324,7 @@ class ToolboxSpec(msgspec.Struct, frozen=True):
     detail: Detail = "schema"
     result_budget: int = 0  # for servers that have none of their own; 0: none
     discover: Discover = "eager"
+    scripts: bool = False  # scripts may call its tools
 
     def budget(self, server: ServerSpec) -> int:
         """Returns the characters of text that a result may have; 0: no limit."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.audit import AuditLog
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
+    from mcp_workbench.gateway.script_worker import ScriptWorker
     from mcp_workbench.gateway.sign_ins import SignIns
     from mcp_workbench.gateway.tool_search import Finder
     from mcp_workbench.search.queries import SearchResult
@@ -193,6 +194,13 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.result_budget import KeptResults  # only with a budget
 
         return KeptResults()
+
+    @cached_property
+    def scripts(self) -> ScriptWorker:
+        """Runs the scripts of all hosts."""
+        from mcp_workbench.gateway.script_worker import ScriptWorker  # only with a script
+
+        return ScriptWorker(self.pool.start)
 
     @cached_property
     def approvals(self) -> SessionApprovals:

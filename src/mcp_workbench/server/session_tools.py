@@ -28,6 +28,7 @@ from mcp_workbench.core.spec import (
     generate_tool_name,
     parse_tool_name,
 )
+from mcp_workbench.gateway.script_extra import has_scripts
 from mcp_workbench.server import text
 from mcp_workbench.server.flat_tools import ListReader, flat_parts, native_definition
 from mcp_workbench.server.parse import (
@@ -286,7 +287,8 @@ class ToolView:
         from mcp_workbench.server.own_tools import describe_tools, opened_text
 
         tools = (tool for server in opened.servers for tool in server.tools)
-        return [opened_text(opened, detail, await describe_tools(tools, detail)).encode()]
+        texts = await describe_tools(tools, detail, returns=has_scripts(self._view.snapshot))
+        return [opened_text(opened, detail, texts).encode()]
 
     def static_list(self, *, modern: bool) -> bytes:
         """The list of proxy mode."""
@@ -407,10 +409,21 @@ _PROJECTING = "Part of the result: lines (regex, with context), select (JMESPath
 
 def own_definitions(snapshot: Snapshot) -> list[Json]:
     """The tool list of proxy mode. It changes with the configuration alone, never with a search."""
-    is_cut = has_budgets(snapshot)
-    using = use_tool_definition(reads=not is_cut)
-    own = [open_toolbox_definition(snapshot), using, search_tools_definition()]
-    return [*own, read_result_definition()] if is_cut else own
+    reads = has_read_result(snapshot)
+    own = [open_toolbox_definition(snapshot), use_tool_definition(reads=not reads)]
+    own.append(search_tools_definition())
+    if reads:
+        own.append(read_result_definition())
+    if has_scripts(snapshot):
+        from mcp_workbench.server.script_tool import run_script_definition  # mostly off
+
+        own.append(run_script_definition(_HINTS))
+    return own
+
+
+def has_read_result(snapshot: Snapshot) -> bool:
+    """Whether hosts have `read_result`: a script's answer may be cut, too."""
+    return has_scripts(snapshot) or has_budgets(snapshot)
 
 
 def has_budgets(snapshot: Snapshot) -> bool:

@@ -15,6 +15,7 @@ from mcp_workbench.server.parse import (
     OPEN_TOOLBOX,
     READ_RESULT,
     RENAMED,
+    RUN_SCRIPT,
     SEARCH_TOOLS,
     USE_TOOL,
 )
@@ -89,7 +90,7 @@ def read_tool_request(
         return ServerTool(CallRequest(tool, members, meta, modern_host), projection=projection)
     if name == OPEN_TOOLBOX:
         return OpenToolbox(*read_open_toolbox(arguments, native=mode == "dynamic"))
-    if name in (SEARCH_TOOLS, READ_RESULT) and mode == "proxy":
+    if name in (SEARCH_TOOLS, READ_RESULT, RUN_SCRIPT) and mode == "proxy":
         return OwnTool(name, arguments)
     if name in RENAMED:
         raise InvalidCall(
