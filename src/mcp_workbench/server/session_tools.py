@@ -409,17 +409,21 @@ _PROJECTING = "Part of the result: lines (regex, with context), select (JMESPath
 
 def own_definitions(snapshot: Snapshot) -> list[Json]:
     """The tool list of proxy mode. It changes with the configuration alone, never with a search."""
-    scripts = has_scripts(snapshot)
-    is_cut = scripts or has_budgets(snapshot)  # a script's answer may be cut, too
-    using = use_tool_definition(reads=not is_cut)
-    own = [open_toolbox_definition(snapshot), using, search_tools_definition()]
-    if is_cut:
+    reads = has_read_result(snapshot)
+    own = [open_toolbox_definition(snapshot), use_tool_definition(reads=not reads)]
+    own.append(search_tools_definition())
+    if reads:
         own.append(read_result_definition())
-    if scripts:
+    if has_scripts(snapshot):
         from mcp_workbench.server.script_tool import run_script_definition  # mostly off
 
         own.append(run_script_definition(_HINTS))
     return own
+
+
+def has_read_result(snapshot: Snapshot) -> bool:
+    """Whether hosts have `read_result`: a script's answer may be cut, too."""
+    return has_scripts(snapshot) or has_budgets(snapshot)
 
 
 def has_budgets(snapshot: Snapshot) -> bool:
