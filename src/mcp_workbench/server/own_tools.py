@@ -34,8 +34,8 @@ from mcp_workbench.schema.signature import (
     whole_signature,
 )
 from mcp_workbench.search.queries import MOST_NAMED, FoundTool, Query, SearchResult, Siblings
+from mcp_workbench.server.own_definitions import MOST_HITS, USUAL_HITS, Json
 from mcp_workbench.server.parse import NonEmpty
-from mcp_workbench.server.session_tools import MOST_HITS, USUAL_HITS, Json
 from mcp_workbench.server.text import TimeSlice, name_list, text_result
 from mcp_workbench.server.wrong_arguments import (
     read_last,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mcp_workbench.core import apps
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError, shown_name
@@ -237,9 +238,14 @@ class PrimitiveRequests:
     async def _read(self, call: PrimitiveCall) -> None:
         uri = read_uri(call.request.params)
         owner = await self._owners.require_owner(uri)
+        script = await self._page_script(uri, owner)
 
         def change_result(result: Result) -> Result:
             result = with_cache(result) if self._session.era.modern else result
+            if script:
+                from mcp_workbench.core.app_pages import with_script
+
+                result = with_script(result, script)
             return result if uri == owner.key else _readdressed(result, owner.address, uri)
 
         def change_error(pair: EraPair, error: bytes) -> bytes:
@@ -247,6 +253,17 @@ class PrimitiveRequests:
 
         call.change_result, call.change_error = change_result, change_error
         call.address_to(owner, {**call.request.params, "uri": _raw(owner.key)})
+
+    async def _page_script(self, uri: str, owner: PrimitiveRef) -> str:
+        """What makes an app call the tools of its own server; empty if this is no page of an app."""
+        if not (self._session.elicitation.shows_apps and uri.startswith(apps.ADDRESSED)):
+            return ""
+        from mcp_workbench.core.app_pages import page_script  # only for apps
+
+        names = await self._owners.flat_names()
+        if names is not None and self._session.view.only_server is not None:
+            return ""  # there its names mean what they say
+        return page_script(owner.address, names)
 
     # Completion
 
@@ -318,6 +335,10 @@ class PrimitiveOwners:
     def bare(self) -> bool:
         """Whether primitives are shown under their servers' own names."""
         return self._tool_view.bare
+
+    async def flat_names(self) -> frozenset[str] | None:
+        """The tools that have flat names for this host; None: all of them."""
+        return await self._tool_view.flat_names()
 
     # Prompts
 

@@ -46,6 +46,7 @@ class ConnectionPool(Lifetime):
         limits: Limits,
         environ: Mapping[str, str],
         changed: Callable[[ServerSpec], None],
+        first_listed: Callable[[ServerSpec], None] = lambda spec: None,
     ) -> None:
         environ = environment(environ)
         self.cache = CatalogueCache(environ)
@@ -55,6 +56,7 @@ class ConnectionPool(Lifetime):
             lambda connection: changed(connection.spec),
             self._crowded,
             self.cache,
+            lambda connection: first_listed(connection.spec),
         )
         self.subscriptions = SubscriptionRegistry()
         # Where there is only one host, requests of shared servers go there.
