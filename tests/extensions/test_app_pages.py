@@ -57,7 +57,7 @@ def test_a_host_without_apps_reads_the_page_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("forked_commands")
 def test_with_bare_names_a_page_changes_only_if_a_name_has_to(tmp_path: Path) -> None:
-    settings = {"toolMode": "dynamic", "naming": "bare"}
+    settings: Json = {"toolMode": "dynamic", "naming": "bare"}
     alone = bench(tmp_path, "legacy", "one", flags=("html",), **settings)
     with shows_apps(alone, "stdio legacy") as host:
         as_it_is = host.read(address("one"))["text"]

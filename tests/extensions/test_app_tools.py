@@ -122,8 +122,8 @@ def test_in_dynamic_mode_apps_of_unopened_toolboxes_are_listed(tmp_path: Path, w
 
 @pytest.mark.parametrize("way", WAYS)
 def test_with_bare_names_tools_that_two_apps_share_are_told_apart(tmp_path: Path, way: str) -> None:
-    settings = {"toolMode": "dynamic", "naming": "bare"}
-    config = bench(tmp_path, way.split()[1], "one", "two", **settings)
+    era = way.split()[1]
+    config = bench(tmp_path, era, "one", "two", toolMode="dynamic", naming="bare")
     with shows_apps(config, way) as host:
         tools = host.tools()
         called = [json_text(host.call(f"dev__{name}__poll")) for name in ("one", "two")]

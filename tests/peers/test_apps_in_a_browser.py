@@ -111,7 +111,9 @@ def apps_behind_the_workbench(
 
     if road == "pipe":
         script = folder / "bench.sh"
-        script.write_text(f"#!/bin/sh\nexec {shlex.join(bench)}\n")
+        state = env["MCP_WORKBENCH_HOME"]  # Inspector hands on few variables
+        own = ["env", f"MCP_WORKBENCH_HOME={state}", f"{MARK}={folder}", *bench]
+        script.write_text(f"#!/bin/sh\nexec {shlex.join(own)}\n")
         script.chmod(0o755)
         with inspector([*program, "--transport", "stdio", str(script)], env) as page:
             return in_a_browser(workplace, page, folder)
