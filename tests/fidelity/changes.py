@@ -55,6 +55,11 @@ IN_RESULTS = {
         "every pair, `mcp-workbench://…` and `ui://workbench/…` only",
         "the answer names what was requested",
     ),
+    "script": Change(
+        "a script is added to the text or blob of a page, directly after `<head>`",
+        "`resources/read` of `ui://workbench/…` with the type `text/html`, for hosts that declare apps; with bare names only if the host sees several servers",
+        "an app calls tools by its server's names, and nothing else says which server it means ([apps](apps.md#pages))",
+    ),
     "half": Change(
         r"an escape of half a character (`\ud83d` alone) becomes `\ufffd`",
         "every pair",
@@ -132,8 +137,13 @@ IN_DEFINITIONS = {
     ),
     "page": Change(
         "`ui://{rest}` in `_meta.ui.resourceUri` and `_meta[\"ui/resourceUri\"]`, and as `uri` of a resource, becomes `ui://workbench/{toolbox}/{server}/{rest}`",
-        "hosts that declare apps: lists of tools in dynamic mode, lists of resources",
+        "hosts that declare apps: lists of tools and resources",
         "two servers may use the same address, and each tool has its own page",
+    ),
+    "for the app": Change(
+        "`_meta.ui.visibility` becomes `[\"app\"]`",
+        "hosts that declare apps, in proxy mode and for toolboxes that are not opened: tools without a page of servers that have one",
+        "the app may call them; a model finds them in `open_toolbox` ([apps](apps.md#what-a-host-lists))",
     ),
     "owner": Change(
         "`toolbox_name` and `source_server` are added at the end; if one is present, it gets our value and the other is added in front",
@@ -143,7 +153,7 @@ IN_DEFINITIONS = {
     "flat name": Change(
         "`name` is the flat name, `description` begins with `[toolbox/server] `, `_meta` has `source_server`, "
         "`toolbox_name` and `original_name`; existing members keep their place, missing ones are added in front",
-        "dynamic mode, and prompts in both modes",
+        "dynamic mode, prompts in both modes, and tools of apps in both modes",
         "the contract",
     ),
     "hint": Change(

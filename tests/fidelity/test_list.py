@@ -78,9 +78,10 @@ def test_a_listed_change_is_one_that_a_case_shows(name: str) -> None:
     assert expected(RESULTS[case], way) != sent(RESULTS[case], way)
     elsewhere = {
         "address",
+        "script",
         "hint_for",
         "budget",
-    }  # tests/primitives, and tests/search for two of them
+    }  # tests/primitives, tests/extensions, and tests/search for two of them
     assert SHOWN_BY.keys() | elsewhere == IN_RESULTS.keys()
 
 

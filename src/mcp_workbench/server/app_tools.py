@@ -1,4 +1,4 @@
-"""Tools of apps, for hosts that show apps: listed natively where tools are otherwise called through us.
+"""Tools of apps: hosts that show apps list them, also in proxy mode.
 
 Hosts show the page of a tool only if the tool is in their list. So beside our own tools there are those with a page,
 under flat names, and the other tools that the app of the same server may call. A model sees the latter in
