@@ -45,10 +45,12 @@ from mcp_workbench.server.wrong_arguments import (
 )
 
 if TYPE_CHECKING:
+    from mcp_workbench.gateway.skill_search import FoundSkill
     from mcp_workbench.gateway.views import View
 
 ServerTools = tuple[ServerAddress, tuple[Definition, ...]]
 MOST_SIBLINGS = 20  # names of each server
+MOST_DESCRIBED = 200  # characters of a skill's description
 MOST_STRANGE = 8  # words without a match
 AROUND = 200  # characters before a match in a long result
 _REASON = 120  # characters; open_toolbox shows all of them
@@ -82,11 +84,15 @@ _read_search = msgspec.json.Decoder(_Search).decode
 
 
 async def search_tools(
-    view: View, arguments: msgspec.Raw, report: Callable[[int, int, str], None] | None = None
+    view: View,
+    arguments: msgspec.Raw,
+    report: Callable[[int, int, str], None] | None = None,
+    *,
+    skills: bool = False,
 ) -> bytes:
     """The result of `search_tools`. Raises InvalidCall, or NotFound for an unknown toolbox or server.
 
-    `report` is called as servers are read that nobody has read before.
+    `report` is called as servers are read that nobody has read before. `skills`: the host can load them.
     """
     from mcp_workbench.gateway.tool_search import Reading, find
 
@@ -96,7 +102,19 @@ async def search_tools(
     result = await find(view, query, Reading(report))
     detail = search.detail or "signature"
     texts = await describe_tools((hit.definition for hit in result.tools), detail)
-    return text_result(search_text(result, detail, view.snapshot, texts))
+    text = search_text(result, detail, view.snapshot, texts)
+    if skills:
+        from mcp_workbench.gateway.skill_search import find_skills
+
+        text = "\n".join([text, *map(_skill_line, await find_skills(view, query))])
+    return text_result(text)
+
+
+def _skill_line(found: FoundSkill) -> str:
+    description = one_line(found.skill.description)
+    if len(description) > MOST_DESCRIBED:
+        description = f"{description[: MOST_DESCRIBED - 1].rstrip()}…"
+    return f"skill {name_text(found.skill.name)}, to be loaded from {one_line(found.address)}: {description}"
 
 
 def _read(arguments: msgspec.Raw) -> _Search:

@@ -23,6 +23,7 @@ from mcp_workbench.core.primitive_names import (
     shown_uris,
 )
 from mcp_workbench.core.raw_json import Members, changed, each, read_members
+from mcp_workbench.core.skills import DIRECTORY_READ, addressed_files, addressed_skill
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.interceptors import Rejected
 from mcp_workbench.gateway.view_primitives import ListedPrimitives, ViewPrimitives
@@ -51,6 +52,7 @@ _MEMBERS: dict[PrimitiveKind, bytes] = {
     "prompts": b"prompts",
     "resources": b"resources",
     "templates": b"resourceTemplates",
+    "skills": b"skills",
 }
 _NO_COMPLETION = b'{"completion":{"values":[]}}'
 
@@ -124,11 +126,14 @@ class PrimitiveRequests:
             "prompts/list": self._prompts,
             "resources/list": self._resources,
             "resources/templates/list": self._templates,
+            "skills/list": self._skills,
         }
         self._calls: dict[str, CallHandler] = {
             "prompts/get": self._prompt,
             "resources/read": self._read,
             "completion/complete": self._complete,
+            "skills/get": self._skill,
+            DIRECTORY_READ: self._directory,
         }
 
     def handle(self, method: str, id: bytes, members: Members, meta: Members) -> None:
@@ -203,7 +208,8 @@ class PrimitiveRequests:
 
     async def _listed(self, request: LocalRequest, kind: PrimitiveKind) -> ListedPrimitives:
         refuse_cursor(request.members)
-        self.requested_lists.add("prompts" if kind == "prompts" else "resources")
+        if kind != "skills":  # whose changes are not announced
+            self.requested_lists.add("prompts" if kind == "prompts" else "resources")
         return await self._upstream.listed(self._owners.toolboxes, kind)
 
     async def _reply_list(
@@ -264,6 +270,43 @@ class PrimitiveRequests:
         if names is not None and self._session.view.only_server is not None:
             return ""  # there its names mean what they say
         return page_script(owner.address, names)
+
+    # Skills, for modern hosts
+
+    async def _skills(self, request: LocalRequest) -> None:
+        listed = await self._listed(request, "skills")
+        shown = (
+            addressed_skill(offer.raw, server.address)
+            for server in listed.servers
+            for offer in server.offers.values()
+        )
+        await self._reply_list(request.id, "skills", shown, listed)
+
+    async def _skill(self, call: PrimitiveCall) -> None:
+        self._to_skills(call, "skill", addressed_skill)
+
+    async def _directory(self, call: PrimitiveCall) -> None:
+        self._to_skills(call, "resources", addressed_files)
+
+    def _to_skills(
+        self, call: PrimitiveCall, member: str, address: Callable[[bytes, ServerAddress], bytes]
+    ) -> None:
+        """Send a call to the server that its address names; `address` changes this member of the result."""
+        uri = read_uri(call.request.params)
+        owner = read_addressed(uri)
+        if owner is None or not self._upstream.may_have_skills(owner.address):
+            raise RequestError(jsonrpc.INVALID_PARAMS, f"Skill not found: {shown_name(uri)}")
+
+        def change_result(result: Result) -> Result:
+            result = with_cache(result) if member == "skill" else result
+            try:
+                found = bytes(read_members(result)[member])
+                return changed(result, {member: address(found, owner.address)})
+            except (KeyError, msgspec.DecodeError):
+                return result
+
+        call.change_result = change_result
+        call.address_to(owner, {**call.request.params, "uri": _raw(owner.key)})
 
     # Completion
 

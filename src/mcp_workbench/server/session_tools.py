@@ -129,7 +129,12 @@ class SessionTools:
         try:
             if request.name == SEARCH_TOOLS:
                 report = None if token is None else self._progress(id, token)
-                result = await own_tools.search_tools(self._view, request.arguments, report)
+                result = await own_tools.search_tools(
+                    self._view,
+                    request.arguments,
+                    report,
+                    skills=self._session.elicitation.loads_skills,
+                )
             else:
                 results = self._view.gateway.kept_results
                 result = own_tools.read_result(results, self._tool_view.owner, request.arguments)
