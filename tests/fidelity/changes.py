@@ -52,7 +52,7 @@ IN_RESULTS = {
     ),
     "address": Change(
         "`uri` in the `contents` of a resource that was requested by an address of ours becomes an address of that form",
-        "every pair, `mcp-workbench://…` and `ui://workbench/…` only",
+        "every pair, `mcp-workbench://…`, `ui://workbench/…` and `skill://{toolbox}/{server}/…` only",
         "the answer names what was requested",
     ),
     "script": Change(
@@ -145,6 +145,11 @@ IN_DEFINITIONS = {
         "hosts that declare apps, in proxy mode and for toolboxes that are not opened: tools without a page of servers that have one",
         "the app may call them; a model finds them in `open_toolbox` ([apps](apps.md#what-a-host-lists))",
     ),
+    "skill": Change(
+        "`uri` of a skill, and of each of its files, becomes `skill://{toolbox}/{server}/{path}`; with another scheme, `mcp-workbench://{toolbox}/{server}/{URI}`",
+        "`skills/list`, `skills/get`, `resources/directory/read`",
+        "two servers may have the same skill, and an address must not lead to another one later ([skills](skills.md))",
+    ),
     "owner": Change(
         "`toolbox_name` and `source_server` are added at the end; if one is present, it gets our value and the other is added in front",
         "`open_toolbox` in proxy mode",
@@ -186,7 +191,7 @@ EXTENSIONS = (
     Extension(
         "`io.modelcontextprotocol/skills`",
         "not declared to servers",
-        "not declared to hosts; `skills/…` is -32601",
+        "`skills/list`, `skills/get`, `resources/directory/read` and files work for modern hosts ([skills](skills.md)); declared to them once a server is known to have skills",
     ),
     Extension(
         "all others, if the host sees one server and that has the extension, too",
