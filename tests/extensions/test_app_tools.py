@@ -21,6 +21,7 @@ from tests.kit.command import serving
 from tests.kit.config import apps_entry, write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import META, json_text, open_toolbox, texts, use_tool
+from tests.kit.shared import shared
 
 pytestmark = pytest.mark.usefixtures("forked_commands")
 
@@ -147,6 +148,39 @@ def test_an_endpoint_of_one_toolbox_lists_its_apps_alone(tmp_path: Path) -> None
 
     assert names == ["b__one__seen", "b__one__kind", "b__one__show", "b__one__poll"]
     assert other["error"]["code"] == -32602
+
+
+def test_a_host_is_notified_when_an_app_leaves_the_configuration(tmp_path: Path) -> None:
+    config = known(bench(tmp_path, LEGACY, "one", "two"))
+    with PipeHost(config) as pipe:
+        host = Host(pipe, SHOWS_APPS)
+        before = host.tools()
+        called = [json_text(host.call(f"dev__{name}__poll")) for name in ("one", "two")]
+        assert CHANGED not in [message.get("method") for message in pipe.others]
+        bench(tmp_path, LEGACY, "one")
+        pipe.notice(CHANGED)
+        after = host.tools()
+
+    assert called == [["one", "poll"], ["two", "poll"]]
+    assert "dev__two__show" in before
+    assert "dev__two__show" not in after
+    assert "dev__one__show" in after
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_hosts_of_a_shared_workbench_have_apps(tmp_path: Path, era: str) -> None:
+    with (
+        shared(bench(tmp_path, era, "one", flags=("html",))) as workbench,
+        workbench.host(modern=era == MODERN) as pipe,
+    ):
+        host = Host(pipe, SHOWS_APPS)
+        host.result("tools/call", open_toolbox())
+        called = json_text(host.call("dev__one__poll"))
+        uri = host.tools()["dev__one__show"]["_meta"]["ui"]["resourceUri"]
+        page = host.read(uri)["text"]
+
+    assert called == ["one", "poll"]
+    assert "dev__one__" in page
 
 
 def test_an_app_gets_results_whole(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def entry(name: str, log: Path, era: str = "modern") -> Json:
     return {"command": sys.executable, "args": [EVERYTHING, "--era", era], "env": env}
 
 
-def bench(folder: Path, **more: Json) -> Path:
+def bench(folder: Path, **more: Any) -> Path:
     """Two servers with equal skills in `dev`, a legacy one, and another one in `ops`."""
     log = folder / "reads"
     dev = {"one": entry("one", log), "two": entry("two", log), "old": entry("old", log, "legacy")}
@@ -155,8 +156,7 @@ def test_a_search_finds_skills_of_servers_that_are_not_connected(tmp_path: Path)
     with PipeHost(config, modern=True) as pipe:
         found = text(Host(pipe, LOADS_SKILLS).result("tools/call", search("fill forms")))
 
-    lines = [line for line in found.splitlines() if line.startswith("skill pdf-forms")]
-    assert len(lines) >= 1
+    assert "skill pdf-forms, to be loaded from skill://dev/one/pdf-forms/SKILL.md: Fill" in found
 
 
 def test_an_endpoint_shows_the_skills_of_its_toolbox_alone(tmp_path: Path) -> None:
@@ -181,6 +181,18 @@ def test_a_token_shows_the_skills_of_its_toolboxes_alone(tmp_path: Path) -> None
         http.close()
 
     assert [uri.split("/")[3] for uri in listed] == ["three", "three"]
+
+
+def test_a_person_is_asked_before_a_file_of_a_skill_is_read(tmp_path: Path) -> None:
+    config = bench(tmp_path, approve=["resource:skill://pdf-forms/*"])
+    with PipeHost(config, modern=True) as pipe:
+        host = Host(pipe, {**LOADS_SKILLS, "elicitation": {"form": {}}})
+        free = host.result("resources/read", {"uri": "skill://dev/one/git/release/SKILL.md"})
+        asked = host.result("resources/read", {"uri": "skill://dev/one/pdf-forms/SKILL.md"})
+
+    assert free["contents"]
+    assert asked["resultType"] == "input_required"
+    assert (tmp_path / "reads").read_text() == "one skill://git/release/SKILL.md\n"
 
 
 # Addresses

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +23,7 @@ from mcp_workbench.core.primitive_names import (
     read_addressed,
     shown_uris,
 )
-from mcp_workbench.core.raw_json import Members, changed, each, read_members
+from mcp_workbench.core.raw_json import Members, TooManyParts, changed, each, read_members
 from mcp_workbench.core.skills import DIRECTORY_READ, addressed_files, addressed_skill
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.interceptors import Rejected
@@ -275,12 +276,7 @@ class PrimitiveRequests:
 
     async def _skills(self, request: LocalRequest) -> None:
         listed = await self._listed(request, "skills")
-        shown = (
-            addressed_skill(offer.raw, server.address)
-            for server in listed.servers
-            for offer in server.offers.values()
-        )
-        await self._reply_list(request.id, "skills", shown, listed)
+        await self._reply_list(request.id, "skills", _shown_skills(listed.servers), listed)
 
     async def _skill(self, call: PrimitiveCall) -> None:
         self._to_skills(call, "skill", addressed_skill)
@@ -324,6 +320,14 @@ class PrimitiveRequests:
         # We declare completions for all our servers: one that has none completes nothing.
         call.unknown_method = _NO_COMPLETION
         call.address_to(owner, {**call.request.params, "ref": _raw(ref)})
+
+
+def _shown_skills(servers: Iterable[ServerPrimitives]) -> Iterator[bytes]:
+    """Entries with addresses; one with too many files is left out, as a whole."""
+    for server in servers:
+        for offer in server.offers.values():
+            with suppress(TooManyParts):
+                yield addressed_skill(offer.raw, server.address)
 
 
 def _renamed(raw: bytes, member: str, key: str, shown: str) -> bytes:

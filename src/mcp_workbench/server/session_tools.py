@@ -80,10 +80,12 @@ class SessionTools:
         self._view = session.view
         self._tool_view = tool_view
         self._primitives = primitives
+        self._has_listed = False  # the host has asked for its tools
         tool_view.refresh()  # hosts without a session share one, which may have missed a change
 
     def list_tools(self, id: bytes, members: Members, meta: Members) -> None:
         refuse_cursor(members)
+        self._has_listed = True
         if self._tool_view.dynamic or self._session.elicitation.shows_apps:
             self._session.run(id, self._live_list, id)
         else:
@@ -173,7 +175,8 @@ class SessionTools:
     def _is_of_an_app(self, server: ServerAddress) -> bool:
         tool_view = self._tool_view
         shows_apps = self._session.elicitation.shows_apps and not tool_view.bare
-        return shows_apps and tool_view.apps.concerns(server)
+        has_list = self._session.era.modern or self._has_listed
+        return shows_apps and has_list and tool_view.apps.concerns(server)
 
     def _announce(self) -> None:
         if self._session.era.modern:
@@ -193,10 +196,9 @@ class SessionTools:
         differ = {kind for box, kind in change.lists if box in boxes}
         watched = self._primitives.watched_lists
         if not tool_view.dynamic:
-            changed = {server for server, kind in change.lists if kind == "tools"}
-            if not (self._session.elicitation.shows_apps and changed & either.keys()):
-                differ.discard("tools")
-            else:
+            differ.discard("tools")
+            others = any(kind == "tools" and box in either for box, kind in change.lists)
+            if others and self._session.elicitation.shows_apps:
                 differ.add("tools")
             watched = watched - {"tools"}
         elif era.legacy:
