@@ -16,7 +16,7 @@ COMPILE := $(BIN)/python -m compileall -q src
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts conformance soak soak-sign-in bench bench-joined bench-search bench-detectors constraints clean
+.PHONY: help run test test-quick coverage mutants docs fuzz check format peers peers-hosts conformance soak soak-sign-in bench bench-joined bench-search bench-detectors bench-scripts constraints clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -144,6 +144,10 @@ bench-search: $(VENV)/.dev ## how well tools are found, and for how many tokens;
 bench-detectors: $(VENV)/.dev ## poisoned definitions recognized, and false alarms; DATA=folder of corpora
 	@test -n "$(DATA)" || { echo "DATA is missing: a folder of corpora, see bench/detectors.py" >&2; exit 2; }
 	$(BIN)/python -m bench.detectors $(DATA)
+
+bench-scripts: $(VENV)/.dev $(VENV)/.peers ## tokens of six tasks with scripts, and their speed; FETCH=a Python with mcp-server-fetch
+	@$(COMPILE)
+	FETCH="$(FETCH)" $(BIN)/python -m bench.scripts $(BENCH)
 
 constraints: ## renew constraints.txt from a fresh environment
 	rm -rf .venv-constraints

@@ -452,7 +452,7 @@ def test_both_files_are_written_where_both_are_named(tmp_path: Path, calls: Path
 def test_the_page_lists_the_fields_of_a_line() -> None:
     fields = list(FIELDS)
     fields.insert(fields.index("tool") + 1, "method")
-    assert _listed("Fields") == [*fields, "lost", "arguments"]
+    assert _listed("Fields") == [*fields, "pin_state", "lost", "arguments"]
 
     example = re.search(r"```json\n(.*)\n```", PAGE.read_text("utf-8"))
     assert example is not None
@@ -463,7 +463,8 @@ def test_the_page_lists_every_outcome() -> None:
     # Errors that are not about a call: of the configuration, of starting, of our own tools.
     others = {
         "invalid_config", "log_unusable", "port_refused", "tour_failed", "daemon_failed",
-        "unknown_result", "registry_failed",
+        "unknown_result", "registry_failed", "script_failed", "scripts_unavailable", "lock_unusable",
+        "not_approved",
     }  # fmt: skip
     codes = set(_error_codes())
     assert others < codes

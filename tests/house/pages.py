@@ -28,6 +28,7 @@ AREAS = {
     "WB-BOX": "Sandboxes and resource limits",
     "WB-CALL": "Calls",
     "WB-TOOL": "Tools",
+    "WB-LOCK": "The lock file",
     "WB-HOST": "Hosts and their files",
     "WB-UP": "The workbench in the background",
     "WB-TOUR": "The program itself",

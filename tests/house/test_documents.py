@@ -273,8 +273,13 @@ FILLED = {
     "login TOOLBOX/SERVER": "login",
     "login dev/github": "login",  # with a name in tests/peers/test_sign_in.py
     "logout dev/github": "logout --help",
+    "run FILE.py": "run --help",  # with scripts in tests/scripts/test_commands.py
     "secret set NAME": "secret set --help",  # with values in tests/secrets
     "secret remove NAME...": "secret remove --help",
+    "lock diff": "lock diff --help",  # and the others with servers in tests/lock
+    "lock approve": "lock approve --help",
+    "lock reject": "lock reject --help",
+    "lock verify": "lock verify --help",
 }
 
 

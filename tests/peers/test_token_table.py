@@ -57,6 +57,15 @@ class Session:
         self.plain_calls += self.spent["calls"] - before - ours + theirs
         return result
 
+    async def run(self, errands: list[tuple[str, str, str, Json]]) -> None:
+        """All calls in one script, of which the agent wants what it would have read otherwise."""
+        lines: list[str] = []
+        for _, server, tool, arguments in errands:
+            toolbox = next(name for name, (_, servers) in BOXES.items() if server in servers)
+            given = "".join(f", {name}={value!r}" for name, value in arguments.items())
+            lines.append(f'print(await call("{toolbox}/{server}/{tool}"{given}))')
+        await self._ask("calls", "run_script", {"code": "\n".join(lines)})
+
     async def _ask(self, purpose: str, tool: str, arguments: Json) -> Json:
         result = await self._host.call(tool, arguments)
         assert "isError" not in result or result["isError"] is False, result
@@ -101,23 +110,26 @@ async def spend(workplace: Path, folder: Path, way: str) -> tuple[dict[str, int]
         for name, (about, servers) in BOXES.items()
     }
     config = folder / "workbench-config.json"
-    config.write_text(json.dumps({"toolboxes": toolboxes}))
+    config.write_text(json.dumps({"toolboxes": toolboxes, "scripts": way == "script"}))
     command = [sys.executable, "-m", "mcp_workbench", "serve", "--config", config]
     async with running(command, folder, modern=False, env={MARK: mark}) as host:
         session = Session(host)
         await session.begin()
         everything = 0
-        if way != "search":
+        if way not in ("search", "script"):
             for name in BOXES:
                 detail = {} if way == "schema" else {"detail": way}
                 opened = await session.find("open_toolbox", {"toolbox_name": name, **detail})
                 everything += all_of(opened) if way == "schema" else 0
         for wish, server, tool, arguments in errands(world):
-            if way == "search":
+            if way in ("search", "script"):
                 answer = await session.find("search_tools", {"query": wish})
                 assert f"\n{tool}(" in answer, answer
                 assert " of 37 tools," in answer  # as the README says
-            await session.use(server, tool, arguments)
+            if way != "script":
+                await session.use(server, tool, arguments)
+        if way == "script":
+            await session.run(errands(world))
         await host.leave()
     assert_all_gone(mark)
     return session.spent, {"menu": everything, "finding": 0, "calls": session.plain_calls}
@@ -136,7 +148,7 @@ async def test_the_table_in_the_readme_is_what_a_session_costs(
     workplace: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     rows: dict[str, dict[str, int]] = {}
-    for way in ("schema", "full", "signature", "search"):
+    for way in ("schema", "full", "signature", "search", "script"):
         rows[way], direct = await spend(workplace, tmp_path_factory.mktemp(way), way)
         if way == "schema":
             rows["direct"] = direct
@@ -145,7 +157,7 @@ async def test_the_table_in_the_readme_is_what_a_session_costs(
     told = read_table(README.read_text("utf-8"))
 
     print("\n".join(f"{way}: {figures}" for way, figures in measured.items()))
-    assert list(told) == ["direct", "schema", "full", "signature", "search"]
+    assert list(told) == ["direct", "schema", "full", "signature", "search", "script"]
     for way, figures in told.items():
         assert figures == pytest.approx(measured[way], rel=TOLERANCE, abs=ABSOLUTE), way
     assert max(measured["search"][-1], measured["signature"][-1]) < measured["direct"][-1]

@@ -80,3 +80,9 @@ def test_more_than_the_user_may_have_is_refused(tmp_path: Path) -> None:
     text = reason(tmp_path, resourceLimits={"openFiles": most + 1})
 
     assert f"(WB-BOX-703; fix: write {most} or less)" in text
+
+
+def test_processes_of_the_user_are_not_counted_for_a_server(tmp_path: Path) -> None:
+    text = reason(tmp_path, resourceLimits={"processes": 10})
+
+    assert 'WB-BOX-703; fix: write "sandbox": "process", or remove that limit)' in text

@@ -111,7 +111,6 @@ def test_domains_open_the_whole_network_and_that_is_said(tmp_path: Path) -> None
         ({"sandbox": {"network": "no"}}, "WB-CONF-010", "mcpServers.a.sandbox.network"),
         ({"sandbox": {"read": ["/proc"]}}, "WB-CONF-055", "mcpServers.a.sandbox.read[0]"),
         ({"sandbox": {"write": ["/x", ""]}}, "WB-CONF-055", "mcpServers.a.sandbox.write[1]"),
-        ({"resourceLimits": {"processes": 9}}, "WB-CONF-055", "mcpServers.a.resourceLimits.processes"),
         ({"resourceLimits": {"memoryBytes": 1}}, "WB-CONF-010", "mcpServers.a.resourceLimits.memoryBytes"),
     ],
 )  # fmt: skip

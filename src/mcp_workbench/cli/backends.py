@@ -50,9 +50,13 @@ class Backend(Protocol):
         ...
 
     async def use_tool(
-        self, tool: ToolIdentifier, arguments: Mapping[str, Any], on_progress: OnProgress
+        self,
+        tool: ToolIdentifier,
+        arguments: Mapping[str, Any],
+        on_progress: OnProgress,
+        parent: str = "",
     ) -> Json:
-        """The server's own result. Raises a WorkbenchError."""
+        """The server's own result; `parent` is the script that calls. Raises a WorkbenchError."""
         ...
 
     async def refuse(
@@ -173,9 +177,13 @@ class SharedServers:
         return await self._session.search(query, lambda params: show(str(params["message"])))
 
     async def use_tool(
-        self, tool: ToolIdentifier, arguments: Mapping[str, Any], on_progress: OnProgress
+        self,
+        tool: ToolIdentifier,
+        arguments: Mapping[str, Any],
+        on_progress: OnProgress,
+        parent: str = "",
     ) -> Json:
-        return await self._session.use_tool(tool, arguments, on_progress)
+        return await self._session.use_tool(tool, arguments, on_progress, parent)
 
     async def refuse(
         self, tool: ToolIdentifier, arguments: Mapping[str, Any], error: WorkbenchError
@@ -228,9 +236,13 @@ class LocalBackend:
         return msgspec.structs.replace(result, unknown=tuple(unknown))
 
     async def use_tool(
-        self, tool: ToolIdentifier, arguments: Mapping[str, Any], on_progress: OnProgress
+        self,
+        tool: ToolIdentifier,
+        arguments: Mapping[str, Any],
+        on_progress: OnProgress,
+        parent: str = "",
     ) -> Json:
-        return await self._session.use_tool(tool, arguments, on_progress)
+        return await self._session.use_tool(tool, arguments, on_progress, parent)
 
     async def refuse(
         self, tool: ToolIdentifier, arguments: Mapping[str, Any], error: WorkbenchError

@@ -147,7 +147,7 @@ def _made(settings: Settings, request: TypedCall, log_calls: str) -> tuple[ToolI
     line = ProgressLine(wanted=settings.talkative)
     snapshot = settings.snapshot()
     identify(request.name, snapshot)  # what is wrong in any case is said before anything starts
-    options = BackendOptions(_person(settings, line), log_calls=log_calls)
+    options = BackendOptions(person_of(settings, line), log_calls=log_calls)
 
     async def called(backend: Backend) -> tuple[ToolIdentifier, Json]:
         tool = await _identified(settings, snapshot, request, backend)
@@ -165,7 +165,8 @@ def _made(settings: Settings, request: TypedCall, log_calls: str) -> tuple[ToolI
         line.clear()
 
 
-def _person(settings: Settings, line: ProgressLine) -> Person | Nobody:
+def person_of(settings: Settings, line: ProgressLine) -> Person | Nobody:
+    """Returns who can be asked: the person at the terminal, or nobody."""
     if settings.no_input or not (stdin_is_terminal() and sys.stderr.isatty()):
         from mcp_workbench.cli.backends import Nobody
 

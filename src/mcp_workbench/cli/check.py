@@ -11,7 +11,7 @@ import msgspec
 
 from mcp_workbench.cli.completion import complete_host
 from mcp_workbench.cli.error_reports import ErrorReport, error_report, format_problems
-from mcp_workbench.cli.servers import cached_reports, survey
+from mcp_workbench.cli.servers import cached_reports, observed, survey
 from mcp_workbench.cli.settings import (
     DONE,
     UNREACHABLE,
@@ -30,8 +30,9 @@ from mcp_workbench.cli.variable_sources import (
     variable_sources,
 )
 from mcp_workbench.config.expand import Unexpandable, expand_without_secrets, has_secret_launch
+from mcp_workbench.config.script_support import script_warnings
 from mcp_workbench.core.catalogue import ServerReport
-from mcp_workbench.core.errors import ConfigError, Problem
+from mcp_workbench.core.errors import ConfigError, Problem, shown_name
 from mcp_workbench.core.spec import (
     AuthSettings,
     ServerAddress,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from mcp_workbench.cli.sandbox_reports import SandboxReport, ServerSandbox
     from mcp_workbench.cli.suspicious_texts import SuspiciousText
 
+MOST_UNLIKE = 20  # warnings about one server
 _LOG_ELSEWHERE = "let the server write its log to stderr; calls work all the same"
 
 
@@ -148,9 +150,10 @@ def check(settings: Settings, *, connect: bool, host: str | None) -> int:
         *source_warnings(sources),
         *(problem for box in boxes for problem in box.problems),
         *launch_warnings(snapshot, os.environ),
+        *script_warnings(snapshot),
     )
     _print_problems(settings, snapshot, problems)
-    reports = survey(settings, snapshot, servers) if connect else None
+    reports = survey(settings, observed(snapshot), servers) if connect else None
     known = tuple(cached_reports(snapshot, servers).values() if reports is None else reports)
     texts = _suspicious_texts(snapshot, known)
     of_host = _host_warnings(snapshot, known, host) if host else ()
@@ -369,6 +372,7 @@ def server_warnings(
             yield _warning(f"{place}.toolFilters", message, fix, "WB-TOOL-301")
         for complaint in report.complaints:
             yield _warning(place, f"{report.address}: {complaint}", "", "WB-TOOL-303")
+        yield from _lock_warnings(report, place)
         if report.skipped:
             yield _warning(place, _no_messages(report), _LOG_ELSEWHERE, "WB-CONN-102")
     if every_host and snapshot.tool_mode == "dynamic":
@@ -395,6 +399,16 @@ def _idle_approvals(snapshot: Snapshot, reports: tuple[ServerReport, ...]) -> It
         if pattern not in effective:
             message = f"approve: '{pattern}' matches no tool, so nothing is asked because of it"
             yield _warning(f"{place}.approve", message, "correct its spelling", "WB-TOOL-301")
+
+
+def _lock_warnings(report: ServerReport, place: str) -> Iterator[Problem]:
+    """Yields what is not as the lock file has it; of very many, the first and their number."""
+    for place_in_list, (kind, name, state) in enumerate(report.unlike_lock[:MOST_UNLIKE], start=1):
+        about = f"{kind} {shown_name(name)!a}" if name else kind
+        message = f"{report.address}: {about}: {state} since it was recorded in the lock file"
+        more = len(report.unlike_lock) - MOST_UNLIKE if place_in_list == MOST_UNLIKE else 0
+        message += f"; {more} more" if more > 0 else ""
+        yield _warning(place, message, f"mcp-workbench lock diff {report.address}", "WB-LOCK-003")
 
 
 def _no_messages(report: ServerReport) -> str:

@@ -29,7 +29,7 @@ from mcp_workbench.cli.doctor_checks import (
     problem_result,
 )
 from mcp_workbench.cli.doctor_issuer import check_issuer
-from mcp_workbench.cli.servers import survey
+from mcp_workbench.cli.servers import observed, survey
 from mcp_workbench.cli.settings import (
     DONE,
     FAILED,
@@ -155,7 +155,9 @@ def _show_servers(
     output.show(check_variables(snapshot, specs))
     output.show(check_programs(specs, os.environ))
     output.show(check_sandboxes(snapshot, specs))
-    reports = survey(settings, snapshot, [spec.address for spec in specs], _without_cache())
+    reports = survey(
+        settings, observed(snapshot), [spec.address for spec in specs], _without_cache()
+    )
     output.show(check_servers(specs, reports))
     output.show(check_sign_ins(snapshot, specs))
     output.show(problem_result(d, "", "tools") for d in server_warnings(snapshot, reports))

@@ -51,11 +51,22 @@ def cached_or_asked(
     return [reports[address] for address in addresses]
 
 
+def locked_cache(snapshot: Snapshot) -> CatalogueCache:
+    """Returns the cache, without what the lock file does not let through."""
+    cache = CatalogueCache(os.environ)
+    if snapshot.lock is not None:
+        from mcp_workbench.config.expand import environment
+        from mcp_workbench.upstream.definition_locks import DefinitionLocks  # only with a file
+
+        cache.locks = DefinitionLocks(snapshot.lock, environment(os.environ))
+    return cache
+
+
 def cached_reports(
     snapshot: Snapshot, addresses: Sequence[ServerAddress]
 ) -> dict[ServerAddress, ServerReport]:
     """Returns the reports of these servers that are in the cache and fresh."""
-    memory, now = CatalogueCache(os.environ), time.time()
+    memory, now = locked_cache(snapshot), time.time()
     reports: dict[ServerAddress, ServerReport] = {}
     for address in addresses:
         spec = snapshot.toolbox(address.toolbox).server(address.server)
@@ -67,7 +78,7 @@ def cached_reports(
 
 def with_last_lists(snapshot: Snapshot, reports: list[ServerReport]) -> list[ServerReport]:
     """Returns the reports with the last known tools of servers that can't be reached."""
-    memory, now = CatalogueCache(os.environ), time.time()
+    memory, now = locked_cache(snapshot), time.time()
     shown: list[ServerReport] = []
     for report in reports:
         spec = snapshot.toolbox(report.address.toolbox).server(report.address.server)
@@ -85,7 +96,7 @@ def last_lists(
     snapshot: Snapshot, addresses: Sequence[ServerAddress]
 ) -> dict[ServerAddress, tuple[str, ...]]:
     """Returns the names of the tools of those servers that are in the cache, however old."""
-    memory, now = CatalogueCache(os.environ), time.time()
+    memory, now = locked_cache(snapshot), time.time()
     lists: dict[ServerAddress, tuple[str, ...]] = {}
     for address in addresses:
         spec = snapshot.toolbox(address.toolbox).server(address.server)
@@ -104,6 +115,14 @@ def _with_changes(snapshot: Snapshot, asked: list[ServerReport]) -> list[ServerR
         else report
         for report in asked
     ]
+
+
+def observed(snapshot: Snapshot) -> Snapshot:
+    """Returns the configuration for a command that writes nothing to the lock file."""
+    if snapshot.lock is None:
+        return snapshot
+    lock = msgspec.structs.replace(snapshot.lock, is_read_only=True)
+    return msgspec.structs.replace(snapshot, lock=lock)
 
 
 # Asking the servers

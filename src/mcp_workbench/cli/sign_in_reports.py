@@ -25,6 +25,8 @@ _COMMAND = re.compile(r"`(mcp-workbench login [^`]+)`")
 
 def code_and_fix(reason: str, address: ServerAddress) -> tuple[str, str]:
     """The code, and the command to run next, for a server that is not available for this reason."""
+    if reason.startswith("quarantined"):
+        return "WB-LOCK-002", f"mcp-workbench lock diff {address}"
     if reason.startswith("sandbox: ") and (match := _SANDBOX.search(reason)):
         return match[1], match[2]
     code = "WB-AUTH-012" if reason.startswith(NEEDS_LOGIN) else "WB-CONN-101"

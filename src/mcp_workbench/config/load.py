@@ -32,7 +32,14 @@ from mcp_workbench.config.findings import MOST, Finding
 from mcp_workbench.config.user_file import user_config
 from mcp_workbench.config.validate import validate
 from mcp_workbench.core.errors import ConfigError, Problem
-from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot, StdioCommand, ToolboxSpec
+from mcp_workbench.core.spec import (
+    LOCK_NAME,
+    ServerAddress,
+    ServerSpec,
+    Snapshot,
+    StdioCommand,
+    ToolboxSpec,
+)
 from mcp_workbench.timing import pause
 from mcp_workbench.transport.json_text import read_json
 
@@ -130,8 +137,12 @@ def load_config(
 
 
 def snapshot_of(file: str, raw: bytes, environ: Mapping[str, str]) -> Snapshot:
-    """Returns the configuration that this file would be with these bytes. Raises ConfigError."""
-    return _snapshot(file, raw, environ, [], careful=False)
+    """Returns the configuration that this file would be with these bytes, and without a lock file.
+
+    Raises ConfigError.
+    """
+    snapshot = _snapshot(file, raw, environ, [], careful=False)
+    return msgspec.structs.replace(snapshot, lock=None)
 
 
 def _snapshot(
@@ -142,13 +153,26 @@ def _snapshot(
     snapshot, more = validate(value, environ, folder, os.path.abspath(file))  # noqa: PTH100
     findings = [*findings, *more]
     if not (findings or careful or not plain):
-        return msgspec.structs.replace(snapshot, origin=file)
+        return _locked(msgspec.structs.replace(snapshot, origin=file), folder)
     problems = problems_of(findings, raw.decode())
     errors = tuple(p for p in problems if p.severity == "error")
     warnings = tuple(p for p in problems if p.severity == "warning")
     if errors:
         raise ConfigError(file, errors, warnings)
-    return msgspec.structs.replace(snapshot, origin=file, warnings=warnings)
+    return _locked(msgspec.structs.replace(snapshot, origin=file, warnings=warnings), folder)
+
+
+def _locked(snapshot: Snapshot, folder: str) -> Snapshot:
+    """Returns the configuration with the lock file in its folder, if there is one or a level needs one."""
+    path = os.path.join(folder, LOCK_NAME)  # noqa: PTH118
+    levels = {spec.lock for box in snapshot.toolboxes.values() for spec in box.servers.values()}
+    if not levels & {"pin", "review"} and (levels <= {"off"} or not _exists(path)):
+        return snapshot
+    from mcp_workbench.config.lock_file import read_lock  # only where it is used
+
+    lock = read_lock(path)
+    warnings = snapshot.warnings if lock.problem is None else (*snapshot.warnings, lock.problem)
+    return msgspec.structs.replace(snapshot, lock=lock, warnings=warnings)
 
 
 def _read(file: str, *, named: bool) -> tuple[bytes, list[Finding]]:
@@ -344,7 +368,7 @@ class FileWatch:
             if self._over:
                 return
             self._choose()
-            if asked or stamp_of(self._path) != seen:
+            if asked or self._stamp() != seen:
                 seen = self._read(asked=asked)
 
     def _choose(self) -> None:
@@ -355,7 +379,7 @@ class FileWatch:
 
     def _read(self, *, asked: bool) -> Stamp:
         """Reads the file when it has settled; returns its stamp."""
-        stamp = stamp_of(self._path) if asked else self._settled(SETTLE)
+        stamp = self._stamp() if asked else self._settled(SETTLE)
         if stamp == ABSENT and self._optional:
             return stamp
         result = self._loaded()
@@ -372,12 +396,18 @@ class FileWatch:
 
     def _settled(self, seconds: float) -> Stamp:
         """Returns the stamp once it has stayed the same for so long."""
-        stamp = stamp_of(self._path)
+        stamp = self._stamp()
         for _ in range(ROUNDS):
-            if self._pause(seconds) or (now := stamp_of(self._path)) == stamp:
+            if self._pause(seconds) or (now := self._stamp()) == stamp:
                 break
             stamp = now
         return stamp
+
+    def _stamp(self) -> Stamp:
+        """Returns the stamp of the file, and of the lock file beside it."""
+        stamp = stamp_of(self._path)
+        folder = os.path.dirname(self._path)  # noqa: PTH120
+        return stamp and stamp + stamp_of(os.path.join(folder, LOCK_NAME))  # noqa: PTH118
 
     def _pause(self, seconds: float) -> bool:
         """Waits; returns whether the watch has ended."""

@@ -109,16 +109,10 @@ def foreign_sandbox(files: Object, network: Object) -> Sandbox:
 # Limits
 
 
-def read_resources(
-    findings: Findings, entry: Object, sandbox: Sandbox, path: Path
-) -> ResourceLimits:
+def read_resources(findings: Findings, entry: Object, path: Path) -> ResourceLimits:
     """Returns the limits of a server's processes."""
     here = (*path, "resourceLimits")
     valid = findings.members(entry.get("resourceLimits", {}), RESOURCES, here)
-    if "processes" in valid and sandbox.kind == "off":
-        message = "without a sandbox, the system counts all processes of this user"
-        fix = 'add "sandbox": "process", or remove it'
-        findings.error((*here, "processes"), UNUSABLE, message, fix)
     return ResourceLimits(
         int(valid.get("memoryBytes", 0)),
         int(valid.get("processes", 0)),

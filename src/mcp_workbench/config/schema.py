@@ -68,6 +68,7 @@ class Key(msgspec.Struct, frozen=True):
 
 
 _INHERITED = ["AWS_*", "KUBECONFIG"]
+LOCK = one_of("off", "record", "pin", "review")
 SERVERS = object_of({"$ref": "#/$defs/servers"})
 _A_SERVER = {"filesystem": {"command": "npx", "args": ["-y", "some-package"]}}
 
@@ -107,6 +108,18 @@ TOP = {
         "The same as in a server entry, for all servers whose toolbox has none.",
         default=False,
         example="destructive",
+    ),
+    "scripts": Key(
+        FLAG,
+        "Offer `run_script`, with which an agent runs a program that calls tools; needs the extra `code`. In proxy mode only.",
+        default=False,
+        example=True,
+    ),
+    "lock": Key(
+        LOCK,
+        "The same as in a server entry, for all servers whose toolbox has none.",
+        "record",
+        "pin",
     ),
     "sandbox": Key(
         SANDBOX,
@@ -176,6 +189,11 @@ TOOLBOX = {
         "Whether a search starts servers whose tools nobody has read yet, or leaves that to `open_toolbox`.",
         "eager",
     ),
+    "scripts": Key(
+        FLAG,
+        "Whether scripts may call its tools; without this key, as `scripts` at the top says.",
+        example=True,
+    ),
     "inheritEnv": Key(
         INHERIT,
         "The same as in a server entry, for its servers that have none.",
@@ -185,6 +203,9 @@ TOOLBOX = {
         APPROVE,
         "The same as in a server entry, for its servers that have none.",
         example="destructive",
+    ),
+    "lock": Key(
+        LOCK, "The same as in a server entry, for its servers that have none.", example="pin"
     ),
     "sandbox": Key(
         SANDBOX,
@@ -266,6 +287,12 @@ SERVER = {
         "Which of its calls a person must approve first: all, none, by what a tool's annotations say, or by patterns (see below).",
         example=["delete_*", "resource:file:///etc/*"],
     ),
+    "lock": Key(
+        LOCK,
+        "What happens if its definitions are not those in `mcp-workbench.lock`: nothing, a warning, or what is changed "
+        "(`pin`) or was never approved (`review`) is not shown until a person approves it.",
+        example="pin",
+    ),
     "sandbox": Key(
         SANDBOX,
         "What its process may reach: everything, no other processes, or only the listed files (see below). On Linux, with bubblewrap.",
@@ -315,11 +342,13 @@ SANDBOX_KEYS = {
 }
 RESOURCES = {
     "memoryBytes": Key(
-        whole(LEAST_MEMORY), "Bytes of data that each of its processes may have.", example=1 << 30
+        whole(LEAST_MEMORY),
+        "Bytes of data that each of its processes may have; with a control group, of memory that all of them may use.",
+        example=1 << 30,
     ),
     "processes": Key(
         whole(1),
-        "Processes and threads of the server in all; needs a `sandbox`.",
+        "Processes and threads of the server in all; needs a `sandbox` or a control group.",
         example=64,
     ),
     "openFiles": Key(

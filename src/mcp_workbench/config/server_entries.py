@@ -30,6 +30,7 @@ from mcp_workbench.core.spec import (
     IDLE_TIMEOUT,
     AuthSettings,
     HttpEndpoint,
+    LockLevel,
     Pairs,
     ResourceLimits,
     Sandbox,
@@ -71,6 +72,7 @@ class EntryReader:
         self.file = file
         self.inherit: bool | list[str] = False  # for entries without `inheritEnv`
         self.approve: bool | str | list[str] = False  # for entries without `approve`
+        self.lock: LockLevel = "record"  # for entries without `lock`
         self.sandbox = SandboxDefault()  # for entries without `sandbox`
         self.secrets: dict[str, SecretSource] = {}
         self.audit_arguments = False  # for entries without `auditArguments`
@@ -103,6 +105,7 @@ class EntryReader:
             self.sources(target) if self.secrets else (),
             valid.get("auditArguments", self.audit_arguments),
             approved(valid.get("approve", self.approve)),
+            valid.get("lock", self.lock),
         )
 
     def sources(self, target: Target) -> SecretSources:
@@ -176,7 +179,7 @@ class EntryReader:
         from mcp_workbench.config.sandbox_settings import read_resources, read_sandbox
 
         sandbox = read_sandbox(self.findings, valid, self.sandbox, path)
-        resources = read_resources(self.findings, valid, sandbox, path)
+        resources = read_resources(self.findings, valid, path)
         if sandbox.write:
             sandbox = msgspec.structs.replace(sandbox, config=self.file)
         return sandbox, resources

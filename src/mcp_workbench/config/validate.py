@@ -34,6 +34,7 @@ from mcp_workbench.core.spec import (
     AuditSettings,
     HttpSettings,
     Limits,
+    LockLevel,
     Naming,
     SecretSource,
     ServerAddress,
@@ -65,6 +66,8 @@ class _FileReader:
         self.dynamic = False
         self.inherit: bool | list[str] = False  # for toolboxes without `inheritEnv`
         self.approve: bool | str | list[str] = False  # for toolboxes without `approve`
+        self.scripts = False  # for toolboxes without `scripts`
+        self.lock: LockLevel = "record"  # for toolboxes without `lock`
         self.sandbox = SandboxDefault()  # for toolboxes without `sandbox`
 
     def file(self, value: Any) -> Snapshot:
@@ -147,11 +150,13 @@ class _FileReader:
         boxes: Object = top.get("toolboxes", {})
         self.inherit = self.entries.inherit = top.get("inheritEnv", False)
         self.approve = self.entries.approve = top.get("approve", False)
+        self.scripts = bool(top.get("scripts", False))
+        self.lock = self.entries.lock = top.get("lock", "record")
         self.sandbox = self.entries.sandbox = self.sandbox_default(top, ())
         specs = {name: self.toolbox(name, boxes[name], ("toolboxes", name)) for name in boxes}
         if "mcpServers" in top:
             servers = self.servers("default", top["mcpServers"], ("mcpServers",))
-            specs["default"] = ToolboxSpec("default", servers=servers)
+            specs["default"] = ToolboxSpec("default", servers=servers, scripts=self.scripts)
         if "toolboxes" in top and not boxes:
             self.findings.warning(("toolboxes",), "WB-CONF-017", "there is no toolbox", "add one")
         return specs
@@ -169,6 +174,7 @@ class _FileReader:
             self.findings.error(path, "WB-CONF-016", "the toolbox has no 'mcpServers'", fix)
         self.entries.inherit = valid.get("inheritEnv", self.inherit)
         self.entries.approve = valid.get("approve", self.approve)
+        self.entries.lock = valid.get("lock", self.lock)
         self.entries.sandbox = self.sandbox_default(valid, path)
         servers = self.servers(name, valid.get("mcpServers"), (*path, "mcpServers"))
         return ToolboxSpec(
@@ -178,6 +184,7 @@ class _FileReader:
             valid.get("detail", "schema"),
             int(valid.get("resultBudget", 0)),
             valid.get("discover", "eager"),
+            bool(valid.get("scripts", self.scripts)),
         )
 
     def sandbox_default(self, valid: Object, path: Path) -> SandboxDefault:

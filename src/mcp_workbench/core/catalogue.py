@@ -247,6 +247,9 @@ class ServerReport(msgspec.Struct, frozen=True):
     box: str = ""  # its sandbox: none, process or files; empty if no process was started
     # Prompts and templates as received, of servers that have them; a fresh report has asked for them.
     offers: dict[str, tuple[msgspec.Raw, ...]] = {}
+    unlike_lock: tuple[
+        tuple[str, str, str], ...
+    ] = ()  # kind, name and state: see `core.lock_states`
 
 
 class ServerHealth(msgspec.Struct, frozen=True):

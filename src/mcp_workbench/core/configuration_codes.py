@@ -213,11 +213,16 @@ CONFIGURATION_CODES = {
         "arguments of a running program.",
         "Give the secret to the server in 'env', if the server takes it from a variable.",
     ),
+    "WB-CONF-048": Explanation(
+        "Scripts are switched on, but can't be offered",
+        "A warning: 'scripts' is true, and the package that runs them is installed only on request; or 'toolMode' is "
+        '"dynamic", which has no run_script.',
+        "pip install 'mcp-workbench-gateway[code]', in the environment of this program; or leave 'scripts' out.",
+    ),
     "WB-CONF-055": Explanation(
-        "A sandbox or a limit can't be used as it is written",
-        "A path of 'sandbox' is empty or in /proc, of which a sandbox has its own; or "
-        "'resourceLimits.processes' has no sandbox, without which the system counts all processes of the user.",
-        'Write another path, or add "sandbox": "process". docs/sandbox.md describes the keys.',
+        "A sandbox can't be used as it is written",
+        "A path of 'sandbox' is empty or in /proc, of which a sandbox has its own.",
+        "Write another path. docs/sandbox.md describes the keys.",
     ),
     "WB-CONF-056": Explanation(
         "A sandbox does not limit the network to domains",

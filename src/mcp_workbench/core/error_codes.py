@@ -124,6 +124,24 @@ CODES = {
         "Call again and approve it, in a host that supports elicitation or with mcp-workbench call on a "
         "terminal; or change 'approve'. docs/approvals.md tells who is asked, and when.",
     ),
+    "WB-CALL-205": Explanation(
+        "A script has failed",
+        "It raised an exception, has an error in its syntax, or made a call that it never awaited. The message shows "
+        "the line, and the list of calls says which of them may have run.",
+        "Correct the line that is shown. A script that is run again makes all its calls again.",
+    ),
+    "WB-CALL-206": Explanation(
+        "A script was ended at a limit",
+        "It computed for too long, took too long in all, needed too much memory, made too many calls, or printed or "
+        "returned too much. The message names the limit; the list of calls says which of them may have run.",
+        "Split the work into several scripts. mcp-workbench run --help lists the options that raise limits on a terminal.",
+    ),
+    "WB-CALL-207": Explanation(
+        "Scripts can't be run",
+        "The extra 'code' is not installed, the process that runs scripts can't be started or has ended, or too many "
+        "scripts are running.",
+        "pip install 'mcp-workbench-gateway[code]', in the environment of this program; or try again in a moment.",
+    ),
     "WB-TOOL-301": Explanation(
         "A filter matches nothing",
         "A warning: a pattern in toolFilters or approve matches none of the server's tools.",
@@ -155,6 +173,35 @@ CODES = {
         "praise themselves. Honest servers do so now and then, and not every attack is recognized. Nothing "
         "is blocked.",
         "Read the definition, and decide whether it fits what the tool is for.",
+    ),
+    # The lock file
+    "WB-LOCK-001": Explanation(
+        "The lock file can't be used",
+        "mcp-workbench.lock, beside the configuration, is not valid: it was edited or merged in a way that leaves its "
+        "meaning open, everybody can change it, or it can't be read or written. At the levels pin and review "
+        "no server is started until that is fixed; at the level record nothing is compared.",
+        "Correct it at the place that the message names, or take the last version from your version control. If "
+        "there is none, remove the file and run mcp-workbench lock: everything counts as new then.",
+    ),
+    "WB-LOCK-002": Explanation(
+        "A server, a tool or a prompt is in quarantine",
+        "Its launch line or its definition is not the one in mcp-workbench.lock, or is not in it, and 'lock' is "
+        "pin or review. It is not listed, not found and not called.",
+        "Read it with mcp-workbench lock diff TOOLBOX/SERVER, and approve it in a terminal with the command that "
+        "this prints; or remove the server.",
+    ),
+    "WB-LOCK-003": Explanation(
+        "A definition differs from the lock file",
+        "A warning: a server defines something else than mcp-workbench.lock has recorded. At the level record it is "
+        "used all the same.",
+        "Read the difference with mcp-workbench lock diff. If it is right, mcp-workbench lock records it (levels "
+        "pin and review: mcp-workbench lock approve).",
+    ),
+    "WB-LOCK-004": Explanation(
+        "Nothing was approved",
+        "Only a person at a terminal can approve or reject, and the hash must be that of what the server defines "
+        "at this moment.",
+        "Run mcp-workbench lock diff in a terminal, read it, and use the command that it prints.",
     ),
     "WB-TOUR-401": Explanation(
         "The tour failed",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from mcp_workbench.core.spec import ToolIdentifier
+    from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 
 MIGRATION = "mcp-workbench explain migration"
 LONGEST_NAME = 64  # characters of a name that gets suggestions; nobody mistypes a longer one
@@ -112,6 +112,17 @@ class CallFailed(WorkbenchError):
         self.retry_after = retry_after
 
 
+class Quarantined(CallFailed):
+    """The lock file does not let the definition through. No text of it is in here."""
+
+    code = "quarantined"
+
+    def __init__(self, tool: ToolIdentifier, reason: str, state: str, *, hint: str) -> None:
+        super().__init__(self.code, tool, f"quarantined: {reason}", may_have_run=False)
+        self.state = state
+        self.hint = hint
+
+
 class SecretUnavailable(WorkbenchError):
     """The value of a secret can't be read or kept. Neither text holds any part of it."""
 
@@ -203,6 +214,11 @@ def not_connected(
         reason=reason,
         retry_after=retry_after,
     )
+
+
+def quarantined(address: ServerAddress, reason: str) -> ServerUnavailable:
+    """The error for a server that the lock file does not let start."""
+    return not_connected(address.server, address.toolbox, reason, code="quarantined")
 
 
 def empty_component(field: str) -> str:

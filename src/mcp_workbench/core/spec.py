@@ -23,10 +23,12 @@ Detail = Literal[
 Discover = Literal["lazy", "eager"]  # may a search start servers that were never listed?
 Pairs = tuple[tuple[str, str], ...]
 Grant = Literal["authorization_code", "client_credentials"]
+LockLevel = Literal["off", "record", "pin", "review"]  # what the lock file decides; docs/lock.md
 SecretKind = Literal["store", "keyring", "command", "file"]
 SandboxKind = Literal["off", "auto", "process", "files"]  # auto: `process` where that is possible
 
 OWN_SETTINGS = "MCP_WORKBENCH_"  # variables of ours, one of which is a token
+LOCK_NAME = "mcp-workbench.lock"  # in the folder of the configuration file
 SEPARATOR = "__"  # between the parts of a flat name
 
 UNCONFINED = "none"  # the sandbox of a process that has none
@@ -264,6 +266,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     secrets: SecretSources = ()  # of those of its variables that have one
     audit_arguments: bool = False  # the audit has the arguments of its calls
     approve: tuple[str, ...] = ()  # what a person must approve first; see `core.approve_rules`
+    lock: LockLevel = "record"
     principal: str = (
         ""  # whose sign-in and connection it is (scope: principal); empty: the local user's
     )
@@ -321,6 +324,7 @@ class ToolboxSpec(msgspec.Struct, frozen=True):
     detail: Detail = "schema"
     result_budget: int = 0  # for servers that have none of their own; 0: none
     discover: Discover = "eager"
+    scripts: bool = False  # scripts may call its tools
 
     def budget(self, server: ServerSpec) -> int:
         """Returns the characters of text that a result may have; 0: no limit."""
@@ -430,6 +434,31 @@ class AuditSettings(msgspec.Struct, frozen=True):
     required: bool = False  # a call that can't be recorded is refused
 
 
+class LockedServer(msgspec.Struct, frozen=True):
+    """What the lock file has of one server. Definitions are their hashes, by kind of list and by name."""
+
+    launch: str = ""  # hash of the launch line
+    line: str = ""  # the launch line for people, without secrets
+    package: str = ""  # with its version, if they are known
+    server: str = ""  # how it called itself, and its version
+    recorded: tuple[tuple[str, str], ...] = ()  # when, by whom, with which version of ours
+    # What hosts could be asked for when each list was recorded: a server may offer more to them.
+    capabilities: dict[str, tuple[str, ...]] = {}
+    lists: dict[str, dict[str, str]] = {}  # a list that was never seen is absent
+    rejected: dict[str, dict[str, str]] = {}
+    gone: dict[str, dict[str, str]] = {}  # no longer defined; one that returns is compared with it
+    note: str = ""  # a person's
+
+
+class LockFile(msgspec.Struct, frozen=True):
+    """The lock file beside the configuration, or why it can't be used."""
+
+    path: str
+    servers: dict[str, LockedServer] = {}  # by address
+    problem: Problem | None = None
+    is_read_only: bool = False  # first sights are not written: for commands that only look
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """One whole accepted configuration."""
 
@@ -443,6 +472,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     private: bool = False  # hosts see different toolboxes: no cache may mix them up
     secrets: SecretSources = ()
     audit: AuditSettings | None = None  # None: calls are not recorded
+    lock: LockFile | None = None  # None: there is none, and no level needs one
 
     def toolbox(self, name: str) -> ToolboxSpec:
         spec = self.toolboxes.get(name)

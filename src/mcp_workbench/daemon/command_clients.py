@@ -138,7 +138,7 @@ class CommandClient:
         if isinstance(request, RefuseCall):
             return session.refuse(request.tool, arguments, error_of(request.error))
         progressed = partial(self._progressed, request.id) if request.progress else None
-        return session.use_tool(request.tool, arguments, progressed)
+        return session.use_tool(request.tool, arguments, progressed, request.parent)
 
     async def _respond(self, id: int, work: Coroutine[Any, Any, Any]) -> None:
         self.under_way += 1

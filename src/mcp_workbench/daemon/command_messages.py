@@ -51,6 +51,7 @@ class CallTool(msgspec.Struct, frozen=True, tag=True):
     tool: ToolIdentifier
     arguments: msgspec.Raw
     progress: bool = False  # wants progress notifications, too
+    parent: str = ""  # the script that calls
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):

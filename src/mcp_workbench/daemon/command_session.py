@@ -114,11 +114,15 @@ class CommandSession:
         return msgspec.json.decode(raw, type=SearchResult)
 
     async def use_tool(
-        self, tool: ToolIdentifier, arguments: Mapping[str, Any], on_progress: OnProgress | None
+        self,
+        tool: ToolIdentifier,
+        arguments: Mapping[str, Any],
+        on_progress: OnProgress | None,
+        parent: str = "",
     ) -> Json:
         encoded = msgspec.Raw(msgspec.json.encode(arguments))
         progress = on_progress is not None
-        request = CallTool(next(self._numbers), tool, encoded, progress)
+        request = CallTool(next(self._numbers), tool, encoded, progress, parent)
         return read_object(await self._request(request, on_progress))
 
     async def refuse(

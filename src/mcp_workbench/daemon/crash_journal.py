@@ -241,7 +241,8 @@ class JournalInterceptor(Interceptor):
 
     def before(self, call: Call) -> None:
         if isinstance(call, HostCall) and call.route is not None:
-            again = call.route.is_harmless and call.is_repeatable()
+            # A script is never run again: its calls before this one would be, too.
+            again = call.route.is_harmless and call.is_repeatable() and not call.parent
             self._journal.set_repeatable(call.id, again=again)
 
 

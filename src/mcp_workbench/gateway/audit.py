@@ -19,7 +19,7 @@ import msgspec
 
 from mcp_workbench.config.audit_settings import KEY_BYTES, audit_key, audit_path
 from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
-from mcp_workbench.core.errors import CallFailed
+from mcp_workbench.core.errors import CallFailed, Quarantined
 from mcp_workbench.gateway.arguments import has_failed, may_be_error
 from mcp_workbench.gateway.audit_file import AuditFile
 from mcp_workbench.gateway.interceptors import (
@@ -59,7 +59,7 @@ _HEAD = 64  # bytes of a result; `input_required` results of ours say so at the 
 _LINE = (
     b'{"v":%d,"ts":"%b.%03dZ","seq":%d,"pid":%d,%b%b"outcome":"%b","is_error":%b,"may_have_run":%b,'
     b'"retried":%b,"ms":{"total":%.3f,"queue":%.3f,"connect":%.3f,"server":%.3f},'
-    b'"args_bytes":%d,"args_mac":"%b","result_bytes":%d%b}\n'
+    b'"args_bytes":%d,"args_mac":"%b","result_bytes":%d%b%b}\n'
 )
 _PIPES = ("stdio", "daemon")  # doors whose answers may be joined into one write
 _TRUE, _FALSE = b"true", b"false"
@@ -136,6 +136,9 @@ class AuditLog(Interceptor):
             len(arguments),
             self._mac(arguments),
             size,
+            b""
+            if self._snapshot is None or self._snapshot.lock is None
+            else _pin_state(call, outcome),
             b"" if not self.file.lost else b',"lost":%d' % self.file.lost,
         )
         return line if self._texts is None else self._texts.added(line, request.tool, arguments)
@@ -250,6 +253,17 @@ def _name(name: str) -> bytes:
         if len(text) <= LONGEST_ENCODED:
             return text
         most //= 2
+
+
+def _pin_state(call: Call, outcome: CallOutcome) -> bytes:
+    """Return what the lock file says of the tool, as a member with a comma before it."""
+    connection, request, state = call.connection, call.request, ""
+    if isinstance(outcome, Failed) and isinstance(outcome.error, Quarantined):
+        state = outcome.error.state
+    elif connection is not None and request.method == TOOLS_CALL:
+        review = connection.tools.reviews.get("tools")
+        state = "" if review is None else review.states.get(request.tool.tool, "")
+    return b',"pin_state":"%b"' % state.encode() if state else b""
 
 
 def _summary(call: Call, outcome: CallOutcome) -> tuple[str, bool, bool, int]:

@@ -172,9 +172,12 @@ class InteractiveSession:
         tool: ToolIdentifier,
         arguments: Mapping[str, Any],
         on_progress: OnProgress | None = None,
+        parent: str = "",
     ) -> Json:
-        """The server's own result, after all its questions were answered."""
-        return await self._call(tool, arguments, on_progress).result()
+        """The server's own result, after all its questions were answered; `parent` is the script that calls."""
+        call = self._call(tool, arguments, on_progress)
+        call.parent = parent
+        return await call.result()
 
     async def refuse(
         self, tool: ToolIdentifier, arguments: Mapping[str, Any], error: WorkbenchError
@@ -277,7 +280,7 @@ class InteractiveCall(PythonCall):
 
     @property
     def host(self) -> tuple[str, str]:
-        return "mcp-workbench call", __version__
+        return f"mcp-workbench {'run' if self.parent else 'call'}", __version__
 
     @property
     def asker(self) -> object:

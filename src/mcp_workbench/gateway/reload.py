@@ -27,6 +27,9 @@ def reload(wanted: Snapshot, scopes: Scopes, pool: ConnectionPool) -> Reloaded:
     scopes.replace(after)
     retired = pool.renew(specs, ways, after.limits)
     lists = frozenset(_other_lists(before, after, plan, {**pool.at_hand(), **retired}))
+    if after.lock != before.lock or _levels(after) != _levels(before):
+        relocked = pool.relock(after.lock)
+        lists |= {(connection.spec.address.toolbox, "tools") for connection in relocked}
     return Reloaded(before, after, plan, later, lists)
 
 
@@ -104,6 +107,10 @@ def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[st
 
 def servers_of(snapshot: Snapshot) -> dict[ServerAddress, ServerSpec]:
     return {s.address: s for box in snapshot.toolboxes.values() for s in box.servers.values()}
+
+
+def _levels(snapshot: Snapshot) -> dict[ServerAddress, str]:
+    return {address: spec.lock for address, spec in servers_of(snapshot).items()}
 
 
 # Lists that hosts see

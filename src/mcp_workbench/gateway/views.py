@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Shows = Callable[[str], bool]  # whether a toolbox of this name is visible
 
 FRESH = pause(1.0)  # seconds; for an unknown tool, an older list is requested again
+LOCKING = ("pin", "review")  # levels of the lock file that hide prompts, too
+PROMPT_METHODS = ("prompts/get", "completion/complete")
 ATTEMPTS = 3  # to get a connection that stays open until the call is sent
 RESTART = 0.25  # seconds before a call that could not connect to its URL is tried once more
 
@@ -176,6 +178,10 @@ class View:
             )  # only where it is configured
 
             gates = approval_gates(request, spec, connection.catalogue.tools.get(tool.tool))
+        if spec.lock in LOCKING and request.method in PROMPT_METHODS:
+            from mcp_workbench.gateway.prompt_locks import PromptLock  # only where it is configured
+
+            gates = (PromptLock(connection), *gates)
         # What is approved is not changed any more, so gates come after interceptors of programs.
         interceptors = (*policy, *self.gateway.interceptors, *gates, *self.interceptors)
         return Route(request, spec, connection, self, interceptors)
@@ -204,6 +210,11 @@ class View:
             await connection.refresh()
         visible = connection.visible(spec.tools)
         if tool.tool not in visible and not connection.retired:
+            state = connection.tools.blocked("tools", tool.tool)
+            if state is not None and spec.tools.shows(tool.tool):
+                from mcp_workbench.core.lock_states import quarantined_tool  # loaded by then
+
+                raise quarantined_tool(tool, state)
             known = connection.catalogue.tools
             raise no_tool(tool, [name for name in visible if is_for_model(known[name].raw)])
 

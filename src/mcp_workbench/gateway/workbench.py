@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.audit import AuditLog
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
+    from mcp_workbench.gateway.script_worker import ScriptWorker
     from mcp_workbench.gateway.sign_ins import SignIns
     from mcp_workbench.gateway.tool_search import Finder
     from mcp_workbench.search.queries import SearchResult
@@ -160,6 +161,8 @@ class Gateway(Lifetime):
         self.pool = ConnectionPool(
             snapshot.limits, environ, self._catalogue_changed, self._first_listed
         )
+        if snapshot.lock is not None:
+            self.pool.relock(snapshot.lock)
         self.suspended: dict[str, Callable[[str], None]] = {}  # by handle: gives up one call
         self.finder: Finder | None = None  # made with the first search
         self._listeners: list[Listening] = []
@@ -208,6 +211,13 @@ class Gateway(Lifetime):
         return KeptResults()
 
     @cached_property
+    def scripts(self) -> ScriptWorker:
+        """Runs the scripts of all hosts."""
+        from mcp_workbench.gateway.script_worker import ScriptWorker  # only with a script
+
+        return ScriptWorker(self.pool.start)
+
+    @cached_property
     def approvals(self) -> SessionApprovals:
         """What a Python program has approved; each host has its own."""
         from mcp_workbench.gateway.approvals import SessionApprovals
@@ -239,8 +249,10 @@ class Gateway(Lifetime):
         """The health of every server of the configuration, or of a view's, without starting any."""
         boxes = (snapshot or self.snapshot).toolboxes.values()
         specs = [spec for box in boxes for spec in box.servers.values()]
-        processes = self.pool.context.processes
-        return [reports.health(s, self.pool.last(s), processes) for s in specs]
+        context = self.pool.context
+        return [
+            reports.health(s, self.pool.last(s), context.processes, context.locks) for s in specs
+        ]
 
     @property
     def processes(self) -> int:

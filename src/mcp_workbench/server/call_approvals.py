@@ -55,24 +55,25 @@ class HostApprover:
             return None
         handle = self.approvals.open(asked)
         state = self._requests.states.sign(request, "approve", handle=handle)
-        return EndCall(Completed(input_required({KEY: _question(asked)}, state)))
+        return EndCall(Completed(input_required({KEY: approval_question(asked)}, state)))
 
     async def answer(self, asked: Asked) -> Answer:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def answered(result: msgspec.Raw | bytes, error: msgspec.Raw | bytes) -> None:
             if not answer.done():
-                answer.set_result(_read(result, lasting=asked.request.lasting))
+                answer.set_result(approval_answer(result, lasting=asked.request.lasting))
 
         session, about = self._call.session, self._call.id
-        withdraw = self._requests.ask(session, _question(asked), about, answered)
+        withdraw = self._requests.ask(session, approval_question(asked), about, answered)
         try:
             return await answer
         finally:
             withdraw()
 
 
-def _question(asked: Asked) -> Question:
+def approval_question(asked: Asked) -> Question:
+    """Return what a person is asked about a call."""
     choices = [ONCE, SESSION, NO] if asked.request.lasting else [ONCE, NO]
     decision: dict[str, Any] = {"type": "string", "title": "Your decision", "enum": choices}
     schema = {"type": "object", "properties": {FIELD: decision}, "required": [FIELD]}
@@ -80,7 +81,7 @@ def _question(asked: Asked) -> Question:
     return Question(asked.request.tool.address, ELICIT, msgspec.json.encode(params))
 
 
-def _read(result: msgspec.Raw | bytes, *, lasting: bool) -> Answer:
+def approval_answer(result: msgspec.Raw | bytes, *, lasting: bool) -> Answer:
     """Only a yes that is spelled out is one."""
     if not result:
         return "failed"
@@ -103,7 +104,7 @@ def take_answer(call: HostCall, handle: str, answers: Members) -> bool:
     if question is None:
         call.fail(denied(tool, SPENT))
         return False
-    answer = _read(answers.get(KEY, b""), lasting=approver.lasting)
+    answer = approval_answer(answers.get(KEY, b""), lasting=approver.lasting)
     call.approval = approvals.approve(answer, question.digest, question.tool)
     if call.approval is None:
         call.fail(not_approved(tool, answer))

@@ -140,6 +140,8 @@ class Elicitation:
     ) -> Callable[[], None]:
         """Put a question that came with the call `caller`, if any. Returns what withdraws it."""
         host_call = caller if isinstance(caller, HostCall) else None
+        if host_call is not None and (withdraw := host_call.put(question, answered)) is not None:
+            return withdraw
         if host_call is None:  # the server may be one that a request waits for
             host_call = self._session.under_way.waiting_for(question.address)
         if not self._session.era.modern:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from mcp_workbench.gateway.approvals import Approver
     from mcp_workbench.gateway.interactive import InputRounds
+    from mcp_workbench.protocol.elicitation import AnswerCallback, Question
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.suspended_calls import Suspension
     from mcp_workbench.transport.tasks import TaskScope
@@ -94,6 +95,11 @@ class HostCall(Call):
     def asker(self) -> object:
         """On whose behalf the call is made."""
         return self.session
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it goes on by itself when its host has answered a question."""
+        return self.connection is not None
 
     # Its outcome
 
@@ -199,6 +205,10 @@ class HostCall(Call):
         from mcp_workbench.server.call_approvals import HostApprover  # only where it is configured
 
         return HostApprover(self)
+
+    def put(self, question: Question, answered: AnswerCallback) -> Callable[[], None] | None:
+        """Put a question that came with this call in a way of its own; None if there is none."""
+        return None
 
     def is_repeatable(self) -> bool:
         return not self.suspended and self.input_rounds is None  # nobody is asked the same twice

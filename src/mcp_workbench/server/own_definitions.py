@@ -7,6 +7,7 @@ from typing import Any, get_args
 import msgspec
 
 from mcp_workbench.core.spec import Detail, Snapshot
+from mcp_workbench.gateway.script_extra import has_scripts
 from mcp_workbench.server import text
 from mcp_workbench.server.parse import OPEN_TOOLBOX, READ_RESULT, SEARCH_TOOLS, USE_TOOL
 from mcp_workbench.server.text import name_list
@@ -43,7 +44,14 @@ _NATIVE_USE = (
 def own_definitions(snapshot: Snapshot) -> list[Json]:
     """The tool list of proxy mode. It changes with the configuration alone, never with a search."""
     own = [open_toolbox_definition(snapshot), use_tool_definition(), search_tools_definition()]
-    return [*own, read_result_definition()] if has_budgets(snapshot) else own
+    scripts = has_scripts(snapshot)
+    if scripts or has_budgets(snapshot):  # a script's answer may be cut, too
+        own.append(read_result_definition())
+    if scripts:
+        from mcp_workbench.server.script_tool import run_script_definition  # mostly off
+
+        own.append(run_script_definition(_HINTS))
+    return own
 
 
 def has_budgets(snapshot: Snapshot) -> bool:

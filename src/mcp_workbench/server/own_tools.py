@@ -22,6 +22,7 @@ from mcp_workbench.gateway.result_budget import (
     shortened,
     text_blocks,
 )
+from mcp_workbench.gateway.script_extra import has_scripts
 from mcp_workbench.schema.signature import (
     MARK,
     arguments_shape,
@@ -53,6 +54,7 @@ MOST_SIBLINGS = 20  # names of each server
 MOST_DESCRIBED = 200  # characters of a skill's description
 MOST_STRANGE = 8  # words without a match
 AROUND = 200  # characters before a match in a long result
+LONGEST_RETURNED = 120  # characters of what a tool returns, in a signature
 _REASON = 120  # characters; open_toolbox shows all of them
 MOST_READ = 256 << 10  # bytes of a definition that is described
 PARAMETER_DEPTH = 4
@@ -101,7 +103,8 @@ async def search_tools(
     query = Query(search.query, search.toolbox or "", search.server or "", limit)
     result = await find(view, query, Reading(report))
     detail = search.detail or "signature"
-    texts = await describe_tools((hit.definition for hit in result.tools), detail)
+    hits = (hit.definition for hit in result.tools)
+    texts = await describe_tools(hits, detail, returns=has_scripts(view.snapshot))
     text = search_text(result, detail, view.snapshot, texts)
     if skills:
         from mcp_workbench.gateway.skill_search import find_skills
@@ -323,12 +326,17 @@ class ToolText(msgspec.Struct, frozen=True):
 ToolTexts = dict[Definition, ToolText]
 
 
-async def describe_tools(tools: Iterable[Definition], detail: Detail) -> ToolTexts:
-    """Describe these tools, in time slices: long definitions take a while to read."""
+async def describe_tools(
+    tools: Iterable[Definition], detail: Detail, *, returns: bool = False
+) -> ToolTexts:
+    """Describe these tools, in time slices: long definitions take a while to read.
+
+    `returns`: signatures say what is returned, as scripts get it.
+    """
     texts: ToolTexts = {}
     time_slice = TimeSlice()
     for tool in tools if detail in ("full", "signature") else ():
-        texts[tool] = _tool_text(tool, detail)
+        texts[tool] = full_text(tool) if detail == "full" else signature_line(tool, returns=returns)
         await time_slice.yield_if_over()
     return texts
 
@@ -374,7 +382,7 @@ def _tool_text(tool: Definition, detail: Detail) -> ToolText:
 
 
 @lru_cache(maxsize=4096)
-def signature_line(tool: Definition) -> ToolText:
+def signature_line(tool: Definition, *, returns: bool = False) -> ToolText:
     """One line: the signature, the first sentence of the description, and a mark if it is destructive."""
     if len(tool.raw) > MOST_READ:
         return _undescribed(tool)
@@ -382,7 +390,22 @@ def signature_line(tool: Definition) -> ToolText:
     signature = short_signature(tool.name, arguments_shape(whole.get("inputSchema")))
     summary = first_sentence(_text(whole.get("description")) or _text(whole.get("title")))
     mark = " [destructive]" if _annotations(whole).get("destructiveHint") is True else ""
-    return ToolText(f"{signature.text}{f' - {summary}' if summary else ''}{mark}", signature.lossy)
+    output = _returned(whole.get("outputSchema")) if returns else ""
+    summary = f" - {summary}" if summary else ""
+    return ToolText(f"{signature.text}{output}{summary}{mark}", signature.lossy)
+
+
+def _returned(schema: Any) -> str:
+    """What a script gets of a tool that declares it: its shape, or of a long one the names."""
+    if not isinstance(schema, dict):
+        return ""
+    schema = cast("Json", schema)
+    properties: Any = schema.get("properties")
+    names = list(cast("Json", properties)) if isinstance(properties, dict) else []
+    text = spelled(value_shape(properties["result"] if names == ["result"] else schema)).text
+    if len(text) > LONGEST_RETURNED and names:
+        text = f"{{{name_list(map(name_text, names), LONGEST_RETURNED)}}}"
+    return f" -> {text}" if len(text) <= 2 * LONGEST_RETURNED else ""
 
 
 def full_text(tool: Definition) -> ToolText:

@@ -38,6 +38,7 @@ OPEN_TOOLBOX = "open_toolbox"
 USE_TOOL = "use_tool"
 SEARCH_TOOLS = "search_tools"
 READ_RESULT = "read_result"
+RUN_SCRIPT = "run_script"
 RENAMED = {"workbench_open_toolbox": OPEN_TOOLBOX, "workbench_use_tool": USE_TOOL}
 LONGEST_HOST_NAME = 100  # characters
 LONGEST_META = 1 << 20  # bytes of `_meta`

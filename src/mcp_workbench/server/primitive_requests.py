@@ -104,7 +104,7 @@ class PrimitiveCall(HostCall):
         message = error.message
         if isinstance(error, CallFailed):
             message = f"[{self.request.tool.address}] Error: {error.reason}"
-        if error.code == "denied" and error.hint:
+        if error.code in text.REFUSALS and error.hint:
             message = f"{message}. {error.hint}"
         self.session.refuse(self.id, text.refused_request(error, message))
 

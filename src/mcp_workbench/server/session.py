@@ -18,6 +18,7 @@ from mcp_workbench.core.errors import InvalidCall, WorkbenchError, shown_name
 from mcp_workbench.core.raw_json import LONGEST_NAME, Members
 from mcp_workbench.core.spec import ToolIdentifier
 from mcp_workbench.gateway.interceptors import Rejected
+from mcp_workbench.gateway.script_extra import has_scripts
 from mcp_workbench.protocol.handshake import (
     BATCHES,
     CAPABILITIES_KEY,
@@ -263,11 +264,24 @@ class HostSession:
             call_request = msgspec.structs.replace(request.request, capabilities=declared)
             self.begin(HostCall(self, id, call_request, flat=request.flat))
             return
-        if request.toolbox:
-            own = self._call(id, ToolIdentifier(request.toolbox, "", name), members, meta, OwnCall)
-            if not self.elicitation.register(own):
-                return
-        self.run(id, self._tools.answer, id, request, meta.get("progressToken"))
+        if name == parse.RUN_SCRIPT:
+            self._run_script(id, members, meta)
+            return
+        target = ToolIdentifier(request.toolbox, "", name)
+        if not request.toolbox or self._registered(id, target, members, meta):
+            self.run(id, self._tools.answer, id, request, meta.get("progressToken"))
+
+    def _registered(self, id: bytes, tool: ToolIdentifier, members: Members, meta: Members) -> bool:
+        own = self._call(id, tool, members, meta, OwnCall)
+        return self.elicitation.register(own)
+
+    def _run_script(self, id: bytes, members: Members, meta: Members) -> None:
+        if not has_scripts(self.view.snapshot):
+            unknown = f"Unknown tool: {parse.RUN_SCRIPT}"
+            raise RequestError(jsonrpc.INVALID_PARAMS, unknown)
+        from mcp_workbench.server.script_calls import run_script  # only where it is configured
+
+        run_script(self, id, members, meta)
 
     def _call(
         self,

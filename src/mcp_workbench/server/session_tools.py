@@ -27,6 +27,7 @@ from mcp_workbench.core.spec import (
     generate_tool_name,
     parse_tool_name,
 )
+from mcp_workbench.gateway.script_extra import has_scripts
 from mcp_workbench.server import text
 from mcp_workbench.server.flat_tools import (
     ListReader,
@@ -298,7 +299,8 @@ class ToolView:
         from mcp_workbench.server.own_tools import describe_tools, opened_text
 
         tools = (tool for server in opened.servers for tool in server.tools)
-        return [opened_text(opened, detail, await describe_tools(tools, detail)).encode()]
+        texts = await describe_tools(tools, detail, returns=has_scripts(self._view.snapshot))
+        return [opened_text(opened, detail, texts).encode()]
 
     def static_list(self, *, modern: bool) -> bytes:
         """The list of proxy mode."""

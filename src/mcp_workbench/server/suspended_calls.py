@@ -103,7 +103,7 @@ class Suspension:
 
     @property
     def kind(self) -> SuspensionKind:
-        return "again" if self.host_call.connection is None else "held"
+        return "held" if self.host_call.is_held else "again"
 
     def add(self, question: Question, answered: AnswerCallback) -> Callable[[], None]:
         """Add a question. Returns what withdraws it."""

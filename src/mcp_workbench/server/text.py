@@ -250,9 +250,12 @@ def _error_result(meta: dict[str, Any], *texts: str) -> bytes:
     )
 
 
+REFUSALS = ("denied", "quarantined")  # by the configuration
+
+
 def refused_request(error: WorkbenchError, text: str) -> bytes:
-    """A JSON-RPC error for a request other than a call; its data says when to retry, or that it is denied."""
-    told = error.retry_after is not None or error.code == "denied"
+    """A JSON-RPC error for a request other than a call; its data says when to retry, or that it is refused."""
+    told = error.retry_after is not None or error.code in REFUSALS
     data = _error_meta(error) if told else None
     return jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, text, data)
 

@@ -15,6 +15,7 @@ from mcp_workbench.server.parse import (
     OPEN_TOOLBOX,
     READ_RESULT,
     RENAMED,
+    RUN_SCRIPT,
     SEARCH_TOOLS,
     USE_TOOL,
 )
@@ -86,7 +87,7 @@ def read_tool_request(  # noqa: PLR0913 - what a call consists of
         return ServerTool(CallRequest(tool, members, meta, modern_host))
     if name == OPEN_TOOLBOX:
         return OpenToolbox(*read_open_toolbox(arguments, native=mode == "dynamic"))
-    if name in (SEARCH_TOOLS, READ_RESULT) and mode == "proxy":
+    if name in (SEARCH_TOOLS, READ_RESULT, RUN_SCRIPT) and mode == "proxy":
         return OwnTool(name, arguments)
     if name in RENAMED:
         raise InvalidCall(

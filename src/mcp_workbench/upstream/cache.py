@@ -2,7 +2,7 @@
 
     cache.recall(spec)        -> Known | None   what is known; no server is started
     cache.note(spec, known)                     a server is ready: store what it offers
-    cache.held(spec.key)      -> Known | None   like `recall`, but reads no file
+    cache.held(spec)          -> Known | None   like `recall`, but reads no file
 
 `recall` reads a small file the first time it is called for a server. `note` never waits: a thread
 writes the file. Neither raises; an unusable folder is logged once, and then nothing is cached beyond
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import asyncio  # not needed to recall
 
     from mcp_workbench.core.catalogue import OpenedServer
+    from mcp_workbench.upstream.definition_locks import DefinitionLocks
 
 SWITCH = "MCP_WORKBENCH_CACHE"
 SETTLE = pause(1.0)  # seconds before writing, so that the first calls do not share the processor
@@ -74,13 +75,27 @@ class CatalogueCache:
         self._writing: asyncio.Future[None] | None = None
         self._soon: asyncio.TimerHandle | None = None
         self._warned: set[object] = set()
+        self.locks: DefinitionLocks | None = None  # decide what is shown
 
-    def held(self, key: ServerKey) -> KnownCatalogue | None:
+    def held(self, spec: ServerSpec) -> KnownCatalogue | None:
         """What this process knows of the server; reads no file."""
-        return self._held.get(key)
+        return self._shown(spec, self._held.get(spec.key))
 
     def recall(self, spec: ServerSpec) -> KnownCatalogue | None:
         """What this server offered when it was last connected, by us or by another process."""
+        return self._shown(spec, self.recall_received(spec))
+
+    def _shown(self, spec: ServerSpec, known: KnownCatalogue | None) -> KnownCatalogue | None:
+        if known is None or self.locks is None:
+            return known
+        return self.locks.recalled(spec, known)
+
+    def received(self, key: ServerKey) -> KnownCatalogue | None:
+        """What this process has received from the server, shown or not."""
+        return self._held.get(key)
+
+    def recall_received(self, spec: ServerSpec) -> KnownCatalogue | None:
+        """What was received from the server, shown or not, by us or by another process."""
         known = self._held.get(spec.key)
         if spec.principal:
             return known  # lists of other people than the local user are in no file

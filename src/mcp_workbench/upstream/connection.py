@@ -13,14 +13,23 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mcp_workbench.config.expand import Environment
 from mcp_workbench.core.catalogue import Catalogue
 from mcp_workbench.core.raw_json import Members
-from mcp_workbench.core.spec import Era, Limits, ServerAddress, ServerSpec, idle_filter
+from mcp_workbench.core.spec import (
+    Era,
+    Limits,
+    LockFile,
+    ServerAddress,
+    ServerSpec,
+    idle_filter,
+)
 from mcp_workbench.protocol import handshake
+from mcp_workbench.protocol.elicitation import capability_names
 from mcp_workbench.protocol.handshake import (
     IMPLEMENTATION,
     Agreed,
@@ -60,6 +69,9 @@ from mcp_workbench.upstream.tool_list import (
     list_seconds,
 )
 
+if TYPE_CHECKING:
+    from mcp_workbench.upstream.definition_locks import DefinitionLocks
+
 log = logging.getLogger(__name__)
 
 GATHER = 0.1  # seconds to wait for more announcements of the same change
@@ -98,6 +110,7 @@ class Connection:
     """One server: its state, conversation, tools and primitives."""
 
     _is_first = False  # nobody has seen its tools yet
+    _agreed: Agreed | None = None  # as received
 
     def __init__(  # noqa: PLR0913 - what a connection is made of
         self,
@@ -182,6 +195,18 @@ class Connection:
     async def _reread_tools(self) -> None:
         if await self.tools.reread(self.conversation, self.spec.timeout, modern=self.modern):
             self._context.changed(self)
+
+    def relock(self) -> bool:
+        """The lock file or its level has changed: show what it lets through. Are its tools others now?"""
+        has_changed = self.tools.relock(self.spec)
+        if isinstance(self.state, Ready) and self._agreed is not None:
+            is_hidden = self.tools.blocked("instructions", "") is not None
+            text = "" if is_hidden else self._agreed.instructions
+            agreed = msgspec.structs.replace(self._agreed, instructions=text)
+            self.state = Ready(agreed, self.state.seconds)
+        self.primitives.expire()
+        self._wake.set()
+        return has_changed
 
     # Calls
 
@@ -286,12 +311,13 @@ class Connection:
                 # It does not speak the era of its host: the next start need not try that.
                 self._context.eras[self.spec.target] = "modern" if self.modern else "legacy"
             self.primitives.subscriptions.listen_for_changes(self.conversation, outcome)
+            self.tools.capabilities = capability_names(self.server_requests.declared)
             conversation, timeout = self.conversation, self.spec.connect_timeout
             before = self.catalogue if self.succeeds or self.tools.is_cached else None
             self.tools.begin()
             await self.tools.read(conversation, timeout, modern=self.modern)
             if before is None:  # hosts may have been shown the cached list since
-                shown = self._context.cache.held(self.spec.key)
+                shown = self._context.cache.held(self.spec)
                 self._is_first = shown is None
                 before = self.catalogue if shown is None else shown.catalogue
             if before.differs(self.catalogue):
@@ -330,6 +356,8 @@ class Connection:
 
     async def _serve(self, link: Link, agreed: Agreed) -> None:
         since = self.state.since if isinstance(self.state, Connecting) else time.monotonic()
+        self.primitives.admit = self.tools.admit
+        shown, self._agreed = await self.tools.admit_agreed(agreed), agreed
         primitives, conversation = self.primitives, self.conversation
         async with (
             primitives.open(conversation, agreed, lambda: self.spec.timeout),
@@ -337,7 +365,7 @@ class Connection:
             task_scope() as tasks,
         ):
             self._ready_at = time.monotonic()
-            self._settle(Ready(agreed, self._ready_at - since))
+            self._settle(Ready(shown, self._ready_at - since))
             asking = self.server_requests.declared
             self.tools.remember(self.spec, agreed, self._ready_at - since, asking)
             if self._is_first:
@@ -482,12 +510,25 @@ class PoolContext(msgspec.Struct):
     crowded: Callable[[], bool]  # is limits.calls reached?
     cache: CatalogueCache
     first_listed: Callable[[Connection], None]  # its tools are known, and never were
+    locks: DefinitionLocks | None = None  # the lock file, where there is one
     eras: dict[object, Era] = {}  # the only era that each target speaks, where that is known
     both_eras: set[object] = set()  # targets behind a URL that speak both
     asking: set[object] = set()  # targets that wanted to ask on a modern connection
     backoff: Backoff = msgspec.field(default_factory=Backoff)
     processes: Processes = msgspec.field(default_factory=Processes)
     idle_filters: set[tuple[ServerAddress, str]] = set()  # those that were logged
+
+    def relock(self, lock: LockFile | None) -> None:
+        """Use this version of the lock file, or none."""
+        if lock is None:
+            self.locks = None
+        elif self.locks is not None:
+            self.locks.replace(lock)
+        else:
+            from mcp_workbench.upstream.definition_locks import DefinitionLocks  # only with a file
+
+            self.locks = DefinitionLocks(lock, self.environ)
+        self.cache.locks = self.locks
 
     # Changes of a server's state, one log line each
 

@@ -47,6 +47,9 @@ from mcp_workbench.upstream.launch import (
 
 log = logging.getLogger(__name__)
 
+GROUP_TRIES = 20  # to remove the control group of a server, whose killed processes take a moment
+GROUP_PAUSE = 0.05  # seconds between them
+
 CONTAINER_CLIENTS = ("docker", "podman", "podman-remote")
 FIRST_LINE = 256  # bytes that Linux reads of a script's first line
 
@@ -132,10 +135,10 @@ async def dial(
             yield link
         return
     try:
-        launch, box = await _confined(launch_of(target, environ), target, environ)
-        started = _running(launch, conversation.receive, ended)
-        async with _counted(started, spec, context, box) as child:
-            yield StdioLink(child, spec, environ)
+        async with _confined(launch_of(target, environ), target, environ) as (launch, box):
+            started = _running(launch, conversation.receive, ended)
+            async with _counted(started, spec, context, box) as child:
+                yield StdioLink(child, spec, environ)
     except OSError as error:
         raise Unreachable(start_error(target.command, error)) from None
 
@@ -294,24 +297,35 @@ def _labelled(launch: ProcessSpec) -> ProcessSpec:
     return msgspec.structs.replace(launch, argv=run.argv(label), container=container)
 
 
+@asynccontextmanager
 async def _confined(
     launch: ProcessSpec, target: StdioCommand, environ: Mapping[str, str]
-) -> tuple[ProcessSpec, str]:
+) -> AsyncGenerator[tuple[ProcessSpec, str]]:
     """The same process with the sandbox and the limits of its entry, and which sandbox that is."""
     if not target.is_confined:
-        return launch, UNCONFINED
+        yield launch, UNCONFINED
+        return
     # Loaded for such a server only. It looks at files and may start a program, so it runs in a thread.
-    from mcp_workbench.upstream.sandbox import SandboxUnavailable, confine
+    from mcp_workbench.upstream.sandbox import SandboxUnavailable, confine, end_group, enter_group
 
     try:
         confined = await asyncio.to_thread(
             confine, target, launch.argv, launch.env, environ, starts=True
         )
+        argv, group = await asyncio.to_thread(enter_group, confined.argv, target.resources)
     except SandboxUnavailable as error:
         raise Unreachable(str(error)) from None
     boxed = confined.box != UNCONFINED
-    changed = msgspec.structs.replace(launch, argv=confined.argv, env=confined.env, boxed=boxed)
-    return changed, confined.box
+    try:
+        yield (
+            msgspec.structs.replace(launch, argv=argv, env=confined.env, boxed=boxed),
+            confined.box,
+        )
+    finally:
+        for _ in range(GROUP_TRIES):
+            if group is None or end_group(group):
+                break
+            await asyncio.sleep(GROUP_PAUSE)
 
 
 # Why a process can't be started

@@ -15,8 +15,15 @@ from itertools import count
 from typing import Any
 
 from mcp_workbench.config.expand import ResolvedServer, environment, resolve_server
-from mcp_workbench.core.errors import ServerUnavailable, not_connected
-from mcp_workbench.core.spec import NOBODY, Limits, ServerAddress, ServerKey, ServerSpec
+from mcp_workbench.core.errors import ServerUnavailable, not_connected, quarantined
+from mcp_workbench.core.spec import (
+    NOBODY,
+    Limits,
+    LockFile,
+    ServerAddress,
+    ServerKey,
+    ServerSpec,
+)
 from mcp_workbench.transport.tasks import Lifetime, TaskScope, task_scope
 from mcp_workbench.upstream.cache import CatalogueCache
 from mcp_workbench.upstream.connection import Connecting, Connection, PoolContext
@@ -94,6 +101,9 @@ class ConnectionPool(Lifetime):
 
     def connection(self, spec: ServerSpec, host: ConnectionHost | None = None) -> Connection:
         """Return the connection for `spec`, starting it if needed. Never awaits, so never races."""
+        locks = self.context.locks
+        if locks is not None and (reason := locks.quarantine(spec)):
+            raise quarantined(spec.address, reason)
         key = self._key(spec, host)
         current = self._live.get(key)
         if current is not None and (
@@ -189,6 +199,19 @@ class ConnectionPool(Lifetime):
         if retired:
             self.watch_deadlines()
         return retired
+
+    def relock(self, lock: LockFile | None) -> list[Connection]:
+        """Use this version of the lock file; a server that it does not let through is stopped.
+
+        Returns the connections whose tools are others now.
+        """
+        self.context.relock(lock)
+        locks = self.context.locks
+        stopped = [k for k, c in self._live.items() if locks and locks.quarantine(c.spec)]
+        changed = [c for k, c in self._live.items() if k in stopped or c.relock()]
+        for key in stopped:
+            self._drop(key)
+        return changed
 
     def revive(self, spec: ServerSpec, host: ConnectionHost | None) -> None:
         """Start this server now, and announce its lists where they are new."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -45,6 +45,9 @@ from mcp_workbench.upstream.tool_list import (
     page_elements,
     yield_after,
 )
+
+if TYPE_CHECKING:
+    from mcp_workbench.core.lock_states import ListKind
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +109,10 @@ class Primitives:
         self._has_skills = False
         self.stale: set[PrimitiveKind] = set()  # lists whose change the server announced
         self.remember: Callable[[PrimitiveKind, tuple[bytes, ...]], None] = lambda kind, raws: None
+        # Compares a list with the lock file: returns what is not shown.
+        self.admit: (
+            Callable[[ListKind, Mapping[str, bytes]], Awaitable[Mapping[str, Any]]] | None
+        ) = None
         self._notify = notify
         self._conversation: Conversation | None = None
         self._listed: dict[PrimitiveKind, PrimitiveList] = {}
@@ -200,6 +207,10 @@ class Primitives:
         announced = declared.prompts_changed if kind == "prompts" else declared.resources_changed
         return announced and not self.subscriptions.is_interrupted
 
+    def expire(self) -> None:
+        """The lists are to be compared with another lock file."""
+        self.stale.update(self._listed.keys() - {"resources", "skills"})
+
     def _lists_missed(self) -> None:
         """Announcements may have been missed: all lists are stale."""
         self.stale.update(self._listed)
@@ -260,8 +271,12 @@ class Primitives:
             if not cursor or cursor in seen:
                 break
             seen.add(cursor)
+        received = tuple(offer.raw for offer in offers.values())
+        if self.admit is not None and kind != "resources" and kind != "skills":
+            blocked = await self.admit(kind, {key: offer.raw for key, offer in offers.items()})
+            offers = {key: offer for key, offer in offers.items() if key not in blocked}
         listed = self._listed[kind] = PrimitiveList(offers, min(ttls), public)
-        self.remember(kind, tuple(offer.raw for offer in offers.values()))
+        self.remember(kind, received)
         return listed
 
     async def _page(self, kind: PrimitiveKind, cursor: str, seconds: float) -> _Page:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,6 +30,9 @@ from mcp_workbench.upstream.health import RetryState
 from mcp_workbench.upstream.pool import ConnectionPool
 from mcp_workbench.upstream.server_requests import ConnectionHost
 from mcp_workbench.upstream.tool_list import TOOLS_CHANGED, ToolList, Unlistable
+
+if TYPE_CHECKING:
+    from mcp_workbench.upstream.definition_locks import DefinitionLocks
 
 _REPORTED: tuple[PrimitiveKind, ...] = ("prompts", "templates")
 SHOWN = 200  # characters of a line that was no message
@@ -92,6 +96,7 @@ def opened_toolbox(
     `outcomes` has, for each server in order, its connection, what is cached of it, or the reason why there
     is neither. One that is still starting has its cached tools, if any, and is listed as unavailable.
     """
+    outcomes = tuple(outcomes)
     servers: list[OpenedServer] = []
     missing: list[ServerUnavailable] = []
     unavailable: list[Unavailable] = []
@@ -120,11 +125,28 @@ def opened_toolbox(
         for problem in malformed(spec)
     ]
     entries += [
+        hidden
+        for spec, outcome in zip(toolbox.servers.values(), outcomes, strict=True)
+        if isinstance(outcome, Connection) and (hidden := _hidden_by_lock(spec, outcome))
+    ]
+    entries += [
         f"{server.address}: {idle_filter(pattern)}"
         for server in servers
         for pattern in server.idle_filters
     ]
     return OpenedToolbox(toolbox, tuple(servers), tuple(unavailable), (*warnings, *entries, *stale))
+
+
+def _hidden_by_lock(spec: ServerSpec, connection: Connection) -> str:
+    """That the lock file hides tools of this server, without their names; empty if it hides none."""
+    review = connection.tools.reviews.get("tools")
+    count = sum(map(spec.tools.shows, review.blocked)) if review is not None else 0
+    if not count:
+        return ""
+    tools = "1 tool is" if count == 1 else f"{count} tools are"
+    return (
+        f"{spec.address}: {tools} hidden: a person can run `mcp-workbench lock diff {spec.address}`"
+    )
 
 
 def _unavailable(spec: ServerSpec, cause: Connection | str) -> ServerUnavailable:
@@ -218,6 +240,11 @@ def report(
         box=context.processes.box_of(spec.address),
         seconds=time.monotonic() - since,
         offers=_offers(connection),
+        unlike_lock=tuple(
+            (kind, name, state)
+            for kind, review in connection.tools.reviews.items()
+            for name, state in review.findings.items()
+        ),
     )
 
 
@@ -242,10 +269,19 @@ def _offers(connection: Connection) -> dict[str, tuple[msgspec.Raw, ...]]:
     }
 
 
-def health(spec: ServerSpec, connection: Connection | None, processes: Processes) -> ServerHealth:
+def health(
+    spec: ServerSpec,
+    connection: Connection | None,
+    processes: Processes,
+    locks: "DefinitionLocks | None" = None,
+) -> ServerHealth:
     """The state of a server, with the reason where it is not ready."""
+    if locks is not None and (reason := locks.quarantine(spec)):
+        state = ServerHealth(spec.address, "failed", reason)
+    else:
+        state = _health(spec, connection)
     count, box = processes.of(spec.address), processes.box_of(spec.address)
-    return msgspec.structs.replace(_health(spec, connection), processes=count, box=box)
+    return msgspec.structs.replace(state, processes=count, box=box)
 
 
 def _health(spec: ServerSpec, connection: Connection | None) -> ServerHealth:

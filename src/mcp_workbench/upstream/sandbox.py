@@ -8,7 +8,10 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +26,11 @@ from mcp_workbench.core.bubblewrap import (
 )
 from mcp_workbench.core.spec import UNCONFINED, ResourceLimits, Sandbox, StdioCommand
 from mcp_workbench.upstream.launch import folder_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mcp_workbench.upstream.cgroup import Delegation
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +49,7 @@ _WORKING: set[tuple[str, ...]] = (
     set()
 )  # command lines that made a sandbox; the machine does not change
 _MENTIONED: set[str] = set()  # of what was logged
+_LOOKING = threading.Lock()
 
 
 class SandboxUnavailable(Exception):
@@ -77,9 +86,10 @@ def confine(
     `starts`: it is started now, so what must be hidden has to exist.
     """
     box, bwrap = effective_box(target.sandbox, environ)
-    if problem := limit_problem(target.resources, box):
+    _, limits = held_by_group(target.resources)
+    if problem := limit_problem(limits, box):
         raise SandboxUnavailable(NO_LIMIT, *problem)
-    inner = limited(argv, target.resources)
+    inner = limited(argv, limits)
     if box == UNCONFINED:
         return Confined(inner, env, box)
     sandbox = _absolute(target, environ)
@@ -264,6 +274,52 @@ def _with_temporary(env: dict[str, str], sandbox: Sandbox) -> dict[str, str]:
 # Limits
 
 
+def held_by_group(limits: ResourceLimits) -> tuple[tuple[str, ...], ResourceLimits]:
+    """Returns the controllers of a control group that hold some of these limits, and the rest of them."""
+    if not (limits.memory_bytes or limits.processes):
+        return (), limits
+    return _delegation().split(limits)
+
+
+def enter_group(
+    argv: tuple[str, ...], limits: ResourceLimits
+) -> tuple[tuple[str, ...], "Path | None"]:
+    """Make a control group for a server if one can hold some of its limits.
+
+    Returns the command line that enters it, and the group. Raises SandboxUnavailable.
+    """
+    controllers, _ = held_by_group(limits)
+    if not controllers:
+        return argv, None
+    from mcp_workbench.upstream.cgroup import joining  # there are few who have one
+
+    try:
+        group = _delegation().make_group(limits, controllers)
+    except OSError as error:
+        message = f"the control group for resourceLimits can't be made: {error.strerror}"
+        raise SandboxUnavailable(
+            NO_LIMIT, message, "look at the controllers of this group"
+        ) from None
+    return joining(group, argv), group
+
+
+def end_group(group: "Path") -> bool:
+    """The server has ended: so does everything in its group. False if that takes a moment more."""
+    return _delegation().end_group(group)
+
+
+def _delegation() -> "Delegation":
+    with _LOOKING:  # servers are started at the same time, in threads
+        return _found_delegation()
+
+
+@cache
+def _found_delegation() -> "Delegation":
+    from mcp_workbench.upstream.cgroup import find_delegation
+
+    return find_delegation()
+
+
 def limit_problem(limits: ResourceLimits, box: str) -> tuple[str, str] | None:
     """Returns why the system would not enforce a limit, and the fix."""
     if limits == ResourceLimits():
@@ -280,10 +336,13 @@ def limit_problem(limits: ResourceLimits, box: str) -> tuple[str, str] | None:
     if not limits.processes:
         return None
     if box == UNCONFINED:
-        message = "resourceLimits.processes needs one, and there is none"
-        return message, "remove that limit, or install bubblewrap"
+        message = (
+            "without one, the system counts all processes of this user for resourceLimits.processes"
+        )
+        return message, 'write "sandbox": "process", or remove that limit'
     if os.geteuid() == 0:
-        return "the system does not limit the processes of root", "run as an ordinary user"
+        fix = "run as an ordinary user, or with a delegated control group"
+        return "the system does not limit the processes of root", fix
     if _kernel() < COUNTS_PER_SANDBOX:
         message = "this kernel counts the processes of a user, not those of a sandbox"
         return message, "use Linux 5.14 or newer, or remove resourceLimits.processes"

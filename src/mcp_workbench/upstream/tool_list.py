@@ -23,6 +23,7 @@ from mcp_workbench.transport.tasks import TaskScope, task_scope
 from mcp_workbench.upstream.conversation import Conversation, RequestFailed
 
 if TYPE_CHECKING:
+    from mcp_workbench.core.lock_states import ListKind, Review, State
     from mcp_workbench.upstream.connection import PoolContext
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
@@ -179,9 +180,13 @@ class ToolList:
 
     def __init__(self, spec: ServerSpec, context: PoolContext) -> None:
         self._address = spec.address
-        known = context.cache.held(spec.key)
+        self._spec = spec
+        known = context.cache.held(spec)
         self.is_cached = known is not None  # so that hosts may have been shown it
         self.catalogue = Catalogue() if known is None else known.catalogue
+        self.received = self.catalogue  # with tools that the lock file does not let through
+        self.capabilities: tuple[str, ...] = ()  # of the host, as the server was told
+        self.reviews: dict[ListKind, Review] = {}  # of its lists, where there is a lock file
         self.complaints: tuple[str, ...] = ()
         self.stale = False  # the server announced a change
         self.listed_at = 0.0  # the last attempt
@@ -232,12 +237,20 @@ class ToolList:
         finally:
             self._unread = catalogue is None
         self.listed_at = self.read_at = time.monotonic()
+        has_changed, self.received = catalogue != self.received, catalogue
+        if has_changed and self._cached is not None:
+            spec, known = self._cached
+            self._cache(spec, msgspec.structs.replace(known, catalogue=catalogue), expected=True)
+        if self._context.locks is not None:
+            await self.admit("tools", {name: tool.raw for name, tool in catalogue.tools.items()})
+            catalogue = self._admitted()
+        return self._show(catalogue)
+
+    def _show(self, catalogue: Catalogue) -> bool:
+        """Offer these tools; are they others than before?"""
         if catalogue == self.catalogue:
             return False
         self.catalogue, self._filter = catalogue, None
-        if self._cached is not None:
-            spec, known = self._cached
-            self._cache(spec, msgspec.structs.replace(known, catalogue=catalogue), expected=True)
         return True
 
     async def reread(self, conversation: Conversation, within: float, *, modern: bool) -> bool:
@@ -248,6 +261,52 @@ class ToolList:
             self.listed_at = time.monotonic()  # no immediate retry
             return False
 
+    # The lock file
+
+    async def admit(self, kind: ListKind, raws: Mapping[str, bytes]) -> Mapping[str, State]:
+        """Compare a list as received with the lock file. Returns what is not shown."""
+        locks = self._context.locks
+        if locks is None:
+            return {}
+        review = await locks.admit(self._spec, kind, raws, self.capabilities)
+        self.reviews[kind] = review
+        return review.blocked
+
+    async def admit_agreed(self, agreed: Agreed) -> Agreed:
+        """The same for its instructions, and for lists that it does not have."""
+        if self._context.locks is None:
+            return agreed
+        declared, text = agreed.declared, msgspec.json.encode(agreed.instructions)
+        blocked = await self.admit("instructions", {"": text} if agreed.instructions else {})
+        if not declared.prompts:
+            await self.admit("prompts", {})
+        if not declared.resources:
+            await self.admit("templates", {})
+        return msgspec.structs.replace(agreed, instructions="") if blocked else agreed
+
+    def blocked(self, kind: ListKind, name: str) -> State | None:
+        """Why this definition is not shown; None if it is, or is not known."""
+        review = self.reviews.get(kind)
+        return None if review is None else review.blocked.get(name)
+
+    def relock(self, spec: ServerSpec) -> bool:
+        """The lock file or the level has changed: compare again. Are other tools offered now?"""
+        self._spec, locks = spec, self._context.locks
+        if locks is None:
+            self.reviews = {}
+            return self._show(self.received)
+        if "tools" not in self.reviews:  # listed before there was a lock file, or not at all
+            self.stale = self.read_at > 0
+            return False
+        for kind, review in self.reviews.items():
+            self.reviews[kind] = locks.admitted(spec, kind, review.hashes, self.capabilities)
+        return self._show(self._admitted())
+
+    def _admitted(self) -> Catalogue:
+        blocked = self.reviews["tools"].blocked
+        tools = self.received.tools
+        return Catalogue({name: tool for name, tool in tools.items() if name not in blocked})
+
     # Cache
 
     def remember(self, spec: ServerSpec, agreed: Agreed, seconds: float, asking: Members) -> None:
@@ -255,11 +314,11 @@ class ToolList:
 
         `asking` is what its host can be asked for, as the server was told.
         """
-        before = self._context.cache.held(spec.key)
+        before = self._context.cache.received(spec.key)
         self._cache(
             spec,
             KnownCatalogue(
-                self.catalogue,
+                self.received,
                 is_modern(agreed.revision),
                 agreed.revision,
                 agreed.name,

@@ -90,6 +90,23 @@ def memory(count: int) -> str:
     return str(len(bytearray(count)))
 
 
+def used_by(processes: int, count: int) -> str:
+    """Have so many processes use so much memory, at the same time; how many could."""
+    ready, hold = os.pipe()
+    done, tell = os.pipe()
+    for _ in range(processes):
+        if not os.fork():
+            os.close(hold)
+            used = b"x" * count
+            os.write(tell, used[:1])
+            os.read(ready, 1)
+            os._exit(0)
+    os.close(tell)
+    could = sum(len(os.read(done, 1)) for _ in range(processes))
+    os.close(hold)
+    return str(could)
+
+
 def forks(count: int) -> str:
     """How many children it could have at once."""
     children: list[int] = []
