@@ -5,14 +5,14 @@ import msgspec
 from mcp_workbench.core.apps import EXTENSION as APPS
 from mcp_workbench.core.apps import SETTINGS
 from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.core.skills import EXTENSION as SKILLS
 
 MEMBER = "extensions"  # of the capabilities, on both sides
 MOST = 32  # extensions of one host or server
 MOST_BYTES = 64 << 10  # of their names and settings
 TASKS = "io.modelcontextprotocol/tasks"
-SKILLS = "io.modelcontextprotocol/skills"
-# Known, and not passed on: apps have a way of their own. Tasks and skills have ids and addresses, which
-# would have to name their server.
+# Known, and not passed on: apps and skills have ways of their own. Tasks have ids, which would have to name
+# their server.
 NOT_PASSED_ON = frozenset({APPS, TASKS, SKILLS})
 # The first words of methods that are not passed on.
 _KNOWN = frozenset(

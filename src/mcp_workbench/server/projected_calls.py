@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mcp_workbench.gateway.interceptors import CallOutcome, change
 from mcp_workbench.gateway.projected_results import ProjectResult, ResultReader
 from mcp_workbench.server.host_calls import HostCall
-from mcp_workbench.server.session_tools import has_read_result
+from mcp_workbench.server.own_definitions import has_read_result
 
 if TYPE_CHECKING:
     from mcp_workbench.core.call_request import CallRequest

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
+from mcp_workbench.core.skills import EXTENSION as SKILLS
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec, ToolIdentifier, generate_tool_name
 from mcp_workbench.protocol.handshake import IMPLEMENTATION, MODERN, STAMPS, legacy_answer
 from mcp_workbench.protocol.translation import complete
@@ -79,7 +80,7 @@ def discover_result(view: View) -> bytes:
     snapshot = view.snapshot
     result: dict[str, Any] = {
         "supportedVersions": [MODERN],
-        "capabilities": _capabilities(view),
+        "capabilities": _capabilities(view, modern=True),
         "instructions": _instructions(view, modern=True),
         "ttlMs": STATIC_TTL,
         "cacheScope": cache_scope(snapshot),
@@ -87,12 +88,14 @@ def discover_result(view: View) -> bytes:
     return complete(msgspec.json.encode(result), STAMPS)
 
 
-def _capabilities(view: View) -> dict[str, Any]:
-    if view.only_server is None:
+def _capabilities(view: View, *, modern: bool = False) -> dict[str, Any]:
+    if view.only_server is None and not modern:
         return _CAPABILITIES
-    from mcp_workbench.gateway.server_extensions import offered_extensions  # only with one server
+    from mcp_workbench.gateway.server_extensions import offered_extensions, skill_settings
 
     extensions = offered_extensions(view)
+    if modern and (skills := skill_settings(view)) is not None:
+        extensions = {**extensions, SKILLS: skills}
     return {**_CAPABILITIES, "extensions": extensions} if extensions else _CAPABILITIES
 
 
