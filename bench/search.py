@@ -33,8 +33,8 @@ from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.schema.signature import arguments_shape, short_signature
 from mcp_workbench.search.index import Index, Search
 from mcp_workbench.search.queries import Query, QueryWords, SearchableServer, SearchScope, Words
+from mcp_workbench.server.own_definitions import own_definitions
 from mcp_workbench.server.own_tools import MOST_SIBLINGS, search_text, search_tools, tool_lines
-from mcp_workbench.server.session_tools import own_definitions
 
 Json = dict[str, Any]
 

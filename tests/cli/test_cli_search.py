@@ -10,7 +10,7 @@ from tests.kit.command import run_command
 from tests.kit.config import demo_server, entry, toolbox, write_config
 
 from mcp_workbench.cli import tools
-from mcp_workbench.server import session_tools
+from mcp_workbench.server import own_definitions
 
 
 def test_the_best_tools_come_first_as_signatures(tmp_path: Path) -> None:
@@ -107,4 +107,4 @@ def test_a_place_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_person_may_ask_for_as_many_tools_as_an_agent() -> None:
-    assert tools.MOST_HITS == session_tools.MOST_HITS
+    assert tools.MOST_HITS == own_definitions.MOST_HITS

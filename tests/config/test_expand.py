@@ -240,3 +240,64 @@ def test_a_path_is_written_as_people_read_it() -> None:
     assert dotted(("toolboxes", "dev", "args", 1)) == "toolboxes.dev.args[1]"
     assert dotted(("headers", "X.Y z")) == 'headers["X.Y z"]'
     assert dotted(("env", "K"), "mcpServers.fs") == "mcpServers.fs.env.K"
+
+
+@given(TRICKY, VALUES)
+def test_text_behind_the_last_brace_is_read_as_any_other(text: str, values: dict[str, str]) -> None:
+    whole = expand(f"{text}|}}", values).text
+    if "${" not in text.rpartition("}")[2].replace("$${", ""):
+        assert expand(f"{text}|", values).text == whole[:-1]
+
+
+@pytest.mark.parametrize("text", ["${A:-", "${A:-$", "${", "$${", "${A"])
+def test_a_text_full_of_unfinished_references_is_read_in_one_pass(text: str) -> None:
+    long = text * 200_000  # hours, if each of them were searched to the end
+
+    assert expand(long, ENVIRON).text == long.replace("$${", "${")
+    assert references(long) == ()
+    assert doubtful(long) == (text != "$${")
+
+
+def test_many_long_values_do_not_fill_the_memory() -> None:
+    spec = ServerSpec(ServerAddress("a", "b"), StdioCommand("x", ("${A}" * 100_000,)))
+    environ = {"A": "x" * 100_000}
+
+    assert len(expand("${A}" * 100_000, environ).text) <= 1 << 20
+    with pytest.raises(Unexpandable, match="too long values"):
+        expand_target(spec, environ)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("run", "-e", "API_TOKEN=s3cret-value", "image"),
+        ("run", "--env=API_TOKEN=s3cret-value", "image"),
+        ("-c", "API_TOKEN='s3cret-value' exec server"),
+        ("--header", "Authorization: Bearer s3cret-value"),
+        ("--from", "git+https://s3cret-value@example.com/a", "server"),
+        ("--index-url", "https://ada:s3cret-value@example.com/simple", "server"),
+        ("postgres://ada:s3cret-value@localhost/db",),
+        ("https://example.com/mcp?api_key=s3cret-value&region=europe-west",),
+    ],
+)
+def test_literal_secrets_inside_of_arguments_are_masked(args: tuple[str, ...]) -> None:
+    spec = ServerSpec(ServerAddress("a", "b"), StdioCommand("x", args))
+
+    masked = redact(" ".join(args), secrets_of(spec, {}))
+
+    assert "s3cret-value" not in masked
+    assert "[secret:" in masked
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("run", "-e", "LOG_LEVEL=debugging-all", "image"),
+        ("ssh://somebody@example.com/a", "--header", "Accept: application/json"),
+        ("https://example.com/mcp?region=europe-west",),
+    ],
+)
+def test_arguments_that_are_no_secrets_are_shown(args: tuple[str, ...]) -> None:
+    spec = ServerSpec(ServerAddress("a", "b"), StdioCommand("x", args))
+
+    assert redact(" ".join(args), secrets_of(spec, {})) == " ".join(args)

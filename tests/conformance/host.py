@@ -8,6 +8,7 @@ Between them stands the workbench, on stdio towards this host. The standard libr
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
@@ -25,6 +26,7 @@ CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "r
 LOCAL = ["http://localhost:*", "http://127.0.0.1:*"]  # where the suite's authorization servers are
 BROWSER = Path(__file__).parent / "browser.py"
 ROUNDS = 10
+SKILLS = "sep-2640-"  # scenarios
 METADATA_DOCUMENT = "https://conformance-test.local/client-metadata.json"  # which the suite knows
 
 
@@ -131,7 +133,36 @@ def use(host: Host) -> bool:
     if "resources" in can:
         for resource in host.request("resources/list").get("resources", []):
             host.request("resources/read", {"uri": resource["uri"]})
+    if os.environ.get("MCP_CONFORMANCE_SCENARIO", "").startswith(SKILLS):
+        use_skills(host)
     return bool(tools)
+
+
+def use_skills(host: Host) -> None:
+    """List them, and load each, unless the scenario is about a host that loads none."""
+    skills: list[Json] = host.request("skills/list").get("skills", [])
+    if os.environ["MCP_CONFORMANCE_SCENARIO"].endswith("no-prefetch"):
+        return
+    for skill in skills:
+        load(host, skill)
+
+
+def load(host: Host, skill: Json) -> None:
+    """Read its files; one that is not what its entry says ends it."""
+    for file in sorted(skill["resources"], key=lambda file: file["uri"] != skill["uri"]):
+        (content,) = host.request("resources/read", {"uri": file["uri"]})["contents"]
+        body = content["text"].encode()
+        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        if (content["uri"], len(body), digest) != (file["uri"], file["size"], file["digest"]):
+            return
+        if file["uri"] == skill["uri"] and frontmatter(content["text"]) != skill["frontmatter"]:
+            return
+
+
+def frontmatter(text: str) -> Json:
+    """Of the suite's skills, each value is a line."""
+    lines = text.split("---\n")[1].splitlines()
+    return {key: value for key, _, value in (line.partition(": ") for line in lines)}
 
 
 def calls(tools: list[Json]) -> Iterator[tuple[str, Json]]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.kit.blocking_http_host import HttpHost
+from tests.kit.command import serving
 from tests.kit.config import apps_entry, write_config
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import INITIALIZE, META, Json, json_text, use_tool
 
 LEGACY, MODERN = "legacy", "modern"
 ERAS = (LEGACY, MODERN)
+WAYS = [f"{transport} {era}" for transport in ("stdio", "http") for era in ERAS]
 UI = "io.modelcontextprotocol/ui"
 SETTINGS = {"mimeTypes": ["text/html;profile=mcp-app"]}
 SHOWS_APPS: Json = {"extensions": {UI: SETTINGS}}
@@ -23,16 +28,33 @@ def bench(folder: Path, era: str, *servers: str, flags: tuple[str, ...] = (), **
     return write_config(folder, {"toolboxes": {"dev": {"mcpServers": entries}}, **more})
 
 
+@contextmanager
+def shows_apps(config: Path, way: str, *options: str) -> Generator[Host]:
+    """A host that shows apps, by `stdio legacy`, `http modern` and so on."""
+    transport, era = way.split()
+    modern = era == MODERN
+    if transport == "stdio":
+        with PipeHost(config, *options, modern=modern) as pipe:
+            yield Host(pipe, SHOWS_APPS)
+        return
+    with serving(config) as command:
+        http = HttpHost(command.url, modern=modern, capabilities=SHOWS_APPS)
+        yield Host(http, SHOWS_APPS)
+        http.close()
+
+
 class Host:
     """A host of either era that declares these capabilities."""
 
-    def __init__(self, pipe: PipeHost, capabilities: Json | None = None) -> None:
+    def __init__(self, pipe: PipeHost | HttpHost, capabilities: Json | None = None) -> None:
         self.pipe = pipe
         self._meta: Json = {}
         self.opening: Json = {}
         declared = capabilities or {}
         if pipe.modern:
             self._meta = {META + "clientCapabilities": declared}
+        elif isinstance(pipe, HttpHost):
+            self.opening = pipe.opening
         else:
             self.opening = pipe.result("initialize", {**INITIALIZE, "capabilities": declared})
             pipe.notify("notifications/initialized")
@@ -47,6 +69,9 @@ class Host:
 
     def tools(self) -> dict[str, Json]:
         return {tool["name"]: tool for tool in self.result("tools/list")["tools"]}
+
+    def call(self, name: str) -> Json:
+        return self.result("tools/call", {"name": name, "arguments": {}})
 
     def read(self, uri: str) -> Json:
         (content,) = self.result("resources/read", {"uri": uri})["contents"]

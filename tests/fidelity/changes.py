@@ -52,8 +52,13 @@ IN_RESULTS = {
     ),
     "address": Change(
         "`uri` in the `contents` of a resource that was requested by an address of ours becomes an address of that form",
-        "every pair, `mcp-workbench://…` and `ui://workbench/…` only",
+        "every pair, `mcp-workbench://…`, `ui://workbench/…` and `skill://{toolbox}/{server}/…` only",
         "the answer names what was requested",
+    ),
+    "script": Change(
+        "a script is added to the text or blob of a page, directly after `<head>`",
+        "`resources/read` of `ui://workbench/…` with the type `text/html`, for hosts that declare apps; with bare names only if the host sees several servers",
+        "an app calls tools by its server's names, and nothing else says which server it means ([apps](apps.md#pages))",
     ),
     "half": Change(
         r"an escape of half a character (`\ud83d` alone) becomes `\ufffd`",
@@ -142,8 +147,18 @@ IN_DEFINITIONS = {
     ),
     "page": Change(
         "`ui://{rest}` in `_meta.ui.resourceUri` and `_meta[\"ui/resourceUri\"]`, and as `uri` of a resource, becomes `ui://workbench/{toolbox}/{server}/{rest}`",
-        "hosts that declare apps: lists of tools in dynamic mode, lists of resources",
+        "hosts that declare apps: lists of tools and resources",
         "two servers may use the same address, and each tool has its own page",
+    ),
+    "for the app": Change(
+        "`_meta.ui.visibility` becomes `[\"app\"]`",
+        "hosts that declare apps, in proxy mode and for toolboxes that are not opened: tools without a page of servers that have one",
+        "the app may call them; a model finds them in `open_toolbox` ([apps](apps.md#what-a-host-lists))",
+    ),
+    "skill": Change(
+        "`uri` of a skill, and of each of its files, becomes `skill://{toolbox}/{server}/{path}`; with another scheme, `mcp-workbench://{toolbox}/{server}/{URI}`",
+        "`skills/list`, `skills/get`, `resources/directory/read`",
+        "two servers may have the same skill, and an address must not lead to another one later ([skills](skills.md))",
     ),
     "owner": Change(
         "`toolbox_name` and `source_server` are added at the end; if one is present, it gets our value and the other is added in front",
@@ -153,7 +168,7 @@ IN_DEFINITIONS = {
     "flat name": Change(
         "`name` is the flat name, `description` begins with `[toolbox/server] `, `_meta` has `source_server`, "
         "`toolbox_name` and `original_name`; existing members keep their place, missing ones are added in front",
-        "dynamic mode, and prompts in both modes",
+        "dynamic mode, prompts in both modes, and tools of apps in both modes",
         "the contract",
     ),
     "hint": Change(
@@ -188,7 +203,7 @@ EXTENSIONS = (
     Extension(
         "`io.modelcontextprotocol/skills`",
         "not declared to servers",
-        "not declared to hosts; `skills/…` is -32601",
+        "`skills/list`, `skills/get`, `resources/directory/read` and files work for modern hosts ([skills](skills.md)); declared to them once a server is known to have skills",
     ),
     Extension(
         "all others, if the host sees one server and that has the extension, too",

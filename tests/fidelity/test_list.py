@@ -78,10 +78,11 @@ def test_a_listed_change_is_one_that_a_case_shows(name: str) -> None:
     assert expected(RESULTS[case], way) != sent(RESULTS[case], way)
     elsewhere = {
         "address",
+        "script",
         "hint_for",
         "budget",
         "projection",
-    }  # tests/primitives, and tests/search for three of them
+    }  # tests/primitives, tests/extensions, and tests/search for three of them
     assert SHOWN_BY.keys() | elsewhere == IN_RESULTS.keys()
 
 

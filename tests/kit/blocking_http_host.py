@@ -15,17 +15,26 @@ class HttpHost:
     """A host on one connection, which blocks; a legacy one opens its session at once."""
 
     def __init__(
-        self, url: str, *, modern: bool, timeout: float = PATIENCE, token: str = ""
+        self,
+        url: str,
+        *,
+        modern: bool,
+        timeout: float = PATIENCE,
+        token: str = "",
+        capabilities: Message | None = None,
     ) -> None:
         self.modern = modern
-        place = url.removeprefix("http://").partition("/")[0]
+        place, _, path = url.removeprefix("http://").partition("/")
+        self._path = f"/{path}"
+        self.opening: Message = {}  # the result of `initialize`
         self._connection = http.client.HTTPConnection(place, timeout=timeout)
         self.streamed = 0  # answers that came as events
         self._id = 100
         self._session: dict[str, str] = {}
         self._token = {"authorization": f"Bearer {token}"} if token else {}
         if not modern:
-            self.exact("initialize", INITIALIZE)
+            declared = {**INITIALIZE, "capabilities": capabilities or {}}
+            self.opening = self.request("initialize", declared)["result"]
             self._post(rpc("notifications/initialized"), {})
 
     def close(self) -> None:
@@ -48,7 +57,7 @@ class HttpHost:
     def _post(self, body: bytes, headers: dict[str, Any]) -> bytes:
         sent = {"content-type": "application/json", "accept": ACCEPT, **self._session, **headers}
         sent |= self._token
-        self._connection.request("POST", "/mcp", body, sent)
+        self._connection.request("POST", self._path, body, sent)
         answer = self._connection.getresponse()
         data = answer.read()
         if session := answer.headers.get("mcp-session-id"):

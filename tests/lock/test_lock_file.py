@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mcp_workbench.config.expand import Environment
 from mcp_workbench.config.lock_file import (
     NotWritten,
     change_lock,
@@ -18,7 +19,14 @@ from mcp_workbench.config.lock_file import (
     parse_lock,
     read_lock,
 )
-from mcp_workbench.core.spec import LockedServer
+from mcp_workbench.core.spec import (
+    LockedServer,
+    LockFile,
+    ServerAddress,
+    ServerSpec,
+    StdioCommand,
+)
+from mcp_workbench.upstream.definition_locks import MOST_WARNINGS, DefinitionLocks
 from tests.kit.results import error_code
 from tests.lock.scenes import LOCK, Scene, opened, tool_names
 
@@ -120,6 +128,23 @@ def test_a_file_that_everybody_can_change_is_not_used(tmp_path: Path) -> None:
 
     assert problem is not None
     assert problem.fix == f"chmod o-w {file}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a file of somebody")
+def test_a_file_of_another_user_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "theirs").mkdir()
+    theirs, link = tmp_path / "theirs" / LOCK, tmp_path / "ours" / LOCK
+    change_lock(str(theirs), lambda _: {"dev/s": ENTRY})
+    for path in (theirs, theirs.parent):
+        os.chown(path, 65534, 65534)
+    link.symlink_to(theirs)
+
+    problem = read_lock(str(link)).problem
+
+    assert problem is not None
+    assert "belongs to another user (65534), who could approve" in problem.message
+    assert read_lock(str(theirs)).problem is None  # that of the folder, of which the user was told
 
 
 def test_a_pipe_a_folder_and_a_huge_file_are_problems(tmp_path: Path) -> None:
@@ -225,3 +250,48 @@ def test_a_first_sight_that_cannot_be_written_is_not_shown(tmp_path: Path) -> No
     assert names == []
     assert error_code(result) == "quarantined"
     assert "can't be written" in host.stderr
+
+
+def test_a_server_that_defines_too_much_does_not_close_the_others(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "pin")
+    schema = {"type": "object"}
+    many = [{"name": f"{'x' * 1000}{n}", "inputSchema": schema} for n in range(1000)]
+    scene.define(tools=many)
+    with scene.host() as host:
+        names = tool_names(opened(host))
+    warned = host.stderr
+
+    scene.define(tools=many[:10])
+    with scene.host() as host:
+        fewer = tool_names(opened(host))
+
+    assert names == []
+    assert "nothing new is shown" in warned
+    assert "no room for dev/s" in warned
+    assert len(fewer) == 10
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / LOCK
+    names = [f"{'x' * 4000}{n}" for n in range(225)]
+    entry = LockedServer(HASH, lists={"tools": dict.fromkeys(names, HASH)})
+    change_lock(str(path), lambda _: {f"dev/s{n}": entry for n in range(9)})
+    before = path.read_bytes()
+
+    with pytest.raises(NotWritten, match="would be larger than 8 MiB"):
+        change_lock(str(path), lambda servers: {**servers, "dev/t": entry})
+
+    assert path.read_bytes() == before
+    assert read_lock(str(path)).problem is None
+
+
+async def test_warnings_about_changes_end(caplog: pytest.LogCaptureFixture) -> None:
+    entry = LockedServer(lists={"tools": {"a": HASH}})
+    locks = DefinitionLocks(LockFile("", {"dev/s": entry}), Environment({}))
+    server = ServerSpec(ServerAddress("dev", "s"), StdioCommand("true"))
+
+    for number in range(MOST_WARNINGS + 10):
+        await locks.admit(server, "tools", {"a": b"%d" % number}, ())
+
+    assert len(caplog.records) == MOST_WARNINGS + 1
+    assert "no more warnings" in caplog.text

@@ -60,13 +60,20 @@ def test_the_network_is_there_or_not(network: bool) -> None:
     assert ("/run/systemd/resolve" in mounts(Sandbox("files", network=network))) == network
 
 
+def test_folders_between_mounts_are_mounts_where_they_could_be_moved() -> None:
+    around = Surroundings("/", "/home/ada", hidden_folders=("/data/a/b/secret", "/shown/a/secret"))
+    found = mounts(Sandbox("files", read=("/shown",), write=("/data",)), around)
+
+    assert {path for path in found if found[path][0] == "--bind-try"} == {"/data/a", "/data/a/b"}
+
+
 def test_the_deepest_path_decides() -> None:
     nested = Sandbox("files", read=("/data/a/b",), write=("/data", "/data/a/b/c"))
 
     order = [path for path in mounts(nested) if path.startswith("/data")]
 
     assert sorted(order, key=lambda path: mounts(nested)[path][1]) == [
-        "/data", "/data/a/b", "/data/a/b/c",
+        "/data", "/data/a", "/data/a/b", "/data/a/b/c",
     ]  # fmt: skip
 
 

@@ -149,3 +149,18 @@ def test_check_warns_if_the_configuration_can_be_written(tmp_path: Path) -> None
         ("WB-BOX-702", "a.sandbox.hide[0]"),
         ("WB-BOX-704", "a.sandbox.write"),
     ]
+
+
+@needs_bubblewrap
+def test_values_of_variables_in_paths_are_not_shown(tmp_path: Path) -> None:
+    value = "canary-4711-canary"
+    (tmp_path / value).mkdir()
+    (tmp_path / value / "link").symlink_to("/")
+    lists = files(["${NAME}/gone"], write=["${NAME}", "${NAME}/link"], hide=["${NAME}/gone"])
+    config_file(tmp_path, {"a": spy(sandbox=lists)})
+
+    shown = [run_command(*argv, cwd=tmp_path, NAME=value) for argv in (["check"], ["check", "--json"], ["doctor"])]  # fmt: skip
+
+    for done in shown:
+        assert value not in done.out + done.err
+        assert "depends on the link" in done.out + done.err

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.core.spec import ToolIdentifier
-from mcp_workbench.server.session_tools import (
+from mcp_workbench.server.own_definitions import (
     open_toolbox_definition,
     use_tool_definition,
 )

@@ -23,7 +23,7 @@ from mcp_workbench.core.spec import (
 )
 from mcp_workbench.server.example_call import ExampleCall, example_call
 from mcp_workbench.server.flat_tools import flat_definition
-from mcp_workbench.server.session_tools import (
+from mcp_workbench.server.own_definitions import (
     open_toolbox_definition,
     own_definitions,
     use_tool_definition,

@@ -32,8 +32,9 @@ from mcp_workbench.search.index import Index, Search
 from mcp_workbench.search.queries import Query, SearchableServer, SearchScope, Words
 from mcp_workbench.server.example_call import example_call
 from mcp_workbench.server.flat_tools import flat_definitions
+from mcp_workbench.server.own_definitions import own_definitions
 from mcp_workbench.server.own_tools import opened_text, search_text
-from mcp_workbench.server.session_tools import opened_json, own_definitions
+from mcp_workbench.server.session_tools import opened_json
 from mcp_workbench.server.text import instructions
 from mcp_workbench.upstream.cache import CatalogueCache
 

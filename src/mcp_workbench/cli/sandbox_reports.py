@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from mcp_workbench.config.expand import Unexpandable, expand_without_secrets
+from mcp_workbench.config.expand import Unexpandable, expand_without_secrets, secrets_of
 from mcp_workbench.core.bubblewrap import describe
 from mcp_workbench.core.errors import Problem
+from mcp_workbench.core.redact import redact
 from mcp_workbench.core.spec import ResourceLimits, ServerSpec, StdioCommand
 from mcp_workbench.upstream.launch import child_environment, program_of
 from mcp_workbench.upstream.sandbox import (
@@ -53,7 +54,7 @@ def sandbox_report(spec: ServerSpec, environ: Mapping[str, str]) -> SandboxRepor
     except Unexpandable:  # a warning of its own
         return SandboxReport(_document(spec, spec.target, ""))
     assert isinstance(target, StdioCommand)  # noqa: S101
-    env = child_environment(environ, target)
+    env, secrets = child_environment(environ, target), secrets_of(spec, environ)
     box, problems = "", list(_missing(spec, target, environ))
     if may_write_configuration(target, environ):
         message = f"server '{spec.address}' may write the folder of this configuration"
@@ -65,7 +66,22 @@ def sandbox_report(spec: ServerSpec, environ: Mapping[str, str]) -> SandboxRepor
     except SandboxUnavailable as error:
         message = f"server '{spec.address}' can't be started: sandbox: {error.message}"
         problems.append(_warning(f"{spec.place}.sandbox", message, error.fix, error.code))
-    return SandboxReport(_document(spec, target, box), tuple(problems))
+    masked = tuple(
+        msgspec.structs.replace(
+            problem, message=redact(problem.message, secrets), fix=redact(problem.fix, secrets)
+        )
+        for problem in problems
+    )
+    return SandboxReport(_masked(_document(spec, target, box), secrets), masked)
+
+
+def _masked(document: ServerSandbox, secrets: Mapping[str, str]) -> ServerSandbox:
+    """Returns the document without values of variables in its paths."""
+    lists = {
+        key: tuple(redact(path, secrets) for path in getattr(document, key))
+        for key in ("read", "write", "hide")
+    }
+    return msgspec.structs.replace(document, **lists)
 
 
 def _document(spec: ServerSpec, target: StdioCommand, box: str) -> ServerSandbox:

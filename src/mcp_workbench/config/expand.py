@@ -6,7 +6,7 @@ Also what follows from the values: whether two entries are the same server, and 
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -26,8 +26,19 @@ Target = StdioCommand | HttpEndpoint
 ResolvedServer = tuple[Target, str, str, str, SecretSources]
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+# Behind the last brace, where a search for the end of a default would go through the whole rest each time.
+_ESCAPE = re.compile(r"\$\$\{((?!))?((?!))?")
+MOST_EXPANDED = (
+    1 << 20
+)  # characters of all values in one text; an argument has 128 KiB at most on Linux
 _LIKE_A_REFERENCE = re.compile(r"\$\{[A-Z0-9_]+(?:\}|$)")
 VARIABLE_FORMS = "write ${NAME} or ${NAME:-default}; $${ is a literal ${"
+# Literal secrets in arguments
+_ASSIGNMENT = re.compile(
+    r"(?:(?<![A-Z0-9_])(?=[A-Z])|(?<=[?&]))([A-Za-z0-9_-]+)=['\"]?([^\s&#'\"]+)"
+)
+_HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*): *(\S(?:.*\S)?)")
+_USER = re.compile(r"([a-z][a-z0-9+.-]{0,20})://([^\s/?#@]+)@")
 _PLAIN_KEY = "[A-Za-z0-9_$-]+"
 # These find their program independently of the folder they are started in.
 _RUNNERS = ("npx", "bunx", "uvx", "pipx", "docker", "podman", "dnx")
@@ -40,6 +51,7 @@ class Expanded(msgspec.Struct, frozen=True):
 
     text: str
     missing: tuple[str, ...] = ()
+    is_too_long: bool = False  # then some values are left out
 
     def __repr__(self) -> str:
         return f"Expanded(missing={self.missing!r})"  # the text holds values
@@ -118,29 +130,38 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
     if "${" not in text:
         return Expanded(text)
     missing: list[str] = []
+    left = MOST_EXPANDED
 
     def value(match: re.Match[str]) -> str:
+        nonlocal left
         name, default = match.groups()
         if name is None:
             return "${"
-        if default is not None:
-            return environ.get(name) or default
-        if name not in environ:
+        if default is None and name not in environ:
             missing.append(name)
-        return environ.get(name, "")
+        value = environ.get(name) or default or ""
+        left -= len(value)
+        return value if left >= 0 else ""
 
-    expanded = _REFERENCE.sub(value, text)
-    return Expanded(expanded, tuple(dict.fromkeys(missing)))
+    expanded = _replaced(value, text)
+    return Expanded(expanded, tuple(dict.fromkeys(missing)), left < 0)
+
+
+def _replaced(value: Callable[[re.Match[str]], str], text: str) -> str:
+    """Returns the text with every reference and escape replaced, in one pass."""
+    end = text.rfind("}") + 1
+    return _REFERENCE.sub(value, text[:end]) + _ESCAPE.sub(value, text[end:])
 
 
 def references(text: str) -> tuple[str, ...]:
     """Returns the variables in a text, each once, in order."""
-    return tuple(dict.fromkeys(m[1] for m in _REFERENCE.finditer(text) if m[1]))
+    found = _REFERENCE.finditer(text, 0, text.rfind("}") + 1)
+    return tuple(dict.fromkeys(m[1] for m in found if m[1]))
 
 
 def doubtful(text: str) -> bool:
     """Is there a `${` that is no variable but may have been meant as one?"""
-    return "${" in _REFERENCE.sub(lambda match: f" {match[2] or ''}", text)
+    return "${" in _replaced(lambda match: f" {match[2] or ''}", text)
 
 
 def malformed(spec: ServerSpec) -> tuple[str, ...]:
@@ -155,7 +176,7 @@ def malformed(spec: ServerSpec) -> tuple[str, ...]:
 
 def _begun(text: str) -> str:
     """Returns the reference in quotes where it looks like a name; other text may be a secret."""
-    rest = _REFERENCE.sub(" ", text)
+    rest = _replaced(lambda _: " ", text)
     names = [match[0] for match in _LIKE_A_REFERENCE.finditer(rest)]
     return " and ".join(f"'{name}'" for name in dict.fromkeys(names)) or "a '${'"
 
@@ -263,6 +284,8 @@ def _expanded(spec: ServerSpec, values: Mapping[str, str]) -> Target:
         ]
         if any(sign in expanded.text for sign in _forbidden(path)):
             reasons.append(f"the value has a line break or a NUL character in it ({place})")
+        if expanded.is_too_long:
+            reasons.append(f"its variables have too long values ({place})")
     if reasons:
         raise Unexpandable("; ".join(reasons))
     return _filled(spec.target, {path: expanded.text for path, expanded in texts.items()})
@@ -411,8 +434,23 @@ def _hidden_parts(url: str) -> list[str]:
 
 
 def _secret_arguments(args: list[str]) -> Iterator[tuple[str, str]]:
-    """`--api-key=VALUE` and `--api-key VALUE`."""
+    """Yields literal secrets of a command line, and their names.
+
+    `--api-key=VALUE`, `--api-key VALUE`, and inside of any argument `API_KEY=VALUE` (`docker run -e`), a
+    header such as `Authorization: Bearer VALUE`, and user, password and query of a URL.
+    """
     for argument, following in zip(args, (*args[1:], ""), strict=False):
         flag, equals, value = argument.partition("=")
         if flag.startswith("-") and names_a_secret(flag):
             yield value if equals else following, flag.lstrip("-")
+        for name, text in _ASSIGNMENT.findall(argument) if equals else ():
+            if names_a_secret(name):
+                yield text, name
+        if (header := _HEADER.fullmatch(argument)) and names_a_secret(header[1]):
+            yield header[2], header[1]
+            yield header[2].rpartition(" ")[2], header[1]
+        for scheme, user in _USER.findall(argument) if "://" in argument else ():
+            _, colon, password = user.partition(":")
+            if colon or scheme.endswith(("http", "https")):  # a token alone, or a name
+                yield user, "url"
+                yield password, "url"

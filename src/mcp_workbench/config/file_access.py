@@ -14,7 +14,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from mcp_workbench.timing import deadline
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PIPE_WAIT = deadline(10.0)  # seconds for a whole file through a pipe
+LOCK_WAIT = deadline(10.0)  # seconds for other processes that write the same
+LOCK_POLL = 0.02  # seconds between two attempts
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # opening a pipe blocks until there is a writer otherwise
 _CHUNK = 1 << 16
 
@@ -90,6 +93,39 @@ def _waiter(fd: int) -> Callable[[], None]:
             raise TooSlow(errno.ETIMEDOUT, f"nobody has written the whole of it in {PIPE_WAIT:g} s")
 
     return wait
+
+
+# One process at a time
+
+
+@contextmanager
+def exclusive(path: str) -> Generator[None]:
+    """Hold the lock of a folder or a file; a crash releases it. Windows has none. Raises OSError.
+
+    A folder's needs no file of its own. A process that was stopped while it holds the lock keeps others
+    waiting for LOCK_WAIT, not for ever.
+    """
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+    except ImportError:
+        yield
+        return
+    from time import monotonic, sleep
+
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    until = monotonic() + LOCK_WAIT
+    try:
+        while True:
+            try:
+                flock(fd, LOCK_EX | LOCK_NB)
+                break
+            except BlockingIOError:
+                if monotonic() > until:
+                    raise TimeoutError(errno.ETIMEDOUT, "another process is writing it") from None
+            sleep(LOCK_POLL)
+        yield
+    finally:
+        os.close(fd)
 
 
 # Ownership

@@ -7,19 +7,17 @@ are allowed, and lost when it is written; a server's `note` stays. A file that c
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
-import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
 
 from mcp_workbench.config.expand import dotted
-from mcp_workbench.config.file_access import TooLarge, read_plain
+from mcp_workbench.config.file_access import TooLarge, at_once, exclusive, read_open
 from mcp_workbench.config.state_home import write_new
 from mcp_workbench.core.definition_hash import HASH
 from mcp_workbench.core.errors import Problem, WorkbenchError, shown_name
@@ -31,8 +29,10 @@ FORMAT = 1
 FORMAT_KEY = "mcpWorkbenchLock"
 CODE = "WB-LOCK-001"
 MOST_BYTES = 8 << 20
-PATIENCE = 10.0  # seconds for other processes that write it
-AGAIN = 0.02  # seconds between two attempts
+MOST_OF_SERVER = (
+    1 << 20
+)  # bytes of one entry: 10,000 definitions; none takes the place of the others
+_ROOT = 0
 _MODE = 0o644  # it is no secret, and is committed
 _RECORDED = ("at", "by", "version")
 _KEYS = {
@@ -64,10 +64,13 @@ def lock_path(config: str) -> str:
 def read_lock(path: str) -> LockFile:
     """Returns the lock file; without a file, an empty one. Never raises: it may have a problem."""
     try:
-        raw = read_plain(path, MOST_BYTES)
-        if os.name == "posix" and os.stat(path).st_mode & stat.S_IWOTH:  # noqa: PTH116
-            message = "everybody on this machine can change this file"
-            return _broken(path, message, fix=f"chmod o-w {path}")
+        with open(path, "rb", buffering=0, opener=at_once) as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return _broken(path, "it is no plain file")
+            if problem := _owner_problem(path, status):
+                return _broken(path, problem[0], fix=problem[1])
+            raw = read_open(stream.fileno(), status, MOST_BYTES)
     except FileNotFoundError:
         return LockFile(path)
     except TooLarge:
@@ -75,6 +78,22 @@ def read_lock(path: str) -> LockFile:
     except OSError as error:
         return _broken(path, f"can't be read: {error.strerror or error}")
     return parse_lock(path, raw)
+
+
+def _owner_problem(path: str, status: os.stat_result) -> tuple[str, str] | None:
+    """Returns why another user could approve by changing the file, and the fix.
+
+    The owner of its folder could anyway, and the user was told so when the configuration was read.
+    """
+    if os.name != "posix":
+        return None
+    if status.st_mode & stat.S_IWOTH:
+        return "everybody on this machine can change this file", f"chmod o-w {path}"
+    folder = os.stat(os.path.dirname(path) or ".")  # noqa: PTH116, PTH120
+    if status.st_uid in (os.geteuid(), _ROOT, folder.st_uid):
+        return None
+    message = f"this file belongs to another user ({status.st_uid}), who could approve"
+    return message, "use a copy of your own"
 
 
 def parse_lock(path: str, raw: bytes) -> LockFile:
@@ -267,18 +286,33 @@ def change_lock(path: str, change: Change) -> LockFile:
     real = os.path.realpath(path)
     folder = os.path.dirname(real)  # noqa: PTH120
     try:
-        with _exclusive(folder):
+        with exclusive(folder):
             before = read_lock(real)
             if before.problem is not None:
                 raise NotWritten(before.problem.message, hint=before.problem.fix)
             after = LockFile(path, dict(change(dict(before.servers))))
             if after.servers != before.servers or not os.path.exists(real):  # noqa: PTH110
-                _replace(real, encode_lock(after.servers))
+                _replace(real, _small_enough(path, before.servers, after.servers))
     except OSError as error:
         reason = error.strerror or str(error)
         hint = "make its folder writable for this user"
         raise NotWritten(f"{path} can't be written: {reason}", hint=hint) from None
     return after
+
+
+def _small_enough(
+    path: str, before: Mapping[str, LockedServer], after: Mapping[str, LockedServer]
+) -> bytes:
+    """Returns the bytes of the new file. Raises NotWritten for one that could not be read again."""
+    for name, entry in after.items():
+        if entry != before.get(name) and len(encode_lock({name: entry})) > MOST_OF_SERVER:
+            message = f"{path} has no room for {name}: it defines too much"
+            raise NotWritten(message, hint=f'write "lock": "off" in the entry of {name}')
+    data = encode_lock(after)
+    if len(data) > MOST_BYTES:
+        message = f"{path} would be larger than {MOST_BYTES >> 20} MiB"
+        raise NotWritten(message, hint="remove entries of servers that are gone, or use several")
+    return data
 
 
 def _replace(path: str, data: bytes) -> None:
@@ -293,27 +327,3 @@ def _replace(path: str, data: bytes) -> None:
     finally:
         with suppress(OSError):  # it is in its place
             os.unlink(temporary)  # noqa: PTH108
-
-
-@contextmanager
-def _exclusive(folder: str) -> Generator[None]:
-    """Hold the lock of the folder, so that no other file is needed for that. Windows has none."""
-    try:
-        from fcntl import LOCK_EX, LOCK_NB, flock
-    except ImportError:
-        yield
-        return
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    until = time.monotonic() + PATIENCE
-    try:
-        while True:
-            try:
-                flock(fd, LOCK_EX | LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise TimeoutError(errno.ETIMEDOUT, "another process is writing it") from None
-            time.sleep(AGAIN)
-        yield
-    finally:
-        os.close(fd)

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 
 import msgspec
 
+from mcp_workbench.config.file_access import exclusive
 from mcp_workbench.config.state_home import SECRETS, private_folder, read_own, write_whole
 from mcp_workbench.core.errors import SecretUnavailable
 
@@ -148,17 +149,11 @@ class SecretStore:
     def _locked(self) -> Generator[None]:
         """Keeps other processes from writing the store. A crash releases the lock."""
         try:
-            private_folder(self._home, SECRETS)
-            fd = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            folder = private_folder(self._home, SECRETS)
+            with exclusive(folder):
+                yield
         except OSError as error:
             raise _unusable(f"the encrypted store can't be kept: {_why(error)}") from None
-        try:
-            import fcntl  # not on Windows
-
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(fd)
 
 
 def require_cryptography() -> None:

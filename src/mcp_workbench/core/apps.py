@@ -52,6 +52,28 @@ def is_for_model(definition: bytes) -> bool:
     return not isinstance(visibility, list) or "model" in visibility
 
 
+def has_page(definition: bytes) -> bool:
+    """Whether hosts that show apps show this tool's results in a page."""
+    return any(map(_is_page, pages(definition)))
+
+
+def for_app(definition: bytes) -> bytes | None:
+    """The definition of a tool for its server's app alone, so that no model sees it; None: not for apps."""
+    visibility = _read(definition).ui.visibility
+    if isinstance(visibility, list):
+        if "app" not in visibility:
+            return None
+        if "model" not in visibility:
+            return definition
+    meta = _object(read_members(definition).get("_meta"))
+    ui = changed(_object(read_members(meta).get("ui")), {"visibility": b'["app"]'})
+    return changed(definition, {"_meta": changed(meta, {"ui": ui})})
+
+
+def _object(raw: msgspec.Raw | None) -> bytes:
+    return bytes(raw) if raw is not None and bytes(raw).startswith(b"{") else b"{}"
+
+
 def pages(definition: bytes) -> tuple[str, ...]:
     """The resources that a tool's definition names as its pages."""
     meta = _read(definition)

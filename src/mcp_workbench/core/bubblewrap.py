@@ -6,7 +6,7 @@ Of the sandbox `files`, a process sees the programs and libraries of the system,
 folders of its own for `/tmp`, `/run` and its home. Where paths lie inside of each other, the deepest one decides.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -99,17 +99,39 @@ def _mounts(sandbox: Sandbox, around: Surroundings) -> Iterator[str]:
     # The stricter list wins where one path is in several.
     mounts |= {path: ("--bind", path, path) for path in sandbox.write}
     mounts |= {path: ("--ro-bind", path, path) for path in (*sandbox.read, *around.read_only)}
-    mounts |= {path: ("--dev-bind", path, path) for path in granted if _is_inside(path, "/dev")}
+    mounts |= {path: ("--dev-bind", path, path) for path in granted if is_inside(path, "/dev")}
     mounts |= {path: ("--tmpfs", path) for path in around.hidden_folders}
     mounts |= {path: ("--ro-bind", "/dev/null", path) for path in around.hidden_files}
+    mounts |= {path: ("--bind-try", path, path) for path in _between(mounts)}
     for path in sorted(mounts, key=depth):
         yield from mounts[path]
     yield from ("--proc", "/proc")
-    if not any(_is_inside(around.cwd, path) for path in (*granted, *SYSTEM)):
+    if not any(is_inside(around.cwd, path) for path in (*granted, *SYSTEM)):
         yield from ("--dir", around.cwd)  # empty
     if "/" not in granted:
         yield from ("--remount-ro", "/")
     yield from ("--chdir", around.cwd)
+
+
+def _between(mounts: Mapping[str, Arguments]) -> Iterator[str]:
+    """Yields the folders between a mount and the writable one around it.
+
+    A mount can't be renamed, but its parents can, unless they are mounts as well. If they were moved, the
+    next start would not find what is to be hidden or kept from changes, or find something else there.
+    """
+    for path in mounts:
+        parents = list(_parents(path))
+        for number, parent in enumerate(parents):
+            if parent in mounts:
+                yield from parents[:number] if mounts[parent][0] == "--bind" else ()
+                break
+
+
+def _parents(path: str) -> Iterator[str]:
+    """Yields the folders around a path, the nearest first."""
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        yield path
 
 
 def _base_mounts(sandbox: Sandbox, around: Surroundings) -> Iterator[tuple[str, Arguments]]:
@@ -121,7 +143,7 @@ def _base_mounts(sandbox: Sandbox, around: Surroundings) -> Iterator[tuple[str, 
     yield "/dev", ("--dev", "/dev")
     yield from ((path, ("--tmpfs", path)) for path in ("/run", "/tmp"))  # noqa: S108 - the sandbox's own
     home = around.home
-    if home.strip("/") and not any(_is_inside(home, path) for path in granted):
+    if home.strip("/") and not any(is_inside(home, path) for path in granted):
         yield home, ("--tmpfs", home)
 
 
@@ -134,20 +156,21 @@ def is_visible(path: str, sandbox: Sandbox) -> bool:
     if sandbox.kind != "files":
         return True
     granted = (*sandbox.read, *sandbox.write)
-    nearest = max((p for p in granted if _is_inside(path, p)), key=depth, default="")
+    nearest = max((p for p in granted if is_inside(path, p)), key=depth, default="")
     if nearest == "/":
-        return not any(_is_inside(path, own) for own in ("/run", "/tmp", "/dev", "/proc"))  # noqa: S108
-    return bool(nearest) or any(_is_inside(path, p) for p in SYSTEM)
+        return not any(is_inside(path, own) for own in ("/run", "/tmp", "/dev", "/proc"))  # noqa: S108
+    return bool(nearest) or any(is_inside(path, p) for p in SYSTEM)
 
 
-def _is_inside(path: str, folder: str) -> bool:
+def is_inside(path: str, folder: str) -> bool:
+    """Is it this folder, or in it?"""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def seen_at(path: str, grants: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yields where a path is visible through these grants: pairs of a path and what it really is."""
     for granted, real in grants:
-        if _is_inside(path, real):
+        if is_inside(path, real):
             yield granted.rstrip("/") + path[len(real.rstrip("/")) :]
 
 

@@ -6,13 +6,18 @@ from typing import Literal
 
 import msgspec
 
-from mcp_workbench.core import apps
+from mcp_workbench.core import apps, skills
 from mcp_workbench.core.raw_json import Steps, TooComplex, has_few_members, read_members
 from mcp_workbench.core.spec import SEPARATOR, ServerAddress
 
-PrimitiveKind = Literal["prompts", "resources", "templates"]
+PrimitiveKind = Literal["prompts", "resources", "templates", "skills"]
 # The member of a primitive that identifies it.
-KEYS: dict[PrimitiveKind, str] = {"prompts": "name", "resources": "uri", "templates": "uriTemplate"}
+KEYS: dict[PrimitiveKind, str] = {
+    "prompts": "name",
+    "resources": "uri",
+    "templates": "uriTemplate",
+    "skills": "uri",
+}
 
 SCHEME = "mcp-workbench://"
 STEPS = 300_000  # to compare a URI with templates: one for each position in it
@@ -78,15 +83,17 @@ def addressed(owner: PrimitiveRef) -> str:
 
 
 def addressed_like(uri: str, owner: PrimitiveRef) -> str:
-    """Returns the prefixed URI of a primitive in the form of `uri`: as a page of an app, or any other."""
+    """Returns the prefixed URI of a primitive in the form of `uri`: of an app, of a skill, or any other."""
+    if uri.startswith(skills.SCHEME):
+        return skills.skill_address(owner.address, owner.key)
     is_page = uri.startswith(apps.ADDRESSED) and owner.key.startswith(apps.SCHEME)
     return apps.page_address(owner.address, owner.key) if is_page else addressed(owner)
 
 
 def read_addressed(uri: str) -> PrimitiveRef | None:
     """Splits a prefixed URI; None for any other URI."""
-    if page := apps.read_page_address(uri):
-        return PrimitiveRef(*page)
+    if named := apps.read_page_address(uri) or skills.read_skill_address(uri):
+        return PrimitiveRef(*named)
     if not uri.startswith(SCHEME):
         return None
     parts = uri.removeprefix(SCHEME).split("/", 2)

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.config.expand import names_a_secret, secrets_of
+from mcp_workbench.core.definition_hash import canonical_form
 from mcp_workbench.core.redact import redact
 from mcp_workbench.core.spec import Snapshot, ToolIdentifier
 from mcp_workbench.gateway.reload import servers_of
@@ -40,6 +41,8 @@ class ArgumentTexts:
 def _shown(raw: bytes, secrets: Mapping[str, str]) -> str:
     if len(raw) > MOST_READ:
         return f"({len(raw)} bytes: too long to be recorded)"
+    if canonical_form(raw) is None:  # the server may read another one than we would record
+        return f"({len(raw)} bytes: a name occurs twice, or they are nested too deeply)"
     try:
         text = msgspec.json.encode(_masked(msgspec.json.decode(raw))).decode()
     except (msgspec.DecodeError, RecursionError):

@@ -104,7 +104,7 @@ class AuditFile:
     def _open(self) -> None:
         fd = os.open(self.path, os.O_RDWR | _APPEND, 0o600)
         try:
-            _require_own(os.fstat(fd))
+            _require_own(os.fstat(fd), os.lstat(self.path))
             if os.name == "posix":
                 os.fchmod(fd, 0o600)
             size = os.fstat(fd).st_size
@@ -199,12 +199,15 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _require_own(status: os.stat_result) -> None:
-    """Raise OSError if this is no file that we write to."""
+def _require_own(status: os.stat_result, name: os.stat_result) -> None:
+    """Raise OSError if this is no file that we write to. `name` may be that of a link to it."""
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
     if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
         raise OSError(errno.EPERM, "it belongs to another user, who could change it")
+    if stat.S_ISLNK(name.st_mode) and name.st_uid not in (0, status.st_uid):
+        # It may lead to any other file of this user, to which calls would be appended.
+        raise OSError(errno.EPERM, "it is a link of another user")
 
 
 def rotated(path: str, files: int) -> list[str]:

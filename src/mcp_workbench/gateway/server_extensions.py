@@ -7,14 +7,14 @@ person would approve.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mcp_workbench.core.primitive_names import PrimitiveRef, owners_of_flat_name, read_addressed
 from mcp_workbench.core.raw_json import Members, read_name
 from mcp_workbench.core.spec import ServerAddress, ServerSpec
-from mcp_workbench.protocol.extensions import passed_on
+from mcp_workbench.protocol.extensions import SKILLS, passed_on
 from mcp_workbench.upstream.connection import Ready
 
 if TYPE_CHECKING:
@@ -34,6 +34,44 @@ def offered_extensions(view: View) -> Members:
     """Return what is declared to a host: the extensions of the only server that it sees."""
     spec = view.only_server
     return {} if spec is None else _extensions(view, spec)
+
+
+def skill_settings(view: View) -> msgspec.Raw | None:
+    """Return what is declared to a host about skills; None if no server is known to have any."""
+    boxes = view.snapshot.toolboxes.values()
+    specs = [spec for box in boxes for spec in box.servers.values()]
+    declared = [found for spec in specs if (found := _skills(view, spec)) is not None]
+    if not declared:
+        return None
+    reads = any(_Settings.of(settings).directoryRead is True for settings in declared)
+    return msgspec.Raw(b'{"directoryRead":true}' if reads else b"{}")
+
+
+def may_have_skills(view: View, spec: ServerSpec) -> bool:
+    """Whether the server has skills, as far as anybody knows."""
+    is_known = bool(view.live([spec])) or view.remembered(spec) is not None
+    return not is_known or _skills(view, spec) is not None
+
+
+class _Settings(msgspec.Struct):
+    directoryRead: Any = None  # noqa: N815 - the wire's word
+
+    @classmethod
+    def of(cls, settings: msgspec.Raw) -> _Settings:
+        try:
+            return msgspec.json.decode(settings, type=_Settings)
+        except msgspec.DecodeError:
+            return _Settings()
+
+
+def _skills(view: View, spec: ServerSpec) -> msgspec.Raw | None:
+    """Return the settings with which the server declares skills: now, or when it was last connected."""
+    for connection in view.live([spec]):
+        state = connection.state
+        if isinstance(state, Ready):
+            return state.agreed.extensions.get(SKILLS) if connection.modern else None
+    known = view.remembered(spec)
+    return known.extensions.get(SKILLS) if known is not None and known.modern else None
 
 
 def named_server(view: View, params: Members) -> NamedServer | None:

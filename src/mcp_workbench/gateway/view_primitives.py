@@ -17,6 +17,7 @@ from mcp_workbench.core.primitive_names import (
     read_primitives,
 )
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolFilter
+from mcp_workbench.gateway.server_extensions import may_have_skills
 from mcp_workbench.gateway.views import View
 from mcp_workbench.timing import pause
 from mcp_workbench.transport.tasks import task_scope
@@ -62,6 +63,11 @@ class ViewPrimitives:
         """All servers of the view."""
         return [spec.address for spec in self.specs(self.toolboxes)]
 
+    def may_have_skills(self, address: ServerAddress) -> bool:
+        """Whether this server is visible, and has skills as far as anybody knows."""
+        spec = self._view.snapshot.find(address)
+        return spec is not None and may_have_skills(self._view, spec)
+
     # Lists
 
     async def listed(
@@ -72,8 +78,13 @@ class ViewPrimitives:
         A server that can't be reached is left out.
         """
         specs = self.specs(toolboxes)
+        if kind == "skills":
+            specs = [spec for spec in specs if may_have_skills(self._view, spec)]
         view = self._view
         connections = await view.connections(specs) if connect else view.live(specs)
+        if kind == "skills":  # now it is known which have none
+            specs = [spec for spec in specs if may_have_skills(view, spec)]
+            connections = [one for one in connections if one.primitives.offers_any(kind)]
         listed: dict[ServerAddress, PrimitiveList] = {}
 
         async def list_one(connection: Connection) -> None:

@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.call_request import TOOLS_CALL, CallRequest
-from mcp_workbench.core.catalogue import KnownCatalogue, OpenedToolbox, ServerReport
+from mcp_workbench.core.catalogue import KnownCatalogue, OpenedServer, OpenedToolbox, ServerReport
 from mcp_workbench.core.errors import ServerUnavailable, WorkbenchError, no_tool, not_connected
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, Snapshot
 from mcp_workbench.gateway.calls import Call
@@ -295,6 +295,11 @@ class View:
         """Return what this server offered when it was last connected, by any workbench; starts none."""
         return self._pool.cache.recall(spec)
 
+    def known_tools(self, spec: ServerSpec) -> OpenedServer | None:
+        """Return the tools that this server has, or had when it was last connected; starts none."""
+        live = self.live([spec])
+        return reports.opened_server(spec, live[0]) if live else self._pool.cache.last_list(spec)
+
     async def connections(self, specs: Iterable[ServerSpec]) -> list[Connection]:
         """Return those of these servers that can be reached in time; all are started in parallel."""
         begun = self.begun(specs)
@@ -353,10 +358,13 @@ class View:
                 self._pool.revive(spec, self._host)
 
     def on_change(
-        self, changed: Callable[[ServerAddress], None], reloaded: Callable[[Reloaded], None]
+        self,
+        changed: Callable[[ServerAddress], None],
+        reloaded: Callable[[Reloaded], None],
+        first_listed: Callable[[ServerAddress], None],
     ) -> Callable[[], None]:
         """Call these as `Gateway.on_change` does, for what is seen here."""
-        return self.gateway.on_change(changed, reloaded, principal=self.scope.principal)
+        return self.gateway.on_change(changed, reloaded, first_listed, self.scope.principal)
 
     def on_heard(self, hearer: Callable[[ServerNotification], None]) -> Callable[[], None]:
         """Call `hearer` with notifications of servers, except changes of tools. Returns what ends that."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -41,8 +41,21 @@ if TYPE_CHECKING:
 
 Listener = Callable[[ServerAddress], None]
 OnReload = Callable[["Reloaded"], None]
-# Who listens to changes, and whose servers it sees; None: those of everybody.
-Listening = tuple[Listener, OnReload | None, str | None]
+
+
+class Listening(NamedTuple):
+    """Who listens to changes, and whose servers it sees; None: those of everybody."""
+
+    changed: Listener
+    reloaded: OnReload | None = None
+    first_listed: Listener | None = None
+    principal: str | None = None
+
+    def sees(self, spec: ServerSpec) -> bool:
+        """Whether it sees what this server has, to which others may have signed in for themselves."""
+        own = self.principal is None or spec.scope != "principal"
+        return own or self.principal == spec.principal
+
 
 _HINTS = ArgumentHints()
 _CHECK = ArgumentCheck()
@@ -146,7 +159,9 @@ class Gateway(Lifetime):
             self.interceptors += self.audits
         self.on_approval: OnApproval | None = None  # of a Python program
         self.scopes = Scopes(snapshot)
-        self.pool = ConnectionPool(snapshot.limits, environ, self._catalogue_changed)
+        self.pool = ConnectionPool(
+            snapshot.limits, environ, self._catalogue_changed, self._first_listed
+        )
         if snapshot.lock is not None:
             self.pool.relock(snapshot.lock)
         self.suspended: dict[str, Callable[[str], None]] = {}  # by handle: gives up one call
@@ -264,8 +279,8 @@ class Gateway(Lifetime):
 
         change = reload(snapshot, self.scopes, self.pool)
         if change.anything:
-            for _, reloaded, _ in tuple(self._listeners):
-                if reloaded is not None:
+            for listening in tuple(self._listeners):
+                if (reloaded := listening.reloaded) is not None:
                     reloaded(change)
         return change
 
@@ -279,20 +294,25 @@ class Gateway(Lifetime):
 
     def on_change(
         self,
-        listener: Listener,
+        changed: Listener,
         reloaded: OnReload | None = None,
-        *,
+        first_listed: Listener | None = None,
         principal: str | None = None,
     ) -> Callable[[], None]:
-        """Call `listener` when a connected server's tools have changed, and `reloaded` when the
-        configuration was replaced. Returns what ends that.
+        """Call `changed` when a connected server's tools have changed, `reloaded` when the configuration
+        was replaced, and `first_listed` when tools are known that never were. Returns what ends that.
 
         With a `principal`, servers that others have signed in to for themselves do not count."""
-        listening = (listener, reloaded, principal)
+        listening = Listening(changed, reloaded, first_listed, principal)
         self._listeners.append(listening)
         return lambda: self._listeners.remove(listening)
 
     def _catalogue_changed(self, spec: ServerSpec) -> None:
-        for listener, _, principal in tuple(self._listeners):
-            if principal is None or spec.scope != "principal" or principal == spec.principal:
-                listener(spec.address)
+        for listening in tuple(self._listeners):
+            if listening.sees(spec):
+                listening.changed(spec.address)
+
+    def _first_listed(self, spec: ServerSpec) -> None:
+        for listening in tuple(self._listeners):
+            if listening.first_listed is not None and listening.sees(spec):
+                listening.first_listed(spec.address)

@@ -6,13 +6,20 @@ import secrets
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from mcp_workbench.config.file_access import PIPE_WAIT, NotPlain, TooLarge, TooSlow, read_plain
+from mcp_workbench.config.file_access import (
+    PIPE_WAIT,
+    NotPlain,
+    TooLarge,
+    TooSlow,
+    exclusive,
+    read_plain,
+)
 from mcp_workbench.config.state_home import write_new
 from mcp_workbench.core.errors import ConfigError, InvalidCall, Problem, WorkbenchError
 from mcp_workbench.hosts.table import HOSTS, Host
@@ -144,16 +151,26 @@ def replace_file(path: Path, before: bytes | None, after: bytes | None, mode: in
     target = Path(os.path.realpath(path))
     if read_file(target) != before:
         raise changed_since(str(path))
-    if after is None:
-        target.unlink(missing_ok=True)
-        return
-    make_folders(target)
+    if after is not None:
+        make_folders(target)
+    with ExitStack() as lock:
+        with suppress(OSError):  # no folder, no locks there, or a process that was stopped with it
+            lock.enter_context(exclusive(str(target.parent)))
+        _replace(target, before, after, mode)
+
+
+def _replace(target: Path, before: bytes | None, after: bytes | None, mode: int) -> None:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     try:
-        write_new(str(temporary), after, mode=mode & _RIGHTS, durable=True)
-        if read_file(target) != before:  # narrows the race with another writer
-            raise changed_since(str(path))
-        temporary.replace(target)
+        if after is not None:
+            write_new(str(temporary), after, mode=mode & _RIGHTS, durable=True)
+        # No other process of ours writes it now; this narrows the race with those of others.
+        if read_file(target) != before:
+            raise changed_since(str(target))
+        if after is None:
+            target.unlink(missing_ok=True)
+        else:
+            temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 

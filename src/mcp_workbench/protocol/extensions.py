@@ -5,14 +5,13 @@ import msgspec
 from mcp_workbench.core.apps import EXTENSION as APPS
 from mcp_workbench.core.apps import SETTINGS
 from mcp_workbench.core.raw_json import Members, read_members
+from mcp_workbench.core.skills import EXTENSION as SKILLS
 
 MEMBER = "extensions"  # of the capabilities, on both sides
 MOST = 32  # extensions of one host or server
 MOST_BYTES = 64 << 10  # of their names and settings
 TASKS = "io.modelcontextprotocol/tasks"
-SKILLS = "io.modelcontextprotocol/skills"
-# Known, and not passed on: apps and tasks have a way of their own. Skills have addresses, which would have to
-# name their server.
+# Known, and not passed on: apps, skills and tasks have ways of their own.
 NOT_PASSED_ON = frozenset({APPS, TASKS, SKILLS})
 # The first words of methods that are not passed on.
 _KNOWN = frozenset(

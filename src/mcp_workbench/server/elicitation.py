@@ -37,7 +37,7 @@ from mcp_workbench.protocol.elicitation import (
     may_put,
     read_needed,
 )
-from mcp_workbench.protocol.extensions import APPS, OURS, TASKS, read_extensions, told
+from mcp_workbench.protocol.extensions import APPS, OURS, SKILLS, TASKS, read_extensions, told
 from mcp_workbench.protocol.handshake import MISSING_CAPABILITY
 from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.parse import RequestError
@@ -81,7 +81,7 @@ class Elicitation:
         self._capabilities: Members = {}
         self._told = OURS
         self.declared = NOTHING  # what servers are told, encoded
-        self.shows_apps = False
+        self.shows_apps = self.loads_skills = False
 
     @property
     def input_requests(self) -> InputRequests:
@@ -114,6 +114,7 @@ class Elicitation:
             members = {}
         extensions = read_extensions(members)
         self.shows_apps = APPS in extensions
+        self.loads_skills = self._session.era.modern and SKILLS in extensions
         self._capabilities = asking(members)
         shared = self._shared(extensions)
         if TASKS in extensions and self._session.era.modern:

@@ -6,7 +6,8 @@ apps have addresses that name their server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -40,6 +41,13 @@ def flat_parts(opened: OpenedToolbox, reader: ListReader) -> Iterator[bytes]:
         for tool in server.tools:
             raw = native_definition(tool, server, reader)
             yield flat_definition(Definition(tool.name, raw), server.address, is_tool=True)
+
+
+def shared_names(opened: Iterable[OpenedToolbox]) -> frozenset[str]:
+    """The names of tools that more than one server has."""
+    servers = [server for toolbox in opened for server in toolbox.servers]
+    counted = Counter(tool.name for server in servers for tool in server.tools)
+    return frozenset(name for name, count in counted.items() if count > 1)
 
 
 def native_definition(tool: Definition, server: OpenedServer, reader: ListReader) -> bytes:

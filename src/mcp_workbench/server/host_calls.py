@@ -91,7 +91,7 @@ class HostCall(Call):
 
     @property
     def results_owner(self) -> object:
-        return self.session.results_owner
+        return None if self._flat else self.session.results_owner  # an app needs the whole result
 
     @property
     def asker(self) -> object:

@@ -35,8 +35,8 @@ from mcp_workbench.schema.signature import (
     whole_signature,
 )
 from mcp_workbench.search.queries import MOST_NAMED, FoundTool, Query, SearchResult, Siblings
+from mcp_workbench.server.own_definitions import MOST_HITS, USUAL_HITS, Json
 from mcp_workbench.server.parse import NonEmpty
-from mcp_workbench.server.session_tools import MOST_HITS, USUAL_HITS, Json
 from mcp_workbench.server.text import TimeSlice, name_list, text_result
 from mcp_workbench.server.wrong_arguments import (
     LOWEST,
@@ -48,10 +48,12 @@ from mcp_workbench.server.wrong_arguments import (
 )
 
 if TYPE_CHECKING:
+    from mcp_workbench.gateway.skill_search import FoundSkill
     from mcp_workbench.gateway.views import View
 
 ServerTools = tuple[ServerAddress, tuple[Definition, ...]]
 MOST_SIBLINGS = 20  # names of each server
+MOST_DESCRIBED = 200  # characters of a skill's description
 MOST_STRANGE = 8  # words without a match
 AROUND = 200  # characters before a match in a long result
 LONGEST_RETURNED = 120  # characters of what a tool returns, in a signature
@@ -86,11 +88,15 @@ _read_search = msgspec.json.Decoder(_Search).decode
 
 
 async def search_tools(
-    view: View, arguments: msgspec.Raw, report: Callable[[int, int, str], None] | None = None
+    view: View,
+    arguments: msgspec.Raw,
+    report: Callable[[int, int, str], None] | None = None,
+    *,
+    skills: bool = False,
 ) -> bytes:
     """The result of `search_tools`. Raises InvalidCall, or NotFound for an unknown toolbox or server.
 
-    `report` is called as servers are read that nobody has read before.
+    `report` is called as servers are read that nobody has read before. `skills`: the host can load them.
     """
     from mcp_workbench.gateway.tool_search import Reading, find
 
@@ -101,7 +107,19 @@ async def search_tools(
     detail = search.detail or "signature"
     hits = (hit.definition for hit in result.tools)
     texts = await describe_tools(hits, detail, returns=has_scripts(view.snapshot))
-    return text_result(search_text(result, detail, view.snapshot, texts))
+    text = search_text(result, detail, view.snapshot, texts)
+    if skills:
+        from mcp_workbench.gateway.skill_search import find_skills
+
+        text = "\n".join([text, *map(_skill_line, await find_skills(view, query))])
+    return text_result(text)
+
+
+def _skill_line(found: FoundSkill) -> str:
+    description = one_line(found.skill.description)
+    if len(description) > MOST_DESCRIBED:
+        description = f"{description[: MOST_DESCRIBED - 1].rstrip()}…"
+    return f"skill {name_text(found.skill.name)}, to be loaded from {one_line(found.address)}: {description}"
 
 
 def _read(arguments: msgspec.Raw) -> _Search:

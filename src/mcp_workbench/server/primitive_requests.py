@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mcp_workbench.core import apps
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.catalogue import Definition
 from mcp_workbench.core.errors import CallFailed, ServerError, WorkbenchError, shown_name
@@ -21,7 +23,8 @@ from mcp_workbench.core.primitive_names import (
     read_addressed,
     shown_uris,
 )
-from mcp_workbench.core.raw_json import Members, changed, each, read_members
+from mcp_workbench.core.raw_json import Members, TooManyParts, changed, each, read_members
+from mcp_workbench.core.skills import DIRECTORY_READ, addressed_files, addressed_skill
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.interceptors import Rejected
 from mcp_workbench.gateway.view_primitives import ListedPrimitives, ViewPrimitives
@@ -50,6 +53,7 @@ _MEMBERS: dict[PrimitiveKind, bytes] = {
     "prompts": b"prompts",
     "resources": b"resources",
     "templates": b"resourceTemplates",
+    "skills": b"skills",
 }
 _NO_COMPLETION = b'{"completion":{"values":[]}}'
 
@@ -123,11 +127,14 @@ class PrimitiveRequests:
             "prompts/list": self._prompts,
             "resources/list": self._resources,
             "resources/templates/list": self._templates,
+            "skills/list": self._skills,
         }
         self._calls: dict[str, CallHandler] = {
             "prompts/get": self._prompt,
             "resources/read": self._read,
             "completion/complete": self._complete,
+            "skills/get": self._skill,
+            DIRECTORY_READ: self._directory,
         }
 
     def handle(self, method: str, id: bytes, members: Members, meta: Members) -> None:
@@ -202,7 +209,8 @@ class PrimitiveRequests:
 
     async def _listed(self, request: LocalRequest, kind: PrimitiveKind) -> ListedPrimitives:
         refuse_cursor(request.members)
-        self.requested_lists.add("prompts" if kind == "prompts" else "resources")
+        if kind != "skills":  # whose changes are not announced
+            self.requested_lists.add("prompts" if kind == "prompts" else "resources")
         return await self._upstream.listed(self._owners.toolboxes, kind)
 
     async def _reply_list(
@@ -237,15 +245,63 @@ class PrimitiveRequests:
     async def _read(self, call: PrimitiveCall) -> None:
         uri = read_uri(call.request.params)
         owner = await self._owners.require_owner(uri)
+        script = await self._page_script(uri, owner)
 
         def change_result(result: Result) -> Result:
             result = with_cache(result) if self._session.era.modern else result
+            if script:
+                from mcp_workbench.core.app_pages import with_script
+
+                result = with_script(result, script)
             return result if uri == owner.key else _readdressed(result, owner.address, uri)
 
         def change_error(pair: EraPair, error: bytes) -> bytes:
             return read_error_for(pair, error, owner.key, uri)
 
         call.change_result, call.change_error = change_result, change_error
+        call.address_to(owner, {**call.request.params, "uri": _raw(owner.key)})
+
+    async def _page_script(self, uri: str, owner: PrimitiveRef) -> str:
+        """What makes an app call the tools of its own server; empty if this is no page of an app."""
+        if not (self._session.elicitation.shows_apps and uri.startswith(apps.ADDRESSED)):
+            return ""
+        from mcp_workbench.core.app_pages import page_script  # only for apps
+
+        names = await self._owners.flat_names()
+        if names is not None and self._session.view.only_server is not None:
+            return ""  # there its names mean what they say
+        return page_script(owner.address, names)
+
+    # Skills, for modern hosts
+
+    async def _skills(self, request: LocalRequest) -> None:
+        listed = await self._listed(request, "skills")
+        await self._reply_list(request.id, "skills", _shown_skills(listed.servers), listed)
+
+    async def _skill(self, call: PrimitiveCall) -> None:
+        self._to_skills(call, "skill", addressed_skill)
+
+    async def _directory(self, call: PrimitiveCall) -> None:
+        self._to_skills(call, "resources", addressed_files)
+
+    def _to_skills(
+        self, call: PrimitiveCall, member: str, address: Callable[[bytes, ServerAddress], bytes]
+    ) -> None:
+        """Send a call to the server that its address names; `address` changes this member of the result."""
+        uri = read_uri(call.request.params)
+        owner = read_addressed(uri)
+        if owner is None or not self._upstream.may_have_skills(owner.address):
+            raise RequestError(jsonrpc.INVALID_PARAMS, f"Skill not found: {shown_name(uri)}")
+
+        def change_result(result: Result) -> Result:
+            result = with_cache(result) if member == "skill" else result
+            try:
+                found = bytes(read_members(result)[member])
+                return changed(result, {member: address(found, owner.address)})
+            except (KeyError, msgspec.DecodeError):
+                return result
+
+        call.change_result = change_result
         call.address_to(owner, {**call.request.params, "uri": _raw(owner.key)})
 
     # Completion
@@ -264,6 +320,14 @@ class PrimitiveRequests:
         # We declare completions for all our servers: one that has none completes nothing.
         call.unknown_method = _NO_COMPLETION
         call.address_to(owner, {**call.request.params, "ref": _raw(ref)})
+
+
+def _shown_skills(servers: Iterable[ServerPrimitives]) -> Iterator[bytes]:
+    """Entries with addresses; one with too many files is left out, as a whole."""
+    for server in servers:
+        for offer in server.offers.values():
+            with suppress(TooManyParts):
+                yield addressed_skill(offer.raw, server.address)
 
 
 def _renamed(raw: bytes, member: str, key: str, shown: str) -> bytes:
@@ -318,6 +382,10 @@ class PrimitiveOwners:
     def bare(self) -> bool:
         """Whether primitives are shown under their servers' own names."""
         return self._tool_view.bare
+
+    async def flat_names(self) -> frozenset[str] | None:
+        """The tools that have flat names for this host; None: all of them."""
+        return await self._tool_view.flat_names()
 
     # Prompts
 

@@ -10,7 +10,7 @@ from mcp_workbench.gateway.interceptors import CallOutcome, change
 from mcp_workbench.gateway.projected_results import ProjectResult, ResultReader
 from mcp_workbench.protocol.extensions import without_tasks
 from mcp_workbench.server.host_calls import HostCall
-from mcp_workbench.server.session_tools import has_budgets
+from mcp_workbench.server.own_definitions import has_read_result
 
 if TYPE_CHECKING:
     from mcp_workbench.core.call_request import CallRequest
@@ -48,7 +48,7 @@ class ProjectedCall(HostCall):
     def _projector(self) -> ProjectResult:
         view, address = self.view, self.request.tool.address
         spec = view.snapshot.find(address)  # it may be gone by now
-        is_cut = has_budgets(view.snapshot)
-        budget = view.snapshot.toolbox(address.toolbox).budget(spec) if spec and is_cut else 0
-        reader = ResultReader(self.session.results_owner, budget, is_cut)
+        reads = has_read_result(view.snapshot)
+        budget = view.snapshot.toolbox(address.toolbox).budget(spec) if spec and reads else 0
+        reader = ResultReader(self.session.results_owner, budget, reads)
         return ProjectResult(self._projection, view.gateway.kept_results, reader)

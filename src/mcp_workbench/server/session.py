@@ -85,7 +85,9 @@ class HostSession:
         self.on_idle: Callable[[], None] | None = None  # called when no request is in flight
         self._primitives = SessionPrimitives(self, tool_view)
         self._tools = tools = SessionTools(self, tool_view, self._primitives)
-        self._stop_listening = view.on_change(tools.tools_changed, tools.reloaded)
+        self._stop_listening = view.on_change(
+            tools.tools_changed, tools.reloaded, tools.first_listed
+        )
 
     @property
     def results_owner(self) -> object:
@@ -257,8 +259,11 @@ class HostSession:
             self._bare_tools_call(id, name, members, meta)
             return
         modern, mode = self.era.modern, self.view.snapshot.tool_mode
+        of_app = self._tool_view.known(name) if self.elicitation.shows_apps else None
         try:
-            request = tool_requests.read_tool_request(mode, name, members, meta, modern_host=modern)
+            request = tool_requests.read_tool_request(
+                mode, name, members, meta, modern_host=modern, of_app=of_app
+            )
         except tool_requests.UnknownTool as error:
             call = self._call(id, ToolIdentifier("", "", name), members, meta)
             self._refuse_call(call, RequestError(jsonrpc.INVALID_PARAMS, str(error)))
@@ -322,7 +327,7 @@ class HostSession:
         """A call under the server's own name; errors are those that the server would return."""
         name = call.request.tool.tool
         try:
-            tool = await self._tool_view.route(name)
+            tool = await self._tool_view.route(name, apps=self.elicitation.shows_apps)
         except NameCollision as error:
             self._refuse_call(call, RequestError(jsonrpc.INTERNAL_ERROR, str(error)))
             return

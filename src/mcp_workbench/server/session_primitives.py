@@ -9,6 +9,7 @@ import msgspec
 
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.raw_json import Members
+from mcp_workbench.core.skills import METHODS as SKILL_METHODS
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.protocol.extensions import is_known
 from mcp_workbench.protocol.handshake import LOG_LEVEL_KEY
@@ -60,7 +61,8 @@ class SessionPrimitives:
 
     def handler(self, method: str) -> Handler | None:
         """The handler of this method, if the host's era has it."""
-        if method in PRIMITIVE_CALLS or method in _PRIMITIVE_LISTS:
+        known = method in PRIMITIVE_CALLS or method in _PRIMITIVE_LISTS
+        if known or (self._session.era.modern and method in SKILL_METHODS):
             return lambda id, members, meta: self._load.requests.handle(method, id, members, meta)
         if not is_known(method):
             return lambda id, members, meta: self._pass_on(method, id, members, meta)

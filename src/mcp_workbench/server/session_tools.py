@@ -1,14 +1,13 @@
 """A session's tools: what `tools/list` shows in its mode and era, and how our own tools are answered.
 
-`SessionTools` handles the requests of one session, `ToolView` builds what its host is shown. The definitions follow:
-our own, and those of servers in the result of `open_toolbox`. `cost` uses these without an event loop, so this module
-does not load asyncio.
+`SessionTools` handles the requests of one session, `ToolView` builds what its host is shown. The result of
+`open_toolbox` follows. `cost` uses it without an event loop, so this module does not load asyncio.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,28 +20,35 @@ from mcp_workbench.core.catalogue import (
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import (
+    SEPARATOR,
     Detail,
     ServerAddress,
-    Snapshot,
     ToolIdentifier,
     generate_tool_name,
     parse_tool_name,
 )
 from mcp_workbench.gateway.script_extra import has_scripts
 from mcp_workbench.server import text
-from mcp_workbench.server.flat_tools import ListReader, flat_parts, native_definition
+from mcp_workbench.server.flat_tools import (
+    ListReader,
+    flat_definition,
+    flat_parts,
+    native_definition,
+    shared_names,
+)
+from mcp_workbench.server.own_definitions import (
+    OwnDefinitions,
+    open_toolbox_definition,
+    own_definitions,
+)
 from mcp_workbench.server.parse import (
-    OPEN_TOOLBOX,
-    READ_RESULT,
     SEARCH_TOOLS,
-    USE_TOOL,
     refuse_cursor,
 )
 from mcp_workbench.server.text import (
     TimeSlice,
     collect,
     comma_separated,
-    name_list,
     quoted,
     whole_result,
 )
@@ -52,20 +58,17 @@ from mcp_workbench.transport import jsonrpc
 if TYPE_CHECKING:
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.views import View
+    from mcp_workbench.server.app_tools import AppTools
     from mcp_workbench.server.session import HostSession
     from mcp_workbench.server.session_primitives import SessionPrimitives
 
 encode = msgspec.json.encode
-Json = dict[str, Any]
 
 LIST_CHANGED = "notifications/tools/list_changed"
 PROGRESS = "notifications/progress"
 STALE_KEY = "mcp-workbench/stale"  # in `_meta` of tools: the servers whose tools are cached ones
-USUAL_HITS = 5  # of a search
-MOST_HITS = 20
 # Cached as private only: the tools come from servers, which may treat each of their users differently.
 _LIVE_CACHE = b',"ttlMs":0,"cacheScope":"private"'
-_STATIC_CACHE = b',"ttlMs":%d,"cacheScope":"%b"}'
 
 
 class SessionTools:
@@ -78,11 +81,13 @@ class SessionTools:
         self._view = session.view
         self._tool_view = tool_view
         self._primitives = primitives
+        self._has_listed = False  # the host has asked for its tools
         tool_view.refresh()  # hosts without a session share one, which may have missed a change
 
     def list_tools(self, id: bytes, members: Members, meta: Members) -> None:
         refuse_cursor(members)
-        if self._tool_view.dynamic:
+        self._has_listed = True
+        if self._tool_view.dynamic or self._session.elicitation.shows_apps:
             self._session.run(id, self._live_list, id)
         else:
             modern = self._session.era.modern
@@ -127,7 +132,12 @@ class SessionTools:
         try:
             if request.name == SEARCH_TOOLS:
                 report = None if token is None else self._progress(id, token)
-                result = await own_tools.search_tools(self._view, request.arguments, report)
+                result = await own_tools.search_tools(
+                    self._view,
+                    request.arguments,
+                    report,
+                    skills=self._session.elicitation.loads_skills,
+                )
             else:
                 results = self._view.gateway.kept_results
                 result = own_tools.read_result(results, self._tool_view.owner, request.arguments)
@@ -150,10 +160,27 @@ class SessionTools:
 
     def tools_changed(self, server: ServerAddress) -> None:
         """The tools of a connected server have changed: in dynamic mode, so have those of its hosts."""
-        modern = self._session.era.modern
-        if not self._tool_view.shows(server.toolbox, modern=modern):
-            return
-        if modern:
+        shown = self._tool_view.shows(server.toolbox, modern=self._session.era.modern)
+        if shown or self._is_of_an_app(server):
+            self._announce()
+
+    def first_listed(self, server: ServerAddress) -> None:
+        """The tools of a server are known for the first time: its app may be among them.
+
+        Lists that show all tools of its toolbox have waited for it.
+        """
+        shown = self._tool_view.shows(server.toolbox, modern=self._session.era.modern)
+        if not shown and self._is_of_an_app(server):
+            self._announce()
+
+    def _is_of_an_app(self, server: ServerAddress) -> bool:
+        tool_view = self._tool_view
+        shows_apps = self._session.elicitation.shows_apps and not tool_view.bare
+        has_list = self._session.era.modern or self._has_listed
+        return shows_apps and has_list and tool_view.apps.concerns(server)
+
+    def _announce(self) -> None:
+        if self._session.era.modern:
             self._primitives.list_changed(LIST_CHANGED)
         elif self._session.era.legacy:
             self._session.notify(LIST_CHANGED)
@@ -171,6 +198,9 @@ class SessionTools:
         watched = self._primitives.watched_lists
         if not tool_view.dynamic:
             differ.discard("tools")
+            others = any(kind == "tools" and box in either for box, kind in change.lists)
+            if others and self._session.elicitation.shows_apps:
+                differ.add("tools")
             watched = watched - {"tools"}
         elif era.legacy:
             watched = watched | {"tools"}
@@ -201,26 +231,6 @@ class NameCollision(Exception):
         )
 
 
-class OwnDefinitions:
-    """Our own tools for one configuration, encoded; `of` returns those for the current one."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.open_toolbox = encode(open_toolbox_definition(snapshot))
-        self.use_tool = encode(use_tool_definition(native=True))
-        self.all = b",".join(map(encode, own_definitions(snapshot)))
-        self.cache = _STATIC_CACHE % (text.STATIC_TTL, text.cache_scope(snapshot).encode())
-        self._newer: OwnDefinitions | None = None
-
-    def of(self, snapshot: Snapshot) -> OwnDefinitions:
-        """All who share these definitions share the new ones as well."""
-        if snapshot is self.snapshot:
-            return self
-        if self._newer is None or self._newer.snapshot is not snapshot:
-            self._newer = OwnDefinitions(snapshot)
-        return self._newer
-
-
 class ToolView:
     """The tools that one host is shown. In dynamic mode, those of the toolboxes that it opened.
 
@@ -236,6 +246,8 @@ class ToolView:
         self.dynamic = snapshot.tool_mode == "dynamic"
         self.bare = self.dynamic and snapshot.naming == "bare"
         self._routes: dict[str, ToolIdentifier] = {}  # by bare name, once listed
+        self._shared = frozenset[str]()  # with bare names: the tools that several servers have
+        self._apps: AppTools | None = None
         self.owner = object()  # of the long results that `read_result` reads
         self.definitions = definitions.of(snapshot) if definitions else OwnDefinitions(snapshot)
 
@@ -248,7 +260,7 @@ class ToolView:
 
     def use_view(self, view: View) -> None:
         """Use the view of the one host that this is for: some servers may be its own."""
-        self._view = view
+        self._view, self._apps = view, None
 
     def shows(self, toolbox: str, *, modern: bool) -> bool:
         """Whether tools of this toolbox are in the host's list."""
@@ -296,8 +308,28 @@ class ToolView:
         body = b'{"tools":[%b]' % self.definitions.all
         return body + (self.definitions.cache if modern else b"}")
 
+    @property
+    def apps(self) -> AppTools:
+        """The tools of apps; loaded for hosts that show them."""
+        if self._apps is None:
+            from mcp_workbench.server.app_tools import AppTools
+
+            self._apps = AppTools(self._view)
+        return self._apps
+
+    async def list_with_apps(self, reader: ListReader) -> bytes:
+        """The list of proxy mode for a host that shows apps."""
+        self.refresh()
+        tools = await collect(self.apps.definitions(self._view.snapshot.toolboxes, reader))
+        tools.insert(0, self.definitions.all)
+        cache = _LIVE_CACHE if reader.modern else b""
+        members = (b'"tools":[', *comma_separated(tools), b"]", cache)
+        return await whole_result(b"{}", members, modern=reader.modern)
+
     async def live_list(self, reader: ListReader) -> bytes:
         """The list of dynamic mode: a legacy host's opened toolboxes, all of them for a modern one."""
+        if not self.dynamic:
+            return await self.list_with_apps(reader)
         self.refresh()
         modern = reader.modern
         boxes = self.toolboxes(modern=modern)
@@ -311,42 +343,62 @@ class ToolView:
             opened = await self._open_all(boxes)
             for toolbox in opened:
                 tools += await collect(flat_parts(toolbox, reader))
+            if reader.apps:
+                others = [box for box in self._view.snapshot.toolboxes if box not in boxes]
+                tools += await collect(self.apps.definitions(others, reader))
             stale = _stale_meta(_stale_servers(opened))
         members = (b'"tools":[', *comma_separated(tools), b"]", _LIVE_CACHE if modern else b"")
         return await whole_result(stale, members, modern=modern)
 
     def known(self, name: str) -> ToolIdentifier | None:
-        """The tool with this name in dynamic mode, if that is known without asking a server."""
+        """The tool with this flat or bare name, if that is known without asking a server."""
         if not self.dynamic:
-            return None
+            return self.apps.find(name) if SEPARATOR in name else None
         self.refresh()
         return self._routes.get(name) if self.bare else parse_tool_name(name)
 
-    async def route(self, name: str) -> ToolIdentifier | None:
+    async def route(self, name: str, *, apps: bool = False) -> ToolIdentifier | None:
         """The tool with this bare name; asks the servers if it is not known. Raises NameCollision."""
         self.refresh()
         if name not in self._routes:
-            await self._bare_definitions(self.toolboxes(modern=True), ListReader())
+            await self._bare_definitions(self.toolboxes(modern=True), ListReader(apps=apps))
         return self._routes.get(name)
 
+    async def flat_names(self) -> frozenset[str] | None:
+        """The tools that have flat names for hosts that show apps; None: all of them."""
+        if not self.bare:
+            return None
+        self.refresh()
+        if not self._routes:
+            await self._bare_definitions(self.toolboxes(modern=True), ListReader(apps=True))
+        return self._shared
+
     async def _bare_definitions(self, boxes: list[str], reader: ListReader) -> list[bytes]:
-        """Definitions as their servers sent them, as far as the host can read them. Raises NameCollision."""
+        """Definitions as their servers sent them, as far as the host can read them. Raises NameCollision.
+
+        A host that shows apps lists tools with the same name under flat names: each app calls its own.
+        """
         routes: dict[str, ToolIdentifier] = {}
         tools: list[bytes] = []
         listed_for, time_slice = self.definitions.snapshot, TimeSlice()
         opened = await self._open_all(boxes)
+        shared = shared_names(opened) if reader.apps else frozenset[str]()
         for server in (server for box in opened for server in box.servers):
             for tool in server.tools:
                 address = server.address
                 identifier = ToolIdentifier(address.toolbox, address.server, tool.name)
-                if tool.name in routes:
-                    raise NameCollision(routes[tool.name], identifier)
-                routes[tool.name] = identifier
+                name, raw = tool.name, native_definition(tool, server, reader)
+                if name in shared:
+                    name = generate_tool_name(address.toolbox, address.server, name)
+                    raw = flat_definition(Definition(tool.name, raw), address, is_tool=True)
+                if name in routes:
+                    raise NameCollision(routes[name], identifier)
+                routes[name] = identifier
                 if reader.apps or is_for_model(tool.raw):
-                    tools.append(native_definition(tool, server, reader))
+                    tools.append(raw)
                 await time_slice.yield_if_over()
         if listed_for is self.definitions.snapshot:
-            self._routes = routes
+            self._routes, self._shared = routes, shared
         return tools
 
     async def _open_all(self, names: list[str]) -> list[OpenedToolbox]:
@@ -378,139 +430,6 @@ def _stale_servers(opened: Iterable[OpenedToolbox]) -> list[dict[str, Any]]:
 def _stale_meta(stale: Sequence[Any]) -> bytes:
     """An object whose `_meta` names the servers with cached tools, if there are any."""
     return b'{"_meta":%b}' % encode({STALE_KEY: stale}) if stale else b"{}"
-
-
-# Definitions of our own tools
-
-_NAME: Json = {"type": "string", "minLength": 1}
-_STRING: Json = {"type": "string"}
-_PROJECTION: Json = {"lines": _STRING, "context": {"type": "integer"}, "select": _STRING}
-_DETAIL: Json = {"enum": list(get_args(Detail))}
-# Some hosts hide tools until they are searched for, and cut long results: not those of these tools.
-_HINTS = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 500_000}
-_OPENING = (
-    "List the tools of a toolbox, with their schemas, or shorter: "
-    'detail "signature" is a line per tool.'
-)
-_NATIVE_OPENING = (
-    "Open a toolbox: from then on its tools are listed, and called by the names that are given here, "
-    "{toolbox}__{server}__{tool}."
-)
-_USE = (
-    "Call a tool of a toolbox. open_toolbox gives toolbox_name, source_server and name "
-    "(here: toolbox, server, tool) and the schema of its arguments."
-)
-_NATIVE_USE = (
-    "Call a tool of an opened toolbox that is not listed by its own name. The parts of that name, "
-    "{toolbox}__{server}__{tool}, are given one by one."
-)
-_PROJECTING = "Part of the result: lines (regex, with context), select (JMESPath)."
-
-
-def own_definitions(snapshot: Snapshot) -> list[Json]:
-    """The tool list of proxy mode. It changes with the configuration alone, never with a search."""
-    scripts = has_scripts(snapshot)
-    is_cut = scripts or has_budgets(snapshot)  # a script's answer may be cut, too
-    using = use_tool_definition(reads=not is_cut)
-    own = [open_toolbox_definition(snapshot), using, search_tools_definition()]
-    if is_cut:
-        own.append(read_result_definition())
-    if scripts:
-        from mcp_workbench.server.script_tool import run_script_definition  # mostly off
-
-        own.append(run_script_definition(_HINTS))
-    return own
-
-
-def has_budgets(snapshot: Snapshot) -> bool:
-    """Whether results of any server may be cut."""
-    return snapshot.tool_mode == "proxy" and any(
-        box.budget(server) for box in snapshot.toolboxes.values() for server in box.servers.values()
-    )
-
-
-def open_toolbox_definition(snapshot: Snapshot) -> Json:
-    native = snapshot.tool_mode == "dynamic"  # there, definitions arrive as tools
-    return _read_only(
-        OPEN_TOOLBOX,
-        "Open a toolbox",
-        f"{_NATIVE_OPENING if native else _OPENING} Toolboxes: {name_list(snapshot.toolboxes)}",
-        {"toolbox_name": _NAME, **({} if native else {"detail": _DETAIL})},
-    )
-
-
-def use_tool_definition(*, native: bool = False, reads: bool = True) -> Json:
-    """`native`: for hosts that list tools by flat names, but may not refresh their list.
-
-    `reads`: it reads kept results, too, because there is no `read_result`.
-    """
-    return {
-        "name": USE_TOOL,
-        "title": "Use a tool",
-        "description": f"{_NATIVE_USE if native else _USE} {_PROJECTING}",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "tool": {
-                    "type": "object",
-                    "properties": {"toolbox": _NAME, "server": _NAME, "tool": _NAME},
-                    "required": ["toolbox", "server", "tool"],
-                    "additionalProperties": False,
-                },
-                "arguments": {"type": "object"},
-                **_PROJECTION,
-                **({"handle": _STRING} if reads else {}),
-            },
-            "required": ["tool"],
-            "additionalProperties": False,
-        },
-        "_meta": _HINTS,
-    }
-
-
-def search_tools_definition() -> Json:
-    return _read_only(
-        SEARCH_TOOLS,
-        "Search tools",
-        "Find tools in all toolboxes by what they do: signatures, best first, to call with use_tool "
-        'at once. To see tools whole, query "toolbox/server/tool" (one or several) with detail "full" '
-        'or "schema".',
-        {
-            "query": _NAME,
-            "toolbox": _NAME,
-            "server": _NAME,
-            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_HITS, "default": USUAL_HITS},
-            "detail": {**_DETAIL, "default": "signature"},
-        },
-    )
-
-
-def read_result_definition() -> Json:
-    return _read_only(
-        READ_RESULT,
-        "Read a result",
-        "Read a result that has a handle: from an offset in characters, or around a text to find.",
-        {
-            "handle": _NAME,
-            "offset": {"type": "integer", "minimum": 0},
-            "length": {"type": "integer", "minimum": 1},
-            "find": _NAME,
-            **_PROJECTION,
-        },
-    )
-
-
-def _read_only(name: str, title: str, description: str, properties: Json) -> Json:
-    """The definition of a tool that calls no server. The first property is the required one."""
-    required = [next(iter(properties))]
-    return {
-        "name": name,
-        "title": title,
-        "description": description,
-        "inputSchema": {"type": "object", "properties": properties, "required": required},
-        "annotations": {"readOnlyHint": True, "openWorldHint": False},
-        "_meta": _HINTS,
-    }
 
 
 # The result of `open_toolbox`

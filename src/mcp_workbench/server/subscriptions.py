@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcp_workbench.core.errors import WorkbenchError
-from mcp_workbench.core.primitive_names import PrimitiveRef, addressed
+from mcp_workbench.core.primitive_names import PrimitiveRef, addressed_like
 from mcp_workbench.core.raw_json import Members
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.gateway.view_primitives import ServerNotification, ViewPrimitives
@@ -51,7 +51,7 @@ class Subscription:
                 return uri
             inside = owner.address == changed.address and changed.key.startswith(owner.key)
             if inside:  # a part of what was subscribed to
-                return changed.key if uri == owner.key else addressed(changed)
+                return changed.key if uri == owner.key else addressed_like(uri, changed)
         return ""
 
 

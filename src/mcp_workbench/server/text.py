@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcp_workbench.core.errors import CallFailed, WorkbenchError
+from mcp_workbench.core.skills import EXTENSION as SKILLS
 from mcp_workbench.core.spec import Snapshot, ToolboxSpec, ToolIdentifier, generate_tool_name
 from mcp_workbench.protocol.extensions import TASKS
 from mcp_workbench.protocol.handshake import (
@@ -96,7 +97,7 @@ def discover_result(view: View) -> bytes:
 
 
 def _modern_capabilities(view: View) -> dict[str, Any]:
-    known = _capabilities(view)
+    known = _capabilities(view, modern=True)
     return {**known, "extensions": {**known.get("extensions", {}), TASKS: {}}}
 
 
@@ -107,12 +108,14 @@ def _legacy_capabilities(view: View, revision: str) -> dict[str, Any]:
     return {**known, "tasks": _TASKS} if native else known
 
 
-def _capabilities(view: View) -> dict[str, Any]:
-    if view.only_server is None:
+def _capabilities(view: View, *, modern: bool = False) -> dict[str, Any]:
+    if view.only_server is None and not modern:
         return _CAPABILITIES
-    from mcp_workbench.gateway.server_extensions import offered_extensions  # only with one server
+    from mcp_workbench.gateway.server_extensions import offered_extensions, skill_settings
 
     extensions = offered_extensions(view)
+    if modern and (skills := skill_settings(view)) is not None:
+        extensions = {**extensions, SKILLS: skills}
     return {**_CAPABILITIES, "extensions": extensions} if extensions else _CAPABILITIES
 
 

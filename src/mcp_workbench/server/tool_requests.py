@@ -72,12 +72,19 @@ class UnknownTool(Exception):
 ToolRequest = OpenToolbox | OwnTool | ServerTool
 
 
-def read_tool_request(
-    mode: ToolMode, name: str, members: Members, meta: Members, *, modern_host: bool
+def read_tool_request(  # noqa: PLR0913 - what a call consists of
+    mode: ToolMode,
+    name: str,
+    members: Members,
+    meta: Members,
+    *,
+    modern_host: bool,
+    of_app: ToolIdentifier | None = None,
 ) -> ToolRequest:
     """What a `tools/call` asks for. Raises InvalidCall, or UnknownTool in proxy mode.
 
-    `members` are those of `params` without name and `_meta`; the call takes ownership of them.
+    `members` are those of `params` without name and `_meta`; the call takes ownership of them. `of_app` is the
+    tool with this flat name, if the host shows apps.
     """
     arguments = members.get("arguments")
     if arguments is None or jsonrpc.is_null(arguments):
@@ -96,9 +103,10 @@ def read_tool_request(
         raise InvalidCall(
             f"Tool '{name}' has been renamed: call '{RENAMED[name]}'", hint=renamed_hint()
         )
-    if mode == "proxy":
+    if mode == "proxy" and of_app is None:
         raise UnknownTool(f"Unknown tool: {shown_name(name)}")
-    return ServerTool(CallRequest(_flat_identifier(name), members, meta, modern_host), flat=True)
+    tool = of_app or _flat_identifier(name)
+    return ServerTool(CallRequest(tool, members, meta, modern_host), flat=True)
 
 
 def _flat_identifier(name: str) -> ToolIdentifier:

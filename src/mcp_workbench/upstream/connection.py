@@ -111,6 +111,7 @@ class Connection:
 
     task_run = ""  # what ids of tasks call it; empty if it has created none for hosts
     needed_until = 0.0  # by the monotonic clock, for its tasks
+    _is_first = False  # nobody has seen its tools yet
     _agreed: Agreed | None = None  # as received
 
     def __init__(  # noqa: PLR0913 - what a connection is made of
@@ -334,6 +335,7 @@ class Connection:
             await self.tools.read(conversation, timeout, modern=self.modern)
             if before is None:  # hosts may have been shown the cached list since
                 shown = self._context.cache.held(self.spec)
+                self._is_first = shown is None
                 before = self.catalogue if shown is None else shown.catalogue
             if before.differs(self.catalogue):
                 self._context.changed(self)
@@ -383,6 +385,8 @@ class Connection:
             self._settle(Ready(shown, self._ready_at - since))
             asking = self.server_requests.declared
             self.tools.remember(self.spec, agreed, self._ready_at - since, asking)
+            if self._is_first:
+                self._context.first_listed(self)
             self._context.record_ready(self.spec.in_folder(self._folder))
             link.hold(held=self._held)
             self._wake.set()  # there may be stale lists: those of its predecessor
@@ -522,6 +526,7 @@ class PoolContext(msgspec.Struct):
     changed: Callable[[Connection], None]  # its tools changed
     crowded: Callable[[], bool]  # is limits.calls reached?
     cache: CatalogueCache
+    first_listed: Callable[[Connection], None]  # its tools are known, and never were
     locks: DefinitionLocks | None = None  # the lock file, where there is one
     eras: dict[object, Era] = {}  # the only era that each target speaks, where that is known
     both_eras: set[object] = set()  # targets behind a URL that speak both

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_RECALLED = 256 << 10  # bytes of a cached list that are compared in one step
+MOST_WARNINGS = 1000  # of one process; a server may change its definitions without end
 AT_ONCE = 64 << 10  # bytes of definitions that are hashed in one step of the loop
 _LOCKED: tuple[PrimitiveKind, ...] = ("prompts", "templates")
 
@@ -141,9 +142,12 @@ class DefinitionLocks:
             )
 
     def _warn_once(self, about: tuple[object, ...], text: str) -> None:
-        if about not in self._warned:
-            self._warned.add(about)
-            log.warning(text)
+        if about in self._warned or len(self._warned) >= MOST_WARNINGS:
+            return
+        self._warned.add(about)
+        log.warning(text)
+        if len(self._warned) == MOST_WARNINGS:
+            log.warning("no more warnings about changed definitions; `mcp-workbench lock diff`")
 
     # What is cached of servers that are not connected
 

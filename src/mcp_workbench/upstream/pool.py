@@ -53,6 +53,7 @@ class ConnectionPool(Lifetime):
         limits: Limits,
         environ: Mapping[str, str],
         changed: Callable[[ServerSpec], None],
+        first_listed: Callable[[ServerSpec], None] = lambda spec: None,
     ) -> None:
         environ = environment(environ)
         self.cache = CatalogueCache(environ)
@@ -62,6 +63,7 @@ class ConnectionPool(Lifetime):
             lambda connection: changed(connection.spec),
             self._crowded,
             self.cache,
+            lambda connection: first_listed(connection.spec),
         )
         self.subscriptions = SubscriptionRegistry()
         # Where there is only one host, requests of shared servers go there.

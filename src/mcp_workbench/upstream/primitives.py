@@ -14,6 +14,7 @@ import msgspec
 from mcp_workbench.core.primitive_names import Primitive, PrimitiveKind, read_primitives
 from mcp_workbench.core.raw_json import TooLong, read_members
 from mcp_workbench.core.spec import ServerAddress
+from mcp_workbench.protocol.extensions import SKILLS
 from mcp_workbench.protocol.handshake import Agreed, ServerCapabilities, is_modern
 from mcp_workbench.protocol.primitive_messages import check_uri, level_of, subscription_of
 from mcp_workbench.timing import pause
@@ -58,17 +59,20 @@ METHODS: dict[PrimitiveKind, str] = {
     "prompts": "prompts/list",
     "resources": "resources/list",
     "templates": "resources/templates/list",
+    "skills": "skills/list",
 }
 MEMBERS: dict[PrimitiveKind, str] = {
     "prompts": "prompts",
     "resources": "resources",
     "templates": "resourceTemplates",
+    "skills": "skills",
 }
 # Resources and templates are one capability: a timeout of one holds for the other.
 _CAPABILITIES: dict[PrimitiveKind, str] = {
     "prompts": "prompts",
     "resources": "resources",
     "templates": "resources",
+    "skills": "skills",
 }
 _STALE: dict[str, tuple[PrimitiveKind, ...]] = {
     "notifications/prompts/list_changed": ("prompts",),
@@ -102,6 +106,7 @@ class Primitives:
         self.connection_id = connection_id
         self.declared = ServerCapabilities()
         self.modern = False
+        self._has_skills = False
         self.stale: set[PrimitiveKind] = set()  # lists whose change the server announced
         self.remember: Callable[[PrimitiveKind, tuple[bytes, ...]], None] = lambda kind, raws: None
         # Compares a list with the lock file: returns what is not shown.
@@ -134,6 +139,7 @@ class Primitives:
             self._patience = self.subscriptions.patience = lambda: list_seconds(within())
             self.declared = agreed.declared
             self.modern = is_modern(agreed.revision)
+            self._has_skills = self.modern and SKILLS in agreed.extensions
             self.subscriptions.opened(conversation, agreed)
             try:
                 yield
@@ -149,6 +155,8 @@ class Primitives:
         self.stale = set(self._listed if before is not None else METHODS)
 
     def offers_any(self, kind: PrimitiveKind) -> bool:
+        if kind == "skills":
+            return self._has_skills
         return self.declared.prompts if kind == "prompts" else self.declared.resources
 
     def known(self, kind: PrimitiveKind) -> PrimitiveList | None:
@@ -193,13 +201,15 @@ class Primitives:
         return list(before.offers.values()) != list(current.offers.values())
 
     def _announces(self, kind: PrimitiveKind) -> bool:
+        if kind == "skills":  # nobody announces changes of them
+            return False
         declared = self.declared
         announced = declared.prompts_changed if kind == "prompts" else declared.resources_changed
         return announced and not self.subscriptions.is_interrupted
 
     def expire(self) -> None:
         """The lists are to be compared with another lock file."""
-        self.stale.update(kind for kind in self._listed if kind != "resources")
+        self.stale.update(self._listed.keys() - {"resources", "skills"})
 
     def _lists_missed(self) -> None:
         """Announcements may have been missed: all lists are stale."""
@@ -262,7 +272,7 @@ class Primitives:
                 break
             seen.add(cursor)
         received = tuple(offer.raw for offer in offers.values())
-        if self.admit is not None and kind != "resources":
+        if self.admit is not None and kind != "resources" and kind != "skills":
             blocked = await self.admit(kind, {key: offer.raw for key, offer in offers.items()})
             offers = {key: offer for key, offer in offers.items() if key not in blocked}
         listed = self._listed[kind] = PrimitiveList(offers, min(ttls), public)

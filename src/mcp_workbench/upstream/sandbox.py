@@ -19,12 +19,19 @@ from mcp_workbench.config.state_home import private_folder, state_home
 from mcp_workbench.core.bubblewrap import (
     Surroundings,
     box_arguments,
+    is_inside,
     is_visible,
     limited,
     probe_arguments,
     seen_at,
 )
-from mcp_workbench.core.spec import UNCONFINED, ResourceLimits, Sandbox, StdioCommand
+from mcp_workbench.core.spec import (
+    LOCK_NAME,
+    UNCONFINED,
+    ResourceLimits,
+    Sandbox,
+    StdioCommand,
+)
 from mcp_workbench.upstream.launch import folder_of
 
 if TYPE_CHECKING:
@@ -39,6 +46,7 @@ PREFIX = "sandbox: "  # begins every reason of ours
 NO_SANDBOX, BAD_PATH, NO_LIMIT = "WB-BOX-701", "WB-BOX-702", "WB-BOX-703"
 OPEN_CONFIGURATION = "WB-BOX-704"
 PROBE_SECONDS = 10.0  # for a program that does nothing; it takes 10 ms
+MOST_PARTS = 10_000  # names on the way to a file, those of links included; a path has 2,000 at most
 COUNTS_PER_SANDBOX = (5, 14)  # Linux; before, all processes of the user count
 _INSTALL = "install bubblewrap with the package manager of this system"
 _ALLOW = (
@@ -178,14 +186,57 @@ def _absolute(target: StdioCommand, environ: Mapping[str, str]) -> Sandbox:
                 fix = f"remove it from 'sandbox.{key}'"
                 raise SandboxUnavailable(BAD_PATH, f"'{written}' is in /proc", fix)
         lists[key] = tuple(path for _, path in paths if os.path.exists(path))  # noqa: PTH110
-    return msgspec.structs.replace(sandbox, **lists)
+    sandbox = msgspec.structs.replace(sandbox, **lists)
+    if problem := _link_problem(sandbox, environ):
+        raise SandboxUnavailable(BAD_PATH, *problem)
+    return sandbox
+
+
+def _link_problem(sandbox: Sandbox, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """Returns which link the server could change to decide itself what it gets, and the fix.
+
+    A link inside of what may be written is harmless if it stays there. What is hidden must not depend
+    on any, nor a folder on a link that is in it.
+    """
+    writable = [(path, os.path.realpath(path)) for path in sandbox.write]
+    hidden = (*sandbox.hide, state_home(environ))
+    for path in (*sandbox.read, *sandbox.write, *(path for path in hidden if path)):
+        real = os.path.realpath(path)
+        for link in followed_links(path):
+            for granted, folder in writable:
+                stays = path not in (granted, *hidden) and is_inside(real, folder)
+                if is_inside(link, folder) and not stays:
+                    message = f"{path} depends on the link {link}, which the server may change"
+                    return message, "remove the link, or write the path that is meant without it"
+    return None
+
+
+def followed_links(path: str) -> Iterator[str]:
+    """Yields each symbolic link on the way to what an absolute path is, by the real path of its folder."""
+    at, rest = "/", path.split("/")[::-1]
+    for _ in range(MOST_PARTS):
+        if not rest:
+            return
+        name = rest.pop()
+        if name == "..":
+            at = os.path.dirname(at)  # noqa: PTH120
+        elif name not in ("", "."):
+            here = os.path.join(at, name)  # noqa: PTH118
+            try:
+                rest += os.readlink(here).split("/")[::-1]  # noqa: PTH115
+            except OSError:  # no link
+                at = here
+                continue
+            yield here
+            at = "/" if os.readlink(here).startswith("/") else at  # noqa: PTH115
 
 
 def _make_hideable(target: StdioCommand, sandbox: Sandbox, environ: Mapping[str, str]) -> None:
     """Makes our state folder where a grant covers it: what does not exist can't be hidden."""
-    for key, _, path in missing_paths(target, environ):
-        if key == "hide":
-            log.warning("sandbox: %s does not exist, so it is not hidden if it is made later", path)
+    for key, index, _ in missing_paths(target, environ):
+        if key == "hide":  # the path may hold the value of a variable
+            text = "sandbox.hide[%d] of a server does not exist (mcp-workbench check names it)"
+            log.warning("%s: it is not hidden if it is made later", text % index)
     state = state_home(environ)
     grants = [(path, os.path.realpath(path)) for path in (*sandbox.read, *sandbox.write)]
     if not state or not any(seen_at(os.path.realpath(state), grants)):
@@ -204,7 +255,9 @@ def may_write_configuration(target: StdioCommand, environ: Mapping[str, str]) ->
         return False
     paths = [full_path(path, target.folder, environ) for path in target.sandbox.write]
     writable = [(path, os.path.realpath(path)) for path in paths]
-    return any(seen_at(os.path.realpath(target.sandbox.config), writable))
+    config = target.sandbox.config
+    places = (os.path.realpath(config), *followed_links(config))
+    return any(place for path in places for place in seen_at(path, writable))
 
 
 def missing_paths(
@@ -232,7 +285,8 @@ def surroundings(
     """Returns what this machine adds to a sandbox with absolute paths.
 
     Our state folder is hidden, with the socket of the shared workbench in it. The configuration file is
-    read-only: whoever writes it decides what is started outside.
+    read-only, and so is its lock file: whoever writes them decides what is started outside. What may
+    only be read is read-only wherever it can be seen.
     """
     cwd = folder_of(target) or os.getcwd()  # noqa: PTH109
     home = env.get("HOME", "")
@@ -242,15 +296,28 @@ def surroundings(
     writable = [(path, os.path.realpath(path)) for path in sandbox.write]
     grants = [*writable, *((path, os.path.realpath(path)) for path in sandbox.read)]
     hidden = [os.path.realpath(path) for path in (*sandbox.hide, state_home(environ)) if path]
-    config = os.path.realpath(sandbox.config) if sandbox.config else ""
+    kept = [os.path.realpath(path) for path in (*sandbox.read, *_own_files(sandbox.config))]
     return Surroundings(
         full_path(cwd, "", environ),
         full_path(home, "/", environ) if home.startswith("/") else "",
         is_root,
         tuple(place for path in hidden if os.path.isdir(path) for place in seen_at(path, grants)),  # noqa: PTH112
-        tuple(place for path in hidden if os.path.isfile(path) for place in seen_at(path, grants)),  # noqa: PTH113
-        tuple(seen_at(config, writable)) if config and os.path.isfile(config) else (),  # noqa: PTH113
+        tuple(place for path in hidden if _is_other(path) for place in seen_at(path, grants)),
+        tuple(place for path in kept for place in seen_at(path, writable)),
     )
+
+
+def _is_other(path: str) -> bool:
+    """Is it a file, a socket, a pipe, a device?"""
+    return os.path.exists(path) and not os.path.isdir(path)  # noqa: PTH110, PTH112
+
+
+def _own_files(config: str) -> list[str]:
+    """Returns the configuration file and its lock file, as far as they exist."""
+    if not config:
+        return []
+    lock = os.path.join(os.path.dirname(config), LOCK_NAME)  # noqa: PTH118, PTH120
+    return [path for path in (config, lock) if os.path.isfile(path)]  # noqa: PTH113
 
 
 def program_problem(program: str, sandbox: Sandbox, cwd: str) -> tuple[str, str] | None:

@@ -1,11 +1,11 @@
 """A raw MCP server on stdio with an app and extensions: the standard library only.
 
-    apps_server.py NAME [modern] [extension=NAME …]
+    apps_server.py NAME [modern] [html|blob] [extension=NAME …]
 
 Its tool `show` has a page, at the same address whatever NAME is, and its app has the tool `poll` for itself; both
 only if the client declares that it shows apps. `seen` answers with all requests so far, `kind` with a result of a
 kind that is not in the protocol. With an extension it also answers `example/echo` with the parameters, and
-`example/die` not at all.
+`example/die` not at all. The page is a fragment of text; `html` and `blob` make it a whole document, in these forms.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ MODERN = "modern" in FLAGS
 EXTENSIONS = [flag.partition("=")[2] for flag in FLAGS if flag.startswith("extension=")]
 META = "io.modelcontextprotocol/"
 PAGE = "ui://monitor/page"
+NOTE = "ui://monitor/note"  # not listed
 APPS: Message = {"ui": {"resourceUri": PAGE, "x-odd": 1.0}, "ui/resourceUri": PAGE}
 APP_ONLY: Message = {"ui": {"resourceUri": PAGE, "visibility": ["app"]}}
 declared: Message = {}
@@ -65,6 +66,20 @@ def call(id: Any, params: Message) -> None:
     reply(id, {"content": [{"type": "text", "text": text}]})
 
 
+def content(uri: str) -> Message:
+    if uri == NOTE:
+        return {"uri": NOTE, "mimeType": "text/plain", "text": NAME}
+    page = f"<!doctype html>\n<html><head><title>{NAME}</title></head></html>"
+    if "html" in FLAGS:
+        return {"uri": PAGE, "mimeType": "text/html;profile=mcp-app", "text": page, "_meta": {}}
+    if "blob" in FLAGS:
+        from base64 import b64encode
+
+        blob = b64encode(page.encode()).decode()
+        return {"uri": PAGE, "mimeType": "text/html;profile=mcp-app", "blob": blob}
+    return {"uri": PAGE, "text": f"<p>{NAME}"}
+
+
 def answer(method: str, id: Any, params: Message) -> None:  # noqa: C901 - a table
     global declared  # noqa: PLW0603 - what a legacy client has declared
     capabilities: Message = {"tools": {}, "resources": {}}
@@ -89,8 +104,8 @@ def answer(method: str, id: Any, params: Message) -> None:  # noqa: C901 - a tab
         call(id, params)
     elif method == "resources/list":
         reply(id, {"resources": [{"uri": PAGE, "name": "page"}]})
-    elif method == "resources/read" and params["uri"] == PAGE:
-        reply(id, {"contents": [{"uri": PAGE, "text": f"<p>{NAME}"}]})
+    elif method == "resources/read" and params["uri"] in (PAGE, NOTE):
+        reply(id, {"contents": [content(params["uri"])]})
     elif method == "example/echo" and EXTENSIONS:
         reply(
             id,
