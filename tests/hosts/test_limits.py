@@ -140,8 +140,8 @@ def test_a_host_sees_all_that_there_is_in_other_modes(
 
 
 def test_an_unknown_host_is_named_with_the_nearest_one(tmp_path: Path) -> None:
-    done = somebody(tmp_path).types("check", "--host", "curser")
+    done = somebody(tmp_path).types("check", "--host", "cursr")
 
     assert done.status == 2
-    assert "there is no host 'curser'" in done.err
+    assert "there is no host 'cursr'" in done.err
     assert "Did you mean 'cursor'?" in done.err

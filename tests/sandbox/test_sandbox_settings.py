@@ -105,7 +105,7 @@ def test_domains_open_the_whole_network_and_that_is_said(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("entry", "code", "path"),
     [
-        ({"sandbox": "proces"}, "WB-CONF-010", "mcpServers.a.sandbox"),
+        ({"sandbox": "box"}, "WB-CONF-010", "mcpServers.a.sandbox"),
         ({"sandbox": True}, "WB-CONF-010", "mcpServers.a.sandbox"),
         ({"sandbox": {"read": "x"}}, "WB-CONF-010", "mcpServers.a.sandbox.read"),
         ({"sandbox": {"network": "no"}}, "WB-CONF-010", "mcpServers.a.sandbox.network"),
