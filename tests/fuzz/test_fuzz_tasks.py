@@ -67,7 +67,7 @@ def test_a_message_without_its_task_has_everything_else(message: dict[str, Any])
     if not named:
         assert left == message
         return
-    rest = {key: value for key, value in meta.items() if key != RELATED}
+    rest = {key: value for key, value in (meta or {}).items() if key != RELATED}
     assert left == {**{k: v for k, v in message.items() if k != "_meta"}, **({"_meta": rest} if rest else {})}  # fmt: skip
 
 
