@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import http.server
 import sys
 import threading
@@ -136,6 +137,19 @@ BROKEN: dict[str, tuple[Any, str, str]] = {
     "an empty store": ("store", "WB-SEC-604", "secret set BAD"),
     "an empty keyring": ("keyring", "WB-SEC-601", "keyring set mcp-workbench BAD"),
 }
+
+
+async def test_a_folder_of_the_path_may_be_closed(tmp_path: Path) -> None:
+    """As a PATH that was taken over from another user has it; root may enter every folder."""
+    (tmp_path / "closed").mkdir(mode=0)
+    path = f"{tmp_path / 'closed'}{os.pathsep}{os.environ['PATH']}"
+    config = configured(tmp_path, {"BAD": {"command": ["no-such-program"]}}, bad=needing("BAD"))
+
+    async with (
+        asyncio.timeout(PATIENCE),
+        bench(config, variables(tmp_path, PATH=path)) as workbench,
+    ):
+        assert "command not found: no-such-program" in await unavailable(workbench, "bad")
 
 
 @pytest.mark.parametrize("case", BROKEN)

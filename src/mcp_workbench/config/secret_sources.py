@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -160,6 +161,8 @@ def _output(command: Sequence[str], environ: Mapping[str, str], seconds: float, 
     except FileNotFoundError:
         raise _not_found(command[0]) from None
     except (OSError, ValueError) as error:
+        if isinstance(error, PermissionError) and not _exists(command[0], environ):
+            raise _not_found(command[0]) from None
         reason = getattr(error, "strerror", None) or "a word of it has a NUL character"
         message = f"{command[0]} can't be started: {reason}"
         raise SecretUnavailable(COMMAND, message, hint="correct its 'command'") from None
@@ -205,6 +208,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _exists(program: str, environ: Mapping[str, str]) -> bool:
+    """Whether there is such a file. Permission is also denied for a closed folder of the PATH."""
+    if os.sep in program:
+        return True
+    folders = environ.get("PATH", os.defpath).split(os.pathsep)
+    return any(Path(folder, program).exists() for folder in folders if os.access(folder, os.X_OK))
 
 
 def _not_found(program: str) -> SecretUnavailable:
