@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import http.server
+import os
 import sys
 import threading
 from collections.abc import Generator
