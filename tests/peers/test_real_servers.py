@@ -165,6 +165,8 @@ async def test_the_list_of_tools_is_the_one_of_the_mode(bench: Bench, direct: Di
 def flattened(tool: Json, server: str) -> Json:
     origin = {"source_server": server, "toolbox_name": "peers", "original_name": tool["name"]}
     origin["anthropic/searchHint"] = f"peers {server}"
+    if tool.get("execution") == {"taskSupport": "required"}:  # called without one, it works, too
+        tool = {**tool, "execution": {"taskSupport": "optional"}}
     return {
         **tool,
         "name": f"peers__{server}__{tool['name']}",
