@@ -141,7 +141,7 @@ def _load_msgspec() -> None:
         return
     sys.modules[name] = None  # type: ignore[assignment]  # the import fails
     try:
-        import msgspec  # noqa: F401
+        __import__("msgspec")
     finally:
         del sys.modules[name]
 
