@@ -52,7 +52,7 @@ class RunReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def _limit(
-    name: str, kind: click.ParamType, default: float, help: str
+    name: str, kind: click.FloatRange | click.IntRange, default: float, help: str
 ) -> Callable[[Decorated], Decorated]:
     return click.option(
         f"--{name}",
