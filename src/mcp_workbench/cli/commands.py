@@ -53,7 +53,7 @@ _COMMANDS = {
     "check": ("check", "Check the configuration and show every problem at once."),
     "install": ("install", "Add this program to a host."),
     "uninstall": ("install", "Remove it from a host."),
-    "undo": ("install", "Undo what import, add, install and the like have changed."),
+    "undo": ("undo", "Undo what import, add, install and the like have changed."),
     "tools": ("tools", "Show what the toolboxes hold."),
     "search": ("tools", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
