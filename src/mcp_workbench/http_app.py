@@ -127,7 +127,7 @@ def _issuer(settings: IssuerSettings, scope: TaskScope) -> ResourceServer:
 
 
 def _metrics(front: HttpFront, server: HttpServer, token: str) -> MetricsRoute:
-    from mcp_workbench.server.figures import Hosts  # only if they are configured
+    from mcp_workbench.core.figures import Hosts  # only if they are configured
     from mcp_workbench.server.http.metrics_route import MetricsRoute
 
     def hosts() -> Hosts:

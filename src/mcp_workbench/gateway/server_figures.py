@@ -2,36 +2,12 @@
 
 from collections import defaultdict
 
-import msgspec
-
 from mcp_workbench.core.catalogue import OpenedServer
+from mcp_workbench.core.figures import ServerFigures
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.upstream.connection import Connection
 from mcp_workbench.upstream.reports import opened_server, process_group
-
-
-class ServerFigures(msgspec.Struct, frozen=True, rename="camel"):
-    """One server of the configuration."""
-
-    toolbox: str
-    server: str
-    state: str  # as in `ServerHealth`
-    connections: int = 0
-    starts: int = 0
-    restarts: int = 0  # starts after a connection that had failed
-    failures: int = 0  # in a row
-    in_flight: int = 0  # calls that it has not answered
-    waiting: int = 0  # calls that wait until it is ready
-    processes: int = 0
-    memory: int = 0  # bytes resident, with all that its processes have started
-    tools: int = 0  # that a model can see; of a server that is or was connected
-    tokens: int = 0  # of these, listed directly: an estimate
-    groups: tuple[int, ...] = ()  # its process groups
-
-    @property
-    def address(self) -> ServerAddress:
-        return ServerAddress(self.toolbox, self.server)
 
 
 def server_figures(gateway: Gateway) -> tuple[ServerFigures, ...]:

@@ -13,7 +13,6 @@ import msgspec
 
 from mcp_workbench import __version__
 from mcp_workbench.core.apps import is_for_model
-from mcp_workbench.core.call_stats import StatsSnapshot
 from mcp_workbench.core.catalogue import (
     Definition,
     OpenedServer,
@@ -21,49 +20,15 @@ from mcp_workbench.core.catalogue import (
     listed_tokens,
     read_object,
 )
+from mcp_workbench.core.figures import Figures, Hosts, ServerFigures, Tokens
 from mcp_workbench.core.spec import ServerAddress, Snapshot
-from mcp_workbench.gateway.server_figures import ServerFigures, listed_servers, server_figures
+from mcp_workbench.gateway.server_figures import listed_servers, server_figures
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.server.own_definitions import own_definitions
 from mcp_workbench.server.text import instructions
 from mcp_workbench.transport.process_table import list_processes
 
 ProcessTable = dict[int, tuple[int, int]]  # group and resident pages, by pid
-
-
-class Hosts(msgspec.Struct, frozen=True, rename="camel"):
-    """Who is connected to us."""
-
-    sessions: int = 0  # of legacy hosts over HTTP
-    joined: int = 0  # hosts and commands that share the workbench in the background
-    http_connections: int = 0
-
-
-class Tokens(msgspec.Struct, frozen=True, rename="camel"):
-    """What a model reads in every request: an estimate."""
-
-    direct: int = 0  # with each tool of each server listed
-    shown: int = 0  # with the tools of ours
-
-    @property
-    def saved(self) -> int:
-        return max(self.direct - self.shown, 0)
-
-
-class Figures(msgspec.Struct, frozen=True, rename="camel"):
-    """All figures at one moment."""
-
-    version: str
-    pid: int
-    mode: str
-    seconds: float  # since the start
-    cpu: float  # seconds
-    servers: tuple[ServerFigures, ...]
-    hosts: Hosts
-    stats: StatsSnapshot
-    tokens: Tokens = Tokens()
-    memory: int = 0  # bytes resident, of this process; 0: the system does not report it
-    descriptors: int = 0
 
 
 class FiguresReader:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mcp_workbench.core.call_stats import BOUNDS, PHASES, CallSeries, Histogram, merged
 
 if TYPE_CHECKING:
-    from mcp_workbench.gateway.server_figures import ServerFigures
-    from mcp_workbench.server.figures import Figures
+    from mcp_workbench.core.figures import Figures, ServerFigures
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 STATES = ("idle", "starting", "ready", "degraded", "failed", "broken")

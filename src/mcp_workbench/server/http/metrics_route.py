@@ -14,8 +14,8 @@ from mcp_workbench.transport.http.messages import JSON, HttpRequest, Reply, Resp
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mcp_workbench.core.figures import Hosts
     from mcp_workbench.gateway.workbench import Gateway
-    from mcp_workbench.server.figures import Hosts
 
 PATH = b"/metrics"
 AT_ONCE = 4  # readers; each takes a thread for a moment
