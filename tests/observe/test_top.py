@@ -14,7 +14,7 @@ import pytest
 
 from mcp_workbench.cli.top_screen import change_between, screen
 from mcp_workbench.core.call_stats import CallStats
-from mcp_workbench.core.figures import Figures, Hosts, ServerFigures, Tokens
+from mcp_workbench.core.figures import Figures, Hosts, RequestTokens, ServerFigures
 from tests.kit.blocking_http_host import HttpHost
 from tests.kit.command import run_command, serving
 from tests.kit.config import config_file, entry, write_config
@@ -36,7 +36,7 @@ def figures(seconds: float = 100.0, calls: int = 0, **more: Any) -> Figures:
         ServerFigures("box", "b", "failed", failures=3, restarts=2),
     )
     plain = Figures(
-        "1.2.3", 42, "proxy", seconds, 1.0, servers, Hosts(2, 1, 3), stats.snapshot(), Tokens(9000, 800)
+        "1.2.3", 42, "proxy", seconds, 1.0, servers, Hosts(2, 1, 3), stats.snapshot(), RequestTokens(9000, 800)
     )  # fmt: skip
     return Figures(**{name: getattr(plain, name) for name in plain.__struct_fields__} | more)
 

@@ -19,7 +19,7 @@ MOST_TOOLS = 10  # shown
 _MB = 1 << 20
 
 
-class Change(NamedTuple):
+class FiguresChange(NamedTuple):
     """What happened between two readings."""
 
     seconds: float
@@ -28,7 +28,7 @@ class Change(NamedTuple):
     cpu: float  # share of one processor
 
 
-def change_between(before: Figures | None, now: Figures) -> Change | None:
+def change_between(before: Figures | None, now: Figures) -> FiguresChange | None:
     """None if there is nothing to compare with: no earlier reading, or one of another process."""
     if before is None or before.pid != now.pid or now.seconds <= before.seconds:
         return None
@@ -36,7 +36,7 @@ def change_between(before: Figures | None, now: Figures) -> Change | None:
     past, present = _calls(before.stats.series), _calls(now.stats.series)
     grown = {address: count - past.get(address, 0) for address, count in present.items()}
     calls = now.stats.calls - before.stats.calls
-    return Change(seconds, calls, grown, (now.cpu - before.cpu) / seconds)
+    return FiguresChange(seconds, calls, grown, (now.cpu - before.cpu) / seconds)
 
 
 def _calls(series: Iterable[CallSeries]) -> dict[tuple[str, str], int]:
@@ -47,7 +47,7 @@ def _calls(series: Iterable[CallSeries]) -> dict[tuple[str, str], int]:
     return counts
 
 
-def screen(now: Figures, change: Change | None, width: int, height: int) -> list[str]:
+def screen(now: Figures, change: FiguresChange | None, width: int, height: int) -> list[str]:
     """The lines for a terminal of this size; 0 is any height."""
     lines = [*_summary(now, change), "", *_servers(now, change)]
     tools = _tools(now)
@@ -59,7 +59,7 @@ def screen(now: Figures, change: Change | None, width: int, height: int) -> list
     return shown[:height] if height else shown
 
 
-def _summary(now: Figures, change: Change | None) -> list[str]:
+def _summary(now: Figures, change: FiguresChange | None) -> list[str]:
     servers, hosts, tokens = now.servers, now.hosts, now.tokens
     total = merged(series.total for series in now.stats.series)
     errors = sum(series.calls for series in now.stats.series if series.is_error)
@@ -104,12 +104,12 @@ def _split(now: Figures) -> str:
     return "time " + ", ".join(parts)
 
 
-def _servers(now: Figures, change: Change | None) -> list[str]:
+def _servers(now: Figures, change: FiguresChange | None) -> list[str]:
     rows = [_HEAD, *(_row(server, now, change) for server in now.servers)]
     return table(rows, right=_RIGHT)
 
 
-def _row(server: ServerFigures, now: Figures, change: Change | None) -> tuple[str, ...]:
+def _row(server: ServerFigures, now: Figures, change: FiguresChange | None) -> tuple[str, ...]:
     address = (server.toolbox, server.server)
     mine = [s for s in now.stats.series if (s.toolbox, s.server) == address]
     total = merged(series.total for series in mine)

@@ -37,7 +37,7 @@ class Hosts(msgspec.Struct, frozen=True, rename="camel"):
     http_connections: int = 0
 
 
-class Tokens(msgspec.Struct, frozen=True, rename="camel"):
+class RequestTokens(msgspec.Struct, frozen=True, rename="camel"):
     """What a model reads in every request: an estimate."""
 
     direct: int = 0  # with each tool of each server listed
@@ -59,6 +59,6 @@ class Figures(msgspec.Struct, frozen=True, rename="camel"):
     servers: tuple[ServerFigures, ...]
     hosts: Hosts
     stats: StatsSnapshot
-    tokens: Tokens = Tokens()
+    tokens: RequestTokens = RequestTokens()
     memory: int = 0  # bytes resident, of this process; 0: the system does not report it
     descriptors: int = 0

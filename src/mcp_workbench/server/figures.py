@@ -20,7 +20,7 @@ from mcp_workbench.core.catalogue import (
     listed_tokens,
     read_object,
 )
-from mcp_workbench.core.figures import Figures, Hosts, ServerFigures, Tokens
+from mcp_workbench.core.figures import Figures, Hosts, RequestTokens, ServerFigures
 from mcp_workbench.core.spec import ServerAddress, Snapshot
 from mcp_workbench.gateway.server_figures import listed_servers, server_figures
 from mcp_workbench.gateway.workbench import Gateway
@@ -69,7 +69,7 @@ class FiguresReader:
         return msgspec.structs.replace(
             figures,
             servers=servers,
-            tokens=Tokens(direct, shown_tokens(snapshot)),
+            tokens=RequestTokens(direct, shown_tokens(snapshot)),
             memory=table[figures.pid][1] * _page_bytes() if figures.pid in table else 0,
             descriptors=_descriptors(),
         )
