@@ -29,6 +29,7 @@ from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWr
 from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
+    from mcp_workbench.server.http.metrics_route import MetricsRoute
     from mcp_workbench.server.http.resource_server import Undecided
     from mcp_workbench.server.http.sign_in_pages import SignInPages
 
@@ -59,6 +60,7 @@ class HttpFront:
         self._exchanges = ModernExchanges(view.gateway.suspended)
         self._commented = 0.0
         self._pages: SignInPages | None = None  # made for the first visitor
+        self.metrics: MetricsRoute | None = None  # if they are configured
 
     @property
     def gateway(self) -> Gateway:
@@ -79,7 +81,7 @@ class HttpFront:
         if path in HEALTH:
             return self._health(request, path)
         if path != b"/mcp" and not path.startswith(b"/mcp/"):
-            return self._metadata(request, path) or NOT_FOUND
+            return self._admit_beside(request, path)
         version = request.headers.get(VERSION)
         modern = version is not None and version not in _LEGACY
         if (wrong := self._wrong_verb(request, modern=modern)) is not None:
@@ -92,6 +94,12 @@ class HttpFront:
         request.admitted = identity
         request.from_stranger = True
         return None
+
+    def _admit_beside(self, request: HttpRequest, path: bytes) -> Reply | None:
+        """Check a request for something else than MCP."""
+        if self.metrics is not None and path == b"/metrics":
+            return self.metrics.admit(request)
+        return self._metadata(request, path) or NOT_FOUND
 
     @property
     def _has_pages(self) -> bool:
@@ -145,7 +153,7 @@ class HttpFront:
             self.handle(request, response)
 
     def still_admits(self, request: HttpRequest) -> bool:
-        admitted: Admitted | Undecided | SignInPages = request.admitted
+        admitted: Admitted | Undecided | SignInPages | MetricsRoute = request.admitted
         return (
             isinstance(admitted, Admitted)
             and admitted.access is self.access
@@ -228,6 +236,9 @@ class HttpFront:
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         if request.admitted is self._pages and self._pages is not None:
             self._scope.start(self._pages.visit(_copy(request), response), "sign-in page")
+        elif self.metrics is not None and request.admitted is self.metrics:
+            accept = request.headers.get(b"accept", b"")
+            self._scope.start(self.metrics.respond(accept, response), "metrics")
         elif not isinstance(request.admitted, Admitted):
             self._handle_undecided(request, response)
         elif request.admitted.modern:
@@ -257,6 +268,11 @@ class HttpFront:
             self._commented = now
         self._exchanges.tick(now, comment=comment)
         self._sessions.tick(now, comment=comment)
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions legacy hosts have."""
+        return len(self._sessions)
 
     @property
     def busy(self) -> bool:
