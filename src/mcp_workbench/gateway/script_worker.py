@@ -149,7 +149,7 @@ class EngineProcess:
         return self._over.is_set()
 
     async def run(self, number: int, start: ScriptStart, received: Received) -> RunningScript:
-        running = Counter(self._principals[one] for one in self._scripts)
+        running = Counter(self._principals.values())
         if not may_start(running, start.principal):
             busy = refusal_text(running, start.principal)
             raise ScriptsUnavailable(busy, hint="Nothing was done; try again in a moment.")
