@@ -182,7 +182,7 @@ def test_a_state_that_is_not_of_this_request_is_refused(tmp_path: Path, change: 
         (tmp_path / "other").mkdir()
         env = {"MCP_WORKBENCH_HOME": str(tmp_path / "other")}
     with PipeHost(config, modern=True, env=env) as host:
-        again = {**params(code), "inputResponses": {}, "requestState": state}
+        again: Message = {**params(code), "inputResponses": {}, "requestState": state}
         refused = host.error("tools/call", again)
 
     assert refused["code"] == -32602
