@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.result_budget import KeptResults
     from mcp_workbench.gateway.script_worker import ScriptWorker
     from mcp_workbench.gateway.sign_ins import SignIns
+    from mcp_workbench.gateway.suspended_scripts import ScriptSeals
     from mcp_workbench.gateway.task_handles import Tasks
     from mcp_workbench.gateway.tool_search import Finder
     from mcp_workbench.search.queries import SearchResult
@@ -244,6 +245,13 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.script_worker import ScriptWorker  # only with a script
 
         return ScriptWorker(self.pool.start)
+
+    @cached_property
+    def script_seals(self) -> ScriptSeals:
+        """Seals the scripts of modern hosts that wait for people."""
+        from mcp_workbench.gateway.suspended_scripts import ScriptSeals  # only where one does
+
+        return ScriptSeals(self.pool.context.environ)
 
     @cached_property
     def approvals(self) -> SessionApprovals:
