@@ -44,7 +44,9 @@ class CallWindow:
     def forget(self, now: float) -> int:
         """Drop what is older than the window. Returns the current second."""
         counts, second = self._counts, int(now)
-        if counts and counts[-1][0] > second:  # the clock went back: what was counted is as old as it was
+        if (
+            counts and counts[-1][0] > second
+        ):  # the clock went back: what was counted is as old as it was
             back = counts[-1][0] - second
             for count in counts:
                 count[0] -= back

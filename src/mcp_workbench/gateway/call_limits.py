@@ -137,8 +137,10 @@ async def limited(call: Call, quotas: PrincipalQuotas, principal: str) -> AsyncG
     excess = None if call.request.method in ALWAYS else quotas.begin(call, principal)
     if excess is not None:
         raise too_many(call.request, excess)
+    sent = False
     try:
         yield
-    except BaseException:
-        quotas.end(call, principal)
-        raise
+        sent = True
+    finally:
+        if not sent:
+            quotas.end(call, principal)
