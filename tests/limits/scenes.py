@@ -85,7 +85,7 @@ async def sdk_host(opened: Port, token: str, mode: str, **more: Any) -> AsyncGen
             yield host
 
 
-def bearer(token: str) -> dict[str, str]:
+def bearer(token: str) -> dict[str, Any]:
     return {"authorization": f"Bearer {token}"}
 
 

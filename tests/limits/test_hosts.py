@@ -149,10 +149,8 @@ async def test_calls_that_wait_for_a_slow_server_count() -> None:
 
 async def test_a_flood_of_requests_gets_429_before_its_bodies_are_read() -> None:
     async with limited_port(settings(PrincipalLimits(calls_per_minute=1))) as opened:
-        statuses: list[int] = []
-        for _ in range(601):
-            answer = await opened.ask_modern("ping", **bearer(NOISY))
-            statuses.append(answer.status)
+        answers = [await opened.ask_modern("ping", **bearer(NOISY)) for _ in range(601)]
+        statuses, answer = [one.status for one in answers], answers[-1]
         assert statuses.count(429) == 1
         assert statuses[-1] == 429
         assert answer.headers["retry-after"] == "61"
@@ -204,7 +202,7 @@ async def test_all_sessions_together_keep_their_limit() -> None:
 async def test_a_host_that_vanished_does_not_lock_out_its_principal() -> None:
     limits = settings(PrincipalLimits(sessions=2))
     async with limited_port(limits) as opened:
-        now = opened.front._sessions.now
+        now = opened.server.now
         vanished = await opened.open(**bearer(NOISY))
         other = await opened.open(**bearer(NOISY))
         opened.front.tick(now + sessions.SPARE_SESSION + 1)
@@ -219,7 +217,7 @@ async def test_a_host_that_vanished_does_not_lock_out_its_principal() -> None:
 async def test_a_session_that_is_in_use_makes_no_room() -> None:
     limits = settings(PrincipalLimits(sessions=2))
     async with limited_port(limits) as opened:
-        now = opened.front._sessions.now
+        now = opened.server.now
         busy, listening = await opened.open(**bearer(NOISY)), await opened.open(**bearer(NOISY))
         await busy.begin("hang")
         await listening.listen()

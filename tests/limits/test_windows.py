@@ -57,7 +57,7 @@ def test_a_window_keeps_one_number_for_each_second() -> None:
     window = CallWindow()
     for call in range(100_000):
         window.take(1_000_000, call / 1000)
-    assert len(window._counts) <= WINDOW + 1
+    assert len(window) <= WINDOW + 1
 
 
 def test_a_clock_that_goes_back_neither_opens_nor_closes_the_limit_for_long() -> None:

@@ -26,6 +26,10 @@ class CallWindow:
         self._counts: deque[list[int]] = deque()  # second and number, oldest first
         self.total = 0
 
+    def __len__(self) -> int:
+        """How many numbers it keeps."""
+        return len(self._counts)
+
     def take(self, most: int, now: float) -> float:
         """Count one more if that fits. Returns 0, or the seconds until there is room."""
         second = self.forget(now)
