@@ -31,6 +31,7 @@ from mcp_workbench.upstream.pool import ConnectionPool
 if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import OnApproval, SessionApprovals
     from mcp_workbench.gateway.audit import AuditLog
+    from mcp_workbench.gateway.call_limits import PrincipalQuotas
     from mcp_workbench.gateway.call_meter import CallMeter
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
@@ -162,6 +163,9 @@ class Gateway(Lifetime):
             self.interceptors += self.audits
         self.on_approval: OnApproval | None = None  # of a Python program
         self.scopes = Scopes(snapshot)
+        self.quotas: PrincipalQuotas | None = None  # None: no principal ever had limits of its own
+        if snapshot.http.has_limits:
+            self._limit_principals()
         self.pool = ConnectionPool(
             snapshot.limits, environ, self._catalogue_changed, self._first_listed
         )
@@ -206,6 +210,11 @@ class Gateway(Lifetime):
 
             chosen.append(BackChannelHints())
         return (*chosen, _HINTS)
+
+    def _limit_principals(self) -> None:
+        from mcp_workbench.gateway.call_limits import PrincipalQuotas  # only where it is configured
+
+        self.quotas = PrincipalQuotas(lambda: self.snapshot.http)
 
     def intercept(
         self, *interceptors: Interceptor, first: tuple[Interceptor, ...] = ()
@@ -313,6 +322,8 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.reload import reload  # not needed at start-up
 
         change = reload(snapshot, self.scopes, self.pool)
+        if self.quotas is None and snapshot.http.has_limits:
+            self._limit_principals()
         if change.anything:
             for listening in tuple(self._listeners):
                 if (reloaded := listening.reloaded) is not None:
