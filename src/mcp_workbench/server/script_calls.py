@@ -57,6 +57,7 @@ from mcp_workbench.transport.jsonrpc import ErrorObject, Outcome
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import Approver
+    from mcp_workbench.gateway.interactive import Put
     from mcp_workbench.server.session import HostSession
 
 PROGRESS = "notifications/progress"
@@ -293,6 +294,9 @@ class ScriptCall(HostCall):
         if self._rounds is None:
             self._rounds = InputRounds(self, self._put_round, self._repeat)
         self._rounds.next(required)
+
+    def put_question(self) -> Put:
+        return self._put_round
 
     def _put_round(self, question: Question, answered: AnswerCallback) -> Callable[[], None]:
         if not self.request.modern_host:
