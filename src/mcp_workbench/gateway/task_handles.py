@@ -35,11 +35,14 @@ from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.jsonrpc import Outcome
 from mcp_workbench.transport.tasks import task_scope
 from mcp_workbench.upstream.conversation import Failure, RequestFailed, ResponseHandler
+from mcp_workbench.upstream.task_subscriptions import tasks_of
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Call
     from mcp_workbench.gateway.views import View
     from mcp_workbench.upstream.connection import Connection
+
+__all__ = ["HeldTask", "TaskEnded", "Tasks", "relay_legacy", "relay_modern", "task_key", "tasks_of"]
 
 log = logging.getLogger(__name__)
 encode = msgspec.json.encode
@@ -270,5 +273,6 @@ def relay_legacy(call: Call, result: msgspec.Raw, task: Task) -> None:
         tokens[call.number] = call
         if len(tokens) > MOST_TOKENS:
             del tokens[next(iter(tokens))]
+    call.given_task(sealed)
     own = changed(members["task"], {"taskId": encode(sealed)})
     call.finish(Completed(with_related(changed(result, {"task": own}), sealed)))

@@ -223,6 +223,14 @@ class HostCall(Call):
 
         return declares_tasks(self.request.capabilities)
 
+    def given_task(self, id: str) -> None:
+        from mcp_workbench.server.task_watches import follow  # where a host has tasks
+
+        ref = self.view.gateway.tasks.read(id, self.view)
+        place = self.pinned or self.connection
+        if ref is not None and place is not None:
+            follow(self.session, id, ref, place)
+
     def put_question(self) -> Put:
         requests = self.session.elicitation.input_requests
         if self.request.modern_host:  # it is asked in a reply, and comes back with the answer
