@@ -1,9 +1,10 @@
-"""Changes of tasks that hosts are notified of: `notifications/tasks`, and `notifications/tasks/status` (2025-11-25).
+"""Changes of tasks that hosts are notified of, in the way of their era.
 
-A modern host subscribes to tasks (`taskIds` in `subscriptions/listen`), and gets their whole state, as `tasks/get` has it.
-So whatever a server announces is a reason to look: a `TaskWatch` asks for the state on the path of every call, where
+A modern host subscribes to tasks (`taskIds` in `subscriptions/listen`), and gets their whole state, as `tasks/get` has it
+(`notifications/tasks`). So whatever a server announces is a reason to look: a `TaskWatch` asks for the state on the path of every call, where
 interceptors see it, and passes on what has changed. Where the server announces nothing, it looks from time to time.
-Legacy servers announce changes as they like, and a legacy host gets those of the tasks that it has used here.
+Legacy servers announce changes as they like (`notifications/tasks/status`), and a legacy host gets those of the tasks that
+it has used here.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from mcp_workbench.protocol.task_messages import (
     progress_of_task,
     read_modern_task,
     read_task,
+    with_related,
 )
 from mcp_workbench.server.parse import RequestError
 from mcp_workbench.server.task_requests import (
@@ -74,15 +76,14 @@ async def watched_tasks(
         if ref is None:  # no task of this principal
             continue
         watch = TaskWatch(session, id, token, ref, notify)
+        is_possible = False
         try:
             is_possible = await watch.prepare()
-        except BaseException:
-            watch.stop()
-            raise
+        finally:
+            if not is_possible:
+                watch.stop()
         if is_possible:
             yield watch
-        else:
-            watch.stop()
 
 
 class TaskWatch:
@@ -296,11 +297,11 @@ def _announce(
     followed = session.followed_tasks
     if described is not None:
         try:
-            status = read_task(described).status
+            is_over = read_task(described).status in TERMINAL
+            own = changed(with_related(described, token), {"taskId": encode(token)})
         except msgspec.DecodeError:
             return
-        session.notify(LEGACY_NOTICE, changed(described, {"taskId": encode(token)}))
-        is_over = status in TERMINAL
+        session.notify(LEGACY_NOTICE, own)
     elif (is_over := place.over) and not ref.is_remote:
         task = failed_task(ref, why_ended(ref, place.reason))
         session.notify(LEGACY_NOTICE, encode(task.legacy(token)))
