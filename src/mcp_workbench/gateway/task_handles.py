@@ -145,7 +145,7 @@ class Tasks:
         return ref if ref is not None and view.snapshot.find(ref.address) is not None else None
 
     def connection(self, ref: TaskRef) -> Connection | TaskEnded | None:
-        """Return where the task was created; None if this process does not know."""
+        """Return where the task was created; None if this process does not know, or has forgotten it."""
         self._forget_ended()
         connection = self._connections.get(ref.run)
         if connection is not None:
@@ -158,7 +158,8 @@ class Tasks:
             if not connection.over:
                 continue
             del self._connections[run]
-            self._ended[run] = connection.reason
+            if connection.needed_until > connection.ended_at:  # otherwise its tasks had expired
+                self._ended[run] = connection.reason
             for place in [place for place in self._held if place[0] == run]:
                 del self._held[place]
         while len(self._ended) > MOST_ENDED:

@@ -178,8 +178,8 @@ class TaskCall(PrimitiveCall):
 
     def _refuse_unknown(self) -> None:
         why = (
-            f"{UNKNOWN}: the process of {self.ref.address} that runs it belongs to another workbench, "
-            "or has ended"
+            f"{UNKNOWN}: it has expired, or the process of {self.ref.address} that runs it belongs to "
+            "another workbench, or has ended"
         )
         self._reject(jsonrpc.INVALID_PARAMS, why)
 

@@ -113,6 +113,7 @@ class Connection:
 
     task_run = ""  # what ids of tasks call it; empty if it has created none for hosts
     needed_until = 0.0  # by the monotonic clock, for its tasks
+    ended_at = 0.0  # likewise; 0: it has not ended
     tasks: ConnectionTasks | None = None  # what is heard of them, if anybody hears
     _is_first = False  # nobody has seen its tools yet
     _agreed: Agreed | None = None  # as received
@@ -277,6 +278,7 @@ class Connection:
     def stop(self) -> None:
         """Ask it to end: at once while connecting, gracefully when ready."""
         self._stopping = self.over = True
+        self.ended_at = self.ended_at or time.monotonic()
         self.usable = False  # no new calls while it shuts down
         self._wake.set()
         if self._task is not None and isinstance(self.state, Connecting):
@@ -430,6 +432,7 @@ class Connection:
 
     def _close(self, reason: str) -> None:
         reason = masked(reason, self.spec, self._context.environ)
+        self.ended_at = self.ended_at or time.monotonic()
         if not isinstance(self.state, Closed):
             retry = RetryState()
             if not self._stopping:  # a stop is no failure

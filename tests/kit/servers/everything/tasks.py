@@ -19,7 +19,7 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 RELATED = "io.modelcontextprotocol/related-task"
 CAPABILITY: Json = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 TERMINAL = ("completed", "failed", "cancelled")
-TTL = 60_000
+TTL = int(os.environ.get("TASK_TTL", "60000"))  # milliseconds
 POLL = 100  # milliseconds
 CONFIRM = {"type": "boolean", "description": "Really?"}
 
@@ -49,6 +49,7 @@ class Task:
         kept[self.id] = self
 
     def start(self, work: Awaitable[Json]) -> None:
+        asyncio.get_running_loop().call_later(self.ttl / 1000, self.forget)
         self._work = asyncio.create_task(self._run(work))
         running.add(self._work)
         self._work.add_done_callback(running.discard)
@@ -76,6 +77,10 @@ class Task:
         self.status, self.updated = status, now()
         state = self.detailed() if self.call.modern else self.described()
         CHANGES.task_changed(self.id, state, modern=self.call.modern)
+
+    def forget(self) -> None:
+        self.cancel()
+        del kept[self.id]
 
     def cancel(self) -> None:
         if self._work is not None:
