@@ -92,7 +92,8 @@ class ScriptRequest(HostCall):
     def __init__(self, session: HostSession, id: bytes, request: CallRequest) -> None:
         super().__init__(session, id, request)
         self.script: ScriptRun | None = None
-        self.source = ScriptSource("", session.view.principal)
+        is_flat = session.view.snapshot.tool_mode == "dynamic"
+        self.source = ScriptSource("", session.view.principal, is_flat)
         self.calls: dict[int, ScriptCall] = {}  # by the interpreter's number
         self.asked: dict[int, AskedApproval | AskedInput] = {}  # before, of calls that go on
         self.answers: Members = {}  # of the host, to what was asked then
