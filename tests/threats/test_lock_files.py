@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mcp_workbench.cli.lock_report import text_diff
+from mcp_workbench.core.lock_report import text_diff
 from mcp_workbench.config.lock_file import parse_lock
 from mcp_workbench.core.definition_hash import DEEPEST, LARGEST, canonical_form
 from tests.threats.growth import assert_linear
