@@ -31,6 +31,7 @@ from mcp_workbench.upstream.pool import ConnectionPool
 if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import OnApproval, SessionApprovals
     from mcp_workbench.gateway.audit import AuditLog
+    from mcp_workbench.gateway.call_meter import CallMeter
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
     from mcp_workbench.gateway.script_worker import ScriptWorker
@@ -150,6 +151,7 @@ class Gateway(Lifetime):
         log_calls: str = "",
     ) -> None:
         self.interceptors = tuple(interceptors)  # of every call
+        self.first_interceptors: tuple[Interceptor, ...] = ()  # of those that have a route
         environ = os.environ if environ is None else environ
         self.audits: tuple[AuditLog, ...] = ()
         if log_calls or snapshot.audit is not None:
@@ -203,6 +205,31 @@ class Gateway(Lifetime):
 
             chosen.append(BackChannelHints())
         return (*chosen, _HINTS)
+
+    def intercept(
+        self, *interceptors: Interceptor, first: tuple[Interceptor, ...] = ()
+    ) -> Callable[[], None]:
+        """Show every call from now on to these, too; returns what ends that.
+
+        `first` see an outcome before anything has changed it.
+        """
+        self.interceptors += interceptors
+        self.first_interceptors += first
+        self.scopes.renew()
+
+        def end() -> None:
+            self.interceptors = tuple(i for i in self.interceptors if i not in interceptors)
+            self.first_interceptors = tuple(i for i in self.first_interceptors if i not in first)
+            self.scopes.renew()
+
+        return end
+
+    @cached_property
+    def meter(self) -> CallMeter:
+        """Measures calls while somebody looks."""
+        from mcp_workbench.gateway.call_meter import CallMeter  # only for those who look
+
+        return CallMeter(self)
 
     @cached_property
     def kept_results(self) -> KeptResults:
