@@ -43,6 +43,7 @@ _COMMANDS = {
     "down": ("daemon_commands", "Stop it; its hosts continue on their own."),
     "status": ("daemon_commands", "Show it: its servers, hosts, calls and memory."),
     "logs": ("daemon_commands", "Show its log, and what its servers write to stderr."),
+    "ui": ("open_page", "Open its web page: servers, tools, calls, figures."),
     "import": ("import_", "Copy the servers of other programs into the configuration."),
     "init": ("config_commands", "Write a new configuration file, with comments."),
     "add": ("add", "Add a server to the configuration."),

@@ -16,8 +16,9 @@ from mcp_workbench.core.redact import redact
 from mcp_workbench.core.spec import HttpEndpoint, ServerAddress, ServerSpec, StdioCommand
 from mcp_workbench.gateway.remedies import cause, fix_of
 from mcp_workbench.gateway.workbench import Gateway
-from mcp_workbench.ui.page_sessions import now
 from mcp_workbench.ui.page_log import LogLine, ServerLog, StateChange, Timeline
+from mcp_workbench.ui.page_numbers import Minute, curve
+from mcp_workbench.ui.page_sessions import now
 from mcp_workbench.ui.page_tools import Budget, KnownTools, ServerTools
 from mcp_workbench.upstream.connection import Connection, Ready
 from mcp_workbench.upstream.reports import process_group
@@ -81,7 +82,7 @@ class Home(msgspec.Struct, frozen=True, rename="camel"):
     tokens: Budget
     unread: int  # servers whose tools are not known
     warnings: tuple[str, ...]
-    calls: Any = None  # per minute, of the last hour
+    calls: list[Minute]  # of the last hour, as far as somebody looked
 
 
 class ServerPage(msgspec.Struct, frozen=True, rename="camel"):
@@ -124,9 +125,13 @@ class Documents:
     def gateway(self) -> Gateway:
         return self._gateway
 
-    def observe(self, now: float) -> bool:
+    def observe_now(self) -> bool:
         """Note the states of all servers. Whether one has changed."""
-        changed = [self.timeline.note(health, now) for health in self._gateway.health()]
+        at, live = now(), self._live()
+        changed = [
+            self.timeline.note(one.address, _state(one, live[one.address]), one.reason, at)
+            for one in self._gateway.health()
+        ]
         return any(changed)
 
     async def home(self) -> Home:
@@ -146,6 +151,7 @@ class Documents:
             budget,
             sum(len(box.servers) for box in snapshot.toolboxes.values()) - len(known),
             gateway.warnings,
+            curve(gateway.meter.snapshot()),
         )
 
     def servers(self, known: dict[ServerAddress, ServerTools]) -> tuple[ServerLine, ...]:

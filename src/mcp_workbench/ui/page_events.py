@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.spec import ServerAddress
 from mcp_workbench.timing import pause
 from mcp_workbench.transport.http.messages import ResponseWriter
@@ -15,6 +16,7 @@ from mcp_workbench.transport.http.sse import COMMENT, event
 from mcp_workbench.transport.tasks import TaskScope
 from mcp_workbench.ui.page_documents import Documents
 from mcp_workbench.ui.page_log import ServerLog
+from mcp_workbench.ui.page_numbers import BATCH, call_lines
 
 EVERY = pause(0.25)  # seconds between two messages of one topic
 WHOLE = 4  # of these until figures that always change are sent again
@@ -107,10 +109,21 @@ class PageEvents:
                 stream.send(HOME, msgspec.Raw(home))
             if stream.address is not None:
                 await self._send_server(stream, stream.address, whole=whole)
+            if CALLS in stream.topics:
+                self._send_calls(stream)
             stream.silent += 1
             if stream.silent > QUIET:
                 stream.silent = 0
                 stream.response.send(COMMENT)
+
+    def _send_calls(self, stream: PageStream) -> None:
+        """Send the calls since the last message, the newest first; very many are sent in part."""
+        meter = self._documents.gateway.meter
+        if meter.calls == stream.call:
+            return
+        before, stream.call = stream.call, meter.calls
+        rows = call_lines(meter.recent(before, BATCH))
+        stream.send(CALLS, {"rows": rows, "missed": max(meter.calls - before - len(rows), 0)})
 
     async def _send_server(
         self, stream: PageStream, address: ServerAddress, *, whole: bool
@@ -120,7 +133,7 @@ class PageEvents:
             return
         try:
             page = await self._documents.server(address)
-        except LookupError:
+        except WorkbenchError:  # it was removed from the configuration
             return
         stream.line = self._log.number
         data = msgspec.json.encode(page)

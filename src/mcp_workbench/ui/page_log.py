@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import msgspec
 
-from mcp_workbench.core.catalogue import ServerHealth
 from mcp_workbench.core.spec import ServerAddress
 
 LINES = 400  # of stderr that are kept for a server
@@ -91,18 +90,18 @@ class Timeline:
     def __init__(self) -> None:
         self._changes: dict[ServerAddress, deque[StateChange]] = {}
 
-    def note(self, health: ServerHealth, now: float) -> bool:
+    def note(self, address: ServerAddress, state: str, reason: str, now: float) -> bool:
         """Note the state of a server. Whether it is another one."""
-        changes = self._changes.get(health.address)
+        changes = self._changes.get(address)
         if changes is None:
             if len(self._changes) >= MOST_SERVERS:
                 return False
-            changes = self._changes[health.address] = deque(maxlen=CHANGES)
+            changes = self._changes[address] = deque(maxlen=CHANGES)
         last = changes[-1] if changes else None
-        reason = "" if health.state == "starting" else health.reason  # it counts the seconds
-        if last is not None and (last.state, last.reason) == (health.state, reason):
+        reason = "" if state == "starting" else reason  # it counts the seconds
+        if last is not None and (last.state, last.reason) == (state, reason):
             return False
-        changes.append(StateChange(now, health.state, reason))
+        changes.append(StateChange(now, state, reason))
         return True
 
     def of(self, address: ServerAddress) -> list[StateChange]:

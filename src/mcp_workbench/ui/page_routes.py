@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from mcp_workbench.transport.http.messages import HttpRequest, ResponseWriter
     from mcp_workbench.ui.page_api import PageApi
 
-WRITES = b"x-workbench-page"  # a header that makes browsers ask first, and so never comes from elsewhere
+WRITES = (
+    b"x-workbench-page"  # a header that makes browsers ask first, and so never comes from elsewhere
+)
 LARGEST = 1 << 20  # bytes of what the page sends
 LONGEST = 8192  # bytes of a target
 HTML = b"text/html; charset=utf-8"
@@ -57,13 +59,15 @@ _STYLE = (
 _STYLE_HASH = b64encode(sha256(_STYLE.encode()).digest()).decode()
 _PLAIN = (
     "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-    "{head}<title>MCP Workbench</title><style>{style}</style><h1>{title}</h1>{body}"
+    "<link rel=icon href='data:,'>{head}<title>MCP Workbench</title><style>{style}</style><h1>{title}</h1>{body}"
 )
 _OPENS = "<p>Run <code>mcp-workbench ui</code>: it opens this page for you.</p>"
 _PATH = re.compile(rb"/ui(?:/[!-~]*)?")
 
 
-def plain_page(status: int, title: str, body: str, *, head: str = "", headers: bytes = b"") -> Reply:
+def plain_page(
+    status: int, title: str, body: str, *, head: str = "", headers: bytes = b""
+) -> Reply:
     """A page without a script."""
     policy = _POLICY.format(styles=f"'sha256-{_STYLE_HASH}'").encode()
     text = _PLAIN.format(head=head, style=_STYLE, title=title, body=body)
@@ -75,7 +79,9 @@ def api_reply(status: int, body: bytes) -> Reply:
     return Reply(status, body, _API_HEADERS, JSON)
 
 
-CLOSED = plain_page(401, "This page is closed", f"<p>Nobody has opened it in this browser.</p>{_OPENS}")
+CLOSED = plain_page(
+    401, "This page is closed", f"<p>Nobody has opened it in this browser.</p>{_OPENS}"
+)
 USED = plain_page(
     403,
     "This address opens nothing any more",

@@ -60,7 +60,7 @@ class ServerTools(msgspec.Struct, frozen=True):
         return sum(line.is_shown for line in self.lines)
 
 
-class Budget(msgspec.Struct, frozen=True):
+class Budget(msgspec.Struct, frozen=True, rename="camel"):
     """Tokens of every request: with each tool listed directly, and with the workbench."""
 
     direct: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mcp_workbench.gateway.views import View
 from mcp_workbench.gateway.workbench import Gateway
@@ -45,6 +45,16 @@ _DRAINING = Reply(503, b"draining")
 _NAMES = re.compile(rb"[A-Za-z0-9_, -]{0,1000}")
 
 
+class OtherRoutes(Protocol):
+    """Paths beside those of hosts, with an access of their own: the web page."""
+
+    def owns(self, path: bytes) -> bool: ...
+    def admit(self, request: HttpRequest) -> Reply | None: ...
+    def handle(self, request: HttpRequest, response: ResponseWriter) -> None: ...
+    def tick(self, at: float) -> None: ...
+    def stop(self) -> None: ...
+
+
 class HttpFront:
     """All hosts of one port."""
 
@@ -59,6 +69,7 @@ class HttpFront:
         self._exchanges = ModernExchanges(view.gateway.suspended)
         self._commented = 0.0
         self._pages: SignInPages | None = None  # made for the first visitor
+        self.page: OtherRoutes | None = None
 
     @property
     def gateway(self) -> Gateway:
@@ -76,10 +87,8 @@ class HttpFront:
             return self._admit_visit(request)
         if (foreign := self.access.foreign(request)) is not None:
             return foreign
-        if path in HEALTH:
-            return self._health(request, path)
         if path != b"/mcp" and not path.startswith(b"/mcp/"):
-            return self._metadata(request, path) or NOT_FOUND
+            return self._admit_elsewhere(request, path)
         version = request.headers.get(VERSION)
         modern = version is not None and version not in _LEGACY
         if (wrong := self._wrong_verb(request, modern=modern)) is not None:
@@ -92,6 +101,14 @@ class HttpFront:
         request.admitted = identity
         request.from_stranger = True
         return None
+
+    def _admit_elsewhere(self, request: HttpRequest, path: bytes) -> Reply | None:
+        """Check a request to a path that no host uses for messages."""
+        if path in HEALTH:
+            return self._health(request, path)
+        if self.page is not None and self.page.owns(path):
+            return self.page.admit(request)
+        return self._metadata(request, path) or NOT_FOUND
 
     @property
     def _has_pages(self) -> bool:
@@ -226,14 +243,21 @@ class HttpFront:
     # Requests
 
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
-        if request.admitted is self._pages and self._pages is not None:
-            self._scope.start(self._pages.visit(_copy(request), response), "sign-in page")
-        elif not isinstance(request.admitted, Admitted):
-            self._handle_undecided(request, response)
+        if not isinstance(request.admitted, Admitted):
+            self._handle_other(request, response)
         elif request.admitted.modern:
             self._exchanges.handle(request, response)
         else:
             self._sessions.handle(request, response)
+
+    def _handle_other(self, request: HttpRequest, response: ResponseWriter) -> None:
+        admitted = request.admitted
+        if self.page is not None and admitted is self.page:
+            self.page.handle(request, response)
+        elif self._pages is not None and admitted is self._pages:
+            self._scope.start(self._pages.visit(_copy(request), response), "sign-in page")
+        else:
+            self._handle_undecided(request, response)
 
     def _handle_undecided(self, request: HttpRequest, response: ResponseWriter) -> None:
         """Ask the issuer, unless it was asked in vain, or too much waits for it already."""
@@ -257,6 +281,8 @@ class HttpFront:
             self._commented = now
         self._exchanges.tick(now, comment=comment)
         self._sessions.tick(now, comment=comment)
+        if self.page is not None:
+            self.page.tick(now)
 
     @property
     def busy(self) -> bool:
@@ -267,6 +293,8 @@ class HttpFront:
         """Accept no new requests, and end the streams that wait for nothing."""
         self._sessions.stop()
         self._exchanges.stop()
+        if self.page is not None:
+            self.page.stop()
 
     def close(self) -> None:
         """Cancel what is still in flight."""
