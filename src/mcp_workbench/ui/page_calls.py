@@ -76,7 +76,8 @@ class Tried(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 async def try_tool(view: View, tool: ToolIdentifier, arguments: msgspec.Raw) -> Tried:
     """Call a tool on behalf of the person at the page."""
     loop = asyncio.get_running_loop()
-    params: dict[str, Any] = {"arguments": arguments}
+    compact = msgspec.json.format(bytes(arguments), indent=-1)  # a message is one line
+    params: dict[str, Any] = {"arguments": msgspec.Raw(compact)}
     since = loop.time()
     outcome = await PageCall(view, CallRequest(tool, params, {})).outcome()
     spent = round((loop.time() - since) * 1000, 1)

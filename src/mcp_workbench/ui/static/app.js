@@ -333,8 +333,8 @@ function Home() {
   return html`
     <div class="title">
       <h1 class=${ill.length ? "bad" : it.servers.every(one => one.state === "asleep") ? "rest" : "good"}>
-        <${Icon} name=${ill.length ? "cross" : it.servers.every(one => one.state === "asleep") ? "moon" : "tick"} />
-        ${headline(it, ill)}
+        <span class="lead"><${Icon} name=${ill.length ? "cross" : it.servers.every(one => one.state === "asleep") ? "moon" : "tick"} />
+          ${headline(it, ill)}</span>
         ${it.servers.some(one => one.state === "asleep") && html`<${StartAll} />`}
       </h1>
       <p class="sub">

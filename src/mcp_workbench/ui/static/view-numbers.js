@@ -74,7 +74,7 @@ function Chart({points}) {
     return () => removeEventListener("resize", resize);
   }, [lib, points]);
   const calls = points.reduce((sum, one) => sum + one.calls, 0);
-  return html`<div ref=${box} role="img" aria-label=${`${plural(calls, "call")} in the last hour`}></div><p class="legend"><span><i class="us"></i>Calls</span><span><i class="queue"></i>Errors are red</span></p>`;
+  return html`<div ref=${box} role="img" aria-label=${`${plural(calls, "call")} in the last hour`}></div><p class="legend"><span><i class="us"></i>Calls</span><span><i class="bad"></i>Errors</span></p>`;
 }
 
 // A colour as the canvas understands it: light-dark() is resolved by the style of an element.
