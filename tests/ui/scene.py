@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from mcp_workbench.core.spec import HttpSettings, Snapshot
 from mcp_workbench.gateway.workbench import Gateway
@@ -100,3 +100,13 @@ async def opened_page(
         answer = await visitor.open()
         assert answer.status == 200, answer.body
         yield visitor
+
+
+T = TypeVar("T")
+
+
+async def eventually_read(read: Callable[[], Awaitable[T | None]]) -> T:
+    """What `read` gives once it gives something; the bound is the caller's."""
+    while not (value := await read()):  # noqa: ASYNC110 - the page sends no event for all of it
+        await asyncio.sleep(0.005)
+    return value

@@ -125,7 +125,9 @@ async def test_a_foreign_host_name_reaches_nothing() -> None:
         assert (await visitor.get("api/home", host="evil.example")).status == 421
 
 
-async def test_without_tokens_the_page_is_for_loopback_even_where_hosts_come_from_elsewhere() -> None:
+async def test_without_tokens_the_page_is_for_loopback_even_where_hosts_come_from_elsewhere() -> (
+    None
+):
     names = HttpSettings(allowed_hosts=("bench.example",))
     async with opened_page(http=names) as visitor:
         assert (await visitor.get("api/home", host="bench.example")).status == 404

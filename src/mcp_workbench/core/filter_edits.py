@@ -29,9 +29,10 @@ def switched(
     wanted = {name for name in names if (before.shows(name) or name in on) and name not in off}
     if wanted == set(names) and (patterns is None or _is_plain(patterns, names)):
         return None
-    new = _adapted(patterns or (), wanted, set(names))
-    if _decides(new, wanted, names):
-        return new
+    if patterns != ():  # which shows nothing: only names can be added to that
+        new = _adapted(patterns or (), wanted, set(names))
+        if _decides(new, wanted, names):
+            return new
     new = tuple(_pattern(name) for name in names if name in wanted)
     if _decides(new, wanted, names):
         return new

@@ -26,6 +26,13 @@ from mcp_workbench.upstream.reports import process_group
 HIDDEN = "•••"  # instead of a value that may be a secret
 _COMMAND = re.compile(r"`(mcp-workbench [^`]+)`")
 _SANDBOX = re.compile(r" \(WB-BOX-\d+; fix: ([^()]*)\)")
+_CAPABILITIES = {
+    "tools_changed": "tools may change",
+    "prompts_changed": "prompts may change",
+    "resources_changed": "resources may change",
+    "subscribe": "subscriptions",
+    "tasks_cancel": "tasks can be cancelled",
+}
 _FAILED = ("failed", "broken", "degraded")
 FIXES = 500  # that are kept
 
@@ -99,7 +106,7 @@ class ServerPage(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     version: str = ""
     instructions: str = ""
-    capabilities: dict[str, bool] = {}
+    capabilities: tuple[str, ...] = ()  # in words
     seconds: float = 0.0  # that it took to start
     age: float | None = None  # seconds since it said so, if it is not connected now
     sign_in: str = ""
@@ -136,6 +143,7 @@ class Documents:
 
     async def home(self) -> Home:
         gateway = self._gateway
+        self.observe_now()
         known = await self.tools.read()
         budget = await self.tools.budget()
         servers = self.servers(known)
@@ -223,6 +231,7 @@ class Documents:
     async def server(self, address: ServerAddress) -> ServerPage:
         """Everything about one server. Raises NotFound."""
         spec = self._gateway.view.spec(address)
+        self.observe_now()
         known = await self.tools.read()
         line = next(
             one
@@ -256,7 +265,7 @@ class Documents:
                 name=agreed.name,
                 version=agreed.version,
                 instructions=agreed.instructions,
-                capabilities=_declared(agreed.declared),
+                capabilities=_declared(msgspec.structs.asdict(agreed.declared)),
                 seconds=round(state.seconds, 3),
                 complaints=live[0].complaints,
                 skipped=live[0].conversation.skipped,
@@ -270,7 +279,7 @@ class Documents:
             name=known.server_name,
             version=known.server_version,
             instructions=known.instructions,
-            capabilities=known.capabilities,
+            capabilities=_declared(known.capabilities),
             seconds=round(known.seconds, 3),
             age=round(known.age(now())),
         )
@@ -309,9 +318,11 @@ def _sign_in(spec: ServerSpec, line: ServerLine) -> str:
     return line.fix.command if wanted else ""
 
 
-def _declared(capabilities: Any) -> dict[str, bool]:
-    names = msgspec.to_builtins(capabilities)
-    return {name: True for name, value in names.items() if value not in (False, None, {}, [])}
+def _declared(capabilities: dict[str, bool]) -> tuple[str, ...]:
+    return (
+        "tools",
+        *(_CAPABILITIES.get(name, name) for name, has in capabilities.items() if has),
+    )
 
 
 # An entry without values

@@ -43,7 +43,7 @@ export default function Server({path: [toolbox, server]}) {
 
 function Facts({it}) {
   const {line} = it;
-  const names = Object.keys(it.capabilities).filter(name => it.capabilities[name]);
+  const names = it.capabilities;
   return html`<dl class="facts">
     <dt>Tools</dt><dd>${line.tools === null ? "not read yet" : html`<a href=${to("toolboxes", line.toolbox, line.server)}>${plural(line.tools, "tool")}</a>${line.hidden ? `, ${line.hidden} switched off` : ""}`}</dd>
     <dt>Protocol</dt><dd>${it.revision || "not known yet"}${line.era && ` (${line.era})`}</dd>
