@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from mcp_workbench.app import following
 from mcp_workbench.config.load import load_config
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.ui.page_api import PageApi
+from mcp_workbench.ui.page_events import PageEvents
 from tests.kit.config import config_file, demo_server, program_entry, write_config
 from tests.kit.http_host import Peer
 from tests.kit.results import Json
@@ -381,6 +383,23 @@ async def test_nothing_is_measured_before_a_page_is_open(tmp_path: Path) -> None
         assert not before
         assert visitor.gateway.meter.is_on
         assert (await visitor.api("calls"))["rows"] == []
+
+
+async def test_a_page_that_is_closed_is_followed_by_nothing(tmp_path: Path) -> None:
+    async with opened_page(loaded(tmp_path, {"basics": demo_server()})) as visitor:
+        events = visitor.routes._api._events  # pyright: ignore[reportPrivateUsage]
+        peer = await following_page(visitor, "topics=home")
+        await message(peer, "home")
+        open_streams = len(events._streams)  # pyright: ignore[reportPrivateUsage]
+        peer.close()
+        await eventually_read(lambda: _is_at_rest(events))
+
+        assert open_streams == 1
+
+
+async def _is_at_rest(events: PageEvents) -> bool:
+    await asyncio.sleep(0)
+    return not events._streams and not events._running  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_stream_ends_when_the_port_closes(tmp_path: Path) -> None:

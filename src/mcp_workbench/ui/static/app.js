@@ -5,7 +5,7 @@ import {html, render, signal, computed, useState, useEffect, useRef} from "./ven
 export class Refused extends Error {
   constructor(body, status) {
     super(body?.error ?? `the workbench answered with status ${status}`);
-    this.code = body?.code ?? "";
+    this.code = body?.code ?? (status === 401 ? "closed" : "");
     this.hint = body?.hint ?? "";
   }
 }
