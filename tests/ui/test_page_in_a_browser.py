@@ -1,6 +1,7 @@
 """The page in Debian's Chromium: every view, hostile servers, restarts, keyboard, themes and sizes. `make ui-test` runs it.
 
-UI_SCREENSHOTS names a folder for the screenshots that the README shows; otherwise they are thrown away.
+UI_SCREENSHOTS names a folder for the screenshots that the documents show (`ui-*.png`), UI_ALL_SCREENSHOTS one for those of
+every view in every size and theme.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 SERVER = str(Path(__file__).with_name("page_server.py"))
 AXE = ROOT / ".node-ui/node_modules/axe-core/axe.min.js"
 SCREENSHOTS = os.environ.get("UI_SCREENSHOTS", "")
+ALL_SCREENSHOTS = os.environ.get("UI_ALL_SCREENSHOTS", "")
 VIEWS = {
     "#/": "Servers",
     "#/server/dev/files": "What happened",
@@ -52,7 +54,8 @@ class Bench:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
-        self.env = {**os.environ, "MCP_WORKBENCH_HOME": str(config.parent / "state")}
+        own = {"MCP_WORKBENCH_HOME": str(config.parent / "state"), "HOME": str(config.parent)}
+        self.env = {**os.environ, **own, "PATH": "/usr/local/bin:/usr/bin:/bin"}
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> str:
@@ -135,18 +138,22 @@ def started(page: Page, *states: str) -> None:
 
 
 def show(page: Page, name: str, folder: Path) -> None:
-    page.screenshot(Path(SCREENSHOTS or folder) / f"{name}.png")
+    place = SCREENSHOTS if name.startswith("ui-") else ALL_SCREENSHOTS
+    page.screenshot(Path(place or folder) / f"{name}.png")
 
 
 def test_a_person_finds_what_is_broken_why_and_what_to_do(
     chromium: Chromium, tmp_path: Path
 ) -> None:
-    with bench(tmp_path, servers()) as (_, address):
-        page = chromium.page()
+    with bench(tmp_path, servers()) as (it, address):
+        page = chromium.page(1280, 960)
         page.open(address)
         started(page, "2 of 4 servers need attention", "command not found", "exit status 3")
         text = page.text(".ills")
-        show(page, "home", tmp_path)
+        page.wait("document.body.innerText.includes('fewer than')")
+        it.calls(30)
+        page.wait("document.body.innerText.includes('30 calls in the last hour')")
+        show(page, "ui-home", tmp_path)
 
         assert "dev/search" in text
         assert "install no-such-program, or write its absolute path" in text
@@ -380,7 +387,7 @@ def test_a_page_whose_key_is_gone_says_how_to_open_it(chromium: Chromium, tmp_pa
         it.start()
         page.wait("document.querySelector('.link').innerText === 'Closed'")
 
-        assert "mcp-workbench ui" in page.text(".closed")
+        assert "mcp-workbench ui" in page.text(".shut")
 
 
 def test_another_browser_sees_nothing_without_an_address_of_its_own(
@@ -405,39 +412,43 @@ def test_ten_thousand_calls_scroll(chromium: Chromium, tmp_path: Path) -> None:
         it.calls(10_050)
         page.go("#/calls")
         page.wait("document.querySelector('.tools [role=status]')?.innerText === '10,000 calls'")
-        worst = page.evaluate(
+        scrolled = page.evaluate(
             """(async () => {
               const box = document.querySelector(".window");
-              let worst = 0, last = performance.now();
+              const frames = [];
+              let last = performance.now();
               for (let at = 0; at <= 1; at += 0.01) {
                 box.scrollTop = box.scrollHeight * at;
                 await new Promise(requestAnimationFrame);
                 const now = performance.now();
-                worst = Math.max(worst, now - last);
+                frames.push(now - last);
                 last = now;
               }
-              return [worst, box.scrollHeight, document.querySelectorAll(".window tr").length];
+              frames.sort((one, other) => one - other);
+              return [frames[50], box.scrollHeight, document.querySelectorAll(".window tr").length];
             })()"""
         )
-        print(f"10,000 calls: slowest frame {worst[0]:.0f} ms, {worst[2]} rows in the document")
+        print(
+            f"10,000 calls: median frame {scrolled[0]:.0f} ms, {scrolled[2]} rows in the document"
+        )
         page.click("input[type=search]")
         page.type("nothing like this")
         page.wait("document.body.innerText.includes('No call fits')")
 
-        assert worst[1] > 10_000 * 38
-        assert worst[2] < 120
+        assert scrolled[1] > 10_000 * 38
+        assert scrolled[2] < 120
         assert page.complaints() == []
 
 
 def test_calls_appear_as_they_end(chromium: Chromium, tmp_path: Path) -> None:
     with bench(tmp_path, {"files": program_entry(SERVER, "many", "3")}) as (it, address):
-        page = chromium.page()
+        page = chromium.page(1280, 1040)
         page.open(address)
         started(page, "Ready")
         page.go("#/calls")
         page.wait("document.body.innerText.includes('No call yet')")
-        it.calls(2)
-        page.wait("document.querySelectorAll('.window tbody tr').length === 2")
+        it.calls(12)
+        page.wait("document.querySelectorAll('.window tbody tr').length === 12")
         it.calls(1, tool="none")
         page.wait(
             "document.querySelector('.window tbody .bad')?.innerText.trim() === 'unknown_tool'"
@@ -445,7 +456,7 @@ def test_calls_appear_as_they_end(chromium: Chromium, tmp_path: Path) -> None:
         page.click(".window")
         page.press("ArrowDown")
         page.wait("document.querySelector('.detail')")
-        show(page, "calls-detail", tmp_path)
+        show(page, "ui-calls", tmp_path)
 
         assert "claude-code" in page.text(".detail")
         assert page.complaints() == []

@@ -19,7 +19,7 @@ from mcp_workbench.ui.page_calls import try_tool
 from mcp_workbench.ui.page_events import PageEvents, PageStream
 from mcp_workbench.ui.page_hosts import connections
 from mcp_workbench.ui.page_locks import lock_changes
-from mcp_workbench.ui.page_numbers import BATCH, call_lines, numbers
+from mcp_workbench.ui.page_numbers import BATCH, call_rows, numbers
 from mcp_workbench.ui.page_routes import NOT_FOUND, api_reply
 from mcp_workbench.ui.page_tools import PAGE, ToolLine
 
@@ -176,7 +176,7 @@ class PageApi:
     async def _calls(self, query: Query) -> Any:
         meter = self.documents.gateway.meter
         recent = meter.recent(_number(query, "after"), _number(query, "most", BATCH, MOST_RECENT))
-        return Rows(meter.calls, call_lines(recent))
+        return Rows(meter.calls, call_rows(recent))
 
     async def _numbers(self, query: Query) -> Any:
         servers = await self.documents.tools.read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -150,7 +151,7 @@ class Documents:
         snapshot = gateway.snapshot
         return Home(
             __version__,
-            snapshot.origin,
+            _shown(snapshot.origin, gateway.pool.context.environ),
             snapshot.tool_mode,
             round(time.monotonic() - self._since),
             self.url,
@@ -285,6 +286,12 @@ class Documents:
         )
 
 
+def _shown(path: str, environ: Mapping[str, str]) -> str:
+    """A path as people write it: from the home folder, if it is in there."""
+    home = environ.get("HOME", "").rstrip("/")
+    return f"~{path.removeprefix(home)}" if home and path.startswith(f"{home}/") else path
+
+
 def _state(health: ServerHealth, live: list[Connection]) -> str:
     """The state in a word of the page: an idle server is asleep if nothing is wrong with it."""
     if health.state == "idle":
@@ -298,7 +305,7 @@ def _era(live: list[Connection]) -> str:
     return ("modern" if live[0].modern else "legacy") if live else ""
 
 
-def _fix(spec: ServerSpec, reason: str, environ: Any) -> Fix:
+def _fix(spec: ServerSpec, reason: str, environ: Mapping[str, str]) -> Fix:
     if reason.startswith("quarantined"):
         command = f"mcp-workbench lock diff {spec.address}"
         return Fix("see what it defines, and approve it at a terminal", command)

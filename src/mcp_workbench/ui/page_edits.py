@@ -1,4 +1,4 @@
-"""The one edit that the page makes: tools are switched on and off, in `toolFilters` of the configuration file.
+"""The one edit that the page makes: tools are switched on and off, in `toolFilters`.
 
 It is planned, previewed, applied and undone like an edit of `install`. Only names of tools that their servers have
 listed are written, and nothing but this key.

@@ -16,7 +16,7 @@ from mcp_workbench.transport.http.sse import COMMENT, event
 from mcp_workbench.transport.tasks import TaskScope
 from mcp_workbench.ui.page_documents import Documents
 from mcp_workbench.ui.page_log import ServerLog
-from mcp_workbench.ui.page_numbers import BATCH, call_lines
+from mcp_workbench.ui.page_numbers import BATCH, call_rows
 
 EVERY = pause(0.25)  # seconds between two messages of one topic
 WHOLE = 4  # of these until figures that always change are sent again
@@ -122,7 +122,7 @@ class PageEvents:
         if meter.calls == stream.call:
             return
         before, stream.call = stream.call, meter.calls
-        rows = call_lines(meter.recent(before, BATCH))
+        rows = call_rows(meter.recent(before, BATCH))
         stream.send(CALLS, {"rows": rows, "missed": max(meter.calls - before - len(rows), 0)})
 
     async def _send_server(

@@ -1,4 +1,4 @@
-"""Definitions that differ from the lock file, with the command that approves them. The page approves nothing."""
+"""Definitions that differ from the lock file, and the command that shows and approves them."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ UNUSED = 200  # tools in the list of those that were never used
 BATCH = 500  # calls of one message
 
 
-class CallLine(msgspec.Struct, frozen=True, rename="camel"):
+class CallRow(msgspec.Struct, frozen=True, rename="camel"):
     """One call. Names may be anything: a call that is refused can name what does not exist."""
 
     number: int
@@ -102,11 +102,11 @@ class Numbers(msgspec.Struct, frozen=True, rename="camel"):
     curve: list[Minute]
 
 
-def call_lines(calls: Iterable[RecentCall]) -> list[CallLine]:
+def call_rows(calls: Iterable[RecentCall]) -> list[CallRow]:
     """Calls, in the order in which they are given."""
     offset = now() - time.monotonic()
     return [
-        CallLine(
+        CallRow(
             call.number,
             round(call.ended + offset, 3),
             call.host,

@@ -313,7 +313,7 @@ function Link() {
 }
 
 function Closed() {
-  return html`<section class="closed" role="alert">
+  return html`<section class="shut" role="alert">
     <h2>This page is closed</h2>
     <p>Its cookie has expired, or the workbench has another key. What you see is how things were.</p>
     <${Copy} text="mcp-workbench ui" label="opens it again" />

@@ -59,7 +59,7 @@ function Rows({rows, chosen, choose}) {
   const box = useRef(null);
   const [at, move] = useState(0);
   const [height, size] = useState(600);
-  useEffect(() => { size(box.current.clientHeight); }, []);
+  useEffect(() => { size(Math.max(box.current.clientHeight, innerHeight)); }, []);
   const first = Math.max(0, Math.floor(at / ROW) - AROUND);
   const end = Math.min(rows.length, Math.ceil((at + height) / ROW) + AROUND);
   function keys(event) {

@@ -1,6 +1,6 @@
 // Numbers: how long calls take, how many fail, what they weigh, which tools are used and which never.
 import {html, useState, useEffect, useRef} from "./vendor/view.js";
-import {api, Card, Empty, ms, number, plural, Problem, to} from "./app.js";
+import {api, Card, clock, Empty, ms, number, plural, Problem, to} from "./app.js";
 
 const EVERY = 2000; // milliseconds between two looks
 const NAMES = {queue: "Queue", start: "Start of the server", server: "Server", us: "Workbench"};
@@ -66,7 +66,7 @@ function Chart({points}) {
     plot.current = new lib({
       width: box.current.clientWidth, height: 220, cursor: {y: false}, legend: {show: false},
       scales: {y: {range: (u, low, high) => [0, Math.max(high, 1) * 1.1]}},
-      axes: [axis, {...axis, size: 44}],
+      axes: [{...axis, values: (_, ticks) => ticks.map(at => clock(at).slice(0, at % 60 ? 8 : 5))}, {...axis, size: 44}],
       series: [{}, {label: "Calls", stroke: ink("--accent"), fill: `${ink("--accent")}22`, width: 2, points: {show: false}}, {label: "Errors", stroke: ink("--bad"), width: 2, points: {show: false}}],
     }, data, box.current);
     const resize = () => plot.current?.setSize({width: box.current.clientWidth, height: 220});
@@ -74,7 +74,7 @@ function Chart({points}) {
     return () => removeEventListener("resize", resize);
   }, [lib, points]);
   const calls = points.reduce((sum, one) => sum + one.calls, 0);
-  return html`<div ref=${box} role="img" aria-label=${`${plural(calls, "call")} in the last hour`}></div><p class="legend"><span><i class="us"></i>Calls</span><span><i class="bad"></i>Errors</span></p>`;
+  return html`<div ref=${box} role="img" aria-label=${`${plural(calls, "call")} in the last hour`}></div><p class="legend"><span><i class="ours"></i>Calls</span><span><i class="bad"></i>Errors</span></p>`;
 }
 
 // A colour as the canvas understands it: light-dark() is resolved by the style of an element.
