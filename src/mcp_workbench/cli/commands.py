@@ -42,6 +42,7 @@ _COMMANDS = {
     "up": ("daemon_commands", "Start a workbench in the background, which hosts share."),
     "down": ("daemon_commands", "Stop it; its hosts continue on their own."),
     "status": ("daemon_commands", "Show it: its servers, hosts, calls and memory."),
+    "top": ("top", "Show its calls, latencies and memory, live."),
     "logs": ("daemon_commands", "Show its log, and what its servers write to stderr."),
     "ui": ("open_page", "Open its web page: servers, tools, calls, figures."),
     "import": ("import_", "Copy the servers of other programs into the configuration."),

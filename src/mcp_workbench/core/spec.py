@@ -419,6 +419,8 @@ class HttpSettings(msgspec.Struct, frozen=True):
     allowed_origins: tuple[str, ...] = ()
     tokens: tuple[NamedToken, ...] = ()
     auth: IssuerSettings | None = None
+    metrics: bool = False  # whether /metrics is served
+    metrics_token: str = ""
 
     def __repr__(self) -> str:
         return "HttpSettings()"  # the token is a secret

@@ -29,6 +29,7 @@ from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWr
 from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
+    from mcp_workbench.server.http.metrics_route import MetricsRoute
     from mcp_workbench.server.http.resource_server import Undecided
     from mcp_workbench.server.http.sign_in_pages import SignInPages
 
@@ -70,6 +71,7 @@ class HttpFront:
         self._commented = 0.0
         self._pages: SignInPages | None = None  # made for the first visitor
         self.page: OtherRoutes | None = None
+        self.metrics: MetricsRoute | None = None  # if they are configured
 
     @property
     def gateway(self) -> Gateway:
@@ -88,7 +90,7 @@ class HttpFront:
         if (foreign := self.access.foreign(request)) is not None:
             return foreign
         if path != b"/mcp" and not path.startswith(b"/mcp/"):
-            return self._admit_elsewhere(request, path)
+            return self._admit_beside(request, path)
         version = request.headers.get(VERSION)
         modern = version is not None and version not in _LEGACY
         if (wrong := self._wrong_verb(request, modern=modern)) is not None:
@@ -102,12 +104,14 @@ class HttpFront:
         request.from_stranger = True
         return None
 
-    def _admit_elsewhere(self, request: HttpRequest, path: bytes) -> Reply | None:
+    def _admit_beside(self, request: HttpRequest, path: bytes) -> Reply | None:
         """Check a request to a path that no host uses for messages."""
         if path in HEALTH:
             return self._health(request, path)
         if self.page is not None and self.page.owns(path):
             return self.page.admit(request)
+        if self.metrics is not None and path == b"/metrics":
+            return self.metrics.admit(request)
         return self._metadata(request, path) or NOT_FOUND
 
     @property
@@ -162,7 +166,7 @@ class HttpFront:
             self.handle(request, response)
 
     def still_admits(self, request: HttpRequest) -> bool:
-        admitted: Admitted | Undecided | SignInPages = request.admitted
+        admitted: Admitted | Undecided | SignInPages | MetricsRoute = request.admitted
         return (
             isinstance(admitted, Admitted)
             and admitted.access is self.access
@@ -254,6 +258,9 @@ class HttpFront:
         admitted = request.admitted
         if self.page is not None and admitted is self.page:
             self.page.handle(request, response)
+        elif self.metrics is not None and admitted is self.metrics:
+            accept = request.headers.get(b"accept", b"")
+            self._scope.start(self.metrics.respond(accept, response), "metrics")
         elif self._pages is not None and admitted is self._pages:
             self._scope.start(self._pages.visit(_copy(request), response), "sign-in page")
         else:
@@ -283,6 +290,11 @@ class HttpFront:
         self._sessions.tick(now, comment=comment)
         if self.page is not None:
             self.page.tick(now)
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions legacy hosts have."""
+        return len(self._sessions)
 
     @property
     def busy(self) -> bool:
