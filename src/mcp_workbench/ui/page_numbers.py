@@ -55,7 +55,7 @@ class Quantiles(msgspec.Struct, frozen=True):
     p99: float
 
 
-class ServerFigures(msgspec.Struct, frozen=True):
+class MeasuredServer(msgspec.Struct, frozen=True):
     """One server."""
 
     toolbox: str
@@ -95,7 +95,7 @@ class Numbers(msgspec.Struct, frozen=True, rename="camel"):
     total: Quantiles
     phases: dict[str, Quantiles]
     outcomes: dict[str, int]
-    servers: list[ServerFigures]
+    servers: list[MeasuredServer]
     top: list[ToolCount]
     unused: list[ToolCount]
     unused_count: int
@@ -166,12 +166,12 @@ def curve(stats: StatsSnapshot) -> list[Minute]:
     return [Minute(round(p.at + offset), p.calls, p.errors) for p in stats.timeline]
 
 
-def _servers(series: Iterable[CallSeries]) -> list[ServerFigures]:
+def _servers(series: Iterable[CallSeries]) -> list[MeasuredServer]:
     groups: defaultdict[tuple[str, str], list[CallSeries]] = defaultdict(list)
     for one in series:
         groups[one.toolbox, one.server].append(one)
     figures = [
-        ServerFigures(
+        MeasuredServer(
             toolbox,
             server,
             sum(one.calls for one in some),
