@@ -122,8 +122,7 @@ class PageEvents:
         if meter.calls == stream.call:
             return
         before, stream.call = stream.call, meter.calls
-        rows = call_rows(meter.recent(before, BATCH))
-        stream.send(CALLS, {"rows": rows, "missed": max(meter.calls - before - len(rows), 0)})
+        stream.send(CALLS, call_rows(meter.recent(before, BATCH), meter.calls))
 
     async def _send_server(
         self, stream: PageStream, address: ServerAddress, *, whole: bool
