@@ -182,17 +182,19 @@ def cpu_of_calls(bench: Bench, seconds: float) -> tuple[float, int]:
 
 
 def core_share(plain: Bench, paged: Bench, seconds: float) -> None:
-    """What an open page adds, in CPU time per call: a busy machine changes the rate, and this less."""
-    spent = {"without": [0.0, 0], "with": [0.0, 0]}
-    for _ in range(max(round(seconds), 1)):
+    """What an open page adds in CPU time, for as many calls as there were."""
+    spent: dict[str, list[float]] = {"without": [0.0, 0.0], "with": [0.0, 0.0]}
+    rounds = max(round(seconds), 1)
+    for _ in range(rounds):
         for name, bench in (("without", plain), ("with", paged)):
             cpu, calls = cpu_of_calls(bench, 1.0)
             spent[name][0] += cpu
             spent[name][1] += calls
-    without, with_page = (spent[name][0] / spent[name][1] * 1e6 for name in ("without", "with"))
-    more = (with_page - without) * RATE / 1e6 * 100
-    print(f"CPU per call: {without:.0f} µs without, {with_page:.0f} µs with an open page:", end=" ")
-    print(f"{more:+.2f} % of a core at {RATE} calls per second")
+    each = spent["without"][0] / spent["without"][1]
+    more = (spent["with"][0] - spent["with"][1] * each) / rounds
+    rate = spent["with"][1] / rounds
+    print(f"an open page adds {more * 100:.2f} % of a core at {rate:.0f} calls per second", end=" ")
+    print(f"(a call costs {each * 1e6:.0f} µs of CPU without it)")
 
 
 def main(tools: int = 2000, seconds: float = 10.0) -> None:

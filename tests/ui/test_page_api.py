@@ -416,6 +416,7 @@ async def test_a_stream_ends_when_the_port_closes(tmp_path: Path) -> None:
 
         assert [part async for part in peer.chunks()] == []
         assert (await visitor.visit(visitor.routes.address)).status == 403
+        assert (await visitor.get("api/events?topics=home")).status == 503
 
 
 async def test_only_so_many_pages_are_open_at_once(tmp_path: Path) -> None:
