@@ -20,7 +20,7 @@ from tests.kit.config import write_config
 from tests.kit.forked import COMMAND
 
 HERE = Path(__file__).parent
-PATIENCE = 60.0  # seconds: three processes load the SDK
+PATIENCE = 30.0  # seconds: three processes load the SDK
 SERVER, CLIENT = 2, 3  # kinds of spans
 
 

@@ -25,7 +25,8 @@ async def main() -> None:
     if not place.startswith("http"):
         parameters = StdioServerParameters(command=place, args=WORDS[1:], env=dict(os.environ))
         place = stdio_client(parameters)
-    arguments = {"toolbox": "dev", "server": "shop", "tool": "greet", "arguments": {"name": "Ada"}}
+    tool = {"toolbox": "dev", "server": "shop", "tool": "greet"}
+    arguments = {"tool": tool, "arguments": {"name": "Ada"}}
     async with Client(place, mode=MODE, cache=None) as client:
         with trace.get_tracer("host").start_as_current_span("the work of an agent"):
             result = await client.call_tool("use_tool", arguments)
