@@ -30,7 +30,7 @@ async def main() -> None:
     async with Client(place, mode=MODE, cache=None) as client:
         with trace.get_tracer("host").start_as_current_span("the work of an agent"):
             result = await client.call_tool("use_tool", arguments)
-    print(result.content[0].text)
+    print(result.model_dump_json())
     provider.shutdown()
 
 
