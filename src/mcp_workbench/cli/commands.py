@@ -54,7 +54,7 @@ _COMMANDS = {
     "check": ("check", "Check the configuration and show every problem at once."),
     "install": ("install", "Add this program to a host."),
     "uninstall": ("install", "Remove it from a host."),
-    "undo": ("install", "Undo what import, add, install and the like have changed."),
+    "undo": ("undo", "Undo what import, add, install and the like have changed."),
     "tools": ("tools", "Show what the toolboxes hold."),
     "search": ("tools", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
@@ -257,7 +257,7 @@ def schema() -> None:
       mcp-workbench schema > workbench-config.schema.json
     """
     from mcp_workbench.cli.terminal import say_json
-    from mcp_workbench.config.schema import json_schema  # `version` needs none of it
+    from mcp_workbench.config.json_schema import json_schema  # `version` needs none of it
 
     say_json(json_schema(), pretty=True)
 

@@ -197,13 +197,34 @@ class View:
             from mcp_workbench.gateway.prompt_locks import PromptLock  # only where it is configured
 
             gates = (PromptLock(connection), *gates)
+        limit: tuple[Interceptor, ...] = ()
+        if self.gateway.quotas is not None and self.principal:
+            from mcp_workbench.gateway.call_limits import CallLimit  # only where it is configured
+
+            limit = (CallLimit(self.gateway.quotas, self.principal),)
         first = self.gateway.first_interceptors
         # What is approved is not changed any more, so gates come after interceptors of programs.
-        interceptors = (*first, *policy, *self.gateway.interceptors, *gates, *self.interceptors)
+        interceptors = (
+            *first,
+            *limit,
+            *policy,
+            *self.gateway.interceptors,
+            *gates,
+            *self.interceptors,
+        )
         return Route(request, spec, connection, self, interceptors)
 
     async def dispatch(self, call: Call) -> None:
         """Send the call as soon as its server is ready. Raises a WorkbenchError where it can't be sent."""
+        if self.gateway.quotas is None or not self.principal:
+            await self._dispatch(call)
+            return
+        from mcp_workbench.gateway.call_limits import limited  # only where it is configured
+
+        async with limited(call, self.gateway.quotas, self.principal):
+            await self._dispatch(call)
+
+    async def _dispatch(self, call: Call) -> None:
         for _ in range(ATTEMPTS):
             since = time.monotonic()
             try:

@@ -32,11 +32,13 @@ from mcp_workbench.upstream.pool import ConnectionPool
 if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import OnApproval, SessionApprovals
     from mcp_workbench.gateway.audit import AuditLog
+    from mcp_workbench.gateway.call_limits import PrincipalQuotas
     from mcp_workbench.gateway.call_meter import CallMeter
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
     from mcp_workbench.gateway.script_worker import ScriptWorker
     from mcp_workbench.gateway.sign_ins import SignIns
+    from mcp_workbench.gateway.suspended_scripts import ScriptSeals
     from mcp_workbench.gateway.task_handles import Tasks
     from mcp_workbench.gateway.tool_search import Finder
     from mcp_workbench.search.queries import SearchResult
@@ -165,6 +167,9 @@ class Gateway(Lifetime):
         self.is_traced = snapshot.tracing and self._trace(environ)
         self.on_approval: OnApproval | None = None  # of a Python program
         self.scopes = Scopes(snapshot)
+        self.quotas: PrincipalQuotas | None = None  # None: no principal ever had limits of its own
+        if snapshot.http.has_limits:
+            self._limit_principals()
         self.pool = ConnectionPool(
             snapshot.limits, environ, self._catalogue_changed, self._first_listed
         )
@@ -225,6 +230,11 @@ class Gateway(Lifetime):
             self.interceptors += (relayed, *tracing)
         return bool(tracing)
 
+    def _limit_principals(self) -> None:
+        from mcp_workbench.gateway.call_limits import PrincipalQuotas  # only where it is configured
+
+        self.quotas = PrincipalQuotas(lambda: self.snapshot.http)
+
     def intercept(
         self, *interceptors: Interceptor, first: tuple[Interceptor, ...] = ()
     ) -> Callable[[], None]:
@@ -263,6 +273,13 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.script_worker import ScriptWorker  # only with a script
 
         return ScriptWorker(self.pool.start)
+
+    @cached_property
+    def script_seals(self) -> ScriptSeals:
+        """Seals the scripts of modern hosts that wait for people."""
+        from mcp_workbench.gateway.suspended_scripts import ScriptSeals  # only where one does
+
+        return ScriptSeals(self.pool.context.environ)
 
     @cached_property
     def approvals(self) -> SessionApprovals:
@@ -324,6 +341,8 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.reload import reload  # not needed at start-up
 
         change = reload(snapshot, self.scopes, self.pool)
+        if self.quotas is None and snapshot.http.has_limits:
+            self._limit_principals()
         if change.anything:
             for listening in tuple(self._listeners):
                 if (reloaded := listening.reloaded) is not None:

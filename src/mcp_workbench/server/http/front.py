@@ -10,12 +10,14 @@ from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.protocol.handshake import LEGACY
 from mcp_workbench.server.http.access import (
     CLOSING,
+    COUNTED,
     NEVER,
     NOT_FOUND,
     SILENT,
     Access,
     Identity,
     Principal,
+    over_limit,
     refused,
 )
 from mcp_workbench.server.http.modern import VERSION, ModernExchanges
@@ -40,6 +42,8 @@ UNDECIDED = 128  # requests that wait until the issuer was asked about their tok
 UNDECIDED_BODIES = 2  # times the largest message: bytes of all of them
 ENDPOINTS = 1024  # that are kept for people who have signed in and have no session
 
+TOO_MANY_REQUESTS = "this principal sends too many requests for its limits.callsPerMinute"
+
 _LEGACY = frozenset(revision.encode() for revision in LEGACY)
 _OK = Reply(200, b"ok")
 _DRAINING = Reply(503, b"draining")
@@ -56,7 +60,9 @@ class HttpFront:
         self._endpoints: dict[tuple[Principal, bytes], Endpoint] = {}  # by principal and path
         self.undecided = 0  # requests that wait for the issuer
         self._undecided_bytes = 0  # of their bodies
-        self._sessions = LegacySessions(lambda: view.snapshot.limits.sessions)
+        self._sessions = LegacySessions(
+            lambda: view.snapshot.limits.sessions, self._sessions_allowed
+        )
         self._exchanges = ModernExchanges(view.gateway.suspended)
         self._commented = 0.0
         self._pages: SignInPages | None = None  # made for the first visitor
@@ -116,7 +122,12 @@ class HttpFront:
     def _admit_known(
         self, request: HttpRequest, path: bytes, identity: Identity, *, modern: bool
     ) -> Reply | None:
-        principal = identity.principal
+        principal, until = identity.principal, identity.until
+        quotas = self.gateway.quotas
+        if quotas is not None and quotas.limits(principal.name) is not None:
+            if wait := quotas.request(principal.name):
+                return over_limit(TOO_MANY_REQUESTS, wait)
+            until = COUNTED if until is NEVER else until
         endpoint = self._endpoints.get((principal, path)) or self._create_endpoint(principal, path)
         if endpoint is None:
             return self._step_up(principal, path) or NOT_FOUND
@@ -131,7 +142,7 @@ class HttpFront:
             modern,
             self.access,
             snapshot,
-            until=identity.until,
+            until=until,
             host=request.headers.get(b"host", b""),
         )
         return CLOSING if self._sessions.closing and not _may_go_on(request) else None
@@ -163,8 +174,16 @@ class HttpFront:
         )
 
     def _holds(self, admitted: Admitted) -> bool:
+        """Whether the token is still valid, and this request not one too many; if so, it is counted."""
         issuer = self.access.issuer
-        return issuer is not None and issuer.holds(admitted.until)
+        if admitted.until != NEVER and (issuer is None or not issuer.holds(admitted.until)):
+            return False
+        quotas = self.gateway.quotas
+        return quotas is None or not quotas.request(admitted.principal.name)
+
+    def _sessions_allowed(self, principal: str) -> int | None:
+        quotas = self.gateway.quotas
+        return None if quotas is None else quotas.sessions(principal)
 
     def _metadata(self, request: HttpRequest, path: bytes) -> Reply | None:
         """Where to get a token, for hosts that have none; None if there is no issuer, or no such path."""
