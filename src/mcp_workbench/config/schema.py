@@ -147,6 +147,9 @@ TOP = {
         default=False,
         example=True,
     ),
+    "tracing": Key(
+        FLAG, "Send traces of calls to a collector of OpenTelemetry (extra `otel`).", default=False
+    ),
 }
 SECRET = {
     "keyring": Key(FILLED, "The service that has it in the system's keyring.", example="github"),

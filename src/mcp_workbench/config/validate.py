@@ -88,6 +88,7 @@ class _FileReader:
             naming=self.naming(top),
             secrets=tuple(self.entries.secrets.items()),
             audit=audit,
+            tracing=bool(top.get("tracing", False)),
         )
 
     def audit(self, value: Object | bool | str) -> AuditSettings:  # noqa: FBT001 - a value of the file
