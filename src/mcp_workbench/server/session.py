@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.calls import Door
     from mcp_workbench.gateway.views import View
     from mcp_workbench.server.elicitation import InputRequests
+    from mcp_workbench.server.task_watches import FollowedTasks
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ _INTERNAL_ERROR = jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, "the workbench fa
 
 class HostSession:
     """A host on a channel. `receive` takes its messages and never waits."""
+
+    followed_tasks: FollowedTasks | None = None  # whose changes a legacy host is notified of
 
     def __init__(  # noqa: PLR0913 - what one session is made of
         self,
@@ -436,6 +439,8 @@ class HostSession:
         self._stop_listening()
         self._primitives.close()
         self.elicitation.close()
+        if self.followed_tasks is not None:
+            self.followed_tasks.close()
         self.view.release()
         for id in list(self.under_way):
             self.cancel(id, "the host is gone")
