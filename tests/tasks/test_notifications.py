@@ -216,6 +216,22 @@ async def test_a_task_of_a_remote_server_is_announced_after_a_restart() -> None:
     assert (ended["taskId"], ended["status"]) == (task, "cancelled")
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_many_tasks_and_large_results_are_announced(era: str) -> None:
+    long = "x" * (2 << 20)  # notifications of other kinds may not be that long
+    async with port(snapshot(jobs(era))) as bench:
+        host = ModernHost(bench)
+        slow = [(await host.use("slow_compute", SLOW))["taskId"] for _ in range(20)]
+        large = (await host.use("slow_compute", {"seconds": 0.5, "label": long}))["taskId"]
+        stream, _ = await host.listen(*slow, large)
+        agreed = await acknowledged(stream)
+        ended = await announced_as(stream, "completed")
+
+    assert agreed == [*slow, large]
+    assert ended["taskId"] == large
+    assert text(ended["result"]) == f"{long}: done after 0.5 s"
+
+
 async def test_too_many_tasks_are_refused() -> None:
     async with port(snapshot(jobs(MODERN))) as bench:
         ids = [f"task-{number}" for number in range(65)]

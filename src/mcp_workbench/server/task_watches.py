@@ -10,7 +10,7 @@ it has used here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ from mcp_workbench.server.task_requests import (
 )
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.tasks import task_scope
 
 if TYPE_CHECKING:
     from mcp_workbench.protocol.task_ids import TaskRef
@@ -63,27 +64,33 @@ Notify = Callable[[str, bytes], None]  # method and parameters
 # Modern hosts
 
 
-async def watched_tasks(
+def requested_watches(
     session: HostSession, id: bytes, tokens: list[str], notify: Notify
-) -> AsyncGenerator[TaskWatch]:
-    """Those of these tasks whose changes the host can be notified of. Raises a RequestError."""
+) -> list[TaskWatch]:
+    """A watch of each of these tasks that is one of this principal's. Raises a RequestError."""
     if not declares_tasks(session.elicitation.declared):
         raise missing_extension()
     if len(tokens) > MOST_WATCHED:
         raise RequestError(jsonrpc.INVALID_PARAMS, f"more than {MOST_WATCHED} tasks at once")
-    for token in dict.fromkeys(tokens):
-        ref = session.view.gateway.tasks.read(token, session.view)
-        if ref is None:  # no task of this principal
-            continue
-        watch = TaskWatch(session, id, token, ref, notify)
-        is_possible = False
-        try:
-            is_possible = await watch.prepare()
-        finally:
-            if not is_possible:
-                watch.stop()
-        if is_possible:
-            yield watch
+    tasks, view = session.view.gateway.tasks, session.view
+    known = {token: tasks.read(token, view) for token in tokens}
+    return [
+        TaskWatch(session, id, token, ref, notify)
+        for token, ref in known.items()
+        if ref is not None
+    ]
+
+
+async def possible_watches(watches: list[TaskWatch]) -> list[TaskWatch]:
+    """Those of these tasks whose changes a host can be notified of; the others are stopped."""
+    async with task_scope() as scope:
+        preparing = [scope.start(watch.prepare(), f"watch {watch.token}") for watch in watches]
+        is_possible = [await one for one in preparing]
+    chosen = [watch for watch, possible in zip(watches, is_possible, strict=True) if possible]
+    for watch in watches:
+        if watch not in chosen:
+            watch.stop()
+    return chosen
 
 
 class TaskWatch:
