@@ -53,9 +53,10 @@ if TYPE_CHECKING:
 encode = msgspec.json.encode
 
 MOST_WATCHED = 64  # tasks of one `subscriptions/listen`
+MOST_AT_ONCE = 256  # of one principal; beyond that they are not acknowledged
 MOST_FOLLOWED = 64  # tasks of one legacy host
 POLL = pause(1.0)  # seconds between two looks, if the server does not say
-SHORTEST, LONGEST = 0.05, 30.0  # seconds that a server can ask for
+SHORTEST, LONGEST = 0.1, 30.0  # seconds that a server can ask for
 AGAIN = pause(2.0)  # seconds before a server is asked again that could not be reached
 
 Notify = Callable[[str, bytes], None]  # method and parameters
@@ -74,11 +75,12 @@ def requested_watches(
         raise RequestError(jsonrpc.INVALID_PARAMS, f"more than {MOST_WATCHED} tasks at once")
     tasks, view = session.view.gateway.tasks, session.view
     known = {token: tasks.read(token, view) for token in tokens}
+    room = max(MOST_AT_ONCE - tasks.watches[view.scope.principal], 0)
     return [
         TaskWatch(session, id, token, ref, notify)
         for token, ref in known.items()
         if ref is not None
-    ]
+    ][:room]
 
 
 async def possible_watches(watches: list[TaskWatch]) -> list[TaskWatch]:
@@ -123,8 +125,10 @@ class TaskWatch:
 
     def start(self) -> None:
         """Notify the host from now on."""
-        name = f"task of {self._ref.address}"
-        self._task = self._session.view.gateway.pool.start(self._follow(), name)
+        gateway, principal = self._session.view.gateway, self._ref.principal
+        gateway.tasks.watches[principal] += 1
+        self._task = gateway.pool.start(self._follow(), f"task of {self._ref.address}")
+        self._task.add_done_callback(lambda _: gateway.tasks.unwatched(principal))
 
     def stop(self) -> None:
         """The host does not listen any more."""
