@@ -86,7 +86,7 @@ def requested_watches(
 async def possible_watches(watches: list[TaskWatch]) -> list[TaskWatch]:
     """Those of these tasks whose changes a host can be notified of; the others are stopped."""
     async with task_scope() as scope:
-        preparing = [scope.start(watch.prepare(), f"watch {watch.token}") for watch in watches]
+        preparing = [scope.start(watch.prepare(), watch.name) for watch in watches]
         is_possible = [await one for one in preparing]
     chosen = [watch for watch, possible in zip(watches, is_possible, strict=True) if possible]
     for watch in watches:
@@ -102,6 +102,7 @@ class TaskWatch:
         self, session: HostSession, id: bytes, token: str, ref: TaskRef, notify: Notify
     ) -> None:
         self.token = token
+        self.name = f"task of {ref.address}"  # of the work for it
         self._session = session
         self._id = id  # of the `subscriptions/listen`
         self._ref = ref
@@ -127,7 +128,7 @@ class TaskWatch:
         """Notify the host from now on."""
         gateway, principal = self._session.view.gateway, self._ref.principal
         gateway.tasks.watches[principal] += 1
-        self._task = gateway.pool.start(self._follow(), f"task of {self._ref.address}")
+        self._task = gateway.pool.start(self._follow(), self.name)
         self._task.add_done_callback(lambda _: gateway.tasks.unwatched(principal))
 
     def stop(self) -> None:
