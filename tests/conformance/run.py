@@ -56,7 +56,9 @@ def run(suite: Suite, leg: Leg, other: Era, only: str | None) -> Pairing:
                 suite.test_server(url, out, only)
             for name in (FIRST, *extras) if extras else ():
                 suite.test_server(url, out, name)
-    return Pairing(suite, leg, other, outcomes(out, scored), outcomes(out, unscored), unscored)
+    pairing = Pairing(suite, leg, other, outcomes(out, scored), outcomes(out, unscored), unscored)
+    print(f"{suite.title}, {pairing.others}: ran", flush=True)
+    return pairing
 
 
 def test_client(suite: Suite, other: Era, out: Path, extras: list[str], only: str | None) -> None:
