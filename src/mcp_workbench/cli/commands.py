@@ -42,7 +42,9 @@ _COMMANDS = {
     "up": ("daemon_commands", "Start a workbench in the background, which hosts share."),
     "down": ("daemon_commands", "Stop it; its hosts continue on their own."),
     "status": ("daemon_commands", "Show it: its servers, hosts, calls and memory."),
+    "top": ("top", "Show its calls, latencies and memory, live."),
     "logs": ("daemon_commands", "Show its log, and what its servers write to stderr."),
+    "ui": ("open_page", "Open its web page: servers, tools, calls, figures."),
     "import": ("import_", "Copy the servers of other programs into the configuration."),
     "init": ("config_commands", "Write a new configuration file, with comments."),
     "add": ("add", "Add a server to the configuration."),
@@ -53,7 +55,7 @@ _COMMANDS = {
     "check": ("check", "Check the configuration and show every problem at once."),
     "install": ("install", "Add this program to a host."),
     "uninstall": ("install", "Remove it from a host."),
-    "undo": ("install", "Undo what import, add, install and the like have changed."),
+    "undo": ("undo", "Undo what import, add, install and the like have changed."),
     "tools": ("tools", "Show what the toolboxes hold."),
     "search": ("tools", "Find tools by what they do, ranked as an agent gets them."),
     "call": ("call", "Call one tool."),
@@ -256,7 +258,7 @@ def schema() -> None:
       mcp-workbench schema > workbench-config.schema.json
     """
     from mcp_workbench.cli.terminal import say_json
-    from mcp_workbench.config.schema import json_schema  # `version` needs none of it
+    from mcp_workbench.config.json_schema import json_schema  # `version` needs none of it
 
     say_json(json_schema(), pretty=True)
 

@@ -215,8 +215,8 @@ CONFIGURATION_CODES = {
     ),
     "WB-CONF-048": Explanation(
         "Scripts are switched on, but can't be offered",
-        "A warning: 'scripts' is true, and the package that runs them is installed only on request; or 'toolMode' is "
-        '"dynamic", which has no run_script.',
+        "A warning: 'scripts' is true, and the package that runs them is installed only on request; or 'naming' is "
+        '"bare", which shows no tool of ours.',
         "pip install 'mcp-workbench-gateway[code]', in the environment of this program; or leave 'scripts' out.",
     ),
     "WB-CONF-055": Explanation(
@@ -229,5 +229,12 @@ CONFIGURATION_CODES = {
         "A warning: VS Code's 'allowedDomains' names domains that a server may reach. Here a sandbox has "
         "the whole network or none, and this one has it.",
         'Write "network": true if that is intended, "network": false for none.',
+    ),
+    "WB-CONF-065": Explanation(
+        "Everybody could read the metrics",
+        "'http.metrics' is true, and the port is not open to everybody: it has tokens or an issuer, or other machines "
+        "can reach it. /metrics shows names of toolboxes and servers and how they are used, and the tokens of hosts "
+        "do not open it.",
+        "Give it a token of its own, 'http.metricsToken', or leave 'http.metrics' out.",
     ),
 }
