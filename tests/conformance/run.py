@@ -6,8 +6,8 @@
 A leg is what the suite tests: the workbench as a server of its hosts, or as a client of its servers.
 The other side is ours. In the leg `official`, the servers are those of the Python SDK (official.py). A
 whole run writes docs/conformance.md. The exit status is 1 where a scenario fails that exceptions.json does
-not excuse, also if it is tried once more alone, where one passes without the workbench only, or where the
-suite has scenarios that are not on the page. What the suite found stays in .node-conformance/results. Pairs
+not excuse, where one passes without the workbench only, or where the suite has scenarios that are not on
+the page. What the suite found stays in .node-conformance/results. Pairs
 do not depend on each other, so several run at the same time (slots.py).
 """
 
@@ -18,7 +18,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -103,35 +102,11 @@ def run_all(given: argparse.Namespace) -> tuple[list[Pairing], list[Comparison]]
         comparing = [pool.submit(compare) for compare in official]
         done = [future.result() for future in running]
         results = [future.result() for future in comparing]
-    # What fails beside others is tried once more alone: some scenarios measure time.
-    done = [again(one) if one.wrong() else one for one in done]
     for one in done:
         tell(one)
-    for number, compare in enumerate(official):
-        if any(comparison.lost for comparison in results[number]):
-            results[number] = compare()
     compared = [comparison for result in results for comparison in result]
     show(compared)
     return done, compared
-
-
-def again(pairing: Pairing) -> Pairing:
-    """Run those scenarios of a pairing alone that have failed."""
-    suite, leg, other = pairing.suite, pairing.leg, pairing.other
-    every = [*pairing.scored, *pairing.unscored]
-    failed = [outcome.scenario for outcome in every if pairing.faults(outcome)]
-    print(f"{suite.title}, {pairing.others}: once more alone: {', '.join(failed)}", flush=True)
-    out = folder(suite, leg, other)
-    if leg == "client":
-        for name in failed:
-            suite.test_client(f"{sys.executable} {HOST} --era {other}", out, name)
-    else:
-        with workbench(fixture(other), out) as url:
-            for name in (FIRST, *failed):
-                suite.test_server(url, out, name)
-    names = [[outcome.scenario for outcome in part] for part in (pairing.scored, pairing.unscored)]
-    scored, unscored = (outcomes(out, part) for part in names)
-    return replace(pairing, scored=scored, unscored=unscored)
 
 
 def chosen(given: argparse.Namespace) -> Iterator[tuple[Suite, Leg, Era]]:
