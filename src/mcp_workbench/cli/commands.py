@@ -42,6 +42,7 @@ _COMMANDS = {
     "up": ("daemon_commands", "Start a workbench in the background, which hosts share."),
     "down": ("daemon_commands", "Stop it; its hosts continue on their own."),
     "status": ("daemon_commands", "Show it: its servers, hosts, calls and memory."),
+    "top": ("top", "Show its calls, latencies and memory, live."),
     "logs": ("daemon_commands", "Show its log, and what its servers write to stderr."),
     "import": ("import_", "Copy the servers of other programs into the configuration."),
     "init": ("config_commands", "Write a new configuration file, with comments."),
@@ -256,7 +257,7 @@ def schema() -> None:
       mcp-workbench schema > workbench-config.schema.json
     """
     from mcp_workbench.cli.terminal import say_json
-    from mcp_workbench.config.schema import json_schema  # `version` needs none of it
+    from mcp_workbench.config.json_schema import json_schema  # `version` needs none of it
 
     say_json(json_schema(), pretty=True)
 

@@ -184,7 +184,7 @@ def _answered(settings: Settings, code: str, limits: ScriptLimits, log_calls: st
     from mcp_workbench.cli.backends import BackendOptions, with_backend
     from mcp_workbench.cli.call import person_of
     from mcp_workbench.gateway.script_worker import ScriptWorker
-    from mcp_workbench.gateway.scripts import ScriptRun
+    from mcp_workbench.gateway.scripts import ScriptRun, ScriptSource
     from mcp_workbench.transport.tasks import task_scope
 
     settings.open_log(reports_servers=True)
@@ -201,14 +201,14 @@ def _answered(settings: Settings, code: str, limits: ScriptLimits, log_calls: st
     async def ran(backend: Backend) -> ScriptAnswer:
         nonlocal script
 
-        async def make(tool: ToolIdentifier, arguments: msgspec.Raw) -> CallEnd:
+        async def make(tool: ToolIdentifier, arguments: msgspec.Raw, _number: int) -> CallEnd:
             return await _made(backend, tool, arguments, "" if script is None else script.id)
 
         def report(count: int, tool: str) -> None:
             line.progress({"progress": count, "message": tool})
 
         async with task_scope() as scope:
-            script = ScriptRun(ScriptWorker(scope.start), code, limits, make, report)
+            script = ScriptRun(ScriptWorker(scope.start), ScriptSource(code), limits, make, report)
             with line.waiting("running"):
                 return await script.answer()
 

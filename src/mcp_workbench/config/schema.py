@@ -1,6 +1,5 @@
 """The keys of the configuration file: what each may hold and means, for the loader and for editors."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -22,7 +21,6 @@ from mcp_workbench.config.kinds import (
     TEXT,
     TEXTS,
     URL,
-    VARIABLE_TEXT,
     Kind,
     filled_object_of,
     object_of,
@@ -451,11 +449,22 @@ HTTP = {
     "allowedOrigins": Key(
         ORIGINS, "Web pages that may call it.", [], ["https://inspector.example.com"]
     ),
+    "metrics": Key(FLAG, "Serve figures for Prometheus at `/metrics`.", default=False),
+    "metricsToken": Key(
+        FILLED,
+        "The bearer token for `/metrics`, which opens nothing else.",
+        example="${SCRAPE_TOKEN}",
+    ),
 }
 TOKEN = {
     "token": Key(FILLED, "The bearer token itself.", example="${LAPTOP_TOKEN}"),
     "toolboxes": Key(
         TEXTS, "The toolboxes that it opens; all of them without this key.", example=["dev"]
+    ),
+    "limits": Key(
+        filled_object_of({"$ref": "#/$defs/principalLimits"}),
+        "How much it may use; nothing but `limits` bounds it without this key.",
+        example={"callsPerMinute": 600, "concurrentCalls": 16},
     ),
 }
 HTTP_AUTH = {
@@ -497,6 +506,11 @@ HTTP_AUTH = {
         "The toolboxes that a token opens if this claim is, or contains, this value.",
         example={"groups": {"engineering": ["dev", "ops"]}},
     ),
+    "limits": Key(
+        filled_object_of({"$ref": "#/$defs/principalLimits"}),
+        "How much each person may use; nothing but `limits` bounds them without this key.",
+        example={"callsPerMinute": 600, "concurrentCalls": 16},
+    ),
 }
 INTROSPECTION = {
     "clientId": Key(FILLED, "Our own name at the issuer.", example="workbench"),
@@ -507,78 +521,12 @@ INTROSPECTION = {
         example="https://login.example.com/introspect",
     ),
 }
-TABLES = {
-    "top": TOP,
-    "toolbox": TOOLBOX,
-    "server": SERVER,
-    "auth": AUTH,
-    "limits": LIMITS,
-    "http": HTTP,
-    "token": TOKEN,
-    "httpAuth": HTTP_AUTH,
-    "introspection": INTROSPECTION,
-    "secret": SECRET,
-    "audit": AUDIT_KEYS,
-    "sandbox": SANDBOX_KEYS,
-    "resourceLimits": RESOURCES,
+PRINCIPAL_LIMITS = {
+    "callsPerMinute": Key(whole(1), "Calls to servers in any 60 seconds.", example=600),
+    "concurrentCalls": Key(whole(1), "Calls to servers in flight.", example=16),
+    "sessions": Key(
+        whole(1),
+        "Sessions of legacy hosts; without this key a share of `limits.sessions`.",
+        example=20,
+    ),
 }
-
-
-def json_schema() -> dict[str, Any]:
-    """Returns the JSON Schema of the file, for editors. It allows unknown keys, as the loader does."""
-    named: dict[str, Any] = {"type": "object", "propertyNames": {"pattern": f"^{NAME}$"}}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "MCP Workbench configuration",
-        **_members(TOP),
-        "oneOf": [{"required": ["toolboxes"]}, {"required": ["mcpServers"]}],
-        "if": {"required": ["toolMode"], "properties": {"toolMode": {"const": "dynamic"}}},
-        "then": {"properties": _with_unambiguous_names()},
-        "$defs": {
-            "toolboxes": {**named, "additionalProperties": {"$ref": "#/$defs/toolbox"}},
-            "toolbox": {**_members(TOOLBOX), "required": ["mcpServers"]},
-            "servers": {**named, "additionalProperties": {"$ref": "#/$defs/server"}},
-            "server": {**_members(SERVER), "anyOf": list(_server_shapes())},
-            "auth": _members(AUTH),
-            "limits": _members(LIMITS),
-            "audit": _members(AUDIT_KEYS),
-            "sandbox": _members(SANDBOX_KEYS),
-            "resourceLimits": _members(RESOURCES),
-            "http": _members(HTTP),
-            "tokens": {**named, "additionalProperties": {"$ref": "#/$defs/token"}},
-            "token": {**_members(TOKEN), "required": ["token"]},
-            "httpAuth": {**_members(HTTP_AUTH), "required": ["issuer", "audience"]},
-            "introspection": {**_members(INTROSPECTION), "required": ["clientId", "clientSecret"]},
-            "secret": {**_members(SECRET), "oneOf": [{"required": [k]} for k in SECRET_KINDS]},
-        },
-    }
-
-
-def _members(table: dict[str, Key]) -> dict[str, Any]:
-    return {"type": "object", "properties": {name: _member(key) for name, key in table.items()}}
-
-
-def _member(key: Key) -> dict[str, Any]:
-    default = {} if key.default is None else {"default": key.default}
-    examples = {} if key.example is None else {"examples": [key.example]}
-    return {**key.kind.schema, "description": key.doc, **default, **examples}
-
-
-def _with_unambiguous_names() -> dict[str, Any]:
-    names = {"propertyNames": {"not": {"pattern": AMBIGUOUS}}}
-    inner = {"properties": {"mcpServers": names}}
-    return {"toolboxes": {**names, "additionalProperties": inner}, "mcpServers": names}
-
-
-def _server_shapes() -> Iterable[dict[str, Any]]:
-    yield {"required": ["disabled"], "properties": {"disabled": {"const": True}}}
-    for key, other, kinds in (
-        ("command", "url", ["stdio"]),
-        ("url", "command", ["http", "streamable-http", "sse"]),
-    ):
-        fits = {"anyOf": [{"enum": kinds}, VARIABLE_TEXT]}
-        yield {
-            "required": [key],
-            "not": {"required": [other]},
-            "properties": {"type": fits, "transport": fits},
-        }

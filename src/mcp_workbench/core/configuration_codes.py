@@ -230,4 +230,11 @@ CONFIGURATION_CODES = {
         "the whole network or none, and this one has it.",
         'Write "network": true if that is intended, "network": false for none.',
     ),
+    "WB-CONF-065": Explanation(
+        "Everybody could read the metrics",
+        "'http.metrics' is true, and the port is not open to everybody: it has tokens or an issuer, or other machines "
+        "can reach it. /metrics shows names of toolboxes and servers and how they are used, and the tokens of hosts "
+        "do not open it.",
+        "Give it a token of its own, 'http.metricsToken', or leave 'http.metrics' out.",
+    ),
 }
