@@ -190,9 +190,11 @@ def test_without_the_extra_it_is_not_offered_and_check_says_how_to_get_it(tmp_pa
     assert "pip install 'mcp-workbench-gateway[code]'" in ran.stderr
 
 
-def test_in_dynamic_mode_check_says_that_scripts_have_no_effect(tmp_path: Path) -> None:
-    config_file(tmp_path, {"basics": demo_server()}, scripts=True, toolMode="dynamic")
+def test_with_bare_names_check_says_that_scripts_have_no_effect(tmp_path: Path) -> None:
+    config_file(
+        tmp_path, {"basics": demo_server()}, scripts=True, toolMode="dynamic", naming="bare"
+    )
     done = run_command("check", cwd=tmp_path)
 
     assert done.status == 0
-    assert "has no effect in dynamic mode" in done.err
+    assert "has no effect with bare names" in done.err

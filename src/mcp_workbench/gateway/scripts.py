@@ -33,7 +33,7 @@ from mcp_workbench.core.script_texts import (
     unawaited_text,
 )
 from mcp_workbench.core.script_values import answer_text, call_value, returned_content, shortened
-from mcp_workbench.core.spec import Snapshot, ToolIdentifier
+from mcp_workbench.core.spec import Snapshot, ToolIdentifier, parse_tool_name
 from mcp_workbench.gateway.arguments import MOST_READ, hint_for
 from mcp_workbench.gateway.interceptors import CallOutcome, Cancelled, Completed, Failed
 from mcp_workbench.gateway.script_messages import (
@@ -130,6 +130,7 @@ class ScriptSource(msgspec.Struct):
 
     code: str
     principal: str = ""
+    is_flat: bool = False  # its author knows tools by their flat names
     engine: EngineState | None = None
     run: RunState | None = None
     open: list[tuple[int, int, msgspec.Raw]] = []  # call, its place in the list, arguments
@@ -261,10 +262,17 @@ class ScriptRun:
                 if isinstance(message, SnapshotTaken):
                     self._tell(message)
                     continue
-                for made in message.calls:
+                for one in message.calls:
+                    made = self._canonical(one)
                     line = ScriptedCall(made.tool, made.line, "not sent")
                     self._calls.append(line)
                     self._begin(calling, made, line)
+
+    def _canonical(self, made: MadeCall) -> MadeCall:
+        """The call with the name that everybody here knows its tool by."""
+        tool = parse_tool_name(made.tool) if self._source.is_flat and "/" not in made.tool else None
+        name = made.tool if tool is None else "/".join((tool.toolbox, tool.server, tool.tool))
+        return msgspec.structs.replace(made, tool=name)
 
     def _begin(self, calling: TaskScope, made: MadeCall, line: ScriptedCall) -> None:
         self.open[made.call] = OpenScriptCall(made, line)

@@ -22,7 +22,7 @@ from mcp_workbench.core.raw_json import Members, read_members
 from mcp_workbench.core.script_texts import ScriptedCall
 from mcp_workbench.gateway.approvals import LIFETIME as APPROVAL_LIFETIME
 from mcp_workbench.gateway.approvals import Approval, not_approved
-from mcp_workbench.gateway.scripts import ScriptFailed, ScriptSource, tool_named
+from mcp_workbench.gateway.scripts import ScriptFailed, tool_named
 from mcp_workbench.gateway.suspended_scripts import (
     LIFETIME,
     MOST_SNAPSHOT,
@@ -192,8 +192,9 @@ def go_on(request: ScriptRequest) -> None:
         if not is_first:
             raise RequestError(jsonrpc.INVALID_PARAMS, USED)
 
-    principal = request.view.principal
-    request.source = ScriptSource("", principal, suspended.engine, suspended.run, opened, claim)
+    source = request.source
+    source.engine, source.run = suspended.engine, suspended.run
+    source.open, source.claim = opened, claim
     request.begin()
 
 
