@@ -12,9 +12,17 @@ import pytest
 
 from tests.approvals.scenes import outcomes
 from tests.kit.command import run_command
-from tests.kit.config import config_file, demo_server, entry, toolbox, write_config
+from tests.kit.config import (
+    config_file,
+    demo_server,
+    entry,
+    program_entry,
+    toolbox,
+    write_config,
+)
 from tests.kit.processes import unmeasured
 from tests.kit.results import INITIALIZE
+from tests.kit.servers import ASKER
 from tests.kit.shared import shared
 from tests.scripts.scenes import recorded, scripted
 
@@ -111,6 +119,28 @@ def test_the_person_at_the_terminal_is_asked(tmp_path: Path) -> None:
     assert without.status == 5
     assert "nobody can be asked: there is no terminal" in without.err
     assert outcomes(tmp_path) == [("echo", "ok"), ("echo", "denied")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals here")
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_questions_of_servers_are_asked_at_the_terminal(tmp_path: Path, era: str) -> None:
+    from tests.kit.terminal import terminal
+
+    scripted(tmp_path, {"a": program_entry(ASKER, era=era)})
+    code = "r = await asyncio.gather(call('dev/a/name'), call('dev/a/name'))\nstr(r)"
+    (tmp_path / "ask.py").write_text(code)
+    with terminal("run", "ask.py", cwd=tmp_path) as screen:
+        for name in ("Ada", "Grace"):
+            screen.expect("[dev/a] Your name?")
+            screen.expect("name: ")
+            screen.type(f"{name}\n")
+            screen.expect("[Y/n] ")
+            screen.type("\n")
+        status = screen.rest()
+
+    assert status == 0
+    assert "'Ada'" in screen.screen.splitlines()[-1]
+    assert "'Grace'" in screen.screen.splitlines()[-1]
 
 
 def test_the_running_workbench_makes_the_calls(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mcp_workbench.protocol.task_messages import TaskWish
     from mcp_workbench.upstream.connection import Connection
 
-Door = Literal["stdio", "http", "daemon", "cli", "python"]
+Door = Literal["stdio", "http", "daemon", "cli", "python", "page"]
 
 
 class Call(ResponseHandler):

@@ -28,7 +28,10 @@ from mcp_workbench.core.script_texts import (
     LIMITS,
     ScriptedCall,
     advice,
+    awaited_text,
     calls_text,
+    coroutine_text,
+    idle_text,
     traceback_text,
     unawaited_text,
 )
@@ -379,10 +382,13 @@ class ScriptRun:
 
     def _answered(self, finished: Finished) -> ScriptAnswer:
         failure, code = failure_text(finished, self._source.code, self._limits)
+        idle = "\n".join(idle_text(function, line) for function, line in finished.idle)
+        if not self._calls:  # nothing is lost if it has failed
+            failure, idle = failure or idle, ""
         if failure:
             raise ScriptFailed(failure, calls=self._calls, printed=finished.printed, code=code)
         return ScriptAnswer(
-            answer_text(finished.printed, finished.value),
+            "\n".join(filter(None, (answer_text(finished.printed, finished.value), idle))),
             finished.value,
             finished.printed,
             returned_content(finished.value, self._kept),
@@ -415,15 +421,15 @@ def failure_text(finished: Finished, code: str, limits: ScriptLimits) -> tuple[s
         missing = (
             f"These calls were not awaited, so they were not made. Write: {EXAMPLE}\n{unawaited}"
         )
-        parts = [shown, advice(finished.kind, finished.message), missing if unawaited else ""]
+        instead = advice(finished.kind, finished.message, finished.shown)
+        parts = [shown, instead, missing if unawaited else ""]
         return "\n".join(part for part in parts if part), ""
     if finished.unawaited:
-        return (
-            f"A call was never awaited, so it was not made:\n{unawaited}\nWrite: {EXAMPLE}",
-            "",
-        )
-    if bytes(finished.value).startswith(b'"<coroutine '):
-        return f"The value is a coroutine that was never awaited. Write: {EXAMPLE}", ""
+        instead = awaited_text(code, finished.unawaited)
+        never = "A call was never awaited, so it was not made"
+        return f"{never}:\n{unawaited}\nWrite: {instead}", ""
+    if instead := coroutine_text(bytes(finished.value)):
+        return f"The value is a coroutine that was never awaited. Write: {instead}", ""
     return "", ""
 
 

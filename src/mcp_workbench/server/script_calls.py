@@ -198,10 +198,13 @@ class ScriptRequest(HostCall):
         suspension.gathering = True  # further questions join the open ones
 
         async def ask() -> None:
-            self.held = await move(self)
-            suspension.gathering = False
-            if self.held:
-                hold()
+            self.held = "see the log"  # if there is a bug
+            try:
+                self.held = await move(self)
+            finally:
+                suspension.gathering = False
+                if self.held:
+                    hold()
 
         self.view.gateway.pool.start(ask(), f"ask for {self.id.decode()}")
         return True
