@@ -9,6 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from mcp_workbench.core.approve_rules import approve_rule
+from mcp_workbench.core.apps import has_page, is_for_model
+from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.protocol.handshake import (
     DISCOVER,
     MODERN,
@@ -18,6 +21,7 @@ from mcp_workbench.protocol.handshake import (
     step,
 )
 from mcp_workbench.protocol.task_messages import TASKS, acknowledged_tasks, requires_tasks
+from mcp_workbench.server.tool_requests import read_use_tool
 from mcp_workbench.transport import jsonrpc
 from tests.kit.config import snapshot
 from tests.kit.inside import InsideWorkbench
@@ -35,6 +39,16 @@ def members(size: int) -> bytes:
 
 def names(size: int) -> bytes:
     return b"[" + b",".join(b'"%x"' % n for n in range(size // 9)) + b"]"
+
+
+def numbers(size: int) -> bytes:
+    """Numbers that the codec takes very long for."""
+    return b"[" + b",".join([b"1e-320"] * (size // 7)) + b"]"
+
+
+def refused_use(arguments: bytes) -> None:
+    with pytest.raises(InvalidCall):
+        read_use_tool(arguments)
 
 
 def wrapped(path: str, value: bytes) -> bytes:
@@ -62,6 +76,21 @@ READERS: dict[str, tuple[Callable[[bytes], Any], Callable[[int], bytes]]] = {
         lambda raw: read_capabilities(msgspec.Raw(raw)),
         lambda size: wrapped("tasks/requests/tools/call", members(size)),
     ),
+    "who may see a tool": (
+        is_for_model,
+        lambda size: wrapped("_meta/ui/visibility", numbers(size)),
+    ),
+    "the page of a tool": (has_page, lambda size: wrapped("_meta/ui/resourceUri", numbers(size))),
+    "what a tool does": (
+        lambda raw: approve_rule(("destructive",)).applies_to_tool("a", raw),
+        lambda size: wrapped("annotations/readOnlyHint", numbers(size)),
+    ),
+    "lines around those that are wanted": (
+        refused_use,
+        lambda size: (
+            b'{"context":%b,"tool":{"toolbox":"a","server":"b","tool":"c"}}' % numbers(size)
+        ),
+    ),
     "tasks that a server cancels": (
         lambda raw: read_capabilities(msgspec.Raw(raw)),
         lambda size: wrapped("tasks/cancel", members(size)),
@@ -79,10 +108,10 @@ def test_it_costs_little_more_than_to_find_its_end(name: str) -> None:
 
 
 def test_what_is_short_is_read() -> None:
-    error = {"data": {"requiredCapabilities": {"extensions": {TASKS: {}}}}}
-    agreed = {"notifications": {"taskIds": ["a", "b"]}}
-    tasks = {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
-    odd = {"tasks": {"cancel": None, "requests": {"tools": {"call": 5}}}}
+    error: Any = {"data": {"requiredCapabilities": {"extensions": {TASKS: {}}}}}
+    agreed: Any = {"notifications": {"taskIds": ["a", "b"]}}
+    tasks: Any = {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
+    odd: Any = {"tasks": {"cancel": None, "requests": {"tools": {"call": 5}}}}
 
     assert requires_tasks(msgspec.Raw(json.dumps(error).encode()))
     assert acknowledged_tasks(json.dumps(agreed).encode()) == {"a", "b"}

@@ -78,6 +78,17 @@ _INFINITE = (float("inf"), float("-inf"))
 # Python reads the numbers: the codec takes forty times as long for those such as 1e300.
 read_any = msgspec.json.Decoder(float_hook=read_finite).decode
 
+
+def read_short(json: msgspec.Raw | bytes) -> Any:
+    """Returns a value that is as short as a name may be; None for any other, and for one that is absent."""
+    if not 0 < len(json) <= LONGEST_NAME:
+        return None
+    try:
+        return read_any(json)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 # Names
 
 _read_text = msgspec.json.Decoder(str).decode

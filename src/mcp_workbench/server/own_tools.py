@@ -84,7 +84,7 @@ class _Search(msgspec.Struct):
     detail: Detail | None = None
 
 
-_read_search = msgspec.json.Decoder(_Search).decode
+_read_search = msgspec.json.Decoder(_Search, float_hook=float).decode
 
 
 async def search_tools(
@@ -268,7 +268,7 @@ class _Reading(msgspec.Struct):
         return whole_number(0 if self.context is None else self.context, LOWEST)
 
 
-_read_reading = msgspec.json.Decoder(_Reading).decode
+_read_reading = msgspec.json.Decoder(_Reading, float_hook=float).decode
 
 
 async def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> bytes:
