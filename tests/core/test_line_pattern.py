@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.line_pattern import LONGEST_PATTERN, LinePattern, PatternError
 from mcp_workbench.core.raw_json import Steps, TooComplex
+from tests.kit.turns import done
 
 ATOMS = [
     r"a",
@@ -62,7 +63,7 @@ PATTERNS = st.recursive(
 
 
 def found(pattern: str, line: str) -> int | None:
-    return LinePattern(pattern).find(line, Steps(1_000_000))
+    return done(LinePattern(pattern).find(line, Steps(1_000_000)))
 
 
 @given(PATTERNS, st.text("abAB_ .-{}]1é\t", max_size=12), st.sampled_from(["", "(?i)", "(?ms)"]))
@@ -95,7 +96,7 @@ def test_every_matching_line_has_the_literal_that_is_looked_for_first(
 ) -> None:
     mine = LinePattern(pattern)
 
-    if mine.find(line, Steps(1_000_000)) is not None:
+    if done(mine.find(line, Steps(1_000_000))) is not None:
         assert mine.literal in line
 
 
@@ -140,7 +141,7 @@ def test_no_pattern_needs_more_than_a_few_steps_for_each_character(pattern: str)
     line = BOMBS[pattern]
     steps = Steps(1_000_000)
 
-    LinePattern(pattern).find(line, steps)
+    done(LinePattern(pattern).find(line, steps))
 
     assert 1_000_000 - steps.left < 5_000 + len(line) // 4
 
@@ -151,10 +152,10 @@ def test_what_has_too_many_states_is_stopped_and_memory_stays_bounded() -> None:
     steps = Steps(300_000)
 
     with pytest.raises(TooComplex):
-        pattern.find(line, steps)
+        done(pattern.find(line, steps))
 
     assert pattern.remembered < 200_000
-    assert pattern.find("x" + "a" * 201 + "c", Steps(300_000)) == 203
+    assert done(pattern.find("x" + "a" * 201 + "c", Steps(300_000))) == 203
 
 
 def test_a_match_is_found_after_states_were_forgotten() -> None:
@@ -162,9 +163,9 @@ def test_a_match_is_found_after_states_were_forgotten() -> None:
     pattern = "a(a|b){60}c"
     mine = LinePattern(pattern)
 
-    assert (mine.find(line, Steps(10_000_000)) is not None) == bool(re.search(pattern, line))
-    assert mine.find("a" * 61 + "c", Steps(10_000_000)) == 62
-    assert mine.find("b" * 61 + "c", Steps(10_000_000)) is None
+    assert (done(mine.find(line, Steps(10_000_000))) is not None) == bool(re.search(pattern, line))
+    assert done(mine.find("a" * 61 + "c", Steps(10_000_000))) == 62
+    assert done(mine.find("b" * 61 + "c", Steps(10_000_000))) is None
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,18 @@ from hypothesis import strategies as st
 
 from mcp_workbench.core.json_select import LONGEST_EXPRESSION, SelectError, Selection
 from mcp_workbench.core.projection import (
+    LINE_STEPS,
     LONGEST_LINE,
     MOST_SELECTED,
+    SELECT_STEPS,
+    SHOWN_STEPS,
     InvalidProjection,
     Projected,
     ProjectionFailed,
     read_projection,
 )
-from mcp_workbench.core.raw_json import Steps, TooComplex
+from mcp_workbench.core.raw_json import TURN, Steps, TooComplex
+from tests.kit.turns import done
 
 PEOPLE = [{"name": f"n{n}", "age": n, "tags": ["x", "y"][: n % 3]} for n in range(40)]
 DATA: dict[str, Any] = {"people": PEOPLE, "total": 40, "text": "one\ntwo\nthree", "pi": 3.5}
@@ -30,7 +34,7 @@ DATA: dict[str, Any] = {"people": PEOPLE, "total": 40, "text": "one\ntwo\nthree"
 def projected(text: str, *, select: str = "", lines: str = "", context: int = 0) -> Projected:
     projection = read_projection(select, lines, context)
     assert projection is not None
-    return projection.of(text, text)
+    return done(projection.of(text, text))
 
 
 # Lines
@@ -90,6 +94,83 @@ def test_lines_that_are_too_much_work_are_named() -> None:
     assert long.text == "1:first c"
     assert "lines from 2 on were not searched" in long.note
     assert literal.note == "0 of 2 lines match"
+
+
+def turns(text: str, *, select: str = "", lines: str = "", context: int = 0) -> list[int]:
+    """The steps of each turn."""
+    taken = [0]
+
+    class Counted(Steps):
+        def take(self, count: int = 1) -> None:
+            taken[-1] += count
+            super().take(count)
+
+    projection = read_projection(select, lines, context)
+    assert projection is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mcp_workbench.core.projection.Steps", Counted)
+        work = projection.of(text, text)
+        try:
+            while True:
+                next(work)
+                taken.append(0)
+        except (StopIteration, ProjectionFailed):
+            return taken
+
+
+LONGEST_STEP = 3000  # of a turn's last step, such as the nodes that one character reaches
+
+
+@pytest.mark.parametrize("size", [1, 4, 16, 64])
+@pytest.mark.parametrize(
+    ("lines", "context", "part"),
+    [
+        ("c|d", 0, "ab"),  # one line, each character of which is looked up
+        ("x?", 0, "\n"),
+        ("x?", 100, "\n"),
+        ("ab", 100, "ab\n" + "c\n" * 200),
+        ("a", 0, "a\n"),
+        ("(a|b)*a(a|b){200}c", 0, "abbaab" * 40 + "\n"),
+        (".{1000}b", 0, "ab\u00e9\u20ac"),
+        (r"(\b.\b.)*\d\d\d", 0, "ab - "),
+        (".", 100, "b" * 100_000 + "\n"),
+    ],
+)
+def test_lines_are_found_and_shown_in_turns_of_so_many_steps(
+    lines: str, context: int, part: str, size: int
+) -> None:
+    text = part * (size * 20_000 // len(part))
+
+    taken = turns(text, lines=lines, context=context)
+
+    assert max(taken) <= TURN + LONGEST_STEP
+    assert sum(taken) <= LINE_STEPS + SHOWN_STEPS + LONGEST_STEP
+
+
+def test_what_is_shown_is_bounded_whatever_surrounds_the_matches() -> None:
+    shown = projected(("ab\n" + "c\n" * 200) * 2000, lines="ab", context=100)
+
+    assert shown.text.count("\n") < 100_000
+    count = shown.text.count("\n") + 1
+    assert shown.note == f"2000 of 402001 lines match; only the first {count} lines are shown"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["[" + "[]," * 150_000 + "[]]", "{" + ",".join(f'"{n:x}":0' for n in range(250_000)) + "}"],
+)
+def test_json_of_very_many_values_is_not_read(value: str) -> None:
+    with pytest.raises(ProjectionFailed, match="more than 100000 values; lines can be searched"):
+        projected(value, select="length(@)")
+
+
+def test_an_expression_is_evaluated_in_one_turn_of_bounded_steps() -> None:
+    rows = json.dumps([{"a": n, "b": [n, n]} for n in range(20_000)])
+
+    for expression in ("[?a > `5`].b[]", "[*].{a: a, b: b}", "sort_by(@, &a)[*].b[]"):
+        taken = turns(rows, select=expression)
+        assert max(taken) <= SELECT_STEPS + len(rows)
+        assert len(taken) > 1
 
 
 # Selecting

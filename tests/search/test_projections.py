@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -11,8 +12,6 @@ import pytest
 
 from mcp_workbench.core.errors import InvalidCall
 from mcp_workbench.core.projection import Projection, read_projection
-from mcp_workbench.gateway.calls import Call
-from mcp_workbench.gateway.interceptors import CallOutcome, Cancelled, Completed
 from mcp_workbench.gateway.projected_results import ProjectResult, ResultReader
 from mcp_workbench.gateway.result_budget import KeptResults
 from mcp_workbench.server.own_tools import read_result
@@ -31,6 +30,7 @@ from tests.kit.http_host import port, rpc
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import Json, error_code, json_text, raw, texts, use_tool
 from tests.kit.servers import ASKER
+from tests.kit.turns import done
 
 ME = object()
 ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy host", "modern host"])
@@ -306,20 +306,11 @@ async def test_over_http_it_is_the_same(*, modern: bool) -> None:
 # Results of every kind
 
 
-class _Nobody:
-    """A call is not looked at."""
-
-
 def projected(result: Any, projection: Projection | None, store: KeptResults | None = None) -> Any:
     whole = result if isinstance(result, bytes) else json.dumps(result).encode()
     assert projection is not None
     reader = ResultReader(ME, 0, has_read_result=False)
-    nobody: Call = _Nobody()  # type: ignore[assignment]
-    outcome = ProjectResult(projection, store or KeptResults(), reader).after(
-        nobody, Completed(whole)
-    )
-    assert isinstance(outcome, Completed)
-    return bytes(outcome.result)
+    return bytes(done(ProjectResult(projection, store or KeptResults(), reader).of(whole)))
 
 
 LINES = read_projection("", "b", 0)
@@ -347,15 +338,6 @@ def test_a_result_that_can_not_be_kept_is_given_whole() -> None:
     assert projected(whole, LINES, KeptResults(most=100)) == whole
 
 
-def test_an_outcome_without_a_result_is_left_alone() -> None:
-    assert LINES is not None
-    gone: CallOutcome = Cancelled("by its host")
-    nobody: Call = _Nobody()  # type: ignore[assignment]
-
-    reader = ResultReader(ME, 0, has_read_result=False)
-    assert ProjectResult(LINES, KeptResults(), reader).after(nobody, gone) is gone
-
-
 def test_images_and_other_members_stay() -> None:
     image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
     blocks = [{"type": "text", "text": "a\nb"}, image, {"type": "text", "text": "bb"}]
@@ -378,7 +360,9 @@ def test_structured_content_is_selected_from_after_it_was_kept_too() -> None:
 
     shown = json.loads(projected(result, read_projection("a[1]", "", 0), store))
     handle = handle_in(shown["content"][-1]["text"])
-    again = json.loads(read_result(store, ME, raw({"handle": handle, "select": "a[0]"})))
+    again = json.loads(
+        asyncio.run(read_result(store, ME, raw({"handle": handle, "select": "a[0]"})))
+    )
 
     assert shown["content"][0]["text"] == "6"
     assert again["content"] == [{"type": "text", "text": "5"}]
@@ -390,9 +374,9 @@ def test_a_wrong_part_of_a_kept_result_is_said() -> None:
     wrong: Json = {"handle": handle, "lines": 5, "context": "x", "select": {}}
 
     with pytest.raises(InvalidCall) as typed:
-        read_result(store, ME, raw(wrong))
+        asyncio.run(read_result(store, ME, raw(wrong)))
     with pytest.raises(InvalidCall, match=r"^Invalid parameters: lines: nothing to repeat"):
-        read_result(store, ME, raw({"handle": handle, "lines": "*"}))
+        asyncio.run(read_result(store, ME, raw({"handle": handle, "lines": "*"})))
 
     assert typed.value.message == (
         "Invalid parameters: lines: Expected string, received number; "

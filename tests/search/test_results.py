@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -31,7 +32,7 @@ def cut(whole: bytes, budget: int, store: KeptResults) -> dict[str, Any]:
 
 
 def read(store: KeptResults, owner: object = ME, /, **wish: Any) -> list[str]:
-    answer = json.loads(read_result(store, owner, raw(wish)))
+    answer = json.loads(asyncio.run(read_result(store, owner, raw(wish))))
     return [block["text"] for block in answer["content"]]
 
 
@@ -176,6 +177,6 @@ def test_all_that_is_kept_is_bounded_and_the_oldest_goes_first() -> None:
 )
 def test_every_problem_of_a_wrong_reading_is_told(wish: Any, told: str) -> None:
     with pytest.raises(InvalidCall) as caught:
-        read_result(KeptResults(), ME, raw(wish))
+        asyncio.run(read_result(KeptResults(), ME, raw(wish)))
 
     assert caught.value.message == f"Invalid parameters: {told}"

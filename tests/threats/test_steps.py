@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,17 @@ from mcp_workbench.core.primitive_names import (
     owner_by_template,
     read_primitives,
 )
+from mcp_workbench.core.projection import read_projection
 from mcp_workbench.core.raw_json import (
     TOO_COMPLEX,
     TooManyParts,
     changed,
     each,
+    read_any,
     read_elements,
     read_members,
 )
+from mcp_workbench.core.script_values import parsed_text
 from mcp_workbench.core.spec import ServerAddress, ToolIdentifier
 from mcp_workbench.gateway.arguments import hint_for, result_with_hint
 from mcp_workbench.gateway.result_budget import KeptResults, within_budget
@@ -56,8 +60,9 @@ from mcp_workbench.upstream.http.requests import modern_headers
 from mcp_workbench.upstream.http.responses import screen_tools
 from tests.kit.config import write_config
 from tests.kit.results import raw
+from tests.kit.turns import done
 from tests.threats import worst
-from tests.threats.growth import assert_linear, peak
+from tests.threats.growth import NOISE, assert_linear, cost, peak
 
 SCHEMA = 100 << 10  # bytes
 MESSAGE = 1 << 20  # bytes; a quarter of it is enough to be measured
@@ -322,6 +327,35 @@ def test_headers_that_tools_ask_for_are_read_in_proportion() -> None:
         peak(lambda: modern_headers("tools/call", msgspec.Raw(arguments), headers))
         <= 4 * MESSAGE + SPARE
     )
+
+
+@pytest.mark.parametrize(
+    "number", ["1e-320", "1.5e300", "5.123456789e300", "1.2345678901234567e-300"]
+)
+def test_numbers_at_the_ends_of_the_range_are_read_as_quickly_as_others(number: str) -> None:
+    def values(one: str) -> str:
+        return "[" + ",".join([one] * 10_000) + "]"
+
+    def selected(text: str) -> None:
+        projection = read_projection("length(@)", "", 0)
+        assert projection is not None
+        done(projection.of(text, text))
+
+    readers: list[Callable[[str], Any]] = [
+        read_any,
+        json_text.read_json,
+        parsed_text,
+        selected,
+        lambda text: within_budget(
+            raw({"content": [{"type": "text", "text": text}], "structuredContent": {"a": text}}),
+            10,
+            KeptResults(),
+            None,
+        ),
+    ]
+    for read in readers:
+        usual, extreme = values("1234567.25"), values(number)
+        assert cost(partial(read, extreme)) <= 4 * max(cost(partial(read, usual)), NOISE)
 
 
 # Texts

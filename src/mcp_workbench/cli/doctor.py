@@ -434,7 +434,7 @@ def program_version(program: str) -> tuple[int, ...]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.stdout + done.stderr)
+    match = re.search(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?", done.stdout + done.stderr)
     return tuple(int(part) for part in match.groups() if part) if match else ()
 
 

@@ -35,7 +35,7 @@ _LIKE_A_REFERENCE = re.compile(r"\$\{[A-Z0-9_]+(?:\}|$)")
 VARIABLE_FORMS = "write ${NAME} or ${NAME:-default}; $${ is a literal ${"
 # Literal secrets in arguments
 _ASSIGNMENT = re.compile(
-    r"(?:(?<![A-Z0-9_])(?=[A-Z])|(?<=[?&]))([A-Za-z0-9_-]+)=['\"]?([^\s&#'\"]+)"
+    r"(?:(?<![A-Z0-9_])(?=[A-Z])|(?<=[?&]))([A-Za-z0-9_-]{1,200})=['\"]?([^\s&#'\"]+)"
 )
 _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*): *(\S(?:.*\S)?)")
 _USER = re.compile(r"([a-z][a-z0-9+.-]{0,20})://([^\s/?#@]+)@")

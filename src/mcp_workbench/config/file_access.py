@@ -98,12 +98,17 @@ def _waiter(fd: int) -> Callable[[], None]:
 # One process at a time
 
 
+class LockHeld(TimeoutError):
+    """Another process holds the lock: one of ours that is writing, or any that can read the folder."""
+
+
 @contextmanager
-def exclusive(path: str) -> Generator[None]:
+def exclusive(path: str, wait: float | None = None) -> Generator[None]:
     """Hold the lock of a folder or a file; a crash releases it. Windows has none. Raises OSError.
 
-    A folder's needs no file of its own. A process that was stopped while it holds the lock keeps others
-    waiting for LOCK_WAIT, not for ever.
+    A folder's needs no file of its own. A process that keeps the lock keeps others waiting for `wait`
+    seconds (LOCK_WAIT), not for ever; then LockHeld names it. An event loop tries without waiting: it
+    has few threads, and others need them.
     """
     try:
         from fcntl import LOCK_EX, LOCK_NB, flock
@@ -113,19 +118,37 @@ def exclusive(path: str) -> Generator[None]:
     from time import monotonic, sleep
 
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    until = monotonic() + LOCK_WAIT
+    until = monotonic() + (LOCK_WAIT if wait is None else wait)
     try:
         while True:
             try:
                 flock(fd, LOCK_EX | LOCK_NB)
                 break
             except BlockingIOError:
-                if monotonic() > until:
-                    raise TimeoutError(errno.ETIMEDOUT, "another process is writing it") from None
+                if monotonic() >= until:
+                    message = f"{_holder(fd)} is writing it, or holds the lock of {path}"
+                    raise LockHeld(errno.ETIMEDOUT, message) from None
             sleep(LOCK_POLL)
         yield
     finally:
         os.close(fd)
+
+
+def _holder(fd: int) -> str:
+    """Returns which process holds the lock of this file, as far as that is known."""
+    about, other = os.fstat(fd), "another process"
+    place = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+    try:
+        with open("/proc/locks", encoding="ascii", errors="replace") as locks:  # noqa: PTH123 - Linux
+            rows = [line.split() for line in locks]
+        pid = next(row[4] for row in rows if row[1] == "FLOCK" and place in row)
+        with open(f"/proc/{int(pid)}/comm", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            name = "".join(c for c in file.read(64).strip() if c.isprintable())
+        owner = os.stat(f"/proc/{int(pid)}").st_uid  # noqa: PTH116
+    except (OSError, ValueError, IndexError, StopIteration):
+        return other
+    whose = "" if owner == os.getuid() else f" of user {owner}"
+    return f"{other} ({name}, pid {pid}{whose})"
 
 
 # Ownership

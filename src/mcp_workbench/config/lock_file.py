@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from mcp_workbench.config.expand import dotted
-from mcp_workbench.config.file_access import TooLarge, at_once, exclusive, read_open
+from mcp_workbench.config.file_access import LockHeld, TooLarge, at_once, exclusive, read_open
 from mcp_workbench.config.state_home import write_new
 from mcp_workbench.core.definition_hash import HASH
 from mcp_workbench.core.errors import Problem, WorkbenchError, shown_name
@@ -50,6 +50,10 @@ class NotWritten(WorkbenchError):
     """The lock file can't be written, or can't be changed because it can't be read."""
 
     code = "lock_unusable"
+
+
+class NotYetWritten(NotWritten):
+    """Another process holds the lock of its folder."""
 
 
 def lock_path(config: str) -> str:
@@ -278,21 +282,24 @@ def _list(kind: ListKind | str, hashes: dict[str, str]) -> Any:
 Change = Callable[[dict[str, LockedServer]], Mapping[str, LockedServer]]
 
 
-def change_lock(path: str, change: Change) -> LockFile:
+def change_lock(path: str, change: Change, wait: float | None = None) -> LockFile:
     """Replaces the file by what `change` makes of its entries; returns it. Raises NotWritten.
 
-    One process at a time: the others wait. A reader sees the old file or the new one.
+    One process at a time: the others wait, for `wait` seconds. A reader sees the old file or the new one.
     """
     real = os.path.realpath(path)
     folder = os.path.dirname(real)  # noqa: PTH120
     try:
-        with exclusive(folder):
+        with exclusive(folder, wait):
             before = read_lock(real)
             if before.problem is not None:
                 raise NotWritten(before.problem.message, hint=before.problem.fix)
             after = LockFile(path, dict(change(dict(before.servers))))
             if after.servers != before.servers or not os.path.exists(real):  # noqa: PTH110
                 _replace(real, _small_enough(path, before.servers, after.servers))
+    except LockHeld as error:
+        hint = "try again when it has ended; who can read the folder can hold its lock"
+        raise NotYetWritten(f"{path} can't be written: {error.strerror}", hint=hint) from None
     except OSError as error:
         reason = error.strerror or str(error)
         hint = "make its folder writable for this user"

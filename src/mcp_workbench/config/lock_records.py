@@ -70,7 +70,7 @@ def launched_package(spec: ServerSpec) -> str:
         return f"npm:{base}@{version}" if base and _EXACT.fullmatch(version) else ""
     if kind == "pypi":
         base, _, version = re.sub("===?", "@", name).partition("@")
-        base = re.sub(r"\[.*?\]", "", base).strip()
+        base = re.sub(r"\[[^\[\]]*\]", "", base).strip()
         return f"pypi:{base}@{version.strip()}" if _EXACT.fullmatch(version.strip()) else ""
     return f"oci:{name}" if kind == "oci" and "@sha256:" in name else ""
 

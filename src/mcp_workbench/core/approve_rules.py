@@ -5,7 +5,6 @@ prompts, or one of two words that stand for what a tool's annotations say. `!` b
 """
 
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
@@ -75,16 +74,16 @@ def _of(kind: str, entries: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class _Hints(msgspec.Struct):
-    read_only: Any = msgspec.field(default=None, name="readOnlyHint")
-    destructive: Any = msgspec.field(default=None, name="destructiveHint")
+    read_only: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="readOnlyHint")
+    destructive: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="destructiveHint")
 
     @property
     def writes(self) -> bool:
-        return self.read_only is not True
+        return bytes(self.read_only) != b"true"
 
     @property
     def destroys(self) -> bool:
-        return self.writes and self.destructive is not False
+        return self.writes and bytes(self.destructive) != b"false"
 
 
 class _Tool(msgspec.Struct):

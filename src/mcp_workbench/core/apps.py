@@ -4,11 +4,11 @@ A tool names its page in `_meta.ui.resourceUri`. Two servers may use the same ad
 apps it becomes `ui://workbench/{toolbox}/{server}/{rest}`, which is read at that server.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from mcp_workbench.core.raw_json import changed, read_members
+from mcp_workbench.core.raw_json import changed, read_members, read_short
 from mcp_workbench.core.spec import ServerAddress
 
 EXTENSION = "io.modelcontextprotocol/ui"
@@ -18,16 +18,17 @@ SCHEME = "ui://"
 ADDRESSED = f"{SCHEME}workbench/"
 
 encode = msgspec.json.encode
+_NOTHING = msgspec.Raw(b"")
 
 
 class _Ui(msgspec.Struct, frozen=True):
-    resourceUri: Any = None  # noqa: N815 - the wire's word
-    visibility: Any = None
+    resourceUri: msgspec.Raw = _NOTHING  # noqa: N815 - the wire's word
+    visibility: msgspec.Raw = _NOTHING
 
 
 class _ToolMeta(msgspec.Struct, frozen=True):
     ui: _Ui = _Ui()
-    flat: Any = msgspec.field(default=None, name="ui/resourceUri")  # the older spelling
+    flat: msgspec.Raw = msgspec.field(default=_NOTHING, name="ui/resourceUri")  # the older spelling
 
 
 class _Tool(msgspec.Struct):
@@ -37,18 +38,27 @@ class _Tool(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Tool).decode
 
 
-def _read(definition: bytes) -> _ToolMeta:
+class _Known(NamedTuple):
+    """What a definition says of apps; what is very long is not read."""
+
+    uri: Any = None
+    visibility: Any = None
+    flat: Any = None
+
+
+def _read(definition: bytes) -> _Known:
     try:
-        return _decode(definition).meta
+        meta = _decode(definition).meta
     except msgspec.DecodeError:
-        return _ToolMeta()
+        return _Known()
+    return _Known(*map(read_short, (meta.ui.resourceUri, meta.ui.visibility, meta.flat)))
 
 
 def is_for_model(definition: bytes) -> bool:
     """Whether a model may see this tool: others are for the app of their server alone."""
     if b'"visibility"' not in definition and b"\\u" not in definition:
         return True
-    visibility = _read(definition).ui.visibility
+    visibility = _read(definition).visibility
     return not isinstance(visibility, list) or "model" in visibility
 
 
@@ -59,7 +69,7 @@ def has_page(definition: bytes) -> bool:
 
 def for_app(definition: bytes) -> bytes | None:
     """The definition of a tool for its server's app alone, so that no model sees it; None: not for apps."""
-    visibility = _read(definition).ui.visibility
+    visibility = _read(definition).visibility
     if isinstance(visibility, list):
         if "app" not in visibility:
             return None
@@ -77,7 +87,7 @@ def _object(raw: msgspec.Raw | None) -> bytes:
 def pages(definition: bytes) -> tuple[str, ...]:
     """The resources that a tool's definition names as its pages."""
     meta = _read(definition)
-    return tuple(uri for uri in (meta.ui.resourceUri, meta.flat) if isinstance(uri, str) and uri)
+    return tuple(uri for uri in (meta.uri, meta.flat) if isinstance(uri, str) and uri)
 
 
 def page_address(owner: ServerAddress, uri: str) -> str:
@@ -103,7 +113,7 @@ def with_page_address(definition: bytes, owner: ServerAddress) -> bytes:
     wanted: dict[str, bytes] = {}
     if _is_page(known.flat):
         wanted["ui/resourceUri"] = encode(page_address(owner, known.flat))
-    if _is_page(uri := known.ui.resourceUri):
+    if _is_page(uri := known.uri):
         ui = read_members(read_members(definition)["_meta"])["ui"]
         wanted["ui"] = changed(ui, {"resourceUri": encode(page_address(owner, uri))})
     if not wanted:

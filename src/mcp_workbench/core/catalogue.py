@@ -8,7 +8,7 @@ import msgspec
 
 from mcp_workbench.core.apps import is_for_model
 from mcp_workbench.core.errors import shown_name
-from mcp_workbench.core.raw_json import changed, has_few_members
+from mcp_workbench.core.raw_json import changed, has_few_members, read_any
 from mcp_workbench.core.spec import ServerAddress, ServerSpec, ToolboxSpec
 
 LONGEST_NAME = 4096  # characters; the protocol asks for 128
@@ -359,7 +359,7 @@ def _differ(old: Definition, new: Definition) -> bool:
 def _sorted(raw: bytes) -> bytes:
     """The same JSON with all members in order; JSON that can't be read stays as it is."""
     try:
-        return msgspec.json.encode(msgspec.json.decode(raw), order="deterministic")
+        return msgspec.json.encode(read_any(raw), order="deterministic")
     except (msgspec.DecodeError, RecursionError):
         return raw
 

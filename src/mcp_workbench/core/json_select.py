@@ -24,6 +24,7 @@ LONGEST_EXPRESSION = 2000  # characters
 LONGEST_REASON = 300  # characters of what the parser or a function says
 DEEPEST = 100  # nodes in nodes, as in `a | b | c`, and signs that begin one
 CHARACTERS_PER_STEP = 64  # of strings that are copied or compared
+BITS_PER_STEP = 64  # of a number that is written
 _TOO_DEEP = "the expression is nested too deeply"
 _NUMBERS = (int, float)
 # Functions that look at the elements of their arguments, but not into them.
@@ -119,7 +120,9 @@ class _Interpreter(TreeInterpreter):
                 waiting += one
             elif isinstance(one, str):
                 self._left.take(len(one) // CHARACTERS_PER_STEP)
-            elif one is not None and not isinstance(one, _NUMBERS):  # a boolean is a number here
+            elif isinstance(one, int):  # a boolean as well
+                self._left.take(one.bit_length() // BITS_PER_STEP)
+            elif one is not None and not isinstance(one, float):
                 raise SelectError("the expression gives no JSON value")
 
     def visit_flatten(self, node: Any, value: Any) -> Any:
@@ -157,7 +160,7 @@ class _Interpreter(TreeInterpreter):
         for argument in arguments:
             if isinstance(argument, (list, dict, str)):
                 self._left.take(len(argument) // 4)
-            if name not in _SHALLOW and isinstance(argument, (list, dict, str)):
+            if name not in _SHALLOW and isinstance(argument, (list, dict, str, int)):
                 self.weigh(argument)
         if name == "join":  # the separator is copied for each string
             lengths = [len(one) for one in arguments if isinstance(one, (str, list))]

@@ -8,7 +8,7 @@ where a line matches is of interest, so it does not matter how greedy a repeat i
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +20,7 @@ MOST_NODES = 2000  # of an automaton: counted repeats are written out
 MOST_REMEMBERED = 100_000  # nodes in remembered sets, and steps between these; then it starts over
 DEEPEST = 50  # groups in groups
 CHARACTERS_PER_STEP = 8  # that are matched in about a microsecond
+PIECE = 8192  # characters of a line that are counted at a time
 
 _LINES = "lines are matched one at a time, so there is no line break in them"
 _BACKTRACKING = {  # what stands behind `(?`
@@ -310,19 +311,25 @@ class LinePattern:
         self.remembered = 0
         self._number((frozenset(), _FIRST))
 
-    def find(self, line: str, steps: Steps) -> int | None:
-        """Return where the first match ends; None if there is none. Raises TooComplex."""
-        steps.take(1 + len(line) // CHARACTERS_PER_STEP)
+    def find(self, line: str, steps: Steps) -> Generator[None, None, int | None]:
+        """Return where the first match ends; None if there is none. Yields between turns. Raises TooComplex."""
         state = 0
-        table = self._steps
-        for at, character in enumerate(line):
-            try:
-                state = table[state][character]
-            except KeyError:
-                state = self._step(state, character, steps)
-                table = self._steps
-            if state < 0:
-                return at
+        for start in range(0, len(line) or 1, PIECE):
+            piece = line if len(line) <= PIECE else line[start : start + PIECE]
+            steps.take(1 + len(piece) // CHARACTERS_PER_STEP)
+            if steps.turn_is_over():
+                yield
+            table = self._steps
+            for at, character in enumerate(piece, start):
+                try:
+                    state = table[state][character]
+                except KeyError:
+                    state = self._step(state, character, steps)
+                    table = self._steps
+                    if steps.turn_is_over():
+                        yield
+                if state < 0:
+                    return at
         return len(line) if self._step(state, _END, steps) < 0 else None
 
     def _step(self, number: int, character: str, steps: Steps) -> int:

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from mcp_workbench.core.raw_json import Steps, TooComplex
+from mcp_workbench.core.raw_json import Steps, TooComplex, read_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from mcp_workbench.core.json_select import Selection
     from mcp_workbench.core.line_pattern import LinePattern
 
 MOST_CONTEXT = 100  # lines before and behind each match
-LINE_STEPS = 150_000  # of one projection, in which others wait; see Steps
-SELECT_STEPS = 150_000
+LINE_STEPS = 150_000  # of a search, which is done in turns; see Steps
+SHOWN_STEPS = 150_000  # of the lines that are shown
+SELECT_STEPS = 75_000  # of an expression, in one turn
 MOST_SELECTED = 4 << 20  # characters of JSON that is read for `select`
+MOST_VALUES = 100_000  # commas and opening brackets in it: reading it is one turn
+MATCH_STEPS = 3  # of a line that matches, beside its characters
+SHOWN_PER_STEP = 64  # characters
 LONGEST_LINE = 1000  # characters of a line that are shown
 
 
@@ -45,30 +49,46 @@ class Projection(msgspec.Struct, frozen=True):
     pattern: LinePattern | None = None
     context: int = 0
 
-    def of(self, text: str, json: str) -> Projected:
-        """Return that part of a result with this text and this JSON. Raises ProjectionFailed."""
+    def of(self, text: str, json: str) -> Generator[None, None, Projected]:
+        """Return that part of a result with this text and this JSON. Raises ProjectionFailed.
+
+        Yields after each turn of work (see Steps).
+        """
         if self.selection is not None:
-            selected = _selected(self.selection, json)
+            selected = yield from _selected(self.selection, json)
             if self.pattern is None or selected is None:
                 return Projected(_text(selected), "" if selected is not None else NOTHING)
             parts = cast("list[Any]", selected) if isinstance(selected, list) else [selected]
             text = "\n".join(map(_text, parts))
-        return (
-            Projected(text, "")
-            if self.pattern is None
-            else _lines(self.pattern, text, self.context)
-        )
+            yield
+        if self.pattern is None:
+            return Projected(text, "")
+        return (yield from _lines(self.pattern, text, self.context))
 
 
-def _lines(pattern: LinePattern, text: str, context: int) -> Projected:
+def _lines(pattern: LinePattern, text: str, context: int) -> Generator[None, None, Projected]:
     search = LineSearch(pattern, text)
+    yield from search.find()
+    yield
+    shown: list[str] = []
+    steps, shown_all = Steps(SHOWN_STEPS), True
+    try:
+        for line in search.shown(context):
+            steps.take(MATCH_STEPS + len(line) // SHOWN_PER_STEP)
+            shown.append(line)
+            if steps.turn_is_over():
+                yield
+    except TooComplex:
+        shown_all = False
     note = f"{len(search.matches)} of {search.total} lines match"
     if search.stopped_at:
         note += (
             f"; lines from {search.stopped_at} on were not searched, that would take too long "
             "(a pattern with more fixed characters takes less)"
         )
-    return Projected("\n".join(search.shown(context)), note)
+    if not shown_all:
+        note += f"; only the first {len(shown)} lines are shown"
+    return Projected("\n".join(shown), note)
 
 
 class InvalidProjection(ValueError):
@@ -107,28 +127,35 @@ def read_projection(select: str, lines: str, context: int) -> Projection | None:
 # Selecting
 
 
-def _selected(selection: Selection, json: str) -> Any:
+def _selected(selection: Selection, json: str) -> Generator[None, None, Any]:
     from mcp_workbench.core.json_select import SelectError
 
     if len(json) > MOST_SELECTED:
         raise ProjectionFailed(
             f"select: the JSON has more than {MOST_SELECTED >> 20} MiB; lines can be searched for"
         )
+    if json.count(",") + json.count("[") + json.count("{") > MOST_VALUES:
+        raise ProjectionFailed(
+            f"select: the JSON has more than {MOST_VALUES} values; lines can be searched for"
+        )
     try:
-        value: Any = msgspec.json.decode(json)
+        value: Any = read_any(json)
     except (msgspec.DecodeError, RecursionError):
         raise ProjectionFailed(
             "select: the result has no structured content, and its text is not JSON; "
             "lines can be searched for"
         ) from None
+    yield
     try:
-        return selection.of(value, Steps(SELECT_STEPS))
+        selected = selection.of(value, Steps(SELECT_STEPS))
     except SelectError as error:
         raise ProjectionFailed(f"select: {error}") from None
     except TooComplex:
         raise ProjectionFailed(
             "select: too much work for one expression; select a part first"
         ) from None
+    yield
+    return selected
 
 
 def _text(value: Any) -> str:
@@ -158,18 +185,21 @@ class LineSearch:
         self._source = text
         self.total = text.count("\n") + 1
         self.stopped_at = 0  # the first line that was not searched, if the work was too much
-        self.matches = list(self._search(Steps(LINE_STEPS)))
+        self.matches: list[_Line] = []
 
-    def _search(self, steps: Steps) -> Iterator[_Line]:
+    def find(self) -> Generator[None]:
+        """Find the matches. Yields between turns."""
+        steps = Steps(LINE_STEPS)
         line = self._next(_Line(0, 0, -1))
         while line is not None:
             try:
-                match = self._pattern.find(self._content(line), steps)
+                match = yield from self._pattern.find(self._content(line), steps)
+                if match is not None:
+                    steps.take(MATCH_STEPS)
+                    self.matches.append(_Line(line.number, line.start, line.end, match))
             except TooComplex:
                 self.stopped_at = line.number
                 return
-            if match is not None:
-                yield msgspec.structs.replace(line, match=match)
             line = self._next(line)
 
     def _next(self, line: _Line) -> _Line | None:

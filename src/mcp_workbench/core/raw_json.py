@@ -18,6 +18,7 @@ MOST_CHANGED = 10_000  # elements of a list that is rewritten
 LONGEST_NAME = (
     64 << 10
 )  # bytes of a name, a URI or a key as it was sent; a string may take five times as many
+TURN = 10_000  # steps after which others have a turn
 TOO_COMPLEX = "too complex to explain"
 _BACKSLASH = ord("\\")
 
@@ -37,18 +38,55 @@ class TooComplex(Exception):
 
 
 class Steps:
-    """A budget of steps for one answer. A step is about a microsecond of work."""
+    """A budget of steps for one answer. A step is about a microsecond of work.
 
-    __slots__ = ("left",)
+    Work of many steps is done in turns: whoever does it yields when `turn_is_over`.
+    """
+
+    __slots__ = ("_turn_end", "left")
 
     def __init__(self, most: int) -> None:
         self.left = most
+        self._turn_end = most - TURN
+
+    def turn_is_over(self) -> bool:
+        """Whether others should have a turn now; then the next one begins."""
+        if self.left > self._turn_end:
+            return False
+        self._turn_end = self.left - TURN
+        return True
 
     def take(self, count: int = 1) -> None:
         """Call it before the work. Raises TooComplex if too few steps are left."""
         self.left -= count
         if self.left < 0:
             raise TooComplex
+
+
+# Values
+
+
+def read_finite(text: str) -> float:
+    """Returns the number. Raises ValueError if it is beyond a float's range."""
+    number = float(text)
+    if number in _INFINITE:
+        raise ValueError("Number out of range")
+    return number
+
+
+_INFINITE = (float("inf"), float("-inf"))
+# Python reads the numbers: the codec takes forty times as long for those such as 1e300.
+read_any = msgspec.json.Decoder(float_hook=read_finite).decode
+
+
+def read_short(json: msgspec.Raw | bytes) -> Any:
+    """Returns a value that is as short as a name may be; None for any other, and for one that is absent."""
+    if not 0 < len(json) <= LONGEST_NAME:
+        return None
+    try:
+        return read_any(json)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 # Names

@@ -57,7 +57,7 @@ LIMITS = {
 
 _DATA = "A call returns the data itself, without an envelope. print(r) shows it."
 _CONSTANTS = {"null": "None", "undefined": "None", "true": "True", "false": "False"}
-_JAVASCRIPT = re.compile(r"^\s*(?:const|let|var|function)\b|=>", re.MULTILINE)
+_JAVASCRIPT = re.compile(r"^[ \t]*(?:const|let|var|function)\b|=>", re.MULTILINE)
 _COROUTINE = re.compile(r"<coroutine (?:object )?(\w+)")
 GATHER = "r = await asyncio.gather(call(...), call(...))"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from mcp_workbench.core.raw_json import Members, read_elements, read_members
+from mcp_workbench.core.raw_json import Members, read_any, read_elements, read_members
 
 MOST_BLOCKS = 10_000  # of one result
 LONGEST_FAILURE = 4000  # characters of a server's text in an exception
@@ -81,7 +81,7 @@ def parsed_text(text: str) -> Any:
     A number that would be written differently stays text: `1.10` may be a version.
     """
     try:
-        value: Any = msgspec.json.decode(text)
+        value: Any = read_any(text)
     except (msgspec.DecodeError, RecursionError):
         return text
     is_plain = text.lstrip()[:1] not in ("{", "[")

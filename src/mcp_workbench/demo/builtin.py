@@ -182,7 +182,8 @@ class Server:
             self._jobs[number][0].cancelled.set()
 
 
-_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+# A string that does not end goes on to the end of the text: its quotes begin no others.
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 
 
 def _top_level(line: bytes) -> Any:

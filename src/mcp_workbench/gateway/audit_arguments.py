@@ -9,6 +9,7 @@ import msgspec
 
 from mcp_workbench.config.expand import names_a_secret, secrets_of
 from mcp_workbench.core.definition_hash import canonical_form
+from mcp_workbench.core.raw_json import read_any
 from mcp_workbench.core.redact import redact
 from mcp_workbench.core.spec import Snapshot, ToolIdentifier
 from mcp_workbench.gateway.reload import servers_of
@@ -44,7 +45,7 @@ def _shown(raw: bytes, secrets: Mapping[str, str]) -> str:
     if canonical_form(raw) is None:  # the server may read another one than we would record
         return f"({len(raw)} bytes: a name occurs twice, or they are nested too deeply)"
     try:
-        text = msgspec.json.encode(_masked(msgspec.json.decode(raw))).decode()
+        text = msgspec.json.encode(_masked(read_any(raw))).decode()
     except (msgspec.DecodeError, RecursionError):
         return f"({len(raw)} bytes: can't be read)"
     return redact(text, secrets)

@@ -8,7 +8,6 @@ import msgspec
 
 from mcp_workbench.core.projection import NOTHING, Projection, ProjectionFailed
 from mcp_workbench.core.raw_json import read_elements, read_members
-from mcp_workbench.gateway.interceptors import CallOutcome, Completed, Interceptor
 from mcp_workbench.gateway.result_budget import (
     MOST_BLOCKS,
     Kept,
@@ -23,12 +22,16 @@ from mcp_workbench.gateway.result_budget import (
 from mcp_workbench.protocol.translation import asks_for_input
 
 if TYPE_CHECKING:
-    from mcp_workbench.gateway.calls import Call
+    from collections.abc import Generator
+    from typing import TypeVar
+
+    Answer = TypeVar("Answer")
+    Turns = Generator[None, None, Answer]  # work that is done in turns
 
 BEGINNING = 2000  # characters that are shown of a result that a projection does not fit
 
 
-class ProjectResult(Interceptor):
+class ProjectResult:
     """Keeps the result of one call, and projects it."""
 
     def __init__(self, projection: Projection, store: KeptResults, reader: ResultReader) -> None:
@@ -36,16 +39,14 @@ class ProjectResult(Interceptor):
         self._store = store
         self._reader = reader
 
-    def after(self, call: Call, outcome: CallOutcome) -> CallOutcome:
-        if not isinstance(outcome, Completed):
-            return outcome
+    def of(self, result: msgspec.Raw | bytes) -> Turns[msgspec.Raw | bytes]:
+        """Return the projected result; errors, questions and what is malformed as they are."""
         try:
-            return Completed(self._projected(outcome.result))
-        except msgspec.DecodeError:  # malformed: the host decides
-            return outcome
+            return (yield from self._projected(result))
+        except msgspec.DecodeError:  # the host decides
+            return result
 
-    def _projected(self, result: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
-        """Return the projected result; errors and questions as they are."""
+    def _projected(self, result: msgspec.Raw | bytes) -> Turns[msgspec.Raw | bytes]:
         members = read_members(result)
         is_error = bytes(members.get("isError", b"")) == b"true"
         if is_error or asks_for_input(msgspec.Raw(result)):
@@ -57,7 +58,8 @@ class ProjectResult(Interceptor):
         if not handle:  # too large to be kept: nothing is left out
             return result
         kept = self._store.kept(self._reader.owner, handle)
-        shown, note = projected_text(self._projection, kept, self._store)
+        yield
+        shown, note = yield from projected_text(self._projection, kept, self._store)
         notice = f"{note}{'. ' if note else ''}{self._reader.how_to_read(kept, handle)}"
         texts = [shown, notice] if shown else [notice]
         first, *rest = map(text_block, texts)
@@ -79,14 +81,16 @@ class ResultReader(msgspec.Struct, frozen=True):
         return f"All {len(kept.text)} characters: {call}"
 
 
-def projected_text(projection: Projection, kept: Kept, store: KeptResults) -> tuple[str, str]:
-    """Return the part of a kept result that is asked for, and a note about it.
+def projected_text(
+    projection: Projection, kept: Kept, store: KeptResults
+) -> Turns[tuple[str, str]]:
+    """Return the part of a kept result that is asked for, and a note about it. Yields between turns.
 
     If the projection does not fit, the note says why, and the part is the beginning. A part that is longer than the
     budget is kept as well, and read on in the same way as a result.
     """
     try:
-        part = projection.of(kept.lines, kept.json)
+        part = yield from projection.of(kept.lines, kept.json)
     except ProjectionFailed as error:
         beginning = head(kept.text, kept.budget or BEGINNING)
         return beginning, f"{error}. This is the beginning of {shape(kept.text)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcp_workbench.core.errors import NotFound
-from mcp_workbench.core.raw_json import changed, read_elements, read_members
+from mcp_workbench.core.raw_json import changed, read_any, read_elements, read_members
 from mcp_workbench.gateway.interceptors import CallOutcome, Completed, Interceptor
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _same(text: str, data: str) -> bool:
     try:
         if len(text) + len(data) > MOST_COMPARED:  # in the order of their members
             return _compact(text) == _compact(data)
-        return msgspec.json.decode(text) == msgspec.json.decode(data)
+        return read_any(text) == read_any(data)
     except (msgspec.DecodeError, RecursionError):
         return False
 

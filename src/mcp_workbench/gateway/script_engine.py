@@ -35,6 +35,7 @@ from pydantic_monty import (
     __version__,
 )
 
+from mcp_workbench.core.raw_json import read_any
 from mcp_workbench.core.script_values import parsed_text
 from mcp_workbench.gateway import script_messages as messages
 
@@ -392,7 +393,7 @@ def answer_of(settled: messages.Settled) -> Any:
     if settled.exception:
         return {"exc_type": settled.exception, "message": settled.message}
     try:
-        value = msgspec.json.decode(settled.value)
+        value = read_any(settled.value)
         return {"return_value": parsed_text(value) if settled.is_text else value}
     except (msgspec.DecodeError, RecursionError) as error:
         return {"exc_type": "ValueError", "message": f"the result can't be read: {error}"}

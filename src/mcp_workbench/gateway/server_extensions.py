@@ -59,7 +59,7 @@ class _Settings(msgspec.Struct):
     @classmethod
     def of(cls, settings: msgspec.Raw) -> _Settings:
         try:
-            return msgspec.json.decode(settings, type=_Settings)
+            return msgspec.json.Decoder(_Settings, float_hook=float).decode(settings)
         except msgspec.DecodeError:
             return _Settings()
 

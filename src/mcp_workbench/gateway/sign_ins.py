@@ -8,7 +8,7 @@ opens it proves to be that principal first, and only the browser in which that h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import TYPE_CHECKING
 
 from mcp_workbench.config.expand import Environment, Unexpandable, expand_target
@@ -189,7 +189,23 @@ class SignIns:
         """The session has ended, and with it what it asked its person."""
         for key, opened in tuple(self._open.items()):
             if key[2] is not None and key[2] == session:
-                opened.give_up(SignInFailed("WB-AUTH-007", "the session that asked has ended"))
+                self._give_up(key, opened, "the session that asked has ended")
+
+    def reloaded(
+        self, changed: Collection[ServerAddress], removed: Collection[ServerAddress]
+    ) -> None:
+        """The entries of these servers are others now, or gone: whoever signs in does so for the old ones."""
+        for key, opened in tuple(self._open.items()):
+            if key[0] in changed or key[0] in removed:
+                what = "removed" if key[0] in removed else "changed"
+                self._give_up(
+                    key, opened, f"the entry of {key[0]} was {what} meanwhile: call again"
+                )
+
+    def _give_up(self, key: Key, opened: OpenSignIn, reason: str) -> None:
+        """End a sign-in; whoever needs one from now on begins another."""
+        self._open.pop(key, None)
+        opened.give_up(SignInFailed("WB-AUTH-007", reason))
 
     # Of one sign-in
 
@@ -227,7 +243,8 @@ class SignIns:
             opened.give_up(SignInFailed("WB-AUTH-007", "the workbench ended meanwhile"))
             raise
         finally:
-            del self._open[key]
+            if self._open.get(key) is opened:  # otherwise there may be another one by now
+                del self._open[key]
             if opened.failure is None and not complete:
                 opened.failure = SignInFailed("WB-AUTH-007", "the workbench ended meanwhile")
             opened.end()

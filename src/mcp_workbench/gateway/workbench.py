@@ -343,6 +343,8 @@ class Gateway(Lifetime):
         change = reload(snapshot, self.scopes, self.pool)
         if self.quotas is None and snapshot.http.has_limits:
             self._limit_principals()
+        if "sign_ins" in self.__dict__:
+            self.sign_ins.reloaded(change.plan.changed, change.plan.removed)
         if change.anything:
             for listening in tuple(self._listeners):
                 if (reloaded := listening.reloaded) is not None:

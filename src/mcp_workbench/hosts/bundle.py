@@ -32,7 +32,7 @@ MOST_MANIFEST = 1 << 20  # bytes
 MOST_BYTES = 1 << 30  # unpacked
 MOST_FILES = 50_000
 _CHUNK = 1 << 20
-_PLACE = re.compile(r"\$\{([^}]*)\}")
+_PLACE = re.compile(r"\$\{([^{}]*)\}")
 _PLATFORMS = {"linux": "linux", "darwin": "darwin", "win32": "win32"}
 _FOLDERS = {"DESKTOP": "Desktop", "DOCUMENTS": "Documents", "DOWNLOADS": "Downloads"}
 

@@ -27,7 +27,7 @@ from mcp_workbench.hosts.table import HOSTS, Host
 Scope = Literal["user", "project"]
 Keys = tuple[str, ...]  # the path of a value in a file
 
-_VARIABLE = re.compile(r"\{(\w+):([^}]*)\}")
+_VARIABLE = re.compile(r"\{(\w+):([^{}]*)\}")
 MOST_BYTES = 64 << 20  # Claude Code keeps its history beside its servers
 _FOLDER = 0o755  # at most, of a new one: a configuration is refused where others can write
 _RIGHTS = 0o777  # without those that let others act as the owner

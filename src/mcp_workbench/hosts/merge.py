@@ -18,7 +18,12 @@ from mcp_workbench.hosts.environment import with_environment, without_secrets
 from mcp_workbench.hosts.own_config import OwnServer
 from mcp_workbench.hosts.plan import Identity, identity, normal_url, plain_name, same_account
 from mcp_workbench.hosts.read import Entry, HostServer
-from mcp_workbench.hosts.secrets import REFERENCE, ExtractedSecret, Vault, variable_names
+from mcp_workbench.hosts.secrets import (
+    ExtractedSecret,
+    Vault,
+    replace_references,
+    variable_names,
+)
 
 _PLACEHOLDER = re.compile(r"\$\{(wb_secret_\d+_)\}")
 
@@ -210,7 +215,7 @@ class PlaceholderVault(Vault):
 
 def _shape(entry: Entry) -> Identity:
     """Returns the identity of an entry, whatever its variables are called."""
-    return tuple(REFERENCE.sub("${}", part) for part in identity(entry))
+    return tuple(replace_references(part, "${}") for part in identity(entry))
 
 
 def _pairs(cleaned: Entry, ours: Entry, literal: Entry) -> Iterator[tuple[Any, Any, Any]]:

@@ -489,14 +489,14 @@ _OURS = rf"\$\{{{_NAME}(?::-[^}}]*)?\}}"
 _SYNTAX: dict[Syntax, str] = {
     "braces": rf"(?P<braces>{_OURS})",
     "env": rf"\$\{{env:(?P<env>{_NAME})\}}",
-    "input": r"\$\{(?:prompt|)input:(?P<input>[^}]+)\}",
+    "input": r"\$\{(?:prompt|)input:(?P<input>[^{}]+)\}",
     "folders": r"\$\{(?P<folders>workspaceFolder|workspaceFolderBasename|userHome|cwd|pathSeparator|/)\}",
     "curly": rf"\{{env:(?P<curly>{_NAME})\}}",
     "dollar": rf"\$(?P<dollar>{_NAME})|%(?P<percent>{_NAME})%",
     "none": r"(?!)",
 }
-_REST = r"(?P<file>\$?\{file:[^}]*\})|(?P<literal>\$\{)"
-_HOST_VARIABLE = re.compile(r"\$\{(CLAUDE_PLUGIN_ROOT|CLAUDE_PROJECT_DIR|user_config\.[^}]*)\}")
+_FILE, _LITERAL = r"(?P<file>\$?\{file:[^{}]*\})", r"(?P<literal>\$\{)"
+_HOST_VARIABLE = re.compile(r"\$\{(CLAUDE_PLUGIN_ROOT|CLAUDE_PROJECT_DIR|user_config\.[^{}]*)\}")
 
 
 class Translated(msgspec.Struct, frozen=True):
@@ -520,8 +520,14 @@ def translate(text: str, syntaxes: tuple[Syntax, ...], machine: Machine) -> Tran
     if not any(sign in text for sign in "$%{"):
         return Translated(text)
     notes: list[str] = []
-    pattern = "|".join([*(_SYNTAX[syntax] for syntax in syntaxes), _REST])
-    changed = re.sub(pattern, lambda match: _instead(match, machine, notes), text)
+    patterns = [*(_SYNTAX[syntax] for syntax in syntaxes), _FILE, _LITERAL]
+    # Behind the last brace, every search for the end of a default would go through the whole rest.
+    end = text.rfind("}") + 1
+    behind = [pattern for pattern in patterns if pattern in (_SYNTAX["dollar"], _LITERAL)]
+    changed = "".join(
+        re.sub("|".join(some), lambda match: _instead(match, machine, notes), part)
+        for some, part in ((patterns, text[:end]), (behind, text[end:]))
+    )
     return Translated(changed, tuple(notes))
 
 

@@ -42,10 +42,10 @@ from mcp_workbench.hosts.read import (
     value_at,
     value_of,
 )
-from mcp_workbench.hosts.secrets import REFERENCE, Vault
+from mcp_workbench.hosts.secrets import Vault, replace_references
 from mcp_workbench.hosts.table import ENTRY, HOSTS
 
-_HOST_VALUE = re.compile(r"\$\{(?:prompt)?input:[^}\"]*\}|\$?\{file:[^}\"]*\}")
+_HOST_VALUE = re.compile(r"\$\{(?:prompt)?input:[^{}\"]*\}|\$?\{file:[^{}\"]*\}")
 _ENVIRONMENTS = ("env", "environment", "envs")
 NOT_OURS = "no server that the host gets from here is the same   fix: mcp-workbench import {host}"
 
@@ -285,7 +285,7 @@ def _identity(target: Target) -> Identity:
 
 def _form(target: Target) -> Identity:
     """Returns the identity with a placeholder for every variable."""
-    return tuple(REFERENCE.sub("*", text) for text in _identity(target))
+    return tuple(replace_references(text, "*") for text in _identity(target))
 
 
 def _cleaned_form(server: HostServer) -> Identity:

@@ -20,8 +20,8 @@ SECRET_LOOK = re.compile(
     r"[A-Za-z0-9_.-]{6,}|://[^/\s:@]*:[^/\s@]+@"
 )
 _SCHEME = re.compile(r"(?i)(bearer|basic|token) +")
-REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
-_QUERY = re.compile(r"(?<=[?&])([^=&#]+)=([^&#]+)")
+_REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
+_QUERY = re.compile(r"(?<=[?&])([^=&#?]+)=([^&#]+)")
 FLAG = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 PLAIN = {"", "true", "false", "none", "null", "yes", "no", "0", "1"}
 Path = tuple[str | int, ...]
@@ -132,7 +132,7 @@ class Vault:
     def _url(self, server: str, url: str) -> str:
         head, at, rest = url.partition("://")
         user, sign, host = rest.partition("@")
-        if at and sign and "/" not in user and not REFERENCE.fullmatch(user):
+        if at and sign and "/" not in user and not _REFERENCE.fullmatch(user):
             url = f"{head}://{self._take(server, 'url', f'{server}_LOGIN', user)}@{host}"
 
         def value(match: re.Match[str]) -> str:
@@ -159,13 +159,27 @@ def variable_names(wanted: str, server: str) -> Iterator[str]:
     yield from (f"{own}_{n}" for n in range(2, 1000))
 
 
+# A reference ends with a brace: beyond the last one, every `${` would be looked at to the end of the text.
+
+
+def has_reference(text: str) -> bool:
+    """Is there a variable in this text?"""
+    return _REFERENCE.search(text, 0, text.rfind("}") + 1) is not None
+
+
+def replace_references(text: str, value: str) -> str:
+    """Returns the text with this value in place of every variable."""
+    end = text.rfind("}") + 1
+    return _REFERENCE.sub(lambda _: value, text[:end]) + text[end:]
+
+
 def is_secret(name: str, value: str) -> bool:
     """Is this a literal secret? A reference to a variable is not."""
-    if value.strip().lower() in PLAIN or not REFERENCE.sub("", _SCHEME.sub("", value)).strip():
+    if value.strip().lower() in PLAIN or not replace_references(_SCHEME.sub("", value), "").strip():
         return False
     if SECRET_LOOK.search(value):
         return True
-    return bool(_WORDS.search(name)) and not REFERENCE.search(value) and not _harmless(name, value)
+    return bool(_WORDS.search(name)) and not has_reference(value) and not _harmless(name, value)
 
 
 def _harmless(name: str, value: str) -> bool:
@@ -242,7 +256,7 @@ def secret_strings(value: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def _hidden(path: Path, value: str) -> bool:
-    named = _NAMED.fullmatch(value) or REFERENCE.search(value)
+    named = _NAMED.fullmatch(value) or has_reference(value)
     if named and not SECRET_LOOK.search(value):
         return False
     if path[:1] == ("secrets",) and len(path) == 2 and value in SECRET_WORDS:

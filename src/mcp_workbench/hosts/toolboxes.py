@@ -270,7 +270,8 @@ def _first_sentence(server: ServerSummary) -> str:
     lines = map(_cleaned, server.instructions[:MOST_READ].splitlines())
     line = next((line for line in lines if _says_more(line, server.name)), "")
     sentence = re.split(r"(?<=[.!?。])\s|[。;]", line, maxsplit=1)[0].rstrip(".!:, ")
-    telling = _PREAMBLE.sub("", sentence, count=1) if _PREAMBLE.match(sentence) else sentence
+    preamble = _PREAMBLE.match(sentence)
+    telling = sentence[preamble.end() :] if preamble else sentence
     return telling[:1].upper() + telling[1:] if telling else sentence
 
 

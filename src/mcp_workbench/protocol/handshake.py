@@ -136,13 +136,17 @@ def read_capabilities(capabilities: msgspec.Raw | bytes) -> ServerCapabilities:
         resources_changed=resources.listChanged,
         subscribe=resources.subscribe,
         logging="logging" in members,
-        tasks=tasks is not None and tasks.requests.tools.call is not None,
-        tasks_cancel=tasks is not None and tasks.cancel is not None,
+        tasks=tasks is not None and _is_object(tasks.requests.tools.call),
+        tasks_cancel=tasks is not None and _is_object(tasks.cancel),
     )
 
 
+def _is_object(raw: msgspec.Raw) -> bool:
+    return bytes(memoryview(raw)[:1]) == b"{"
+
+
 class _ToolTasks(msgspec.Struct, frozen=True):
-    call: dict[str, msgspec.Raw] | None = None
+    call: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _TaskRequests(msgspec.Struct, frozen=True):
@@ -150,7 +154,7 @@ class _TaskRequests(msgspec.Struct, frozen=True):
 
 
 class _Tasks(msgspec.Struct, frozen=True):
-    cancel: dict[str, msgspec.Raw] | None = None
+    cancel: msgspec.Raw = msgspec.Raw(b"")
     requests: _TaskRequests = _TaskRequests()
 
 
@@ -172,6 +176,7 @@ def _capability(members: Members, name: str) -> _Capability:
 
 DISCOVER = "server/discover"
 INITIALIZE = "initialize"
+MOST_VERSIONS = 64 << 10  # bytes of the list of a server's revisions
 PROBE_PATIENCE = deadline(3.0)  # seconds of silence after which we send `initialize` too
 
 
@@ -352,10 +357,8 @@ class _InitializeResult(msgspec.Struct):
 class _DiscoverResult(msgspec.Struct):
     capabilities: msgspec.Raw = msgspec.Raw(b"{}")
     instructions: msgspec.Raw = msgspec.Raw(b"")
-    supportedVersions: list[str] = []  # noqa: N815
-    meta: dict[str, msgspec.Raw] = msgspec.field(
-        default_factory=dict[str, msgspec.Raw], name="_meta"
-    )
+    supportedVersions: msgspec.Raw = msgspec.Raw(b"[]")  # noqa: N815
+    meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="_meta")
 
 
 def _modern(event: Answered) -> Agreed | None:
@@ -364,11 +367,14 @@ def _modern(event: Answered) -> Agreed | None:
         return None
     try:
         result = msgspec.json.decode(event.result, type=_DiscoverResult)
-        raw = result.meta.get(SERVER_INFO_KEY, msgspec.Raw(b"{}"))
+        if len(result.supportedVersions) > MOST_VERSIONS:
+            return None
+        versions = msgspec.json.decode(result.supportedVersions, type=list[str])
+        raw = read_members(result.meta).get(SERVER_INFO_KEY, msgspec.Raw(b"{}"))
         info = msgspec.json.decode(raw, type=_Info)
     except msgspec.DecodeError:
         return None
-    if MODERN not in result.supportedVersions:
+    if MODERN not in versions:
         return None
     capabilities, instructions = read_capabilities(result.capabilities), _text(result.instructions)
     extensions = _extensions(result.capabilities)

@@ -28,6 +28,8 @@ WORKING, INPUT_REQUIRED, COMPLETED = "working", "input_required", "completed"
 FAILED, CANCELLED = "failed", "cancelled"
 TERMINAL = frozenset({COMPLETED, FAILED, CANCELLED})
 LONGEST_ID = 1024  # characters of a server's own id
+LONGEST_NOTICE = 2 << 20  # bytes of an acknowledgement that is read
+LONGEST_ERROR = 64 << 10  # bytes of an error about capabilities that is read
 
 TaskSupport = Literal["forbidden", "optional", "required"]
 
@@ -97,6 +99,8 @@ class _Error(msgspec.Struct):
 
 def requires_tasks(error: msgspec.Raw) -> bool:
     """Whether the error of a missing capability (-32021) names this extension."""
+    if len(error) > LONGEST_ERROR:
+        return False
     try:
         known = msgspec.json.decode(error, type=_Error)
     except msgspec.DecodeError:
@@ -243,6 +247,8 @@ class _Acknowledgement(msgspec.Struct):
 
 def acknowledged_tasks(params: msgspec.Raw | bytes) -> frozenset[str]:
     """Return the tasks whose changes a modern server has agreed to announce."""
+    if len(params) > LONGEST_NOTICE:
+        return frozenset()
     try:
         known = msgspec.json.decode(params, type=_Acknowledgement)
     except (msgspec.DecodeError, RecursionError):

@@ -37,7 +37,7 @@ from mcp_workbench.schema.signature import (
 from mcp_workbench.search.queries import MOST_NAMED, FoundTool, Query, SearchResult, Siblings
 from mcp_workbench.server.own_definitions import MOST_HITS, USUAL_HITS, Json
 from mcp_workbench.server.parse import NonEmpty
-from mcp_workbench.server.text import TimeSlice, name_list, text_result
+from mcp_workbench.server.text import TimeSlice, in_turns, name_list, text_result
 from mcp_workbench.server.wrong_arguments import (
     LOWEST,
     read_last,
@@ -84,7 +84,7 @@ class _Search(msgspec.Struct):
     detail: Detail | None = None
 
 
-_read_search = msgspec.json.Decoder(_Search).decode
+_read_search = msgspec.json.Decoder(_Search, float_hook=float).decode
 
 
 async def search_tools(
@@ -268,10 +268,10 @@ class _Reading(msgspec.Struct):
         return whole_number(0 if self.context is None else self.context, LOWEST)
 
 
-_read_reading = msgspec.json.Decoder(_Reading).decode
+_read_reading = msgspec.json.Decoder(_Reading, float_hook=float).decode
 
 
-def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> bytes:
+async def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> bytes:
     """The requested part of a result that was cut, in a block of its own, and where to read on."""
     refuse_long(arguments)
     try:
@@ -288,7 +288,8 @@ def read_result(store: KeptResults, owner: object, arguments: msgspec.Raw) -> by
     if projection is not None:
         from mcp_workbench.gateway.projected_results import projected_text
 
-        return text_blocks([text for text in projected_text(projection, kept, store) if text])
+        texts = await in_turns(projected_text(projection, kept, store))
+        return text_blocks([text for text in texts if text])
     start = min(offset, len(kept.text))
     if reading.find is not None:
         at = kept.text.find(reading.find, start)

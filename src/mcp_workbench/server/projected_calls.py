@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mcp_workbench.gateway.interceptors import CallOutcome, change
+from mcp_workbench.gateway.interceptors import CallOutcome, Completed
 from mcp_workbench.gateway.projected_results import ProjectResult, ResultReader
 from mcp_workbench.protocol.extensions import without_tasks
 from mcp_workbench.server.host_calls import HostCall
 from mcp_workbench.server.own_definitions import has_read_result
+from mcp_workbench.server.text import in_turns
 
 if TYPE_CHECKING:
     from mcp_workbench.core.call_request import CallRequest
@@ -23,6 +24,7 @@ class ProjectedCall(HostCall):
     """Interceptors see the server's whole result; its host gets the part that it asked for."""
 
     needs_result = True
+    _has_ended = False
 
     def __init__(
         self, session: HostSession, id: bytes, request: CallRequest, projection: Projection
@@ -41,9 +43,18 @@ class ProjectedCall(HostCall):
         super().settled(answer)
 
     def deliver(self, outcome: CallOutcome) -> None:
-        if not self.suspended:  # otherwise it is delivered again
-            outcome = change(self._projector(), self, outcome)
-        super().deliver(outcome)
+        if self.suspended or not isinstance(outcome, Completed):  # suspended: it is delivered again
+            super().deliver(outcome)
+        else:
+            self._has_ended = True
+            self.session.run(self.id, self._reply_part, outcome.result)
+
+    async def _reply_part(self, result: msgspec.Raw | bytes) -> None:
+        self.reply(await in_turns(self._projector().of(result)))
+
+    def cancel(self, reason: str) -> None:
+        if not self._has_ended:  # otherwise it has its outcome; the session ends our task
+            super().cancel(reason)
 
     def _projector(self) -> ProjectResult:
         view, address = self.view, self.request.tool.address

@@ -140,7 +140,8 @@ class SessionTools:
                 )
             else:
                 results = self._view.gateway.kept_results
-                result = own_tools.read_result(results, self._tool_view.owner, request.arguments)
+                owner = self._tool_view.owner
+                result = await own_tools.read_result(results, owner, request.arguments)
         except WorkbenchError as error:
             result = text.error_result(error)
         self._session.reply_own(id, result)

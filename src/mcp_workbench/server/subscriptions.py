@@ -37,6 +37,7 @@ _FLAGS = {
     "notifications/resources/list_changed": "resourcesListChanged",
 }
 MOST_LISTENED = 1024  # resources of one `subscriptions/listen`
+LONGEST_FILTER = 4 << 20  # bytes of what one is to be notified of
 
 
 class Subscription:
@@ -289,8 +290,13 @@ def _list_of(method: str) -> str:
 
 
 def _read_filter(members: Members) -> _Filter:
+    wanted = members.get("notifications", b"{}")
+    if len(wanted) > LONGEST_FILTER:
+        raise RequestError(
+            jsonrpc.INVALID_PARAMS, f"params.notifications: longer than {LONGEST_FILTER >> 20} MiB"
+        )
     try:
-        filter = msgspec.json.decode(members.get("notifications", b"{}"), type=_Filter)
+        filter = msgspec.json.decode(wanted, type=_Filter)
     except msgspec.DecodeError as error:
         raise RequestError(jsonrpc.INVALID_PARAMS, f"params.notifications: {error}") from None
     if len(filter.resourceSubscriptions) > MOST_LISTENED:

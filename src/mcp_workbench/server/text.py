@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import codecs
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -30,6 +30,8 @@ from mcp_workbench.transport import jsonrpc
 
 if TYPE_CHECKING:
     from mcp_workbench.gateway.views import View
+
+Answer = TypeVar("Answer")
 
 STATIC_TTL = 60_000  # milliseconds that a modern host may cache what changes with the file alone
 INSTRUCTIONS_LIMIT = 2000  # characters; hosts cut at 2 KB
@@ -324,6 +326,17 @@ async def collect(parts: Iterable[bytes]) -> list[bytes]:
         collected.append(part)
         await time_slice.yield_if_over()
     return collected
+
+
+async def in_turns(work: Generator[None, None, Answer]) -> Answer:
+    """Return what this work returns, which yields often, and let other tasks run meanwhile."""
+    time_slice = TimeSlice()
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
+        await time_slice.yield_if_over()
 
 
 class TimeSlice:

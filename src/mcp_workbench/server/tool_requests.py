@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import MIGRATION, InvalidCall, shown_name
-from mcp_workbench.core.raw_json import LARGE, LONGEST_NAME, Members
+from mcp_workbench.core.raw_json import LARGE, LONGEST_NAME, Members, read_short
 from mcp_workbench.core.spec import Detail, ToolIdentifier, ToolMode, parse_tool_name
 from mcp_workbench.server.parse import (
     NO_ARGUMENTS,
@@ -144,14 +144,14 @@ class _UseToolArguments(msgspec.Struct, forbid_unknown_fields=True):
     tool: _Tool
     arguments: msgspec.Raw = NO_ARGUMENTS
     lines: str = ""
-    context: Any = 0
+    context: msgspec.Raw = msgspec.Raw(b"0")
     select: str = ""
     handle: str = ""
 
     @property
     def wanted(self) -> WantedPart | None:
         """None if it is wrong."""
-        context = whole_number(self.context, LOWEST)
+        context = whole_number(read_short(self.context), LOWEST)
         if context is None:
             return None
         if not (self.lines or self.select or self.handle):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-import msgspec
+from mcp_workbench.core.raw_json import read_any
 
 BOM = b"\xef\xbb\xbf"
 DEPTH = 1000  # levels of a whole message, of which its envelope is the first
@@ -292,7 +292,7 @@ def joined(pieces: Pieces, scan: DepthScan | None) -> bytes:
 
 def read_json(text: bytes | str) -> Any:
     """Decode this text. Raises RecursionError where it is nested too deeply."""
-    value = msgspec.json.decode(text)
+    value = read_any(text)
     if too_deep(text.encode() if isinstance(text, str) else text):
         raise RecursionError
     return value

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from mcp_workbench.config.file_access import LOCK_POLL, LOCK_WAIT
 from mcp_workbench.core.catalogue import Catalogue, KnownCatalogue
 from mcp_workbench.core.errors import WorkbenchError
 from mcp_workbench.core.lock_states import (
@@ -33,13 +35,30 @@ from mcp_workbench.core.spec import LockedServer, LockFile, ServerKey, ServerSpe
 
 if TYPE_CHECKING:
     from mcp_workbench.config.expand import Environment
+    from mcp_workbench.config.lock_file import Change
 
 log = logging.getLogger(__name__)
 
 MOST_RECALLED = 256 << 10  # bytes of a cached list that are compared in one step
 MOST_WARNINGS = 1000  # of one process; a server may change its definitions without end
+LONGEST_PAUSE = 0.25  # seconds between two attempts to write the file
 AT_ONCE = 64 << 10  # bytes of definitions that are hashed in one step of the loop
 _LOCKED: tuple[PrimitiveKind, ...] = ("prompts", "templates")
+
+
+async def _changed(path: str, change: Change) -> LockFile:
+    """Change the lock file as soon as no other process does; a thread is needed for each attempt only."""
+    from mcp_workbench.config.lock_file import NotYetWritten, change_lock  # only for a first sight
+
+    until, pause = time.monotonic() + LOCK_WAIT, LOCK_POLL
+    while True:
+        try:
+            return await asyncio.to_thread(change_lock, path, change, 0.0)
+        except NotYetWritten:
+            if time.monotonic() > until:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 class DefinitionLocks:
@@ -89,7 +108,6 @@ class DefinitionLocks:
         self, spec: ServerSpec, kind: ListKind, review: Review, capabilities: tuple[str, ...]
     ) -> Review:
         """Write what was seen for the first time, unless another process was first: then that counts."""
-        from mcp_workbench.config.lock_file import change_lock
         from mcp_workbench.config.lock_records import new_entry  # only for a first sight
 
         address = str(spec.address)
@@ -106,7 +124,7 @@ class DefinitionLocks:
             return {**servers, address: entry}
 
         try:
-            changed = await asyncio.to_thread(change_lock, self.lock.path, change)
+            changed = await _changed(self.lock.path, change)
         except WorkbenchError as error:
             self._warn_once(
                 (spec.address, "write"), f"{spec.address}: nothing new is shown: {error}"

@@ -180,13 +180,17 @@ class _Tool(msgspec.Struct):
     inputSchema: Any = None  # noqa: N815 - the wire's word
 
 
+# Python reads the numbers: see `read_any`.
+_read_tool = msgspec.json.Decoder(_Tool, float_hook=float).decode
+
+
 def param_mismatch(request: HttpRequest, definition: bytes, arguments: msgspec.Raw) -> str:
     """The first header that differs from its argument; empty if there is none."""
     if _MARK not in definition:
         return ""
     if len(definition) > MOST_READ:
         return f"Mcp-Param-* (the tool's schema is {TOO_COMPLEX})"
-    schema = msgspec.json.decode(definition, type=_Tool).inputSchema
+    schema = _read_tool(definition).inputSchema
     inside = Inside(arguments)
     for path, header, kind in _annotated(schema, ()):
         key = f"{PREFIX}{header}".lower().encode()

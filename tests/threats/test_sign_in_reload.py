@@ -1,0 +1,160 @@
+"""Sign-ins under way while the configuration is replaced: nobody is sent to the old server, nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from mcp_workbench.core.spec import ServerSpec, Snapshot
+from mcp_workbench.gateway.sign_ins import OpenSignIn
+from mcp_workbench.protocol.oauth import SignInFailed
+from tests.kit.clock import PATIENCE
+from tests.kit.config import snapshot, url_spec
+from tests.kit.inside import InsideWorkbench
+from tests.kit.sign_in_server import SIGN_INS, Gate, SignInServer, sign_in_server
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[SignInServer, SignInServer]]:
+    with sign_in_server() as first, sign_in_server() as second:
+        yield first, second
+
+
+@asynccontextmanager
+async def bench(tmp_path: Path, *specs: ServerSpec) -> AsyncGenerator[InsideWorkbench]:
+    environ = {"MCP_WORKBENCH_HOME": str(tmp_path)}
+    async with (
+        asyncio.timeout(PATIENCE),
+        InsideWorkbench(snapshot(*specs), environ=environ) as workbench,
+    ):
+        yield workbench
+
+
+def at(server: SignInServer) -> ServerSpec:
+    return url_spec(server.url, headers=())
+
+
+def with_nothing() -> Snapshot:
+    return snapshot()
+
+
+def visit(url: str) -> None:
+    """What the person's browser does."""
+    with urllib.request.urlopen(url, timeout=PATIENCE) as page:
+        page.read()
+
+
+def kept(home: Path) -> int:
+    """How many sign-ins are stored."""
+    return len(list(home.glob(SIGN_INS)))
+
+
+async def failure(opened: OpenSignIn) -> str:
+    with pytest.raises(SignInFailed) as failed:
+        await opened.done()
+    return str(failed.value)
+
+
+async def test_after_another_url_a_call_is_sent_to_the_new_server(
+    tmp_path: Path, servers: tuple[SignInServer, SignInServer]
+) -> None:
+    old, new = servers
+    async with bench(tmp_path, at(old)) as workbench:
+        sign_ins = workbench.gateway.sign_ins
+        before, _ = await sign_ins.begin(at(old))
+
+        workbench.reload(snapshot(at(new)))
+        after, is_new = await sign_ins.begin(at(new))  # before the old one has ended
+
+        assert is_new
+        assert before.url.startswith(old.origin)
+        assert after.url.startswith(new.origin)
+        assert "the entry of dev/s was changed meanwhile" in await failure(before)
+        await asyncio.to_thread(visit, after.url)
+        await after.done()
+        again, is_new = await sign_ins.begin(at(new))  # the end of the others took none with it
+        assert is_new
+        again.give_up(SignInFailed("", ""))
+
+
+async def test_a_server_that_is_removed_is_not_signed_in_to(
+    tmp_path: Path, servers: tuple[SignInServer, SignInServer]
+) -> None:
+    old, _ = servers
+    async with bench(tmp_path, at(old)) as workbench:
+        opened, _ = await workbench.gateway.sign_ins.begin(at(old))
+        workbench.reload(with_nothing())
+
+        assert "the entry of dev/s was removed meanwhile" in await failure(opened)
+        with pytest.raises(OSError):  # noqa: PT011 - nobody listens where the browser comes back
+            await asyncio.to_thread(visit, opened.url)
+    assert kept(tmp_path) == 0
+    assert old.count("/token") == 0
+
+
+async def test_a_reload_during_the_exchange_of_tokens_ends_the_waiting(
+    tmp_path: Path, servers: tuple[SignInServer, SignInServer]
+) -> None:
+    old, new = servers
+    gate = Gate()
+    old.acts["/token"] = gate
+    async with bench(tmp_path, at(old)) as workbench:
+        opened, _ = await workbench.gateway.sign_ins.begin(at(old))
+        browser = asyncio.ensure_future(asyncio.to_thread(visit, opened.url))
+        await asyncio.to_thread(gate.waiting.acquire)
+
+        workbench.reload(snapshot(at(new)))
+
+        assert "changed meanwhile" in await failure(opened)
+        gate.open()
+        await asyncio.wait((browser,))
+        browser.exception()  # it may have been cut off
+        other, is_new = await workbench.gateway.sign_ins.begin(at(new))
+        assert is_new
+        await asyncio.to_thread(visit, other.url)
+        await other.done()
+        assert kept(tmp_path) <= 2
+
+
+async def test_a_reload_that_leaves_the_server_alone_leaves_its_sign_in_alone(
+    tmp_path: Path, servers: tuple[SignInServer, SignInServer]
+) -> None:
+    old, new = servers
+    other = url_spec(new.url, "t", headers=())
+    async with bench(tmp_path, at(old)) as workbench:
+        opened, _ = await workbench.gateway.sign_ins.begin(at(old))
+        workbench.reload(snapshot(at(old), other))
+        same, is_new = await workbench.gateway.sign_ins.begin(at(old))
+
+        assert same is opened
+        assert not is_new
+        await asyncio.to_thread(visit, opened.url)
+        await opened.done()
+    assert kept(tmp_path) == 1
+
+
+async def test_one_that_has_failed_before_it_had_an_address_is_not_found_again(
+    tmp_path: Path, servers: tuple[SignInServer, SignInServer]
+) -> None:
+    old, new = servers
+    gate = Gate()
+    old.acts["/register"] = gate
+    async with bench(tmp_path, at(old)) as workbench:
+        sign_ins = workbench.gateway.sign_ins
+        first = asyncio.ensure_future(sign_ins.begin(at(old)))
+        await asyncio.to_thread(gate.waiting.acquire)
+
+        workbench.reload(snapshot(at(new)))
+        opened, _ = await sign_ins.begin(at(new))
+
+        with pytest.raises(SignInFailed, match="changed meanwhile"):
+            await first
+        gate.open()
+        assert opened.url.startswith(new.origin)
+        await asyncio.to_thread(visit, opened.url)
+        await opened.done()
