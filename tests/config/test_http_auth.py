@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mcp_workbench.config.http_settings import resolve_http
-from mcp_workbench.config.schema import json_schema
+from mcp_workbench.config.json_schema import json_schema
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import ClaimGrant, Introspection, IssuerSettings, Snapshot
 from tests.config.scenes import load, problems

@@ -12,8 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mcp_workbench.config.http_settings import SHORTEST_TOKEN, TOKEN_VARIABLE, resolve_http
+from mcp_workbench.config.json_schema import json_schema
 from mcp_workbench.config.load import load_config
-from mcp_workbench.config.schema import json_schema
 from mcp_workbench.core.errors import ConfigError
 from mcp_workbench.core.spec import HttpSettings, NamedToken, Snapshot
 from tests.config.scenes import load, problems

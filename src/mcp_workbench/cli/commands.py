@@ -256,7 +256,7 @@ def schema() -> None:
       mcp-workbench schema > workbench-config.schema.json
     """
     from mcp_workbench.cli.terminal import say_json
-    from mcp_workbench.config.schema import json_schema  # `version` needs none of it
+    from mcp_workbench.config.json_schema import json_schema  # `version` needs none of it
 
     say_json(json_schema(), pretty=True)
 

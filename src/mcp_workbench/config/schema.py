@@ -1,6 +1,5 @@
 """The keys of the configuration file: what each may hold and means, for the loader and for editors."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -22,7 +21,6 @@ from mcp_workbench.config.kinds import (
     TEXT,
     TEXTS,
     URL,
-    VARIABLE_TEXT,
     Kind,
     filled_object_of,
     object_of,
@@ -36,6 +34,8 @@ from mcp_workbench.core.spec import (
     CALL_TIMEOUT,
     CALLS,
     CALLS_PER_SERVER,
+    CLUSTER_LISTEN,
+    CLUSTER_NAME,
     CONNECT_TIMEOUT,
     DRAIN,
     MESSAGE_BYTES,
@@ -148,6 +148,39 @@ TOP = {
         'Record every call in a file: one line each. `"required"` refuses calls that can\'t be recorded.',
         default=False,
         example=True,
+    ),
+    "cluster": Key(
+        filled_object_of({"$ref": "#/$defs/cluster"}),
+        "Several `serve --http` behind one load balancer, on a Valkey or Redis; needs the extra `cluster`.",
+        example={"url": "${VALKEY_URL}", "key": "${WORKBENCH_CLUSTER_KEY}"},
+    ),
+}
+CLUSTER = {
+    "url": Key(
+        FILLED,
+        "The Valkey or Redis of all replicas: `valkey://`, `redis://`, or with TLS `valkeys://`, `rediss://`.",
+        example="valkey://user:${VALKEY_PASSWORD}@valkey.internal:6379/0",
+    ),
+    "key": Key(
+        FILLED,
+        "The secret of all replicas, at least 32 characters: by it they know each other, and sign and encrypt.",
+        example="${WORKBENCH_CLUSTER_KEY}",
+    ),
+    "listen": Key(
+        FILLED,
+        "Address and port for the other replicas. Port 0 is any free one.",
+        CLUSTER_LISTEN,
+        "0.0.0.0:7412",
+    ),
+    "advertise": Key(
+        FILLED,
+        "The address by which the other replicas reach this one, if `listen` is none.",
+        example="${POD_IP}:7412",
+    ),
+    "name": Key(
+        FILLED,
+        "How every key in the engine begins; clusters in one engine differ in it.",
+        CLUSTER_NAME,
     ),
 }
 SECRET = {
@@ -519,66 +552,7 @@ TABLES = {
     "introspection": INTROSPECTION,
     "secret": SECRET,
     "audit": AUDIT_KEYS,
+    "cluster": CLUSTER,
     "sandbox": SANDBOX_KEYS,
     "resourceLimits": RESOURCES,
 }
-
-
-def json_schema() -> dict[str, Any]:
-    """Returns the JSON Schema of the file, for editors. It allows unknown keys, as the loader does."""
-    named: dict[str, Any] = {"type": "object", "propertyNames": {"pattern": f"^{NAME}$"}}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "MCP Workbench configuration",
-        **_members(TOP),
-        "oneOf": [{"required": ["toolboxes"]}, {"required": ["mcpServers"]}],
-        "if": {"required": ["toolMode"], "properties": {"toolMode": {"const": "dynamic"}}},
-        "then": {"properties": _with_unambiguous_names()},
-        "$defs": {
-            "toolboxes": {**named, "additionalProperties": {"$ref": "#/$defs/toolbox"}},
-            "toolbox": {**_members(TOOLBOX), "required": ["mcpServers"]},
-            "servers": {**named, "additionalProperties": {"$ref": "#/$defs/server"}},
-            "server": {**_members(SERVER), "anyOf": list(_server_shapes())},
-            "auth": _members(AUTH),
-            "limits": _members(LIMITS),
-            "audit": _members(AUDIT_KEYS),
-            "sandbox": _members(SANDBOX_KEYS),
-            "resourceLimits": _members(RESOURCES),
-            "http": _members(HTTP),
-            "tokens": {**named, "additionalProperties": {"$ref": "#/$defs/token"}},
-            "token": {**_members(TOKEN), "required": ["token"]},
-            "httpAuth": {**_members(HTTP_AUTH), "required": ["issuer", "audience"]},
-            "introspection": {**_members(INTROSPECTION), "required": ["clientId", "clientSecret"]},
-            "secret": {**_members(SECRET), "oneOf": [{"required": [k]} for k in SECRET_KINDS]},
-        },
-    }
-
-
-def _members(table: dict[str, Key]) -> dict[str, Any]:
-    return {"type": "object", "properties": {name: _member(key) for name, key in table.items()}}
-
-
-def _member(key: Key) -> dict[str, Any]:
-    default = {} if key.default is None else {"default": key.default}
-    examples = {} if key.example is None else {"examples": [key.example]}
-    return {**key.kind.schema, "description": key.doc, **default, **examples}
-
-
-def _with_unambiguous_names() -> dict[str, Any]:
-    names = {"propertyNames": {"not": {"pattern": AMBIGUOUS}}}
-    inner = {"properties": {"mcpServers": names}}
-    return {"toolboxes": {**names, "additionalProperties": inner}, "mcpServers": names}
-
-
-def _server_shapes() -> Iterable[dict[str, Any]]:
-    yield {"required": ["disabled"], "properties": {"disabled": {"const": True}}}
-    for key, other, kinds in (
-        ("command", "url", ["stdio"]),
-        ("url", "command", ["http", "streamable-http", "sse"]),
-    ):
-        fits = {"anyOf": [{"enum": kinds}, VARIABLE_TEXT]}
-        yield {
-            "required": [key],
-            "not": {"required": [other]},
-            "properties": {"type": fits, "transport": fits},
-        }

@@ -93,6 +93,7 @@ def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[st
         naming=running.naming,
         http=running.http,
         audit=running.audit,
+        cluster=running.cluster,
         limits=limits,
     )
     differs = {
@@ -100,6 +101,7 @@ def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[st
         "naming": wanted.naming != running.naming,
         "http": wanted.http != running.http,
         "audit": wanted.audit != running.audit,
+        "cluster": wanted.cluster != running.cluster,
         "limits.messageBytes": wanted.limits != limits,
     }
     return possible, tuple(key for key, other in differs.items() if other)
