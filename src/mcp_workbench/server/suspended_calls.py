@@ -52,18 +52,30 @@ class RequestStates:
     """Signs and reads the `requestState` tokens of one principal.
 
     The key is this process's own, so that no token outlives it. Their age is measured by the monotonic
-    clock, because the time of day can be set.
+    clock, because the time of day can be set. Replicas share a key and the time of day, and a handle
+    begins with the name of the replica that holds the call.
     """
 
-    def __init__(self, principal: str) -> None:
+    def __init__(
+        self,
+        principal: str,
+        key: bytes = b"",
+        clock: Callable[[], float] = time.monotonic,
+        replica: str = "",
+    ) -> None:
         self._principal = principal
-        self._seal = Seal(secrets.token_bytes(32))
+        self._seal = Seal(key or secrets.token_bytes(32))
+        self._clock = clock
+        self._replica = replica
+
+    def new_handle(self) -> str:
+        return self._replica + secrets.token_urlsafe(16)
 
     def read(self, token: str, request: CallRequest) -> SignedState | None:
         """The content of a token that belongs to this request; None if it is not valid."""
         if self._seal.verified(token) is None:  # before the digest, which reads all arguments
             return None
-        return self._seal.open(token, self._principal, _digest(request), time.monotonic())
+        return self._seal.open(token, self._principal, _digest(request), self._clock())
 
     def sign(
         self,
@@ -78,7 +90,7 @@ class RequestStates:
             route=request.tool.address,
             digest=_digest(request),
             principal=self._principal,
-            born=time.monotonic(),
+            born=self._clock(),
             handle=handle,
             state=state if state is not None else msgspec.Raw(b"null"),
         )
@@ -176,7 +188,7 @@ class SuspendedCalls:
             self._expire(next(iter(self._suspensions)), FULL)
         elif len(self._expiry) >= MOST_SUSPENDED:
             next(iter(self._expiry.values()))(FULL)
-        handle = secrets.token_urlsafe(16)
+        handle = self._states.new_handle()
         suspension.rounds += 1
         self._suspensions[handle] = suspension
         self._expiry[handle] = partial(self._expire, handle)

@@ -59,6 +59,10 @@ class Endpoint:
         self._tool_view = ToolView(view, opened)
 
     @property
+    def path(self) -> str:
+        return f"/mcp/{self._opened[0]}" if self._opened else "/mcp"
+
+    @property
     def bare(self) -> bool:
         """Whether its tools have their servers' names, so that any of them may be named like ours."""
         return self._tool_view.bare
@@ -169,6 +173,11 @@ class LegacySession:
         else:
             post.notice(frame)
 
+    def number_from(self, first: int) -> None:
+        """Number streams and events from here on: its host has seen those of another replica."""
+        self._streams = first
+        self.standalone.number_from(first)
+
     @property
     def standalone(self) -> EventStream:
         """The stream for messages that belong to no request."""
@@ -223,9 +232,12 @@ class LegacySession:
         else:
             response.plain(Reply(202))
         for message in messages:
-            self.host.receive(message)
-            if not isinstance(message, UseToolRequest) and message.method == _CANCELLED:
-                self._cancelled(cancelled_id(message))
+            self.receive(message)
+
+    def receive(self, message: Message) -> None:
+        self.host.receive(message)
+        if not isinstance(message, UseToolRequest) and message.method == _CANCELLED:
+            self._cancelled(cancelled_id(message))
 
     def _await_replies(self, response: ResponseWriter, ids: list[bytes]) -> PostStream:
         sessions = self._sessions
@@ -320,6 +332,10 @@ class LegacySessions:
         self._sessions: dict[str, LegacySession] = {}
         self._counts: Counter[str] = Counter()  # by principal
         self._expiries: list[tuple[float, str]] = []  # a heap: when to check which session
+        # With replicas, each session is written down for the others.
+        self.new_id = _new_id
+        self.on_new: Callable[[LegacySession, Message], None] | None = None
+        self.on_end: Callable[[LegacySession], None] | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -416,16 +432,27 @@ class LegacySessions:
         if self._full(principal):
             response.plain(TOO_MANY)
             return
-        session = LegacySession(_new_id(), principal.name, admitted.endpoint, self)
+        session = LegacySession(self.new_id(), principal.name, admitted.endpoint, self)
         session.host.public_origin = admitted.public_origin
         session.post(response, [message], [bytes(message.id)])
         if session.revision:
-            self._sessions[session.id] = session
-            self._counts[principal.name] += 1
-            heappush(self._expiries, (session.expires, session.id))
+            self.add(session)
+            if self.on_new is not None:
+                self.on_new(session, message)
         else:
             session.close()
             self.active.discard(session)
+
+    def add(self, session: LegacySession) -> None:
+        self._sessions[session.id] = session
+        self._counts[session.principal] += 1
+        heappush(self._expiries, (session.expires, session.id))
+
+    def get(self, id: str) -> LegacySession | None:
+        return self._sessions.get(id)
+
+    def all(self) -> list[LegacySession]:
+        return list(self._sessions.values())
 
     def _full(self, principal: Principal) -> bool:
         """Whether there are too many sessions, of all principals or of this one."""
@@ -434,12 +461,18 @@ class LegacySessions:
         return len(self._sessions) >= most or own >= max(1, most // principal.among)
 
     def _end(self, session: LegacySession) -> None:
+        self.forget(session)
+        session.close()
+        self.active.discard(session)
+        if self.on_end is not None:
+            self.on_end(session)
+
+    def forget(self, session: LegacySession) -> None:
+        """Take no more requests for it; those in flight go on."""
         del self._sessions[session.id]
         self._counts[session.principal] -= 1
         if not self._counts[session.principal]:
             del self._counts[session.principal]
-        session.close()
-        self.active.discard(session)
         self.listening.discard(session)
         if len(self._expiries) > 2 * len(self._sessions) + FEW_EXPIRIES:
             self._expiries = [entry for entry in self._expiries if entry[1] in self._sessions]

@@ -37,6 +37,9 @@ class EventStream:
         """Whether the host has an event id to resume with."""
         return self._said_retry
 
+    def number_from(self, first: int) -> None:
+        self._count = self._seen = first
+
     def send(self, frame: bytes) -> None:
         """Add an event: keep it, and write it if there is a response."""
         self._count += 1
