@@ -89,6 +89,9 @@ class ClusterFront(HttpFront):
         self._seal = Seal(replica.state_key)
         self._owners: dict[str, str] = {}  # sessions of other replicas
         self._forwarded: set[Forwarding] = set()
+        self._routing: dict[
+            str, tuple[asyncio.Lock, int]
+        ] = {}  # sessions whose owner is looked for
         self.is_draining = False
         self._linger_until = 0.0
         self._handing_over = False
@@ -120,7 +123,7 @@ class ClusterFront(HttpFront):
         else:
             session = admitted.session
             own = session is not None and self._sessions.get(session.id) is session
-            if own and self._members.holds():
+            if own and not self._routing and self._members.holds():
                 self._handle_own(request, response, session)
             else:
                 self._handle_legacy(request, response)
@@ -142,6 +145,9 @@ class ClusterFront(HttpFront):
             self._forward_to_successor(request, response)
         elif not id or len(id) > LONGEST_SESSION_ID:
             self._sessions.handle(request, response)  # `initialize`, or an error
+        elif id in self._routing:  # behind those that came before
+            work = self._route(copy(request), response, id, 0)
+            self._scope.start(work, "request for another replica")
         elif (session := self._sessions.get(id)) is not None and self._members.holds():
             self._handle_own(request, response, session)
         elif not self._forward_at_once(request, response, id):
@@ -209,9 +215,32 @@ class ClusterFront(HttpFront):
         *,
         is_yielded: bool = False,
     ) -> None:
-        """Find out who answers, and let that happen. Ends with an answer, whatever is wrong."""
+        """Find out who answers, and let that happen. Requests of one session keep their order."""
+        end = asyncio.get_running_loop().time() + HOLD
+        lock, others = self._routing.get(id) or (asyncio.Lock(), 0)
+        self._routing[id] = (lock, others + 1)
+        try:
+            async with lock:
+                await self._find(request, response, id, hops, end, is_yielded=is_yielded)
+        finally:
+            lock, others = self._routing[id]
+            if others > 1:
+                self._routing[id] = (lock, others - 1)
+            else:
+                del self._routing[id]
+
+    async def _find(  # noqa: PLR0913 - a request, and how far it has come
+        self,
+        request: HttpRequest,
+        response: ResponseWriter,
+        id: str,
+        hops: int,
+        end: float,
+        *,
+        is_yielded: bool,
+    ) -> None:
+        """Ends with an answer, or with somebody who will answer, whatever is wrong."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + HOLD
         tried: frozenset[str] = frozenset()
         while not response.over:
             step, stored = await self._next_step(id, tried, is_yielded=is_yielded)
