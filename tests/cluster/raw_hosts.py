@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.cluster.scenes import TOKENS
@@ -217,10 +218,11 @@ class RawHost:
         request = asyncio.create_task(
             self._connection.request(self._head(self.session), _bytes(message))
         )
-        await asyncio.sleep(0.05)  # it should have arrived; if not, that is a case of its own
         try:
             async with asyncio.timeout(CALL_TIME):
-                await self._tell(note)
+                while not request.done():  # two connections have no order: it may overtake the call
+                    await asyncio.wait((request,), timeout=0.1)
+                    await self._tell(note)
                 status, _, body = await request
         except (Broken, TimeoutError) as error:
             request.cancel()
@@ -241,24 +243,32 @@ class RawHost:
         except Broken:
             return 0
         finally:
-            self._connection.close()
-            self._beside.close()
+            self.close()
         return status
+
+    def close(self) -> None:
+        self._connection.close()
+        self._beside.close()
 
 
 def _bytes(message: Json) -> bytes:
     return json.dumps(message).encode()
 
 
-async def open_hosts(port: int, count: int) -> list[RawHost]:
-    """Hosts of both principals, by turns."""
+@asynccontextmanager
+async def hosts_at(port: int, count: int) -> AsyncGenerator[list[RawHost]]:
+    """Hosts of both principals, by turns, for the length of the block."""
     names = list(TOKENS)
     hosts = [RawHost(port, f"h{i}", names[i % len(names)]) for i in range(count)]
     for at in range(0, count, 100):
         async with asyncio.TaskGroup() as tasks:
             for host in hosts[at : at + 100]:
                 tasks.create_task(host.open())
-    return hosts
+    try:
+        yield hosts
+    finally:
+        for host in hosts:
+            host.close()
 
 
 def summed(hosts: list[RawHost]) -> Counter[str]:

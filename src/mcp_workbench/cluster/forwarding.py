@@ -131,6 +131,7 @@ class AnswerStream:
 class Forwarding:
     """On the replica that the host has reached: writes the answer of the other one to the host."""
 
+    end_of_search = 0.0  # the loop's time until which an owner is looked for
     _number = 0
     _begun = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ from mcp_workbench.cluster.resp import EngineError
 from mcp_workbench.protocol.signed_state import Seal
 from mcp_workbench.server.http.access import CLOSING, refused
 from mcp_workbench.server.http.front import HttpFront
-from mcp_workbench.server.http.sessions import SESSION_ID, Admitted, LegacySession
+from mcp_workbench.server.http.sessions import SESSION_ID, Admitted, LegacySession, LegacySessions
 from mcp_workbench.transport import jsonrpc
 from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWriter
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WAIT = 0.2  # seconds between two looks at who may answer
+SOON = 0.05  # seconds until a second look, after another replica has refused
 HOLD = 10.0  # seconds for which a request waits until it is clear who answers it
 OWNERS = 20_000  # sessions of others whose owner is kept in mind
 LINGER = 3.0  # seconds after SIGTERM in which load balancers notice that we are not ready
@@ -78,6 +80,14 @@ class _Resumed(msgspec.Struct):
 _read_resumed = msgspec.json.Decoder(_Resumed).decode
 
 
+class ForwardedTo:
+    """How a request came here that another replica has passed on."""
+
+    def __init__(self, refuse: Callable[[], None], *, is_yielded: bool) -> None:
+        self.refuse = refuse  # says that it is not ours
+        self.is_yielded = is_yielded
+
+
 class ClusterFront(HttpFront):
     """All hosts of one replica."""
 
@@ -106,8 +116,8 @@ class ClusterFront(HttpFront):
         self._replica.front = self
 
     @property
-    def sessions(self) -> list[LegacySession]:
-        return self._sessions.all()
+    def legacy(self) -> LegacySessions:
+        return self._sessions
 
     # Requests of hosts
 
@@ -159,8 +169,10 @@ class ClusterFront(HttpFront):
         owner = self._owners.get(id) or id.partition(".")[0]
         if self._sessions.get(id) is not None or owner == self._me:
             return False
-        link = self._replica.links.ready(owner) if owner in self._members.others else None
-        return link is not None and self._forward(copy(request), response, owner, 1)
+        member = self._members.others.get(owner)
+        if member is None or member.is_draining:
+            return False
+        return self._forward(copy(request), response, owner, 1)
 
     def _handle_modern(self, request: HttpRequest, response: ResponseWriter) -> None:
         holder = self._holder(request.body)
@@ -206,22 +218,23 @@ class ClusterFront(HttpFront):
 
     # Requests for sessions of others
 
-    async def _route(
+    async def _route(  # noqa: PLR0913 - a request, and how far it has come
         self,
         request: HttpRequest,
         response: ResponseWriter,
         id: str,
         hops: int,
         *,
-        is_yielded: bool = False,
+        end: float = 0.0,
+        forwarded: ForwardedTo | None = None,
     ) -> None:
         """Find out who answers, and let that happen. Requests of one session keep their order."""
-        end = asyncio.get_running_loop().time() + HOLD
+        end = end or asyncio.get_running_loop().time() + HOLD
         lock, others = self._routing.get(id) or (asyncio.Lock(), 0)
         self._routing[id] = (lock, others + 1)
         try:
             async with lock:
-                await self._find(request, response, id, hops, end, is_yielded=is_yielded)
+                await self._find(request, response, id, hops, end, forwarded)
         finally:
             lock, others = self._routing[id]
             if others > 1:
@@ -236,24 +249,24 @@ class ClusterFront(HttpFront):
         id: str,
         hops: int,
         end: float,
-        *,
-        is_yielded: bool,
+        forwarded: ForwardedTo | None,
     ) -> None:
         """Ends with an answer, or with somebody who will answer, whatever is wrong."""
         loop = asyncio.get_running_loop()
+        is_yielded = forwarded is not None and forwarded.is_yielded
         tried: frozenset[str] = frozenset()
         while not response.over:
             step, stored = await self._next_step(id, tried, is_yielded=is_yielded)
-            if isinstance(step, Local):
+            if stored is not None and not _belongs(stored, request.admitted):
+                step = Absent()
+            if isinstance(step, Local | Absent):  # the second says that there is none
                 self._handle_own(request, response, self._sessions.get(id))
                 return
-            if isinstance(step, Absent) or (
-                stored is not None and not _belongs(stored, request.admitted)
-            ):
-                self._sessions.handle(request, response)  # which says that there is none
-                return
-            if isinstance(step, ForwardTo) and hops < MOST_HOPS:
-                if await self._pass_on(request, response, step.replica, hops + 1):
+            if isinstance(step, ForwardTo):
+                if forwarded is not None and hops >= MOST_HOPS:
+                    forwarded.refuse()  # who sent it looks again
+                    return
+                if await self._pass_on(request, response, step.replica, hops + 1, end):
                     return
                 tried |= {step.replica}
             elif isinstance(step, Adopt) and stored is not None:
@@ -313,6 +326,7 @@ class ClusterFront(HttpFront):
         response: ResponseWriter,
         replica: str,
         hops: int,
+        end: float = 0.0,
     ) -> bool:
         """Forward, with a new connection if needed. Returns whether it was sent."""
         member = self._members.others.get(replica) or self._replica.known_elsewhere(replica)
@@ -322,7 +336,7 @@ class ClusterFront(HttpFront):
             await self._replica.links.to(member)
         except LinkBroken:
             return False
-        return self._forward(request, response, replica, hops)
+        return self._forward(request, response, replica, hops, end)
 
     def _forward(
         self,
@@ -330,6 +344,7 @@ class ClusterFront(HttpFront):
         response: ResponseWriter,
         replica: str,
         hops: int,
+        end: float = 0.0,
     ) -> bool:
         link = self._replica.links.ready(replica)
         if link is None:
@@ -340,6 +355,7 @@ class ClusterFront(HttpFront):
         forwarding = Forwarding(
             request, response, link, on_refused=self._refused, on_over=self._forwarded.discard
         )
+        forwarding.end_of_search = end or asyncio.get_running_loop().time() + HOLD
         try:
             forwarding.start(payload)
         except LinkBroken:
@@ -373,8 +389,11 @@ class ClusterFront(HttpFront):
 
     # Requests that other replicas pass on
 
-    def handle_forwarded(self, forwarded: ForwardedRequest, response: ResponseWriter) -> bool:
+    def handle_forwarded(
+        self, forwarded: ForwardedRequest, response: ResponseWriter, refuse: Callable[[], None]
+    ) -> bool:
         """Answer a request that another replica has admitted. False: it is not ours."""
+        origin = ForwardedTo(refuse, is_yielded=forwarded.is_yielded)
         request = as_request(forwarded)
         principal, path = forwarded.principal, request.path()
         endpoint = self._endpoints.get((principal, path)) or self._create_endpoint(principal, path)
@@ -404,9 +423,7 @@ class ClusterFront(HttpFront):
         elif session is not None:
             return False  # it may be another one's already
         else:
-            work = self._route(
-                request, response, id, forwarded.hops, is_yielded=forwarded.is_yielded
-            )
+            work = self._route(request, response, id, forwarded.hops, forwarded=origin)
             self._scope.start(work, "request of another replica")
         return True
 
@@ -427,8 +444,8 @@ class ClusterFront(HttpFront):
     @property
     def busy(self) -> bool:
         lingers = self.is_draining and asyncio.get_running_loop().time() < self._linger_until
-        own = self._handing_over or lingers or self._replica.sessions.is_busy
-        return own or bool(self._forwarded) or super().busy
+        own = self._handing_over or lingers or self._replica.sessions.is_busy or self._routing
+        return bool(own or self._forwarded) or super().busy
 
     def stop(self) -> None:
         """Hand everything over to the other replicas."""

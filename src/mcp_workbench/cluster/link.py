@@ -191,6 +191,12 @@ class _Link(asyncio.Protocol):
             self._transport.abort()
         self._closed()
 
+    def finish(self) -> None:
+        """Close it when all that was written has been sent."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
     def _closed(self) -> None:
         self.timer.cancel()
         self.is_closed = True

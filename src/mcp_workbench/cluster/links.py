@@ -27,6 +27,15 @@ class Links:
         link = self._links.get(id)
         return link if link is not None and link.is_ready else None
 
+    def connected(self) -> list[str]:
+        return [id for id, link in self._links.items() if link.is_ready]
+
+    def drop(self, id: str) -> None:
+        """Everybody who waits for this replica is told that it has gone."""
+        link = self._links.pop(id, None)
+        if link is not None:
+            link.abort()
+
     async def to(self, member: Member) -> ConnectingLink:
         """The connection to this replica. Raises LinkBroken if it can't be reached."""
         link = self.ready(member.id)

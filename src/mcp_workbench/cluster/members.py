@@ -117,13 +117,23 @@ class Members:
             await self._gather_promises(sent)
         else:
             self.others = self._read(live)
-            if sent >= self._fast_until and self.on_lapsed is not None:
-                await self.on_lapsed()  # others may have adopted what was ours
-            self._lease_until = sent + LEASE
-            self._promises = {}
+            if await self._is_verified(sent):
+                self._lease_until = sent + LEASE
+                self._promises = {}
         self._renew()
         event, self.changed = self.changed, asyncio.Event()
         event.set()
+
+    async def _is_verified(self, sent: float) -> bool:
+        """Compare what we have with the engine where that is due. False: the engine is away again."""
+        lapsed, since = sent >= self._fast_until, self.engine.since
+        if (lapsed or since != self._verified) and self.verify is not None:
+            try:
+                await self.verify(lapsed)
+            except (EngineAway, EngineError):
+                return False
+        self._verified = since
+        return True
 
     def _renew(self) -> None:
         promised = promised_until(self._promises, frozenset(self.others))

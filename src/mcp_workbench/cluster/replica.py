@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -11,13 +12,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from mcp_workbench.cluster.engine import Engine, EngineAway
-from mcp_workbench.cluster.forwarding import AnswerStream, read_request
+from mcp_workbench.cluster.engine import Engine
+from mcp_workbench.cluster.forwarding import AnswerStream, as_request, read_request
 from mcp_workbench.cluster.keys import Vault, derive
 from mcp_workbench.cluster.link import ANSWER, REFUSED, STRANGERS, AcceptedLink, LinkBroken
 from mcp_workbench.cluster.links import Links
 from mcp_workbench.cluster.members import Members, new_replica_id
 from mcp_workbench.cluster.owned_sessions import OwnedSessions
+from mcp_workbench.cluster.ownership import LEASE
 from mcp_workbench.cluster.records import Member
 from mcp_workbench.cluster.session_store import SessionStore
 from mcp_workbench.config.cluster_settings import ClusterConfig, join_address
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START = 10.0  # seconds for the engine when we start
+FLUSH = 1.0  # seconds for what is written and not sent yet, when we end
+POLL = 0.02
 ASK_TIME = 1.0  # seconds for another replica's answer to a short question
 
 _PROMISE = b"promise"
@@ -67,8 +71,7 @@ class Replica:
         self.server: HttpServer | None = None
         self._answers: dict[tuple[AcceptedLink, int], ResponseWriter] = {}
         self._elsewhere: dict[str, Member] = {}  # without a lease, and alive
-        self.members.on_lapsed = self._lapsed
-        self.engine.on_change.append(self._engine_changed)
+        self.members.verify = self._verify
 
     def states(self, principal: str) -> RequestStates:
         """Signs for this principal with the key of all replicas; their clocks are compared."""
@@ -76,21 +79,9 @@ class Replica:
 
     # The engine
 
-    async def _lapsed(self) -> None:
+    async def _verify(self, lapsed: bool) -> None:  # noqa: FBT001 - as it is called
         if self.front is not None:
-            await self.sessions.verify(self.front._sessions, lapsed=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-
-    def _engine_changed(self, ready: bool) -> None:  # noqa: FBT001 - as it is called
-        if ready and self.front is not None and self.members.holds():
-            self.scope.start(self._write_again(), "records after the engine came back")
-
-    async def _write_again(self) -> None:
-        """The engine may have lost everything. Whoever owned a session still does."""
-        try:
-            if self.front is not None:
-                await self.sessions.verify(self.front._sessions, lapsed=False)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        except EngineAway:
-            return  # this happens again when it is back
+            await self.sessions.verify(self.front.legacy, lapsed=lapsed)
 
     # What we ask of others
 
@@ -100,6 +91,26 @@ class Replica:
 
     async def _ask_promise(self, member: Member) -> bool:
         return await self._ask(member, _PROMISE + self.me.id.encode()) == _YES
+
+    async def _drop_silent(self) -> None:
+        """Give up connections to replicas that have lost their lease and do not answer."""
+        for id in self.links.connected():
+            if id not in self.members.others and not await self._answers_still(id):
+                self.links.drop(id)
+
+    async def _answers_still(self, id: str) -> bool:
+        link = self.links.ready(id)
+        try:
+            return link is not None and bool(await link.ask(_HOLDS, ASK_TIME))
+        except LinkBroken:
+            return False
+
+    async def watch_links(self) -> None:
+        """Until cancelled: who waits for a replica that is stopped is told so."""
+        while True:
+            await self.members.next_beat(LEASE)
+            if self.engine.is_ready:
+                await self._drop_silent()
 
     async def holds_elsewhere(self, member: Member) -> bool:
         """Whether a replica without a lease lives and answers for its sessions all the same."""
@@ -129,13 +140,15 @@ class Replica:
             return
         connection = AnswerStream(link, stream, self._date)
         connection.on_answered = lambda number: self._answers.pop((link, number), None) and None
-        from mcp_workbench.cluster.forwarding import as_request
-
         response = ResponseWriter(connection, as_request(forwarded))
         self._answers[link, stream] = response
-        if not front.handle_forwarded(forwarded, response):
+
+        def refuse() -> None:
             self._answers.pop((link, stream), None)
             link.frame(REFUSED, stream)
+
+        if not front.handle_forwarded(forwarded, response, refuse):
+            refuse()
 
     def _date(self) -> bytes:
         return b"" if self.server is None else self.server.date
@@ -201,6 +214,15 @@ class _Listener:
         if self.replica is not None:
             self.replica.closed(link)
 
+    async def finish(self) -> None:
+        """Let the last answers leave."""
+        for link in tuple(self._links):
+            link.finish()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH):
+                while self._links:  # noqa: ASYNC110 - during shutdown only
+                    await asyncio.sleep(POLL)
+
     def close(self) -> None:
         for link in tuple(self._links):
             link.abort()
@@ -211,9 +233,29 @@ async def replica_of(config: ClusterConfig, scope: TaskScope, most: int) -> Asyn
     """Be a replica for the length of the block. Raises EngineAway and ClusterPortRefused."""
     id = new_replica_id()
     listener = _Listener(config, most, id)
-    loop = asyncio.get_running_loop()
+    server = await _listening(config, listener)
     try:
-        server = await loop.create_server(listener.accept, *config.listen)
+        address = config.advertise or (config.listen[0], server.sockets[0].getsockname()[1])
+        replica = listener.replica = Replica(config, scope, most, address, id)
+        scope.start(replica.engine.run(), "engine")
+        await replica.engine.ready(START)
+        await replica.members.beat()
+        scope.start(replica.members.run(), "lease")
+        scope.start(replica.watch_links(), "links")
+        yield replica
+        await replica.members.leave()
+        server.close()
+        await listener.finish()
+        replica.links.close()
+    finally:
+        server.close()
+        listener.close()
+
+
+async def _listening(config: ClusterConfig, listener: _Listener) -> asyncio.Server:
+    try:
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(listener.accept, *config.listen)
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno else str(error)
         hint = "end what listens there, or name another port in cluster.listen"
@@ -221,17 +263,3 @@ async def replica_of(config: ClusterConfig, scope: TaskScope, most: int) -> Asyn
             hint = "name an address of this machine in cluster.listen"
         where = join_address(*config.listen)
         raise ClusterPortRefused(f"can't listen on {where}: {reason}", hint=hint) from None
-    port = server.sockets[0].getsockname()[1]
-    address = config.advertise or (config.listen[0], port)
-    replica = listener.replica = Replica(config, scope, most, address, id)
-    try:
-        scope.start(replica.engine.run(), "engine")
-        await replica.engine.ready(START)
-        await replica.members.beat()
-        scope.start(replica.members.run(), "lease")
-        yield replica
-        await replica.members.leave()
-    finally:
-        server.close()
-        listener.close()
-        replica.links.close()
