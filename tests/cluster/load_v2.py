@@ -13,7 +13,8 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 
-async def main(url: str, token: str, name: str, calls: str, mode: str) -> None:
+async def main(*words: str) -> None:
+    url, token, name, calls, mode = words
     seen = {"ok": 0, "wrong": 0, "asked": 0, "notices": 0}
 
     async def elicit(context: Any, params: Any) -> types.ElicitResult:

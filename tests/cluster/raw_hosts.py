@@ -110,8 +110,8 @@ class RawHost:
         return "".join(f"{line}\r\n" for line in lines).encode()
 
     async def open(self) -> None:
-        params = {**INITIALIZE, "capabilities": {"elicitation": {}}}
-        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        params: Json = {**INITIALIZE, "capabilities": {"elicitation": {}}}
+        message: Json = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
         status, headers, body = await self._connection.request(self._head(""), _bytes(message))
         assert status == 200, (status, body)
         self.session = headers["mcp-session-id"]

@@ -252,13 +252,10 @@ class ClusterFront(HttpFront):
         forwarded: ForwardedTo | None,
     ) -> None:
         """Ends with an answer, or with somebody who will answer, whatever is wrong."""
-        loop = asyncio.get_running_loop()
         is_yielded = forwarded is not None and forwarded.is_yielded
         tried: frozenset[str] = frozenset()
         while not response.over:
-            step, stored = await self._next_step(id, tried, is_yielded=is_yielded)
-            if stored is not None and not _belongs(stored, request.admitted):
-                step = Absent()
+            step, stored = await self._next_step(id, request.admitted, tried, is_yielded=is_yielded)
             if isinstance(step, Local | Absent):  # the second says that there is none
                 self._handle_own(request, response, self._sessions.get(id))
                 return
@@ -268,18 +265,21 @@ class ClusterFront(HttpFront):
                     return
                 if await self._pass_on(request, response, step.replica, hops + 1, end):
                     return
-                tried |= {step.replica}
-            elif isinstance(step, Adopt) and stored is not None:
+                tried = frozenset((step.replica,))
+            else:
+                tried = frozenset()
+            if isinstance(step, Adopt) and stored is not None:
                 await self._replica.sessions.adopt(stored, request.admitted, self._sessions)
-                continue
-            if loop.time() > end:
+            elif not await self._waited(end):
                 response.plain(AWAY)
-                return
-            await self._members.next_beat(WAIT)
-            tried = frozenset()
+
+    async def _waited(self, end: float) -> bool:
+        """Wait until more may be known. False: there is no more time."""
+        await self._members.next_beat(WAIT)
+        return asyncio.get_running_loop().time() < end
 
     async def _next_step(
-        self, id: str, tried: frozenset[str], *, is_yielded: bool
+        self, id: str, admitted: Admitted, tried: frozenset[str], *, is_yielded: bool
     ) -> tuple[Step, StoredSession | None]:
         members = self._members
         if self._sessions.get(id) is not None:
@@ -294,6 +294,8 @@ class ClusterFront(HttpFront):
             stored = await self._replica.store.read(id)
         except (EngineAway, EngineError):
             return _WAIT, None
+        if stored is not None and not _belongs(stored, admitted):
+            return Absent(), None
         return await self._step_by_record(stored, tried, is_yielded=is_yielded), stored
 
     async def _step_by_record(

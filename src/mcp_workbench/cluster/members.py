@@ -52,9 +52,9 @@ class Members:
         self.me = me
         self.others: dict[str, Member] = {}  # that live, without this one
         self.changed = asyncio.Event()  # set and replaced at each beat
-        self.on_lapsed: Callable[[], Awaitable[None]] | None = (
-            None  # the lease had ended: see what is left
-        )
+        # Called when the engine is back or the lease had ended (True): others may have adopted what was ours.
+        self.verify: Callable[[bool], Awaitable[None]] | None = None
+        self._verified: float | None = None  # for the connection to the engine that was made then
         self._vault = vault
         self._ask_promise = ask_promise
         self._loop = asyncio.get_running_loop()
