@@ -250,6 +250,11 @@ class RawHost:
         self._connection.close()
         self._beside.close()
 
+    def move_to(self, port: int) -> None:
+        """Send everything from now on to another replica."""
+        self.close()
+        self._connection, self._beside = Connection(port), Connection(port)
+
 
 def _bytes(message: Json) -> bytes:
     return json.dumps(message).encode()

@@ -191,6 +191,18 @@ backend replicas
 {servers}
 """
 
+    def alone(self, folder: Path) -> ReplicaProcess:
+        """The same configuration without a cluster."""
+        config = configuration()
+        del config["cluster"]
+        path = folder / "workbench-config.json"
+        path.write_text(json.dumps(config), "utf-8")
+        path.chmod(0o600)
+        alone = ReplicaProcess(folder, path, self._environ)
+        alone.start()
+        alone.ready()
+        return alone
+
     def stop(self) -> None:
         if self._balancer is not None:
             self._balancer.kill()

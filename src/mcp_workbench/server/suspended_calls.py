@@ -39,6 +39,7 @@ GATHER = 0.02  # seconds in which further questions of the same call join the fi
 # eighth of what there is for all.
 MOST_SUSPENDED = 64
 MOST_PER_PRINCIPAL = 8
+SKEW = 10.0  # seconds by which the clocks of replicas may differ
 LATE = "nobody answered the server's question in time"
 FULL = "too many questions are open; the oldest call was given up"
 
@@ -63,6 +64,7 @@ class RequestStates:
         clock: Callable[[], float] = time.monotonic,
         replica: str = "",
     ) -> None:
+        self._skew = SKEW if replica else 0.0
         self._principal = principal
         self._seal = Seal(key or secrets.token_bytes(32))
         self._clock = clock
@@ -90,7 +92,7 @@ class RequestStates:
             route=request.tool.address,
             digest=_digest(request),
             principal=self._principal,
-            born=self._clock(),
+            born=self._clock() - self._skew,
             handle=handle,
             state=state if state is not None else msgspec.Raw(b"null"),
         )
