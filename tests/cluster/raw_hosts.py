@@ -12,7 +12,8 @@ from typing import Any
 from tests.cluster.scenes import TOKENS
 from tests.kit.results import INITIALIZE, LEGACY
 
-CALL_TIME = 60.0  # seconds
+CALL_TIME = 20.0  # seconds
+AGAIN = 30  # times that an answer is sent
 MAY_HAVE_RUN = "the call may have run"
 
 Json = dict[str, Any]
@@ -29,11 +30,18 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._turns = asyncio.Lock()
 
     async def request(
         self, head: bytes, body: bytes, on_event: OnEvent | None = None
     ) -> tuple[int, dict[str, str], bytes]:
         """The status, headers and body; of a stream of events, its last message. Raises Broken."""
+        async with self._turns:
+            return await self._request(head, body, on_event)
+
+    async def _request(
+        self, head: bytes, body: bytes, on_event: OnEvent | None
+    ) -> tuple[int, dict[str, str], bytes]:
         try:
             if self._streams is None:
                 self._streams = await asyncio.open_connection("127.0.0.1", self._port)
@@ -118,8 +126,15 @@ class RawHost:
         await self._tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def _tell(self, message: Json) -> int:
-        status, _, _ = await self._beside.request(self._head(self.session), _bytes(message))
-        return status
+        """Send an answer or a notification; again, if the connection breaks."""
+        for _ in range(AGAIN):
+            try:
+                status, _, _ = await self._beside.request(self._head(self.session), _bytes(message))
+            except Broken:
+                await asyncio.sleep(0.2)
+            else:
+                return status
+        return 0
 
     async def call(self, server: str, tool: str, arguments: Json, **meta: Any) -> Any:
         """The text of the result; None if there is none, and why is counted."""

@@ -165,7 +165,7 @@ class Cluster:
     def _balancer_rules(self) -> str:
         """Round robin; no cookie, no hash: nothing that keeps a session on one replica."""
         servers = "\n".join(
-            f"  server r{i} 127.0.0.1:{r.port} check inter 300ms fall 1 rise 1"
+            f"  server r{i} 127.0.0.1:{r.port} check inter 300ms fall 2 rise 1"
             for i, r in enumerate(self.replicas)
         )
         return f"""
@@ -177,6 +177,7 @@ defaults
   timeout client 120s
   timeout server 120s
   timeout tunnel 1h
+  timeout check 2s
   option redispatch
   retries 3
   retry-on conn-failure
