@@ -32,6 +32,7 @@ from mcp_workbench.transport.tasks import TaskScope, task_scope
 
 if TYPE_CHECKING:
     from mcp_workbench.config.cluster_settings import ClusterConfig
+    from mcp_workbench.server.http.metrics_route import MetricsRoute
     from mcp_workbench.server.http.resource_server import ResourceServer
 
 _OTHER_PORT = "end what listens there, or name another port with --http"
@@ -126,6 +127,8 @@ async def port_of(
             access = Access(names, http.allowed_origins, principals, issuer)
             access.port = server.port
             front.access = access
+            if http.metrics:
+                front.metrics = _metrics(front, server, http.metrics_token)
             if front.serves is not None:
                 front.serves(server)
             try:
@@ -159,6 +162,16 @@ def _issuer(settings: IssuerSettings, scope: TaskScope) -> ResourceServer:
     return issuer
 
 
+def _metrics(front: HttpFront, server: HttpServer, token: str) -> MetricsRoute:
+    from mcp_workbench.core.figures import Hosts  # only if they are configured
+    from mcp_workbench.server.http.metrics_route import MetricsRoute
+
+    def hosts() -> Hosts:
+        return Hosts(front.sessions, 0, len(server.connections))
+
+    return MetricsRoute(front.gateway, token, hosts)
+
+
 def _announce(snapshot: Snapshot, host: str, port: int, http: HttpSettings) -> None:
     boxes = " ".join(f"/mcp/{name}" for name in snapshot.toolboxes)
     line = f"listening on http://{_address(host, port)}/mcp   one toolbox: {boxes}   stop with Ctrl-C\n"
@@ -169,6 +182,9 @@ def _announce(snapshot: Snapshot, host: str, port: int, http: HttpSettings) -> N
         line += f"sign-in: {_sign_in(http.auth)}\n"
     elif not http.token and not http.tokens:
         line += "no token is set: every process of this machine may call (http.token ends that)\n"
+    if http.metrics:
+        who = "with its token" if http.metrics_token else "for every process of this machine"
+        line += f"metrics: http://{_address(host, port)}/metrics, {who}\n"
     sys.stderr.write(line)
     sys.stderr.flush()
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from mcp_workbench.config import jsonc
-from mcp_workbench.config.json_schema import json_schema
-from mcp_workbench.config.schema import SERVER, TABLES, Key
+from mcp_workbench.config.json_schema import TABLES, json_schema
+from mcp_workbench.config.schema import SERVER, Key
 from mcp_workbench.config.validate import validate
 from mcp_workbench.core.error_codes import CODES
 from mcp_workbench.core.spec import Limits, ServerSpec

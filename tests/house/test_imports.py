@@ -43,9 +43,9 @@ INITIALIZE = {
     },
 }
 
-# Beside the standard library, serving needs the codec, the loop and ourselves. The codec takes
-# typing_extensions where they are installed; cython_runtime is a part of the loop.
-ALLOWED = {"mcp_workbench", "msgspec", "uvloop", "typing_extensions", "cython_runtime"}
+# Beside the standard library, serving needs the codec, the loop and ourselves. cython_runtime is a part
+# of the loop.
+ALLOWED = {"mcp_workbench", "msgspec", "uvloop", "cython_runtime"}
 # Of the standard library, what is slow to load and not needed to serve (the codec takes decimal and uuid).
 TOO_SLOW = {
     "argparse", "csv", "dataclasses", "difflib", "email", "html", "http", "importlib_metadata",

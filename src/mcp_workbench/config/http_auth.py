@@ -46,7 +46,8 @@ class AuthReader:
         self.secrets = secrets  # variables that are read when the port opens
         self.path: Path = ("http", "auth")
 
-    def auth(self, value: Object) -> IssuerSettings:
+    def auth(self, value: Object) -> tuple[IssuerSettings, Object]:
+        """Returns the settings, without `limits`, and the members that are valid."""
         valid = self.findings.members(value, HTTP_AUTH, self.path)
         for key in ("issuer", "audience"):
             if key not in value:
@@ -71,7 +72,7 @@ class AuthReader:
         )
         if settings.issuer and settings.audience:
             self.check_values(settings)
-        return settings
+        return settings, valid
 
     def grants(self, valid: Object) -> None:
         """Report toolboxes that do not exist, and grants that open nothing."""

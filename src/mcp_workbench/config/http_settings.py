@@ -10,9 +10,15 @@ import msgspec
 
 from mcp_workbench.config.expand import Path, expand, references, remedy
 from mcp_workbench.config.findings import Finding, Findings, Object
-from mcp_workbench.config.schema import HTTP, NAME, TOKEN
+from mcp_workbench.config.schema import HTTP, NAME, PRINCIPAL_LIMITS, TOKEN
 from mcp_workbench.core.errors import ConfigError, Problem, did_you_mean
-from mcp_workbench.core.spec import HttpSettings, IssuerSettings, NamedToken, Snapshot
+from mcp_workbench.core.spec import (
+    HttpSettings,
+    IssuerSettings,
+    NamedToken,
+    PrincipalLimits,
+    Snapshot,
+)
 
 TOKEN_VARIABLE = "MCP_WORKBENCH_HTTP_TOKEN"  # noqa: S105 - a name
 SHORTEST_TOKEN = 16  # characters, where other machines could try one after another
@@ -43,6 +49,9 @@ class HttpReader:
         token: str = valid.get("token", "")
         if token:
             self.check_token(token, ("http", "token"), "http.token")
+        metrics_token: str = valid.get("metricsToken", "")
+        if metrics_token:
+            self.check_token(metrics_token, ("http", "metricsToken"), "http.metricsToken")
         named = [
             entry
             for name, item in valid.get("tokens", {}).items()
@@ -54,12 +63,17 @@ class HttpReader:
             tuple(valid.get("allowedOrigins", ())),
             tuple(named),
             self.auth(valid["auth"]) if "auth" in valid else None,
+            valid.get("metrics", False),
+            metrics_token,
         )
 
     def auth(self, value: Object) -> IssuerSettings | None:
         from mcp_workbench.config.http_auth import AuthReader  # most files have none
 
-        return AuthReader(self.findings, self.environ, self.check_boxes, self.secrets).auth(value)
+        reader = AuthReader(self.findings, self.environ, self.check_boxes, self.secrets)
+        settings, valid = reader.auth(value)
+        limits = read_limits(self.findings, valid, reader.path)
+        return msgspec.structs.replace(settings, limits=limits)
 
     def named(self, name: str, value: Any, path: Path) -> NamedToken | None:
         if not re.fullmatch(NAME, name):
@@ -73,10 +87,11 @@ class HttpReader:
         if "token" not in valid or ("toolboxes" in value and "toolboxes" not in valid):
             return None  # an unreadable list must not become no list, which opens every toolbox
         self.check_token(valid["token"], (*path, "token"), name)
+        limits = read_limits(self.findings, valid, path)
         if "toolboxes" not in valid:
-            return NamedToken(name, valid["token"])
+            return NamedToken(name, valid["token"], limits=limits)
         self.check_boxes(valid["toolboxes"], (*path, "toolboxes"))
-        return NamedToken(name, valid["token"], tuple(valid["toolboxes"]))
+        return NamedToken(name, valid["token"], tuple(valid["toolboxes"]), limits)
 
     def check_boxes(self, boxes: list[str], path: Path, star: str = "") -> None:
         """Report names of no toolbox; `star` stands for all of them."""
@@ -110,6 +125,15 @@ class HttpReader:
             self.findings.warning(path, "WB-CONF-043", message, fix)
 
 
+def read_limits(findings: Findings, valid: Object, path: Path) -> PrincipalLimits | None:
+    """Returns the `limits` of a principal."""
+    if "limits" not in valid:
+        return None
+    limits = findings.members(valid["limits"], PRINCIPAL_LIMITS, (*path, "limits"))
+    keys = ("callsPerMinute", "concurrentCalls", "sessions")
+    return PrincipalLimits(*(int(limits[key]) if key in limits else None for key in keys))
+
+
 # Values, when the port opens
 
 
@@ -128,18 +152,22 @@ def resolve_http(snapshot: Snapshot, environ: Mapping[str, str], *, loopback: bo
         (problem,) = values.problems
         raise ConfigError(problem.path, (msgspec.structs.replace(problem, path=""),))
     named = tuple(
-        NamedToken(
-            entry.name, values.value(entry.token, f"http.tokens.{entry.name}"), entry.toolboxes
-        )
+        msgspec.structs.replace(entry, token=values.value(entry.token, f"http.tokens.{entry.name}"))
         for entry in settings.tokens
     )
+    metrics_token = values.value(settings.metrics_token, "http.metricsToken")
     problems = values.problems
     auth = _resolved_auth(settings, environ, problems)
     if not loopback and not problems:
         problems += _too_open(settings, has_token=bool(token or named or auth))
+    closed = not loopback or bool(token or named or auth)
+    if closed and settings.metrics and not metrics_token and not problems:
+        problems.append(_open_metrics())
     if problems:
         raise ConfigError(snapshot.origin, tuple(problems))
-    return msgspec.structs.replace(settings, token=token, tokens=named, auth=auth)
+    return msgspec.structs.replace(
+        settings, token=token, tokens=named, auth=auth, metrics_token=metrics_token
+    )
 
 
 def with_http_secrets(snapshot: Snapshot, environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -167,7 +195,7 @@ def with_secrets(
 
 def http_variables(settings: HttpSettings) -> tuple[str, ...]:
     """Returns the variables that the section refers to."""
-    texts = [settings.token, *(entry.token for entry in settings.tokens)]
+    texts = [settings.token, settings.metrics_token, *(entry.token for entry in settings.tokens)]
     if settings.auth is not None:
         from mcp_workbench.config.http_auth import texts_of  # few have an issuer
 
@@ -238,3 +266,10 @@ def _too_open(settings: HttpSettings, *, has_token: bool) -> list[Problem]:
         fix = 'write "http": {"allowedHosts": ["the-name-they-use"]}'
         problems.append(Problem("http.allowedHosts", message, fix, "WB-CONF-030"))
     return problems
+
+
+def _open_metrics() -> Problem:
+    """Returns what is missing for `/metrics` of a port that is not open to all."""
+    message = "not everybody may call here, and everybody could read /metrics"
+    fix = 'write "http": {"metricsToken": "${NAME}"}: the tokens of hosts do not open it'
+    return Problem("http.metricsToken", message, fix, "WB-CONF-065")

@@ -1,4 +1,4 @@
-"""The JSON Schema of the configuration file, for editors."""
+"""The JSON Schema of the configuration file, for editors, and all tables of keys."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,6 +14,7 @@ from mcp_workbench.config.schema import (
     INTROSPECTION,
     LIMITS,
     NAME,
+    PRINCIPAL_LIMITS,
     RESOURCES,
     SANDBOX_KEYS,
     SECRET,
@@ -24,6 +25,24 @@ from mcp_workbench.config.schema import (
     TOP,
     Key,
 )
+
+TABLES = {
+    "top": TOP,
+    "toolbox": TOOLBOX,
+    "server": SERVER,
+    "auth": AUTH,
+    "limits": LIMITS,
+    "http": HTTP,
+    "token": TOKEN,
+    "httpAuth": HTTP_AUTH,
+    "introspection": INTROSPECTION,
+    "principalLimits": PRINCIPAL_LIMITS,
+    "secret": SECRET,
+    "audit": AUDIT_KEYS,
+    "cluster": CLUSTER,
+    "sandbox": SANDBOX_KEYS,
+    "resourceLimits": RESOURCES,
+}
 
 
 def json_schema() -> dict[str, Any]:
@@ -52,6 +71,7 @@ def json_schema() -> dict[str, Any]:
             "token": {**_members(TOKEN), "required": ["token"]},
             "httpAuth": {**_members(HTTP_AUTH), "required": ["issuer", "audience"]},
             "introspection": {**_members(INTROSPECTION), "required": ["clientId", "clientSecret"]},
+            "principalLimits": _members(PRINCIPAL_LIMITS),
             "secret": {**_members(SECRET), "oneOf": [{"required": [k]} for k in SECRET_KINDS]},
         },
     }

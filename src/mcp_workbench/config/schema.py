@@ -484,11 +484,22 @@ HTTP = {
     "allowedOrigins": Key(
         ORIGINS, "Web pages that may call it.", [], ["https://inspector.example.com"]
     ),
+    "metrics": Key(FLAG, "Serve figures for Prometheus at `/metrics`.", default=False),
+    "metricsToken": Key(
+        FILLED,
+        "The bearer token for `/metrics`, which opens nothing else.",
+        example="${SCRAPE_TOKEN}",
+    ),
 }
 TOKEN = {
     "token": Key(FILLED, "The bearer token itself.", example="${LAPTOP_TOKEN}"),
     "toolboxes": Key(
         TEXTS, "The toolboxes that it opens; all of them without this key.", example=["dev"]
+    ),
+    "limits": Key(
+        filled_object_of({"$ref": "#/$defs/principalLimits"}),
+        "How much it may use; nothing but `limits` bounds it without this key.",
+        example={"callsPerMinute": 600, "concurrentCalls": 16},
     ),
 }
 HTTP_AUTH = {
@@ -530,6 +541,11 @@ HTTP_AUTH = {
         "The toolboxes that a token opens if this claim is, or contains, this value.",
         example={"groups": {"engineering": ["dev", "ops"]}},
     ),
+    "limits": Key(
+        filled_object_of({"$ref": "#/$defs/principalLimits"}),
+        "How much each person may use; nothing but `limits` bounds them without this key.",
+        example={"callsPerMinute": 600, "concurrentCalls": 16},
+    ),
 }
 INTROSPECTION = {
     "clientId": Key(FILLED, "Our own name at the issuer.", example="workbench"),
@@ -540,19 +556,12 @@ INTROSPECTION = {
         example="https://login.example.com/introspect",
     ),
 }
-TABLES = {
-    "top": TOP,
-    "toolbox": TOOLBOX,
-    "server": SERVER,
-    "auth": AUTH,
-    "limits": LIMITS,
-    "http": HTTP,
-    "token": TOKEN,
-    "httpAuth": HTTP_AUTH,
-    "introspection": INTROSPECTION,
-    "secret": SECRET,
-    "audit": AUDIT_KEYS,
-    "cluster": CLUSTER,
-    "sandbox": SANDBOX_KEYS,
-    "resourceLimits": RESOURCES,
+PRINCIPAL_LIMITS = {
+    "callsPerMinute": Key(whole(1), "Calls to servers in any 60 seconds.", example=600),
+    "concurrentCalls": Key(whole(1), "Calls to servers in flight.", example=16),
+    "sessions": Key(
+        whole(1),
+        "Sessions of legacy hosts; without this key a share of `limits.sessions`.",
+        example=20,
+    ),
 }

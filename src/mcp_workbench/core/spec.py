@@ -38,7 +38,7 @@ _RELATIVE = re.compile(r"(?:--?[\w-]+=)?\.{1,2}(?:[/\\].*)?$")
 CONNECT_TIMEOUT = 120.0  # seconds; a first `npx` or `uvx` downloads before it starts
 CALL_TIMEOUT = 600.0  # seconds; agents run builds and crawls through tools
 MESSAGE_BYTES = 32 << 20  # one message, either direction (docs/decisions/0011)
-SESSIONS = 1000  # of hosts over HTTP
+SESSIONS = 10_000  # of hosts over HTTP; about 8 KiB each while idle
 CALLS_PER_SERVER = 4096  # in flight on one connection
 CALLS = 16384  # in flight on all connections together
 TOOLS_PER_SERVER = 10_000  # shown; no model reads as many
@@ -364,12 +364,21 @@ class Limits(msgspec.Struct, frozen=True):
     sessions: int = SESSIONS
 
 
+class PrincipalLimits(msgspec.Struct, frozen=True):
+    """How much one principal may use; None: as much as the limits of all allow."""
+
+    calls_per_minute: int | None = None
+    concurrent_calls: int | None = None
+    sessions: int | None = None
+
+
 class NamedToken(msgspec.Struct, frozen=True):
     """A bearer token for HTTP hosts; its name is the principal."""
 
     name: str
     token: str
     toolboxes: tuple[str, ...] | None = None  # that it opens; None is all of them
+    limits: PrincipalLimits | None = None
 
     def __repr__(self) -> str:
         return f"NamedToken({self.name!r})"  # the token is a secret
@@ -408,6 +417,7 @@ class IssuerSettings(msgspec.Struct, frozen=True):
     toolboxes: tuple[str, ...] = ()  # of every token
     scopes: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of tokens with this scope
     claims: tuple[ClaimGrant, ...] = ()
+    limits: PrincipalLimits | None = None  # of each person
 
 
 ALL_TOOLBOXES = "*"
@@ -421,6 +431,23 @@ class HttpSettings(msgspec.Struct, frozen=True):
     allowed_origins: tuple[str, ...] = ()
     tokens: tuple[NamedToken, ...] = ()
     auth: IssuerSettings | None = None
+    metrics: bool = False  # whether /metrics is served
+    metrics_token: str = ""
+
+    @property
+    def has_limits(self) -> bool:
+        """Returns whether a principal has limits of its own."""
+        named = any(token.limits is not None for token in self.tokens)
+        return named or (self.auth is not None and self.auth.limits is not None)
+
+    def with_limits_of(self, other: "HttpSettings") -> "HttpSettings":
+        """Returns these settings with the limits that the other ones have for the same principals."""
+        limits = {token.name: token.limits for token in other.tokens}
+        replace = msgspec.structs.replace
+        tokens = tuple(replace(token, limits=limits.get(token.name)) for token in self.tokens)
+        theirs = None if other.auth is None else other.auth.limits
+        auth = None if self.auth is None else replace(self.auth, limits=theirs)
+        return replace(self, tokens=tokens, auth=auth)
 
     def __repr__(self) -> str:
         return "HttpSettings()"  # the token is a secret

@@ -84,14 +84,15 @@ def plan_reload(
 def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[str, ...]]:
     """Return the part of the configuration that applies now, and the keys that need a restart.
 
-    Hosts received mode and names when they connected; the HTTP port and the audit's file are already open.
+    Hosts received mode and names when they connected; the HTTP port and the audit's file are already open. Limits
+    of principals apply at once.
     """
     limits = msgspec.structs.replace(wanted.limits, message_bytes=running.limits.message_bytes)
     possible = msgspec.structs.replace(
         wanted,
         tool_mode=running.tool_mode,
         naming=running.naming,
-        http=running.http,
+        http=running.http.with_limits_of(wanted.http),
         audit=running.audit,
         cluster=running.cluster,
         limits=limits,
@@ -99,7 +100,7 @@ def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[st
     differs = {
         "toolMode": wanted.tool_mode != running.tool_mode,
         "naming": wanted.naming != running.naming,
-        "http": wanted.http != running.http,
+        "http": wanted.http != possible.http,
         "audit": wanted.audit != running.audit,
         "cluster": wanted.cluster != running.cluster,
         "limits.messageBytes": wanted.limits != limits,

@@ -31,10 +31,13 @@ from mcp_workbench.upstream.pool import ConnectionPool
 if TYPE_CHECKING:
     from mcp_workbench.gateway.approvals import OnApproval, SessionApprovals
     from mcp_workbench.gateway.audit import AuditLog
+    from mcp_workbench.gateway.call_limits import PrincipalQuotas
+    from mcp_workbench.gateway.call_meter import CallMeter
     from mcp_workbench.gateway.reload import Reloaded
     from mcp_workbench.gateway.result_budget import KeptResults
     from mcp_workbench.gateway.script_worker import ScriptWorker
     from mcp_workbench.gateway.sign_ins import SignIns
+    from mcp_workbench.gateway.suspended_scripts import ScriptSeals
     from mcp_workbench.gateway.task_handles import Tasks
     from mcp_workbench.gateway.tool_search import Finder
     from mcp_workbench.search.queries import SearchResult
@@ -150,6 +153,7 @@ class Gateway(Lifetime):
         log_calls: str = "",
     ) -> None:
         self.interceptors = tuple(interceptors)  # of every call
+        self.first_interceptors: tuple[Interceptor, ...] = ()  # of those that have a route
         environ = os.environ if environ is None else environ
         self.audits: tuple[AuditLog, ...] = ()
         if log_calls or snapshot.audit is not None:
@@ -159,6 +163,9 @@ class Gateway(Lifetime):
             self.interceptors += self.audits
         self.on_approval: OnApproval | None = None  # of a Python program
         self.scopes = Scopes(snapshot)
+        self.quotas: PrincipalQuotas | None = None  # None: no principal ever had limits of its own
+        if snapshot.http.has_limits:
+            self._limit_principals()
         self.pool = ConnectionPool(
             snapshot.limits, environ, self._catalogue_changed, self._first_listed
         )
@@ -204,6 +211,36 @@ class Gateway(Lifetime):
             chosen.append(BackChannelHints())
         return (*chosen, _HINTS)
 
+    def _limit_principals(self) -> None:
+        from mcp_workbench.gateway.call_limits import PrincipalQuotas  # only where it is configured
+
+        self.quotas = PrincipalQuotas(lambda: self.snapshot.http)
+
+    def intercept(
+        self, *interceptors: Interceptor, first: tuple[Interceptor, ...] = ()
+    ) -> Callable[[], None]:
+        """Show every call from now on to these, too; returns what ends that.
+
+        `first` see an outcome before anything has changed it.
+        """
+        self.interceptors += interceptors
+        self.first_interceptors += first
+        self.scopes.renew()
+
+        def end() -> None:
+            self.interceptors = tuple(i for i in self.interceptors if i not in interceptors)
+            self.first_interceptors = tuple(i for i in self.first_interceptors if i not in first)
+            self.scopes.renew()
+
+        return end
+
+    @cached_property
+    def meter(self) -> CallMeter:
+        """Measures calls while somebody looks."""
+        from mcp_workbench.gateway.call_meter import CallMeter  # only for those who look
+
+        return CallMeter(self)
+
     @cached_property
     def kept_results(self) -> KeptResults:
         """Long results of all hosts, which share one limit."""
@@ -217,6 +254,13 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.script_worker import ScriptWorker  # only with a script
 
         return ScriptWorker(self.pool.start)
+
+    @cached_property
+    def script_seals(self) -> ScriptSeals:
+        """Seals the scripts of modern hosts that wait for people."""
+        from mcp_workbench.gateway.suspended_scripts import ScriptSeals  # only where one does
+
+        return ScriptSeals(self.pool.context.environ)
 
     @cached_property
     def approvals(self) -> SessionApprovals:
@@ -278,6 +322,8 @@ class Gateway(Lifetime):
         from mcp_workbench.gateway.reload import reload  # not needed at start-up
 
         change = reload(snapshot, self.scopes, self.pool)
+        if self.quotas is None and snapshot.http.has_limits:
+            self._limit_principals()
         if change.anything:
             for listening in tuple(self._listeners):
                 if (reloaded := listening.reloaded) is not None:

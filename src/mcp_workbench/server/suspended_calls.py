@@ -180,7 +180,15 @@ class SuspendedCalls:
             suspension.decline()
             host_call.abandon("too many questions")
             host_call.give_up("protocol_error", "the server never stops asking")
-        elif host_call.suspend():
+        elif not host_call.moves(suspension, partial(self._hold, suspension)):
+            self._hold(suspension)
+
+    def _hold(self, suspension: Suspension) -> None:
+        """Ask the host; the call stays in this process until it comes back."""
+        kind = suspension.kind
+        if kind == "held" and not suspension.open:
+            return
+        if suspension.host_call.suspend():
             self._reply(suspension, kind)
         else:
             suspension.decline()  # it was answered, or cancelled

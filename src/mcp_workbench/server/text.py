@@ -45,6 +45,7 @@ PIECE = 64 << 10  # bytes of a text that are quoted at once
 CODE_KEY = "mcp-workbench/code"
 RETRY_KEY = "mcp-workbench/retry_after_s"
 DRAINING = "draining"
+OVERLOADED = "overloaded"
 ENDING = (
     "The workbench is ending and begins nothing new. Nothing was done; try again when it is back."
 )

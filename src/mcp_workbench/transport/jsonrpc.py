@@ -109,19 +109,20 @@ _read_text = msgspec.json.Decoder(str).decode
 _read_error = msgspec.json.Decoder(ErrorObject).decode
 _read_short_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
+# Patterns for broken messages are compiled when the first one comes.
 # The id is salvaged only where it certainly belongs to the envelope, at its very start or very end,
 # and is complete: no other request must be answered or failed by mistake.
 _ID = (
     rb'"id"\s*:\s*(-?(?:0|[1-9]\d*)|"(?:[ !#-\[\]-~]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})){0,200}")'
     rb"\s*(?=[,}])"
 )
-_ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID)
-_ID_LAST = re.compile(rb',\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\}\s*$")
-_ESCAPED = re.compile(rb"\\.", re.DOTALL)
-_STRING = re.compile(rb'"[^"]*"')  # once escapes have been removed
+_ID_FIRST = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID
+_ID_LAST = rb',\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"\}\s*$"
+_ESCAPED = rb"(?s)\\."
+_STRING = rb'"[^"]*"'  # once escapes have been removed
 
 _TRUNCATED = "Input data was truncated"
-_BYTE = re.compile(r".*\(byte (\d+)\)$").match
+_BYTE = r".*\(byte (\d+)\)$"
 
 
 def decode(line: bytes, *, is_shallow: bool = False, read: Reader | None = None) -> Envelope:
@@ -195,15 +196,15 @@ def _place_of(error: msgspec.DecodeError, line: bytes) -> int | None:
     reason = str(error)
     if reason == _TRUNCATED:
         return len(line)
-    place = _BYTE(reason)
+    place = re.match(_BYTE, reason)
     return None if place is None else int(place[1])
 
 
 def salvaged_id(line: bytes) -> bytes:
     """Return the id of a message that can't be decoded, if it certainly is the envelope's; else empty."""
-    if match := _ID_FIRST.match(line[:4096]):
+    if match := re.match(_ID_FIRST, line[:4096]):
         return match[1]
-    match = _ID_LAST.search(line[-4096:])
+    match = re.search(_ID_LAST, line[-4096:])
     return match[1] if match and _is_plain(line) and _closes(line) else b""
 
 
@@ -214,7 +215,7 @@ def _is_plain(line: bytes) -> bool:
 
 def _closes(line: bytes) -> bool:
     """Whether the last brace closes the first. Otherwise the line broke off inside the message."""
-    bare = _STRING.sub(b"", _ESCAPED.sub(rb"\\", line))
+    bare = re.sub(_STRING, b"", re.sub(_ESCAPED, rb"\\", line))
     return b"\\" not in bare and bare.count(b"{") == bare.count(b"}")
 
 

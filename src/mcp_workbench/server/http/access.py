@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,14 @@ SILENT = refused(
 TOO_MANY = refused(503, "too many sessions", headers=b"Retry-After: 60\r\n")
 
 
+def over_limit(message: str, seconds: float, id: bytes = b"") -> Reply:
+    """The refusal of a principal that has reached a limit of its own."""
+    wait = max(1, math.ceil(seconds))
+    headers = b"Retry-After: %d\r\n" % wait
+    data = {text.CODE_KEY: text.OVERLOADED, text.RETRY_KEY: wait}
+    return refused(429, message, id=id, code=jsonrpc.SERVER_ERROR, headers=headers, data=data)
+
+
 # Principals
 
 
@@ -91,6 +100,7 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 NEVER = float("inf")
+COUNTED = float("inf")  # another object: the token never expires, but each request is counted
 
 
 class Identity(msgspec.Struct, frozen=True):

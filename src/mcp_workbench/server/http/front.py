@@ -10,12 +10,14 @@ from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.protocol.handshake import LEGACY
 from mcp_workbench.server.http.access import (
     CLOSING,
+    COUNTED,
     NEVER,
     NOT_FOUND,
     SILENT,
     Access,
     Identity,
     Principal,
+    over_limit,
     refused,
 )
 from mcp_workbench.server.http.modern import VERSION, ModernExchanges
@@ -31,6 +33,7 @@ from mcp_workbench.transport.tasks import TaskScope
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mcp_workbench.server.http.metrics_route import MetricsRoute
     from mcp_workbench.server.http.resource_server import Undecided
     from mcp_workbench.server.http.sign_in_pages import SignInPages
     from mcp_workbench.transport.http.server import HttpServer
@@ -41,6 +44,8 @@ PAGES = b"/sign-in/"
 UNDECIDED = 128  # requests that wait until the issuer was asked about their tokens
 UNDECIDED_BODIES = 2  # times the largest message: bytes of all of them
 ENDPOINTS = 1024  # that are kept for people who have signed in and have no session
+
+TOO_MANY_REQUESTS = "this principal sends too many requests for its limits.callsPerMinute"
 
 _LEGACY = frozenset(revision.encode() for revision in LEGACY)
 _OK = Reply(200, b"ok")
@@ -58,11 +63,14 @@ class HttpFront:
         self._endpoints: dict[tuple[Principal, bytes], Endpoint] = {}  # by principal and path
         self.undecided = 0  # requests that wait for the issuer
         self._undecided_bytes = 0  # of their bodies
-        self._sessions = LegacySessions(lambda: view.snapshot.limits.sessions)
+        self._sessions = LegacySessions(
+            lambda: view.snapshot.limits.sessions, self._sessions_allowed
+        )
         self._exchanges = ModernExchanges(view.gateway.suspended)
         self._commented = 0.0
         self._pages: SignInPages | None = None  # made for the first visitor
         self.serves: Callable[[HttpServer], None] | None = None  # called when the port is open
+        self.metrics: MetricsRoute | None = None  # if they are configured
 
     @property
     def gateway(self) -> Gateway:
@@ -83,7 +91,7 @@ class HttpFront:
         if path in HEALTH:
             return self._health(request, path)
         if path != b"/mcp" and not path.startswith(b"/mcp/"):
-            return self._metadata(request, path) or NOT_FOUND
+            return self._admit_beside(request, path)
         version = request.headers.get(VERSION)
         modern = version is not None and version not in _LEGACY
         if (wrong := self._wrong_verb(request, modern=modern)) is not None:
@@ -96,6 +104,12 @@ class HttpFront:
         request.admitted = identity
         request.from_stranger = True
         return None
+
+    def _admit_beside(self, request: HttpRequest, path: bytes) -> Reply | None:
+        """Check a request for something else than MCP."""
+        if self.metrics is not None and path == b"/metrics":
+            return self.metrics.admit(request)
+        return self._metadata(request, path) or NOT_FOUND
 
     @property
     def _has_pages(self) -> bool:
@@ -112,7 +126,12 @@ class HttpFront:
     def _admit_known(
         self, request: HttpRequest, path: bytes, identity: Identity, *, modern: bool
     ) -> Reply | None:
-        principal = identity.principal
+        principal, until = identity.principal, identity.until
+        quotas = self.gateway.quotas
+        if quotas is not None and quotas.limits(principal.name) is not None:
+            if wait := quotas.request(principal.name):
+                return over_limit(TOO_MANY_REQUESTS, wait)
+            until = COUNTED if until is NEVER else until
         endpoint = self._endpoints.get((principal, path)) or self._create_endpoint(principal, path)
         if endpoint is None:
             return self._step_up(principal, path) or NOT_FOUND
@@ -127,7 +146,7 @@ class HttpFront:
             modern,
             self.access,
             snapshot,
-            until=identity.until,
+            until=until,
             host=request.headers.get(b"host", b""),
         )
         return CLOSING if self._sessions.closing and not _may_go_on(request) else None
@@ -149,7 +168,7 @@ class HttpFront:
             self.handle(request, response)
 
     def still_admits(self, request: HttpRequest) -> bool:
-        admitted: Admitted | Undecided | SignInPages = request.admitted
+        admitted: Admitted | Undecided | SignInPages | MetricsRoute = request.admitted
         return (
             isinstance(admitted, Admitted)
             and admitted.access is self.access
@@ -159,8 +178,16 @@ class HttpFront:
         )
 
     def _holds(self, admitted: Admitted) -> bool:
+        """Whether the token is still valid, and this request not one too many; if so, it is counted."""
         issuer = self.access.issuer
-        return issuer is not None and issuer.holds(admitted.until)
+        if admitted.until != NEVER and (issuer is None or not issuer.holds(admitted.until)):
+            return False
+        quotas = self.gateway.quotas
+        return quotas is None or not quotas.request(admitted.principal.name)
+
+    def _sessions_allowed(self, principal: str) -> int | None:
+        quotas = self.gateway.quotas
+        return None if quotas is None else quotas.sessions(principal)
 
     def _metadata(self, request: HttpRequest, path: bytes) -> Reply | None:
         """Where to get a token, for hosts that have none; None if there is no issuer, or no such path."""
@@ -232,6 +259,9 @@ class HttpFront:
     def handle(self, request: HttpRequest, response: ResponseWriter) -> None:
         if request.admitted is self._pages and self._pages is not None:
             self._scope.start(self._pages.visit(_copy(request), response), "sign-in page")
+        elif self.metrics is not None and request.admitted is self.metrics:
+            accept = request.headers.get(b"accept", b"")
+            self._scope.start(self.metrics.respond(accept, response), "metrics")
         elif not isinstance(request.admitted, Admitted):
             self._handle_undecided(request, response)
         elif request.admitted.modern:
@@ -261,6 +291,11 @@ class HttpFront:
             self._commented = now
         self._exchanges.tick(now, comment=comment)
         self._sessions.tick(now, comment=comment)
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions legacy hosts have."""
+        return len(self._sessions)
 
     @property
     def busy(self) -> bool:

@@ -13,6 +13,7 @@ from mcp_workbench.protocol.handshake import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
     MODERN,
+    NAMED_BY,
     UNSUPPORTED_VERSION,
 )
 from mcp_workbench.server import parse
@@ -52,15 +53,6 @@ LONGEST_META = 4096  # bytes that are compared and kept
 VERSION = b"mcp-protocol-version"
 METHOD = b"mcp-method"
 NAME = b"mcp-name"
-# The member of `params` that Mcp-Name repeats.
-_NAMED = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-}
 STATUS = {
     jsonrpc.PARSE_ERROR: 400,
     jsonrpc.INVALID_REQUEST: 400,
@@ -150,7 +142,7 @@ def _check_headers(request: HttpRequest, method: str, version: str, params: _Hea
         raise mismatch("MCP-Protocol-Version differs from the version in _meta")
     if headers.get(METHOD, b"") != method.encode():
         raise mismatch("Mcp-Method is missing or differs from the method")
-    member = _NAMED.get(method)
+    member = NAMED_BY.get(method)
     if member is None:
         return
     raw: msgspec.Raw = getattr(params, member)

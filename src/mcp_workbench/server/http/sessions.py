@@ -24,10 +24,11 @@ from mcp_workbench.server.http.access import (
     TOO_MANY,
     Access,
     Principal,
+    over_limit,
     refused,
 )
 from mcp_workbench.server.http.modern import VERSION
-from mcp_workbench.server.http.streams import SILENCE, EventStream, PostStream
+from mcp_workbench.server.http.streams import SILENCE, EventStream, PostStream, is_event_id
 from mcp_workbench.server.parse import Message, RequestError, UseToolRequest, cancelled_id
 from mcp_workbench.server.session import HostSession
 from mcp_workbench.server.session_tools import ToolView
@@ -41,9 +42,12 @@ IDLE = 1800.0  # seconds without a request or a stream until a session ends
 KEPT = 60.0  # seconds for which the end of a broken stream is kept for its host
 KEPT_STREAMS = 16  # per session; older ones are dropped
 FEW_EXPIRIES = 64  # of sessions that have ended: with more, they are dropped before their time
-LONGEST_ID = 40  # of an event: two counters
 SESSION_ID = b"mcp-session-id"
 LAST_EVENT = b"last-event-id"
+SESSION_RETRY = 60  # seconds; when a host ends its session is not known
+SPARE_SESSION = (
+    60.0  # seconds without use: then it makes room for another of its principal, if it has to
+)
 
 _CANCELLED = "notifications/cancelled"
 _MODERN_MARK = VERSION_KEY.encode()
@@ -303,6 +307,12 @@ class LegacySession:
         is_used = self._posts or self in self._sessions.listening
         return (self._sessions.now if is_used else self.touched) + IDLE
 
+    @property
+    def idle_for(self) -> float:
+        """Seconds since it was last used."""
+        is_used = self._posts or self in self._sessions.listening
+        return 0.0 if is_used else self._sessions.now - self.touched
+
     def stop_listening(self) -> None:
         if self._standalone is not None:
             self._standalone.end()
@@ -321,14 +331,14 @@ class LegacySession:
 class LegacySessions:
     """All legacy sessions of a port. An idle one costs nothing until it expires."""
 
-    def __init__(self, most: Callable[[], int]) -> None:
+    def __init__(self, most: Callable[[], int], allowed: Callable[[str], int | None]) -> None:
         self.now = 0.0
         self.closing = False
-        self.active: set[LegacySession] = (
-            set()
-        )  # they wait for a reply, or keep the end of a stream
+        # They wait for a reply, or keep the end of a stream.
+        self.active: set[LegacySession] = set()
         self.listening: set[LegacySession] = set()  # with a standalone stream
         self._most = most  # sessions at once, as configured now
+        self._allowed = allowed  # those of one principal, if it has a limit of its own
         self._sessions: dict[str, LegacySession] = {}
         self._counts: Counter[str] = Counter()  # by principal
         self._expiries: list[tuple[float, str]] = []  # a heap: when to check which session
@@ -355,7 +365,7 @@ class LegacySessions:
         elif request.method == b"DELETE":
             self._end(session)
             response.plain(Reply(200))
-        elif _is_event_id(last := request.headers.get(LAST_EVENT, b"")):
+        elif is_event_id(last := request.headers.get(LAST_EVENT, b"")):
             session.listen(response, last)
         else:
             response.plain(refused(400, "Last-Event-ID is none of ours"))
@@ -429,8 +439,8 @@ class LegacySessions:
 
     def _initialize(self, message: Message, response: ResponseWriter, admitted: Admitted) -> None:
         principal = admitted.principal
-        if self._full(principal):
-            response.plain(TOO_MANY)
+        if (full := self._full(principal, bytes(message.id))) is not None:
+            response.plain(full)
             return
         session = LegacySession(self.new_id(), principal.name, admitted.endpoint, self)
         session.host.public_origin = admitted.public_origin
@@ -454,11 +464,28 @@ class LegacySessions:
     def all(self) -> list[LegacySession]:
         return list(self._sessions.values())
 
-    def _full(self, principal: Principal) -> bool:
-        """Whether there are too many sessions, of all principals or of this one."""
-        most = self._most()
+    def _full(self, principal: Principal, id: bytes) -> Reply | None:
+        """The refusal where there are too many sessions, of all principals or of this one."""
+        most, allowed = self._most(), self._allowed(principal.name)
         own = self._counts.get(principal.name, 0)
-        return len(self._sessions) >= most or own >= max(1, most // principal.among)
+        if allowed is not None and own >= allowed and not self._make_room(principal.name):
+            message = f"{allowed} sessions are allowed to this principal (limits.sessions)"
+            return over_limit(message, SESSION_RETRY, id)
+        if len(self._sessions) >= most:
+            return TOO_MANY
+        share = allowed is None and own >= max(1, most // principal.among)
+        return TOO_MANY if share else None
+
+    def _make_room(self, principal: str) -> bool:
+        """End the session that its principal has not used for longest: its host may be gone for good."""
+        spare = [
+            session
+            for session in self._sessions.values()
+            if session.principal == principal and session.idle_for >= SPARE_SESSION
+        ]
+        if spare:
+            self._end(max(spare, key=lambda session: session.idle_for))
+        return bool(spare)
 
     def _end(self, session: LegacySession) -> None:
         self.forget(session)
@@ -571,10 +598,3 @@ def _unusable(
     if any(m.method == "initialize" for m in messages):
         return "initialize can't be part of a batch"
     return ""
-
-
-def _is_event_id(value: bytes) -> bool:
-    if not value:
-        return True
-    number, _, count = value.partition(b"-")
-    return number.isdigit() and count.isdigit() and len(value) < LONGEST_ID

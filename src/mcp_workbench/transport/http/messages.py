@@ -6,7 +6,6 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any, Protocol
 
 import msgspec
@@ -21,7 +20,38 @@ TEXT = b"text/plain; charset=utf-8"
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)[ \t]*\r\n", re.IGNORECASE)
 _LONGEST_LENGTH = 12  # digits
 
-STATUS_LINES = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
+# Those that we send. The enumeration of all in the standard library takes longer to load than this module.
+_REASONS = {
+    200: b"OK",
+    202: b"Accepted",
+    204: b"No Content",
+    302: b"Found",
+    303: b"See Other",
+    304: b"Not Modified",
+    400: b"Bad Request",
+    401: b"Unauthorized",
+    403: b"Forbidden",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    406: b"Not Acceptable",
+    408: b"Request Timeout",
+    409: b"Conflict",
+    411: b"Length Required",
+    413: b"Request Entity Too Large",
+    415: b"Unsupported Media Type",
+    417: b"Expectation Failed",
+    421: b"Misdirected Request",
+    429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error",
+    501: b"Not Implemented",
+    502: b"Bad Gateway",
+    503: b"Service Unavailable",
+    504: b"Gateway Timeout",
+    505: b"HTTP Version Not Supported",
+}
+NO_CONTENT = 204
+STATUS_LINES = {status: b"HTTP/1.1 %d %b\r\n" % (status, why) for status, why in _REASONS.items()}
 
 
 class RepeatedHead:
@@ -148,7 +178,7 @@ class Reply(msgspec.Struct, frozen=True):
 def plain_head(reply: Reply, common: bytes) -> bytes:
     """Return everything before the body. `common` are lines that every response has."""
     if not reply.body:
-        size = b"" if reply.status == HTTPStatus.NO_CONTENT else b"Content-Length: 0\r\n"
+        size = b"" if reply.status == NO_CONTENT else b"Content-Length: 0\r\n"
         return b"".join((STATUS_LINES[reply.status], common, reply.headers, size, b"\r\n"))
     return b"%b%bContent-Type: %b\r\nContent-Length: %d\r\n%b\r\n" % (
         STATUS_LINES[reply.status],

@@ -305,7 +305,9 @@ async def listening(
     server = HttpServer(front, body_bytes)
     try:
         try:
-            listener = await server.loop.create_server(lambda: HttpConnection(server), host, port)
+            # As bytes, which the loop passes on as they are: the IDNA codec is slow to load.
+            names = cast("list[str]", [host.encode()]) if host.isascii() else host
+            listener = await server.loop.create_server(lambda: HttpConnection(server), names, port)
         except OSError as error:
             raise NotListening(error) from None
         server.listener = listener
