@@ -30,7 +30,7 @@ from mcp_workbench.cluster.ownership import (
     next_step,
     successor,
 )
-from mcp_workbench.cluster.records import Member
+from mcp_workbench.cluster.records import ReplicaAddress
 from mcp_workbench.cluster.resp import EngineError
 from mcp_workbench.protocol.signed_state import Seal
 from mcp_workbench.server.http.access import CLOSING, refused
@@ -317,7 +317,7 @@ class ClusterFront(HttpFront):
             unreachable=tried,
         )
         if isinstance(step, Adopt) and record is not None and owner and not is_yielded:
-            other = Member(owner, record.host, record.port)
+            other = ReplicaAddress(owner, record.host, record.port)
             if await self._replica.holds_elsewhere(other):
                 return ForwardTo(owner)
         return step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from mcp_workbench.cluster.link import HANDSHAKE_TIME, ConnectingLink, LinkBroken
-from mcp_workbench.cluster.records import Member
+from mcp_workbench.cluster.records import ReplicaAddress
 
 AGAIN = 0.2  # seconds until a replica that did not answer is tried again
 MOST = 512  # connections
@@ -36,7 +36,7 @@ class Links:
         if link is not None:
             link.abort()
 
-    async def to(self, member: Member) -> ConnectingLink:
+    async def to(self, member: ReplicaAddress) -> ConnectingLink:
         """The connection to this replica. Raises LinkBroken if it can't be reached."""
         link = self.ready(member.id)
         if link is not None:
@@ -52,7 +52,7 @@ class Links:
         await asyncio.wait((dialled,))
         return dialled.result()
 
-    async def _dial(self, member: Member) -> ConnectingLink:
+    async def _dial(self, member: ReplicaAddress) -> ConnectingLink:
         loop = asyncio.get_running_loop()
         link = ConnectingLink(self._key, self._most, self._own_id, member.id)
         try:
