@@ -31,6 +31,7 @@ FREE = msgspec.structs.replace(OF_A, owner="")
     ("record", "others", "allowed", "step"),
     [
         (None, [A, B], True, Absent()),
+        (None, [A, B], False, WaitForLease()),  # the engine may have lost its data
         (OF_A, [A, B], False, ForwardTo("a")),
         (OF_A, [A, B], True, ForwardTo("a")),  # it lives, whatever else
         (OF_A, [B], False, WaitForLease()),  # the engine has just come back

@@ -12,9 +12,10 @@ import msgspec
 from mcp_workbench.cluster.engine import Engine, EngineAway, Script
 from mcp_workbench.cluster.keys import ValueSeal
 from mcp_workbench.cluster.link import LinkBroken
-from mcp_workbench.cluster.ownership import BEAT, LEASE, PROMISE, promised_until
+from mcp_workbench.cluster.ownership import BEAT, LEASE, PROMISE, SETTLE, promised_until
 from mcp_workbench.cluster.records import LONGEST_MEMBER, ReplicaAddress, read_record, write_record
 from mcp_workbench.cluster.resp import EngineError
+from mcp_workbench.transport.tasks import TaskScope
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +49,14 @@ class Members:
     """Keeps the lease, until cancelled. `holds` is asked before every answer."""
 
     def __init__(
-        self, engine: Engine, vault: ValueSeal, me: ReplicaAddress, ask_promise: AskPromise
+        self,
+        engine: Engine,
+        vault: ValueSeal,
+        me: ReplicaAddress,
+        ask_promise: AskPromise,
+        scope: TaskScope,
     ) -> None:
+        self._scope = scope
         self.engine = engine
         self.me = me
         self.others: dict[str, ReplicaAddress] = {}  # that live, without this one
@@ -118,7 +125,11 @@ class Members:
                 log.warning("the lease of this replica can't be renewed: %s", error)
             await self._gather_promises(sent)
         else:
-            self.others = self._read(live)
+            others = self._read(live)
+            since = self.engine.since
+            is_new = since is None or sent - since < SETTLE
+            # After the engine came back, others first have to say again that they live.
+            self.others = {**self.others, **others} if is_new else others
             if await self._is_verified(sent):
                 self._lease_until = sent + LEASE
                 self._promises = {}
@@ -158,9 +169,7 @@ class Members:
             except (LinkBroken, OSError):
                 return
 
-        async with asyncio.TaskGroup() as tasks:
-            for member in wanted.values():
-                tasks.create_task(ask(member))
+        await asyncio.wait([self._scope.start(ask(m), "promise") for m in wanted.values()])
         self._promises = {**self._promises, **promises}
 
     async def leave(self) -> None:

@@ -56,8 +56,8 @@ def next_step(  # noqa: PLR0913 - all that it depends on
 
     `unreachable` are replicas that were tried for this request and did not answer.
     """
-    if record is None:
-        return Absent()
+    if record is None:  # an engine that has just come back may have to be told again
+        return Absent() if may_adopt else WaitForLease()
     owner = record.owner
     if owner == own_id:
         return Absent()  # it has ended here, and its record is about to go

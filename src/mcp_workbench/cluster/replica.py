@@ -64,8 +64,8 @@ class Replica:
         self.engine = Engine(config.engine, config.name)
         vault = ValueSeal(config.key)
         self.store = SessionStore(self.engine, vault)
-        self.links = Links(config.key, most, id)
-        self.members = Members(self.engine, vault, self.me, self._ask_promise)
+        self.links = Links(config.key, most, id, scope)
+        self.members = Members(self.engine, vault, self.me, self._ask_promise, scope)
         self.sessions = OwnedSessions(self)
         self.front: ClusterFront | None = None
         self.server: HttpServer | None = None
@@ -134,6 +134,8 @@ class Replica:
     # What others ask of us
 
     def opened(self, link: AcceptedLink, stream: int, payload: bytes) -> None:
+        from mcp_workbench.cluster.front import ForwardedTo  # it imports this module's neighbours
+
         forwarded, front = read_request(payload), self.front
         if forwarded is None or front is None or self.server is None:
             link.frame(REFUSED, stream)
@@ -147,7 +149,8 @@ class Replica:
             self._answers.pop((link, stream), None)
             link.frame(REFUSED, stream)
 
-        if not front.handle_forwarded(forwarded, response, refuse):
+        origin = ForwardedTo(link.other_id, refuse, is_yielded=forwarded.is_yielded)
+        if not front.handle_forwarded(forwarded, response, origin):
             refuse()
 
     def _date(self) -> bytes:
