@@ -269,10 +269,16 @@ class ClusterFront(HttpFront):
                 tried = frozenset((step.replica,))
             else:
                 tried = frozenset()
-            if isinstance(step, Adopt) and stored is not None:
-                await self._replica.sessions.adopt(stored, request.admitted, self._sessions)
-            elif not await self._waited(end):
+            if not await self._adopted(step, stored, request) and not await self._waited(end):
                 response.plain(AWAY)
+
+    async def _adopted(
+        self, step: Step, stored: StoredSession | None, request: HttpRequest
+    ) -> bool:
+        """Adopt where that is the step. False: nothing has changed, or another replica was faster."""
+        if not isinstance(step, Adopt) or stored is None:
+            return False
+        return await self._replica.sessions.adopt(stored, request.admitted, self._sessions)
 
     async def _waited(self, end: float) -> bool:
         """Wait until more may be known. False: there is no more time."""
