@@ -31,6 +31,7 @@ from mcp_workbench.transport.process import close_to_others
 from mcp_workbench.transport.tasks import TaskScope, task_scope
 
 if TYPE_CHECKING:
+    from mcp_workbench.config.cluster_settings import ClusterConfig
     from mcp_workbench.server.http.metrics_route import MetricsRoute
     from mcp_workbench.server.http.resource_server import ResourceServer
 
@@ -69,27 +70,35 @@ def serve_http(  # noqa: PLR0913 - what the command line says
 
     `toolboxes` are those that are served, or all, also after the file has changed. `ui`: with the web page.
     """
-    host, port = address
+    host, _ = address
     close_to_others()  # before any server starts: it could read our memory, not only our environment
     http = resolve_http(snapshot, os.environ, loopback=is_loopback(host))
     open_log(logging.DEBUG if verbose else logging.WARNING)
+    cluster = _cluster(snapshot) if snapshot.cluster is not None else None
     gateway = Gateway(snapshot, log_calls=log_calls)
-    return run(_serve(gateway, host, port, http, toolboxes, ui=ui))
+    return run(_serve(gateway, address, http, toolboxes, cluster, ui=ui))
+
+
+def _cluster(snapshot: Snapshot) -> ClusterConfig | None:
+    from mcp_workbench.config.cluster_settings import resolve_cluster  # few have one
+
+    return resolve_cluster(snapshot, os.environ)
 
 
 async def _serve(  # noqa: PLR0913 - what the command line says
     gateway: Gateway,
-    host: str,
-    port: int,
+    address: tuple[str, int],
     http: HttpSettings,
     toolboxes: tuple[str, ...],
+    cluster: ClusterConfig | None,
     *,
     ui: bool,
 ) -> int:
     snapshot = gateway.snapshot
     end = Ending(0, 1, 2)
     end.on_signals()
-    async with gateway, port_of(gateway, host, port, http, ui=ui) as (front, server):
+    host = address[0]
+    async with gateway, port_of(gateway, *address, http, cluster, ui=ui) as (front, server):
         _announce(snapshot, host, server.port, http)
         if ui:
             _announce_page(front, host, server.port)
@@ -101,40 +110,59 @@ async def _serve(  # noqa: PLR0913 - what the command line says
 
 
 @asynccontextmanager
-async def port_of(
-    gateway: Gateway, host: str, port: int, http: HttpSettings, *, ui: bool = False
+async def port_of(  # noqa: PLR0913 - what a port is made of
+    gateway: Gateway,
+    host: str,
+    port: int,
+    http: HttpSettings,
+    cluster: ClusterConfig | None = None,
+    *,
+    ui: bool = False,
 ) -> AsyncGenerator[tuple[HttpFront, HttpServer]]:
     """Serve hosts on this port for the length of the block; 0 is any free port. `ui`: with the web page."""
     most = gateway.snapshot.limits.message_bytes
     try:
-        async with task_scope() as requests:
-            front = HttpFront(gateway.view, requests)
-            async with listening(front, host, port, most) as server:
-                names = names_of(host, server.port, http.allowed_hosts)
-                beside = http.auth is not None
-                principals = Principals(http.token, http.tokens, beside_issuer=beside)
-                issuer = None if http.auth is None else _issuer(http.auth, requests)
-                access = Access(names, http.allowed_origins, principals, issuer)
-                access.port = server.port
-                front.access = access
-                if gateway.is_traced:
-                    _read_trace_headers(front, requests)
-                if http.metrics:
-                    front.metrics = _metrics(front, server, http.metrics_token)
-                try:
-                    with _page(
-                        gateway,
-                        front,
-                        requests,
-                        f"http://{_address(host, server.port)}/mcp",
-                        http,
-                        wanted=ui,
-                    ):
-                        yield front, server
-                finally:
-                    front.close()
+        async with (
+            task_scope() as requests,
+            _front_of(gateway, requests, cluster) as front,
+            listening(front, host, port, most) as server,
+        ):
+            names = names_of(host, server.port, http.allowed_hosts)
+            beside = http.auth is not None
+            principals = Principals(http.token, http.tokens, beside_issuer=beside)
+            issuer = None if http.auth is None else _issuer(http.auth, requests)
+            access = Access(names, http.allowed_origins, principals, issuer)
+            access.port = server.port
+            front.access = access
+            if gateway.is_traced:
+                _read_trace_headers(front, requests)
+            if http.metrics:
+                front.metrics = _metrics(front, server, http.metrics_token)
+            if front.serves is not None:
+                front.serves(server)
+            url = f"http://{_address(host, server.port)}/mcp"
+            try:
+                with _page(gateway, front, requests, url, http, wanted=ui):
+                    yield front, server
+            finally:
+                front.close()
     except NotListening as error:
         raise PortRefused(host, port, error.why) from None
+
+
+@asynccontextmanager
+async def _front_of(
+    gateway: Gateway, scope: TaskScope, cluster: ClusterConfig | None
+) -> AsyncGenerator[HttpFront]:
+    if cluster is None:
+        yield HttpFront(gateway.view, scope)
+        return
+    from mcp_workbench.cluster.front import ClusterFront  # few have one
+    from mcp_workbench.cluster.replica import replica_of
+
+    most = gateway.snapshot.limits.message_bytes
+    async with replica_of(cluster, scope, most) as replica:
+        yield ClusterFront(gateway.view, scope, replica)
 
 
 @contextmanager

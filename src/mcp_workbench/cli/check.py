@@ -143,7 +143,7 @@ def check(settings: Settings, *, connect: bool, host: str | None) -> int:
         from mcp_workbench.cli.host_limits import known_host  # loads the hosts
 
         known_host(host)
-    facts = _configured(snapshot)
+    facts = _configured(snapshot, connect=connect)
     _print_problems(settings, snapshot, facts.problems)
     servers = _servers(snapshot)
     reports = survey(settings, observed(snapshot), servers) if connect else None
@@ -170,7 +170,7 @@ class _Facts(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...]
 
 
-def _configured(snapshot: Snapshot) -> _Facts:
+def _configured(snapshot: Snapshot, *, connect: bool) -> _Facts:
     sources = _sources(snapshot)
     boxes = sandboxes(snapshot, os.environ)
     problems = (
@@ -180,8 +180,15 @@ def _configured(snapshot: Snapshot) -> _Facts:
         *launch_warnings(snapshot, os.environ),
         *script_warnings(snapshot),
         *tracing_warnings(snapshot),
+        *(_cluster_problems(snapshot, connect=connect) if snapshot.cluster else ()),
     )
     return _Facts(sources, boxes, problems)
+
+
+def _cluster_problems(snapshot: Snapshot, *, connect: bool) -> tuple[Problem, ...]:
+    from mcp_workbench.cli.cluster_checks import cluster_problems  # few have one
+
+    return tuple(cluster_problems(snapshot, connect=connect))
 
 
 def _host_warnings(

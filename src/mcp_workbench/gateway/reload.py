@@ -99,6 +99,7 @@ def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[st
         http=running.http.with_limits_of(wanted.http),
         audit=running.audit,
         tracing=running.tracing,
+        cluster=running.cluster,
         limits=limits,
     )
     differs = {
@@ -107,6 +108,7 @@ def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[st
         "http": wanted.http != possible.http,
         "audit": wanted.audit != running.audit,
         "tracing": wanted.tracing != running.tracing,
+        "cluster": wanted.cluster != running.cluster,
         "limits.messageBytes": wanted.limits != limits,
     }
     return possible, tuple(key for key, other in differs.items() if other)

@@ -31,9 +31,12 @@ from mcp_workbench.transport.http.messages import HttpRequest, Reply, ResponseWr
 from mcp_workbench.transport.tasks import TaskScope
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcp_workbench.server.http.metrics_route import MetricsRoute
     from mcp_workbench.server.http.resource_server import Undecided
     from mcp_workbench.server.http.sign_in_pages import SignInPages
+    from mcp_workbench.transport.http.server import HttpServer
 
 COMMENT_EVERY = 15.0  # seconds; proxies close connections that are silent for longer
 HEALTH = (b"/healthz", b"/readyz")
@@ -76,6 +79,7 @@ class HttpFront:
         self._exchanges = ModernExchanges(view.gateway.suspended)
         self._commented = 0.0
         self._pages: SignInPages | None = None  # made for the first visitor
+        self.serves: Callable[[HttpServer], None] | None = None  # called when the port is open
         self.page: OtherRoutes | None = None
         self.metrics: MetricsRoute | None = None  # if they are configured
 

@@ -42,7 +42,7 @@ from mcp_workbench.transport.jsonrpc import Malformed
 
 if TYPE_CHECKING:
     from mcp_workbench.server.http.sessions import Admitted, Endpoint
-    from mcp_workbench.server.suspended_calls import Expiry
+    from mcp_workbench.server.suspended_calls import Expiry, RequestStates
 
     ExchangeKey = tuple[Endpoint, bytes]  # and `_meta`
 
@@ -332,6 +332,7 @@ class ModernExchanges:
 
     def __init__(self, suspended: Expiry) -> None:
         self._suspended = suspended
+        self.states: Callable[[str], RequestStates] | None = None  # of a principal; with replicas
         self._input_requests: dict[str, InputRequests] = {}  # by principal
         self._in_flight: set[ModernExchange] = set()
         self._free: dict[ExchangeKey, list[ModernExchange]] = {}
@@ -403,7 +404,7 @@ class ModernExchanges:
         """Questions outlive the request that led to them; only the same principal may answer."""
         requests = self._input_requests.pop(principal, None)
         if requests is None:
-            requests = InputRequests(principal, self._suspended)
+            requests = InputRequests(principal, self._suspended, self.states)
             self._forget_idle()
         self._input_requests[principal] = requests  # the last one used is the last to be forgotten
         return requests
