@@ -134,7 +134,6 @@ vendor: $(VENV)/.dev ## renew the web page's libraries from npm, and THIRD_PARTY
 conformance: $(VENV)/.dev $(SUITE)/.ready $(SUITE)/sdk/.ready $(SDK1)/.ready ## the official suite through the workbench, in all pairs of eras
 	@$(COMPILE)
 	$(BIN)/python -m tests.conformance.run $(CONFORMANCE)
-	$(BIN)/python -m tests.conformance.skills
 
 soak: $(VENV)/.dev ## the guarantees in long runs, each with its figure; SOAK="kills plateau" for some of them
 	@$(COMPILE)

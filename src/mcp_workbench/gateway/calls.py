@@ -222,6 +222,9 @@ class Call(ResponseHandler):
         """Whether its sender can be given the handle of a task in place of a result."""
         return False
 
+    def given_task(self, id: str) -> None:
+        """Its legacy host is about to get this handle of a task."""
+
     def put_question(self) -> Put | None:
         """What puts a question of its task to a person; None if nobody can be asked."""
         return None
