@@ -27,6 +27,7 @@ from tests.ui.page_server import MARKUP
 
 pytestmark = [
     pytest.mark.browser,
+    pytest.mark.timeout(300),  # a browser, and ten thousand calls
     pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed"),
 ]
 ROOT = Path(__file__).parents[2]
@@ -319,6 +320,7 @@ def test_tools_are_switched_off_in_bulk_and_on_again(chromium: Chromium, tmp_pat
         page.wait("document.querySelector('dialog')?.innerText.includes('mcp-workbench undo 1')")
         written = json.loads(it.config.read_text())
         page.click("dialog button.main")
+        page.wait("!document.querySelector('dialog')")
         page.wait("document.querySelectorAll('tr.dim').length === 5")
         page.click("thead input")
         page.evaluate("[...document.querySelectorAll('.tools button')].at(-1).click()")
