@@ -17,7 +17,6 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import (
-    ALWAYS_OFF,
     ALWAYS_ON,
     DEFAULT_OFF,
     Sampler,
@@ -29,7 +28,13 @@ from mcp_workbench.core.call_request import CallRequest
 from mcp_workbench.core.errors import ServerError, WorkbenchError
 from mcp_workbench.core.spec import Snapshot
 from mcp_workbench.gateway.calls import PythonCall
-from mcp_workbench.gateway.tracing import CallTracing, clocks, read_headers, tracing_of
+from mcp_workbench.gateway.tracing import (
+    CallTracing,
+    ContextForwarding,
+    read_headers,
+    traced_by,
+    tracing_of,
+)
 from tests.kit.clock import PATIENCE, until
 from tests.kit.command import run_command
 from tests.kit.config import entry, snapshot, spec, tool, write_config
@@ -63,13 +68,12 @@ class Traced:
     @asynccontextmanager
     async def workbench(self, config: Snapshot | None = None) -> AsyncGenerator[InsideWorkbench]:
         config = config or snapshot(spec("a"))
-        first, relayed = clocks()
-        interceptors = (relayed, self.tracing)
+        interceptors, first = traced_by(self.tracing)
         async with (
             asyncio.timeout(PATIENCE),
             InsideWorkbench(config, interceptors=interceptors) as bench,
         ):
-            bench.gateway.first_interceptors = (first,)
+            bench.gateway.first_interceptors = first
             yield bench
 
 
@@ -206,19 +210,10 @@ async def test_a_call_that_is_sent_again_has_a_span_for_each_attempt(tmp_path: P
 # Sampling
 
 
-@pytest.mark.parametrize("sampler", [ALWAYS_OFF, DEFAULT_OFF])
-async def test_with_sampling_off_calls_stay_as_they_are(sampler: Sampler) -> None:
-    traced = Traced(sampler)
+async def test_with_sampling_off_calls_stay_as_they_are() -> None:
+    traced = Traced(DEFAULT_OFF)
     async with traced.workbench() as bench:
         assert "traceparent" not in await called(bench)
-
-    assert traced.spans() == ()
-
-
-async def test_always_off_hands_the_context_of_the_host_on() -> None:
-    traced = Traced(ALWAYS_OFF)
-    async with traced.workbench() as bench:
-        assert (await called(bench, {"traceparent": PARENT}))["traceparent"] == PARENT
 
     assert traced.spans() == ()
 
@@ -310,6 +305,26 @@ async def test_the_next_request_on_a_connection_does_not_have_the_context_of_the
     assert traces[2] == "1" * 32
 
 
+@pytest.mark.parametrize(
+    ("meta", "expected"),
+    [({}, PARENT), ({"traceparent": OTHER}, OTHER), ({"traceparent": 7}, PARENT)],
+)
+async def test_always_off_records_nothing_and_hands_the_context_of_the_host_on(
+    monkeypatch: pytest.MonkeyPatch, meta: dict[str, Any], expected: str
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    config = msgspec.structs.replace(snapshot(spec("fixture")), tracing=True)
+    async with port(config) as opened:
+        params = {**use_tool("fixture", "echo"), "_meta": meta}
+        answer = await opened.ask_modern("tools/call", params, traceparent=PARENT)
+        plain = await opened.ask_modern("tools/call", use_tool("fixture", "echo"))
+        (only,) = opened.front.gateway.interceptors
+
+    assert isinstance(only, ContextForwarding)
+    assert answer.json_text["_meta"]["traceparent"] == expected
+    assert "traceparent" not in plain.json_text.get("_meta", {})
+
+
 def test_only_valid_headers_of_a_bounded_size_count() -> None:
     good = {b"traceparent": PARENT.encode(), b"tracestate": b"a=1", b"other": b"x"}
 
@@ -323,8 +338,8 @@ def test_only_valid_headers_of_a_bounded_size_count() -> None:
 
 
 def test_the_variables_of_opentelemetry_can_switch_it_off() -> None:
-    assert tracing_of({"OTEL_SDK_DISABLED": "true"}) == ()
-    assert tracing_of({"OTEL_TRACES_EXPORTER": "none"}) == ()
+    assert tracing_of({"OTEL_SDK_DISABLED": "true"}) == ((), ())
+    assert tracing_of({"OTEL_TRACES_EXPORTER": "none"}) == ((), ())
 
 
 LOADED = """

@@ -45,6 +45,7 @@ PARENT, STATE, BAGGAGE = "traceparent", "tracestate", "baggage"
 KEYS = (PARENT, STATE, BAGGAGE)
 LONGEST = 8192  # bytes of one of these; the standards allow as much for baggage
 FLUSH = 1.0  # seconds for the last spans, at the end
+_OFF = "AlwaysOffSampler"  # as it describes itself
 _NOTHING: Mapping[str, str] = {}
 _DOORS = {"stdio": "pipe", "daemon": "pipe", "http": "tcp"}
 _PARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
@@ -80,16 +81,13 @@ class CallTracing(Interceptor):
         self._tracer = provider.get_tracer(NAME, __version__)
         self._propagator = TraceContextTextMapPropagator()
         sampler = provider.sampler.get_description()
-        self._never = sampler == "AlwaysOffSampler"
-        self._roots = not sampler.startswith("ParentBased{root:AlwaysOffSampler")
+        self._roots = not sampler.startswith(f"ParentBased{{root:{_OFF}")
 
     # Sending
 
     def before(self, call: Call) -> None:
-        carrier, in_meta = self._received(call)
-        if self._never or not (carrier or self._roots):
-            if carrier and not in_meta:
-                _hand_on(call, carrier)
+        carrier, in_meta = _received(call)
+        if not carrier and not self._roots:
             return
         trace: CallTrace | None = call.trace
         if trace is None:
@@ -103,15 +101,6 @@ class CallTracing(Interceptor):
         call.trace = CallTrace(host, server, call.sent)
         rest = _NOTHING if in_meta else carrier
         _hand_on(call, {**rest, **_carried(server.get_span_context())})
-
-    def _received(self, call: Call) -> tuple[Mapping[str, str], bool]:
-        """Return the host's trace context, and whether `_meta` has it: that counts more than a header."""
-        meta = call.request.meta
-        if PARENT in meta:
-            found = {key: _text(meta[key]) for key in KEYS if key in meta}
-            if _PARENT.fullmatch(found[PARENT]):
-                return found, True
-        return HEADERS.get(), False
 
     def _parent(self, carrier: Mapping[str, str]) -> Context:
         return self._propagator.extract(carrier, Context()) if carrier else Context()
@@ -159,8 +148,8 @@ class CallTracing(Interceptor):
 
     def _refused(self, call: Call, outcome: CallOutcome) -> None:
         """Record a call that was never about to be sent."""
-        carrier, _ = self._received(call)
-        if self._never or not (carrier or self._roots):
+        carrier, _ = _received(call)
+        if not carrier and not self._roots:
             return
         span = self._start_host_span(call, self._parent(carrier))
         _end(span, call, outcome, time.time_ns())
@@ -172,23 +161,42 @@ class CallTracing(Interceptor):
         flush.join(FLUSH)
 
 
-def tracing_of(environ: Mapping[str, str]) -> tuple[Interceptor, ...]:
+class ContextForwarding(Interceptor):
+    """Hands the context on that came in headers, where nothing is ever recorded."""
+
+    def before(self, call: Call) -> None:
+        if HEADERS.get():
+            carrier, in_meta = _received(call)
+            if not in_meta:
+                _hand_on(call, carrier)
+
+
+class Tracing(NamedTuple):
+    """Interceptors of all calls; `first` see outcomes before anything has changed them."""
+
+    interceptors: tuple[Interceptor, ...] = ()
+    first: tuple[Interceptor, ...] = ()
+
+
+def tracing_of(environ: Mapping[str, str]) -> Tracing:
     """Return the interceptors that trace calls; none if the variables of OpenTelemetry say so."""
     disabled = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if disabled or environ.get("OTEL_TRACES_EXPORTER", "otlp") == "none":
-        return ()
+        return Tracing()
     named = "OTEL_SERVICE_NAME" in environ or f"{SERVICE_NAME}=" in environ.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )
     resource = Resource.create({} if named else {SERVICE_NAME: NAME})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    if provider.sampler.get_description() == _OFF:
+        return Tracing((ContextForwarding(),))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    return (CallTracing(provider),)
+    return traced_by(CallTracing(provider))
 
 
-def clocks() -> tuple[Interceptor, Interceptor]:
-    """Return what notes when a server has answered: of results that are looked at, and of others."""
-    return AnswerClock(), RelayClock()
+def traced_by(tracing: CallTracing) -> Tracing:
+    """Return this with what notes when a server has answered."""
+    return Tracing((RelayClock(), tracing), (AnswerClock(),))
 
 
 # Spans
@@ -250,6 +258,16 @@ def _end(span: Span, call: Call, outcome: CallOutcome, at: int) -> None:
 
 
 # The context, as text
+
+
+def _received(call: Call) -> tuple[Mapping[str, str], bool]:
+    """Return the host's trace context, and whether `_meta` has it: that counts more than a header."""
+    meta = call.request.meta
+    if PARENT in meta:
+        found = {key: _text(meta[key]) for key in KEYS if key in meta}
+        if _PARENT.fullmatch(found[PARENT]):
+            return found, True
+    return HEADERS.get(), False
 
 
 def _carried(context: SpanContext) -> dict[str, str]:

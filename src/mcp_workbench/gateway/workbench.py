@@ -222,13 +222,12 @@ class Gateway(Lifetime):
         if not can_trace():
             log.warning("%s (%s)", MISSING, INSTALL)
             return False
-        from mcp_workbench.gateway.tracing import clocks, tracing_of  # loads the OpenTelemetry SDK
+        from mcp_workbench.gateway.tracing import tracing_of  # loads the OpenTelemetry SDK
 
-        if tracing := tracing_of(environ):
-            first, relayed = clocks()
-            self.first_interceptors += (first,)
-            self.interceptors += (relayed, *tracing)
-        return bool(tracing)
+        tracing = tracing_of(environ)
+        self.first_interceptors += tracing.first
+        self.interceptors += tracing.interceptors
+        return bool(tracing.interceptors)
 
     def _limit_principals(self) -> None:
         from mcp_workbench.gateway.call_limits import PrincipalQuotas  # only where it is configured
