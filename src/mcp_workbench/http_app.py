@@ -134,6 +134,8 @@ async def port_of(  # noqa: PLR0913 - what a port is made of
             access = Access(names, http.allowed_origins, principals, issuer)
             access.port = server.port
             front.access = access
+            if gateway.is_traced:
+                _read_trace_headers(front, requests)
             if http.metrics:
                 front.metrics = _metrics(front, server, http.metrics_token)
             if front.serves is not None:
@@ -199,6 +201,13 @@ def _issuer(settings: IssuerSettings, scope: TaskScope) -> ResourceServer:
     issuer = ResourceServer(settings, scope, os.environ)
     issuer.prepare()
     return issuer
+
+
+def _read_trace_headers(front: HttpFront, requests: TaskScope) -> None:
+    """Note the trace context in the headers of each request, also for the task that handles it."""
+    from mcp_workbench.server.http.trace_headers import keep_trace  # only if calls are traced
+
+    keep_trace(front, requests)
 
 
 def _metrics(front: HttpFront, server: HttpServer, token: str) -> MetricsRoute:

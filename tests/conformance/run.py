@@ -6,9 +6,9 @@
 A leg is what the suite tests: the workbench as a server of its hosts, or as a client of its servers.
 The other side is ours. In the leg `official`, the servers are those of the Python SDK (official.py). A
 whole run writes docs/conformance.md. The exit status is 1 where a scenario fails that exceptions.json does
-not excuse, where one passes without the workbench only, or where the suite has scenarios that are not on the
-page. What the suite found stays in .node-conformance/results. Pairs do not depend on each other, so several
-run at the same time (slots.py).
+not excuse, where one passes without the workbench only, or where the suite has scenarios that are not on
+the page. What the suite found stays in .node-conformance/results. Pairs
+do not depend on each other, so several run at the same time (slots.py).
 """
 
 from __future__ import annotations
@@ -34,8 +34,12 @@ HOST = Path(__file__).parent / "host.py"
 FIRST = "tools-list"  # a server is known to have extensions once it has been connected
 
 
+def folder(suite: Suite, leg: Leg, other: Era) -> Path:
+    return FOLDER / "results" / f"{suite.version}-{suite.revision}-{leg}-{other}"
+
+
 def run(suite: Suite, leg: Leg, other: Era, only: str | None) -> Pairing:
-    out = FOLDER / "results" / f"{suite.version}-{suite.revision}-{leg}-{other}"
+    out = folder(suite, leg, other)
     shutil.rmtree(out, ignore_errors=True)
     scored, unscored = suite.scenarios(leg)
     if only is not None:
@@ -51,7 +55,9 @@ def run(suite: Suite, leg: Leg, other: Era, only: str | None) -> Pairing:
                 suite.test_server(url, out, only)
             for name in (FIRST, *extras) if extras else ():
                 suite.test_server(url, out, name)
-    return Pairing(suite, leg, other, outcomes(out, scored), outcomes(out, unscored), unscored)
+    pairing = Pairing(suite, leg, other, outcomes(out, scored), outcomes(out, unscored), unscored)
+    print(f"{suite.title}, {pairing.others}: ran", flush=True)
+    return pairing
 
 
 def test_client(suite: Suite, other: Era, out: Path, extras: list[str], only: str | None) -> None:
@@ -94,11 +100,11 @@ def run_all(given: argparse.Namespace) -> tuple[list[Pairing], list[Comparison]]
             executor = clients if leg == "client" else pool
             running.append(executor.submit(run, suite, leg, other, given.scenario))
         comparing = [pool.submit(compare) for compare in official]
-        done: list[Pairing] = []
-        for future in running:
-            done.append(future.result())
-            tell(done[-1])
-        compared = [comparison for future in comparing for comparison in future.result()]
+        done = [future.result() for future in running]
+        results = [future.result() for future in comparing]
+    for one in done:
+        tell(one)
+    compared = [comparison for result in results for comparison in result]
     show(compared)
     return done, compared
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.conformance.suite import Era
 from tests.kit.servers import EVERYTHING
 
-PATIENCE = 20  # seconds until the port answers
+PATIENCE = 60  # seconds until the port answers
 
 
 def fixture(era: Era) -> dict[str, object]:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-AT_ONCE = 4  # most of a scenario is waiting, or starting a process
+AT_ONCE = 3  # a scenario waits much, so more than there are cores
 PAUSE = 0.1  # seconds between two looks for a free slot
 
 

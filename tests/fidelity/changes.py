@@ -197,7 +197,7 @@ EXTENSIONS = (
         "`io.modelcontextprotocol/tasks`",
         "declared to servers if the host declares it, or if a server requires it for a call of a legacy host "
         "([tasks](tasks.md)); `task` in the parameters of a call is removed unless its server and host have tasks",
-        "always declared to modern hosts; `taskId` becomes an id of ours, questions get the server's name; "
+        "always declared to modern hosts; `taskId` becomes an id of ours, also in notifications, questions get the server's name; "
         "`task` in a question to the host is removed",
     ),
     Extension(

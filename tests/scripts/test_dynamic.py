@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.command import run_command
 from tests.kit.config import config_file, demo_server, entry
 from tests.kit.pipe_host import PipeHost
 from tests.kit.results import texts
@@ -80,3 +81,11 @@ def test_without_scripts_or_with_bare_names_there_is_none(
     assert "run_script" not in names
     assert "read_result" not in names
     assert "error" in message or message["result"]["isError"]
+
+
+def test_the_command_takes_the_same_names(tmp_path: Path) -> None:
+    scripted(tmp_path, {"basics": demo_server()}, toolMode="dynamic")
+    (tmp_path / "sum.py").write_text("await call('dev__basics__add', a=2, b=3)")
+    done = run_command("run", "sum.py", "--quiet", cwd=tmp_path)
+
+    assert (done.status, done.out) == (0, "5\n")

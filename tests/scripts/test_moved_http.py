@@ -55,9 +55,9 @@ async def test_an_answer_that_comes_too_late_ends_the_script(
     asked_at = suspended_scripts.now()
     async with port(guarded()) as opened:
         question = (await opened.ask_modern("tools/call", PARAMS)).result
-        monkeypatch.setattr(moved_scripts, "now", lambda: asked_at + 301)
+        monkeypatch.setattr(moved_scripts, "now", lambda: asked_at + 400)
         told = failure((await opened.ask_modern("tools/call", again(question))).result)
-        monkeypatch.setattr(moved_scripts, "now", lambda: asked_at - 61)
+        monkeypatch.setattr(moved_scripts, "now", lambda: asked_at - 120)
         early = failure((await opened.ask_modern("tools/call", again(question))).result)
 
     assert "nobody answered within 5 minutes" in told

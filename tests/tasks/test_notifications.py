@@ -10,6 +10,7 @@ import pytest
 from mcp_workbench.core.spec import HttpSettings
 from mcp_workbench.gateway.workbench import Gateway
 from mcp_workbench.http_app import port_of
+from mcp_workbench.server.task_watches import MOST_AT_ONCE
 from tests.kit.clock import PATIENCE
 from tests.kit.config import snapshot, spec, url_spec
 from tests.kit.http_host import Peer, Port, port
@@ -21,6 +22,7 @@ from tests.tasks.scenes import (
     HAS_TASKS,
     LEGACY,
     MODERN,
+    POLL,
     YES,
     ModernHost,
     bench,
@@ -216,6 +218,22 @@ async def test_a_task_of_a_remote_server_is_announced_after_a_restart() -> None:
     assert (ended["taskId"], ended["status"]) == (task, "cancelled")
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_many_tasks_and_large_results_are_announced(era: str) -> None:
+    long = "x" * (2 << 20)  # notifications of other kinds may not be that long
+    async with port(snapshot(jobs(era))) as bench:
+        host = ModernHost(bench)
+        slow = [(await host.use("slow_compute", SLOW))["taskId"] for _ in range(20)]
+        large = (await host.use("slow_compute", {"seconds": 0.5, "label": long}))["taskId"]
+        stream, _ = await host.listen(*slow, large)
+        agreed = await acknowledged(stream)
+        ended = await announced_as(stream, "completed")
+
+    assert agreed == [*slow, large]
+    assert ended["taskId"] == large
+    assert text(ended["result"]) == f"{long}: done after 0.5 s"
+
+
 async def test_too_many_tasks_are_refused() -> None:
     async with port(snapshot(jobs(MODERN))) as bench:
         ids = [f"task-{number}" for number in range(65)]
@@ -223,6 +241,24 @@ async def test_too_many_tasks_are_refused() -> None:
         error = await ModernHost(bench).error("subscriptions/listen", listening)
 
     assert error["code"] == -32602
+
+
+async def test_a_principal_has_so_many_subscriptions_and_room_again_when_they_end() -> None:
+    async with port(snapshot(jobs(MODERN))) as bench:
+        host = ModernHost(bench)
+        tasks = [(await host.use("slow_compute", SLOW))["taskId"] for _ in range(3)]
+        await acknowledged((await host.listen(tasks[0]))[0])
+        watches = bench.front.gateway.tasks.watches
+        (principal,) = watches
+        watches[principal] = MOST_AT_ONCE - 1
+        full, _ = await host.listen(*tasks[1:])
+        agreed = [await acknowledged(full)]
+        full.close()
+        while watches[principal] == MOST_AT_ONCE:  # noqa: ASYNC110 - until it has noticed
+            await asyncio.sleep(POLL)
+        agreed.append(await acknowledged((await host.listen(tasks[2]))[0]))
+
+    assert agreed == [[tasks[1]], [tasks[2]]]
 
 
 # Legacy hosts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -348,6 +349,11 @@ async def message(peer: Peer, topic: str) -> Json:
             return {**data["data"], "id": event.get("id")}
 
 
+def named(calls: Json) -> list[Json]:
+    """The calls of a message, by the names of their fields."""
+    return [dict(zip(calls["fields"], row, strict=True)) for row in calls["rows"]]
+
+
 async def test_an_open_page_follows_states_and_calls(tmp_path: Path) -> None:
     async with opened_page(loaded(tmp_path, {"basics": demo_server()})) as visitor:
         peer = await following_page(visitor, "topics=home,calls")
@@ -363,11 +369,11 @@ async def test_an_open_page_follows_states_and_calls(tmp_path: Path) -> None:
         figures = await visitor.api("numbers")
 
     assert first["servers"][0]["state"] == "asleep"
-    assert [row["tool"] for row in calls["rows"]] == ["add"]
-    row = calls["rows"][0]
-    parts = row["queue"] + row["start"] + row["upstream"] + row["us"]
-    assert parts == pytest.approx(row["total"], abs=0.01)
-    assert [row["tool"] for row in later["rows"]] == ["now"]
+    [row] = named(calls)
+    assert (row["tool"], row["outcome"], row["door"]) == ("add", "ok", "page")
+    assert all(row[part] >= 0 for part in ("queue", "start", "at_server", "workbench"))
+    assert row["ended"] + calls["offset"] == pytest.approx(time.time(), abs=30)
+    assert [row["tool"] for row in named(later)] == ["now"]
     assert (figures["calls"], figures["errors"]) == (2, 0)
     assert {one["tool"] for one in figures["unused"]} == {"echo", "fail"}
 
@@ -410,6 +416,7 @@ async def test_a_stream_ends_when_the_port_closes(tmp_path: Path) -> None:
 
         assert [part async for part in peer.chunks()] == []
         assert (await visitor.visit(visitor.routes.address)).status == 403
+        assert (await visitor.get("api/events?topics=home")).status == 503
 
 
 async def test_only_so_many_pages_are_open_at_once(tmp_path: Path) -> None:

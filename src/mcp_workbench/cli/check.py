@@ -31,6 +31,7 @@ from mcp_workbench.cli.variable_sources import (
 )
 from mcp_workbench.config.expand import Unexpandable, expand_without_secrets, has_secret_launch
 from mcp_workbench.config.script_support import script_warnings
+from mcp_workbench.config.tracing_support import tracing_warnings
 from mcp_workbench.core.catalogue import ServerReport
 from mcp_workbench.core.errors import ConfigError, Problem, shown_name
 from mcp_workbench.core.spec import (
@@ -178,6 +179,7 @@ def _configured(snapshot: Snapshot, *, connect: bool) -> _Facts:
         *(problem for box in boxes for problem in box.problems),
         *launch_warnings(snapshot, os.environ),
         *script_warnings(snapshot),
+        *tracing_warnings(snapshot),
         *(_cluster_problems(snapshot, connect=connect) if snapshot.cluster else ()),
     )
     return _Facts(sources, boxes, problems)

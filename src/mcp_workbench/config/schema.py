@@ -149,6 +149,9 @@ TOP = {
         default=False,
         example=True,
     ),
+    "tracing": Key(
+        FLAG, "Send traces of calls to a collector of OpenTelemetry (extra `otel`).", default=False
+    ),
     "cluster": Key(
         filled_object_of({"$ref": "#/$defs/cluster"}),
         "Several `serve --http` behind one load balancer, on a Valkey or Redis; needs the extra `cluster`.",

@@ -89,6 +89,7 @@ class _FileReader:
             naming=self.naming(top),
             secrets=tuple(self.entries.secrets.items()),
             audit=audit,
+            tracing=bool(top.get("tracing", False)),
             cluster=self.cluster(top["cluster"]) if "cluster" in top else None,
         )
 

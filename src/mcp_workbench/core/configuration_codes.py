@@ -248,4 +248,9 @@ CONFIGURATION_CODES = {
         "do not open it.",
         "Give it a token of its own, 'http.metricsToken', or leave 'http.metrics' out.",
     ),
+    "WB-CONF-066": Explanation(
+        "Traces are switched on, but can't be sent",
+        "A warning: 'tracing' is true, and the packages of OpenTelemetry are installed only on request.",
+        "pip install 'mcp-workbench-gateway[otel]', in the environment of this program; or leave 'tracing' out.",
+    ),
 }

@@ -515,6 +515,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     secrets: SecretSources = ()
     audit: AuditSettings | None = None  # None: calls are not recorded
     lock: LockFile | None = None  # None: there is none, and no level needs one
+    tracing: bool = False  # traces of calls are sent
     cluster: ClusterSettings | None = None  # None: this process serves its hosts alone
 
     def toolbox(self, name: str) -> ToolboxSpec:

@@ -68,6 +68,7 @@ class Call(ResponseHandler):
     task: TaskRun | None = None  # the task that we wait for
     needs_result = False  # whatever tasks its host has: something is done with the result
     has_tasks = False  # we declared the extension on behalf of its host
+    trace: Any = None  # its spans, if calls are traced
     _task: asyncio.Task[Any] | None = None  # in which it waits, or is resent
 
     def __init__(self, view: View, request: CallRequest) -> None:
@@ -84,6 +85,11 @@ class Call(ResponseHandler):
     def host(self) -> tuple[str, str]:
         """Name and version of the program that sent it."""
         return "", ""
+
+    @property
+    def revision(self) -> str:
+        """The protocol revision that its host speaks; empty without a host."""
+        return ""
 
     @property
     def definition(self) -> Definition | None:

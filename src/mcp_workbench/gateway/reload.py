@@ -98,6 +98,7 @@ def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[st
         naming=running.naming,
         http=running.http.with_limits_of(wanted.http),
         audit=running.audit,
+        tracing=running.tracing,
         cluster=running.cluster,
         limits=limits,
     )
@@ -106,6 +107,7 @@ def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[st
         "naming": wanted.naming != running.naming,
         "http": wanted.http != possible.http,
         "audit": wanted.audit != running.audit,
+        "tracing": wanted.tracing != running.tracing,
         "cluster": wanted.cluster != running.cluster,
         "limits.messageBytes": wanted.limits != limits,
     }

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 PREFIX = "wbs1."
 MOST_SNAPSHOT = 256 << 10  # bytes of the interpreter's state; most scripts have 8 KiB
 MOST_SEALED = 64 << 10  # characters of a sealed script, which its host sends back
-MOST_STATE = 4 << 20  # bytes of one before it is compressed
+MOST_STATE = 1 << 20  # bytes of one before it is compressed, which stops the loop for 20 ms
 LIFETIME = 600.0  # seconds that a question of a server may stay open
 SKEW = 60.0  # seconds by which the clocks of two machines may differ
 MARKED = 2 * (LIFETIME + SKEW)  # seconds that a mark is kept
@@ -158,7 +158,10 @@ class ScriptSeals:
         if data is None:
             return None
         state = zlib.decompressobj().decompress(data, MOST_STATE)
-        return msgspec.msgpack.decode(state, type=SuspendedScript)
+        try:
+            return msgspec.msgpack.decode(state, type=SuspendedScript)
+        except msgspec.DecodeError:  # of a version of ours with another format
+            return None
 
     def claim(self, script: SuspendedScript) -> bool:
         """Mark the script as used; False if it was before, by any process of this state folder.

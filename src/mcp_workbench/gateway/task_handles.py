@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from secrets import token_hex
@@ -86,6 +87,7 @@ class Tasks:
         self._ended: dict[str, str] = {}  # why, likewise
         self._held: dict[tuple[str, str], HeldTask] = {}
         self._of: dict[str, list[str]] = {}  # the last ids of each principal
+        self.watches: Counter[str] = Counter()  # subscriptions of each principal
 
     # Ids
 
@@ -164,6 +166,12 @@ class Tasks:
                 del self._held[place]
         while len(self._ended) > MOST_ENDED:
             del self._ended[next(iter(self._ended))]
+
+    def unwatched(self, principal: str) -> None:
+        """A subscription of this principal has ended."""
+        self.watches[principal] -= 1
+        if self.watches[principal] <= 0:
+            del self.watches[principal]
 
     # Questions of legacy servers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from mcp_workbench.gateway.task_handles import Tasks
     from mcp_workbench.gateway.tool_search import Finder
     from mcp_workbench.search.queries import SearchResult
+
+log = logging.getLogger(__name__)
 
 Listener = Callable[[ServerAddress], None]
 OnReload = Callable[["Reloaded"], None]
@@ -161,6 +164,7 @@ class Gateway(Lifetime):
 
             self.audits = audit_logs(snapshot, log_calls, environ)
             self.interceptors += self.audits
+        self.is_traced = snapshot.tracing and self._trace(environ)
         self.on_approval: OnApproval | None = None  # of a Python program
         self.scopes = Scopes(snapshot)
         self.quotas: PrincipalQuotas | None = None  # None: no principal ever had limits of its own
@@ -210,6 +214,21 @@ class Gateway(Lifetime):
 
             chosen.append(BackChannelHints())
         return (*chosen, _HINTS)
+
+    def _trace(self, environ: Mapping[str, str]) -> bool:
+        """Have every call traced. Returns False if the extra for it is missing, or switched off."""
+        from mcp_workbench.config.tracing_support import INSTALL, MISSING, can_trace
+
+        if not can_trace():
+            log.warning("%s (%s)", MISSING, INSTALL)
+            return False
+        from mcp_workbench.gateway.tracing import clocks, tracing_of  # loads the OpenTelemetry SDK
+
+        if tracing := tracing_of(environ):
+            first, relayed = clocks()
+            self.first_interceptors += (first,)
+            self.interceptors += (relayed, *tracing)
+        return bool(tracing)
 
     def _limit_principals(self) -> None:
         from mcp_workbench.gateway.call_limits import PrincipalQuotas  # only where it is configured

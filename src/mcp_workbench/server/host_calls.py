@@ -90,6 +90,10 @@ class HostCall(Call):
         return self.session.door
 
     @property
+    def revision(self) -> str:
+        return self.session.era.revision
+
+    @property
     def results_owner(self) -> object:
         return None if self._flat else self.session.results_owner  # an app needs the whole result
 

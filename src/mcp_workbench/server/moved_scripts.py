@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SETTLE = 2.0  # seconds for calls in flight to end, before their script stays where it is
+SNAPSHOT = 10.0  # seconds for the interpreter to tell its state; it may be computing
 BAD_STATE = (
     "Invalid or expired requestState: it was changed, or belongs to another request, principal "
     "or state folder"
@@ -67,9 +68,10 @@ async def move(request: ScriptRequest) -> str:
     try:
         async with asyncio.timeout(SETTLE):
             await _settled(request)
+        async with asyncio.timeout(SNAPSHOT):
             suspended, questions = await _suspended(request)
     except TimeoutError:
-        return "a call of it takes long"
+        return "a call of it, or what it computes, takes long"
     except CannotMove as why:
         return str(why)
     if not request.session.under_way.has(request):

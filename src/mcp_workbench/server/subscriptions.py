@@ -141,11 +141,11 @@ class Subscriptions:
         self, ids: list[str], request: LocalRequest, subscription: Subscription
     ) -> None:
         """Subscribe to the tasks of this host whose changes can be announced."""
-        from mcp_workbench.server.task_watches import watched_tasks  # seldom needed
+        from mcp_workbench.server.task_watches import possible_watches, requested_watches
 
         notify = partial(self._notify, request.id)
-        async for watch in watched_tasks(self._session, request.id, ids, notify):
-            subscription.tasks.append(watch)
+        subscription.tasks = requested_watches(self._session, request.id, ids, notify)
+        subscription.tasks = await possible_watches(subscription.tasks)
 
     async def _watch(self, uri: str, subscription: Subscription) -> None:
         """Subscribe to this resource if that is possible; otherwise it is not acknowledged."""

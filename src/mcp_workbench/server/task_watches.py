@@ -10,7 +10,7 @@ it has used here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ from mcp_workbench.server.task_requests import (
 )
 from mcp_workbench.timing import pause
 from mcp_workbench.transport import jsonrpc
+from mcp_workbench.transport.tasks import task_scope
 
 if TYPE_CHECKING:
     from mcp_workbench.protocol.task_ids import TaskRef
@@ -52,9 +53,10 @@ if TYPE_CHECKING:
 encode = msgspec.json.encode
 
 MOST_WATCHED = 64  # tasks of one `subscriptions/listen`
+MOST_AT_ONCE = 256  # of one principal; beyond that they are not acknowledged
 MOST_FOLLOWED = 64  # tasks of one legacy host
 POLL = pause(1.0)  # seconds between two looks, if the server does not say
-SHORTEST, LONGEST = 0.05, 30.0  # seconds that a server can ask for
+SHORTEST, LONGEST = 0.1, 30.0  # seconds that a server can ask for
 AGAIN = pause(2.0)  # seconds before a server is asked again that could not be reached
 
 Notify = Callable[[str, bytes], None]  # method and parameters
@@ -63,27 +65,34 @@ Notify = Callable[[str, bytes], None]  # method and parameters
 # Modern hosts
 
 
-async def watched_tasks(
+def requested_watches(
     session: HostSession, id: bytes, tokens: list[str], notify: Notify
-) -> AsyncGenerator[TaskWatch]:
-    """Those of these tasks whose changes the host can be notified of. Raises a RequestError."""
+) -> list[TaskWatch]:
+    """A watch of each of these tasks that is one of this principal's. Raises a RequestError."""
     if not declares_tasks(session.elicitation.declared):
         raise missing_extension()
     if len(tokens) > MOST_WATCHED:
         raise RequestError(jsonrpc.INVALID_PARAMS, f"more than {MOST_WATCHED} tasks at once")
-    for token in dict.fromkeys(tokens):
-        ref = session.view.gateway.tasks.read(token, session.view)
-        if ref is None:  # no task of this principal
-            continue
-        watch = TaskWatch(session, id, token, ref, notify)
-        is_possible = False
-        try:
-            is_possible = await watch.prepare()
-        finally:
-            if not is_possible:
-                watch.stop()
-        if is_possible:
-            yield watch
+    tasks, view = session.view.gateway.tasks, session.view
+    known = {token: tasks.read(token, view) for token in tokens}
+    room = max(MOST_AT_ONCE - tasks.watches[view.scope.principal], 0)
+    return [
+        TaskWatch(session, id, token, ref, notify)
+        for token, ref in known.items()
+        if ref is not None
+    ][:room]
+
+
+async def possible_watches(watches: list[TaskWatch]) -> list[TaskWatch]:
+    """Those of these tasks whose changes a host can be notified of; the others are stopped."""
+    async with task_scope() as scope:
+        preparing = [scope.start(watch.prepare(), watch.name) for watch in watches]
+        is_possible = [await one for one in preparing]
+    chosen = [watch for watch, possible in zip(watches, is_possible, strict=True) if possible]
+    for watch in watches:
+        if watch not in chosen:
+            watch.stop()
+    return chosen
 
 
 class TaskWatch:
@@ -93,6 +102,7 @@ class TaskWatch:
         self, session: HostSession, id: bytes, token: str, ref: TaskRef, notify: Notify
     ) -> None:
         self.token = token
+        self.name = f"task of {ref.address}"  # of the work for it
         self._session = session
         self._id = id  # of the `subscriptions/listen`
         self._ref = ref
@@ -116,8 +126,10 @@ class TaskWatch:
 
     def start(self) -> None:
         """Notify the host from now on."""
-        name = f"task of {self._ref.address}"
-        self._task = self._session.view.gateway.pool.start(self._follow(), name)
+        gateway, principal = self._session.view.gateway, self._ref.principal
+        gateway.tasks.watches[principal] += 1
+        self._task = gateway.pool.start(self._follow(), self.name)
+        self._task.add_done_callback(lambda _: gateway.tasks.unwatched(principal))
 
     def stop(self) -> None:
         """The host does not listen any more."""

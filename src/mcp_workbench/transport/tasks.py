@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context
 from types import TracebackType
@@ -18,6 +18,8 @@ Result = TypeVar("Result")
 class TaskScope:
     """Owns the tasks it starts: logs and contains their failures, cancels and awaits them at its end."""
 
+    new_context: Callable[[], Context] = Context  # for each task
+
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -27,7 +29,7 @@ class TaskScope:
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Start `work` in a context of its own, so that it does not inherit its caller's variables."""
         loop = asyncio.get_running_loop()
-        task = loop.create_task(work, name=name, context=Context())
+        task = loop.create_task(work, name=name, context=self.new_context())
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task

@@ -176,7 +176,7 @@ class PageApi:
     async def _calls(self, query: Query) -> Any:
         meter = self.documents.gateway.meter
         recent = meter.recent(_number(query, "after"), _number(query, "most", BATCH, MOST_RECENT))
-        return Rows(meter.calls, call_rows(recent))
+        return call_rows(recent, meter.calls)
 
     async def _numbers(self, query: Query) -> Any:
         servers = await self.documents.tools.read()

@@ -56,12 +56,13 @@ class PageEvents:
         self._scope = scope
         self._streams: list[PageStream] = []
         self._running = False
+        self._is_closed = False
         self.on_first: Callable[[], None] = lambda: None  # a page is open
         self.on_last: Callable[[], None] = lambda: None  # none is open any more
 
     def add(self, stream: PageStream) -> bool:
         """Start to follow. Whether there is room."""
-        if len(self._streams) >= STREAMS:
+        if self._is_closed or len(self._streams) >= STREAMS:
             return False
         if not self._streams:
             self.on_first()
@@ -81,7 +82,8 @@ class PageEvents:
                 self.on_last()
 
     def close(self) -> None:
-        """End all streams; browsers connect again when somebody answers."""
+        """End all streams, and take no new ones; browsers try again until somebody does."""
+        self._is_closed = True
         for stream in tuple(self._streams):
             self._remove(stream)
             stream.response.end()
@@ -122,8 +124,7 @@ class PageEvents:
         if meter.calls == stream.call:
             return
         before, stream.call = stream.call, meter.calls
-        rows = call_rows(meter.recent(before, BATCH))
-        stream.send(CALLS, {"rows": rows, "missed": max(meter.calls - before - len(rows), 0)})
+        stream.send(CALLS, call_rows(meter.recent(before, BATCH), meter.calls))
 
     async def _send_server(
         self, stream: PageStream, address: ServerAddress, *, whole: bool

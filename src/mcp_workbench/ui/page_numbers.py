@@ -25,26 +25,16 @@ UNUSED = 200  # tools in the list of those that were never used
 BATCH = 500  # calls of one message
 
 
-class CallRow(msgspec.Struct, frozen=True, rename="camel"):
-    """One call. Names may be anything: a call that is refused can name what does not exist."""
+class CallRows(msgspec.Struct, frozen=True):
+    """Calls, as they were measured: at many calls per second, every object that is made for one counts.
 
-    number: int
-    time: float
-    host: str
-    door: str
-    toolbox: str
-    server: str
-    tool: str
-    outcome: str
-    is_error: bool
-    total: float  # milliseconds, like the following, which add up to it
-    queue: float
-    start: float
-    upstream: float
-    us: float
-    sent: int  # bytes
-    received: int
-    is_resent: bool = False
+    Names may be anything: a call that is refused can name what does not exist.
+    """
+
+    rows: tuple[RecentCall, ...]  # lists, in JSON; times are in seconds
+    total: int  # the number of the last call
+    offset: float  # from the clock of `ended` to the time of day
+    fields: tuple[str, ...] = RecentCall._fields
 
 
 class Quantiles(msgspec.Struct, frozen=True):
@@ -102,31 +92,9 @@ class Numbers(msgspec.Struct, frozen=True, rename="camel"):
     curve: list[Minute]
 
 
-def call_rows(calls: Iterable[RecentCall]) -> list[CallRow]:
+def call_rows(calls: Iterable[RecentCall], total: int) -> CallRows:
     """Calls, in the order in which they are given."""
-    offset = now() - time.monotonic()
-    return [
-        CallRow(
-            call.number,
-            round(call.ended + offset, 3),
-            call.host,
-            call.door,
-            call.toolbox,
-            call.server,
-            call.tool,
-            call.outcome,
-            call.is_error,
-            _ms(call.seconds),
-            _ms(call.queue),
-            _ms(call.start),
-            _ms(call.at_server),
-            _ms(call.workbench),
-            call.arguments_bytes,
-            call.result_bytes,
-            call.is_resent,
-        )
-        for call in calls
-    ]
+    return CallRows(tuple(calls), total, now() - time.monotonic())
 
 
 def numbers(stats: StatsSnapshot, tools: Iterable[ServerTools]) -> Numbers:

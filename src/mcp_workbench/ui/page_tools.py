@@ -49,15 +49,8 @@ class ServerTools(msgspec.Struct, frozen=True):
 
     source: SearchableServer
     lines: tuple[ToolLine, ...]
-
-    @property
-    def tokens(self) -> int:
-        """What a model would read in every request if they were listed directly."""
-        return sum(line.tokens for line in self.lines if line.is_shown and line.is_for_model)
-
-    @property
-    def shown(self) -> int:
-        return sum(line.is_shown for line in self.lines)
+    shown: int
+    tokens: int  # that a model would read in every request if they were listed directly
 
 
 class Budget(msgspec.Struct, frozen=True, rename="camel"):
@@ -136,7 +129,14 @@ class KnownTools:
 
 
 def _all_lines(servers: list[SearchableServer]) -> list[ServerTools]:
-    return [ServerTools(one, tuple(_lines(one))) for one in servers]
+    return [_server_tools(one) for one in servers]
+
+
+def _server_tools(server: SearchableServer) -> ServerTools:
+    lines = tuple(_lines(server))
+    shown = [line for line in lines if line.is_shown]
+    tokens = sum(line.tokens for line in shown if line.is_for_model)
+    return ServerTools(server, lines, len(shown), tokens)
 
 
 def _lines(server: SearchableServer) -> Iterator[ToolLine]:

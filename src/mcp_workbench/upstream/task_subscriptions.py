@@ -6,7 +6,8 @@ one is asked to, for certain tasks (`subscriptions/listen`), and says which it a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,6 +41,7 @@ class ConnectionTasks:
         self._listeners: dict[str, dict[object, TaskListener]] = {}
         self._subscribed: dict[str, int] = {}  # at a modern server, and by how many
         self._request: _TasksListen | None = None
+        self._is_due = False  # to be asked for others soon
 
     def listen(self, id: str, listener: TaskListener) -> Callable[[], None]:
         """Call `listener` whenever the task has changed, and at the end of the connection."""
@@ -71,38 +73,46 @@ class ConnectionTasks:
     async def subscribe(self, id: str) -> bool:
         """Ask a modern server to announce changes of this task; does it agree?"""
         self._subscribed[id] = self._subscribed.get(id, 0) + 1
-        if self._subscribed[id] == 1 or self._request is None:
-            self._reopen()
+        self._apply_soon()
+        await asyncio.sleep(0)  # now it is applied
         request = self._request
-        assert request is not None  # noqa: S101 - for the type
+        if request is None:
+            return False
         await request.ready()
         return id in request.agreed
 
     def unsubscribe(self, id: str) -> None:
         """One subscriber less."""
         self._subscribed[id] = self._subscribed.get(id, 1) - 1
-        if self._subscribed[id] > 0:
-            return
-        del self._subscribed[id]
-        if self._connection.over:
-            return
-        if self._subscribed:
-            self._reopen()
-        elif self._request is not None:
-            self._request.end()
-            self._request = None
+        if self._subscribed[id] <= 0:
+            del self._subscribed[id]
+            self._apply_soon()
 
-    def _reopen(self) -> None:
-        """Ask for the tasks of now; the request before ends when this one is acknowledged."""
-        ids = list(self._subscribed)
-        conversation = self._connection.conversation
-        self._request = _TasksListen(conversation, {"taskIds": ids}, self.ended, self._request)
+    def _apply_soon(self) -> None:
+        """Ask for the tasks of now, once for all that change at the same moment."""
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._apply)
+
+    def _apply(self) -> None:
+        self._is_due = False
+        before, ids = self._request, list(self._subscribed)
+        if self._connection.over or (before is not None and before.ids == ids):
+            return
+        if ids:  # the request before ends when this one is acknowledged
+            conversation = self._connection.conversation
+            self._request = _TasksListen(conversation, {"taskIds": ids}, self.ended, before)
+            self._request.ids = ids
+        elif before is not None:
+            before.end()
+            self._request = None
 
 
 class _TasksListen(ListenRequest):
     """The `subscriptions/listen` for tasks, which is refused without the extension."""
 
-    agreed: frozenset[str] = frozenset()  # the tasks that the server announces changes of
+    ids: Sequence[str] = ()  # the tasks that it names
+    agreed: frozenset[str] = frozenset()  # those that the server announces changes of
 
     def capabilities(self, conversation: Conversation) -> Members:
         declared = conversation.capabilities

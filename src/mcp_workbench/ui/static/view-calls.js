@@ -19,10 +19,11 @@ export default function Calls() {
   const held = useRef(false);
   useEffect(() => {
     let last = 0;
-    api("calls", {most: MOST}).then(found => { last = found.total; set(found.rows); start(); }, fail);
+    api("calls", {most: MOST}).then(found => { last = found.total; set(named(found)); start(); }, fail);
     let end = () => {};
     const start = () => { end = follow("calls", {after: last}, take); };
-    function take({rows}) {
+    function take(message) {
+      const rows = named(message);
       if (held.current) { waiting.current = [...rows, ...waiting.current].slice(0, MOST); return; }
       set(before => merged(rows, before));
     }
@@ -48,6 +49,20 @@ export default function Calls() {
     </div>
     ${calls === null ? html`<p class="boot">Loading …</p>` : !rows.length ? html`<${Empty} icon="list" title=${calls.length ? "No call fits" : "No call yet"} text=${calls.length ? "Other words, or all calls, may show more." : "Calls of hosts appear here as they end."} />` : html`<${Rows} rows=${rows} chosen=${chosen} choose=${choose} />`}
     ${chosen && html`<${Detail} it=${chosen} close=${() => choose(null)} />`}`;
+}
+
+// Calls arrive as lists; names of fields come with them. Times become milliseconds.
+function named({rows, fields, offset}) {
+  const at = Object.fromEntries(fields.map((name, index) => [name, index]));
+  const milliseconds = (row, name) => row[at[name]] * 1000;
+  return rows.map(row => {
+    const [queue, start, upstream, us] = ["queue", "start", "at_server", "workbench"].map(name => milliseconds(row, name));
+    return {
+      number: row[at.number], time: row[at.ended] + offset, host: row[at.host], door: row[at.door], toolbox: row[at.toolbox], server: row[at.server],
+      tool: row[at.tool], outcome: row[at.outcome], isError: row[at.is_error], sent: row[at.arguments_bytes], received: row[at.result_bytes],
+      isResent: row[at.is_resent], queue, start, upstream, us, total: queue + start + upstream + us,
+    };
+  });
 }
 
 function merged(rows, before) {
