@@ -151,6 +151,7 @@ def check(settings: Settings, *, connect: bool, host: str | None) -> int:
         *(problem for box in boxes for problem in box.problems),
         *launch_warnings(snapshot, os.environ),
         *script_warnings(snapshot),
+        *(_cluster_problems(snapshot, connect=connect) if snapshot.cluster else ()),
     )
     _print_problems(settings, snapshot, problems)
     reports = survey(settings, observed(snapshot), servers) if connect else None
@@ -177,6 +178,12 @@ def check(settings: Settings, *, connect: bool, host: str | None) -> int:
             say(f"sandboxes: {'; '.join(str(box.document) for box in boxes)}")
         print_sign_ins(sign_ins(snapshot))
     return UNREACHABLE if any(report.reason for report in reports or []) else DONE
+
+
+def _cluster_problems(snapshot: Snapshot, *, connect: bool) -> tuple[Problem, ...]:
+    from mcp_workbench.cli.cluster_checks import cluster_problems  # few have one
+
+    return tuple(cluster_problems(snapshot, connect=connect))
 
 
 def _host_warnings(

@@ -139,6 +139,10 @@ def doctor(settings: Settings, which: str, *, fix: bool) -> int:
     output.show(self_test())
     if not which:
         output.show(check_issuer(snapshot))
+        if snapshot.cluster is not None:
+            from mcp_workbench.cli.cluster_checks import check_cluster  # few have one
+
+            output.show(check_cluster(snapshot))
         output.show(check_hosts(own_config(snapshot), this_machine(), fix=fix))
     status = _show_servers(settings, output, snapshot, specs)
     for file, hosts in hosted.items():

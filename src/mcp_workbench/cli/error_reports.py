@@ -79,6 +79,7 @@ _CODES = {
     "bad_name": "WB-CONF-013",
     "daemon_failed": "WB-UP-501",
     "port_refused": "WB-CLI-005",
+    "engine_away": "WB-CONN-107",
     "needs_login": "WB-AUTH-012",
 }
 _LISTED = "mcp-workbench tools lists what there is"

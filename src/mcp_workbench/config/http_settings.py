@@ -161,9 +161,14 @@ def resolve_http(snapshot: Snapshot, environ: Mapping[str, str], *, loopback: bo
 
 def with_http_secrets(snapshot: Snapshot, environ: Mapping[str, str]) -> Mapping[str, str]:
     """Returns the environment with the secrets that `http` refers to. Raises ConfigError."""
-    wanted = {
-        name: source for name, source in snapshot.secrets if name in http_variables(snapshot.http)
-    }
+    return with_secrets(snapshot, environ, http_variables(snapshot.http), "http")
+
+
+def with_secrets(
+    snapshot: Snapshot, environ: Mapping[str, str], variables: tuple[str, ...], place: str
+) -> Mapping[str, str]:
+    """Returns the environment with those of these variables that are secrets. Raises ConfigError."""
+    wanted = {name: source for name, source in snapshot.secrets if name in variables}
     if not wanted:
         return environ
     from mcp_workbench.config.secret_sources import read_secrets  # few have secrets
@@ -171,7 +176,7 @@ def with_http_secrets(snapshot: Snapshot, environ: Mapping[str, str]) -> Mapping
     outcomes = read_secrets(wanted, environ)
     failures = [value for value in outcomes.values() if not isinstance(value, str)]
     if failures:
-        problems = [Problem("http", e.message, e.hint, e.code) for e in failures]
+        problems = [Problem(place, e.message, e.hint, e.code) for e in failures]
         raise ConfigError(snapshot.origin, tuple(problems))
     values = {name: value for name, value in outcomes.items() if isinstance(value, str)}
     return {**environ, **values}

@@ -8,6 +8,7 @@ from mcp_workbench.config.schema import (
     AMBIGUOUS,
     AUDIT_KEYS,
     AUTH,
+    CLUSTER,
     HTTP,
     HTTP_AUTH,
     INTROSPECTION,
@@ -38,6 +39,7 @@ TABLES = {
     "principalLimits": PRINCIPAL_LIMITS,
     "secret": SECRET,
     "audit": AUDIT_KEYS,
+    "cluster": CLUSTER,
     "sandbox": SANDBOX_KEYS,
     "resourceLimits": RESOURCES,
 }
@@ -63,6 +65,7 @@ def json_schema() -> dict[str, Any]:
             "audit": _members(AUDIT_KEYS),
             "sandbox": _members(SANDBOX_KEYS),
             "resourceLimits": _members(RESOURCES),
+            "cluster": {**_members(CLUSTER), "required": ["url", "key"]},
             "http": _members(HTTP),
             "tokens": {**named, "additionalProperties": {"$ref": "#/$defs/token"}},
             "token": {**_members(TOKEN), "required": ["token"]},

@@ -34,6 +34,8 @@ from mcp_workbench.core.spec import (
     CALL_TIMEOUT,
     CALLS,
     CALLS_PER_SERVER,
+    CLUSTER_LISTEN,
+    CLUSTER_NAME,
     CONNECT_TIMEOUT,
     DRAIN,
     MESSAGE_BYTES,
@@ -146,6 +148,39 @@ TOP = {
         'Record every call in a file: one line each. `"required"` refuses calls that can\'t be recorded.',
         default=False,
         example=True,
+    ),
+    "cluster": Key(
+        filled_object_of({"$ref": "#/$defs/cluster"}),
+        "Several `serve --http` behind one load balancer, on a Valkey or Redis; needs the extra `cluster`.",
+        example={"url": "${VALKEY_URL}", "key": "${WORKBENCH_CLUSTER_KEY}"},
+    ),
+}
+CLUSTER = {
+    "url": Key(
+        FILLED,
+        "The Valkey or Redis of all replicas: `valkey://`, `redis://`, or with TLS `valkeys://`, `rediss://`.",
+        example="valkey://user:${VALKEY_PASSWORD}@valkey.internal:6379/0",
+    ),
+    "key": Key(
+        FILLED,
+        "The secret of all replicas, at least 32 characters: by it they know each other, and sign and encrypt.",
+        example="${WORKBENCH_CLUSTER_KEY}",
+    ),
+    "listen": Key(
+        FILLED,
+        "Address and port for the other replicas. Port 0 is any free one.",
+        CLUSTER_LISTEN,
+        "0.0.0.0:7412",
+    ),
+    "advertise": Key(
+        FILLED,
+        "The address by which the other replicas reach this one, if `listen` is none.",
+        example="${POD_IP}:7412",
+    ),
+    "name": Key(
+        FILLED,
+        "How every key in the engine begins; clusters in one engine differ in it.",
+        CLUSTER_NAME,
     ),
 }
 SECRET = {

@@ -32,6 +32,7 @@ from mcp_workbench.core.spec import (
     SESSIONS,
     TOOLS_PER_SERVER,
     AuditSettings,
+    ClusterSettings,
     HttpSettings,
     Limits,
     LockLevel,
@@ -88,7 +89,16 @@ class _FileReader:
             naming=self.naming(top),
             secrets=tuple(self.entries.secrets.items()),
             audit=audit,
+            cluster=self.cluster(top["cluster"]) if "cluster" in top else None,
         )
+
+    def cluster(self, value: Object) -> ClusterSettings | None:
+        from mcp_workbench.config.cluster_settings import (
+            read_cluster,  # loaded only for files with this key
+        )
+
+        secrets = frozenset(self.entries.secrets)
+        return read_cluster(self.findings, value, self.entries.environ, secrets)
 
     def audit(self, value: Object | bool | str) -> AuditSettings:  # noqa: FBT001 - a value of the file
         from mcp_workbench.config.audit_settings import (

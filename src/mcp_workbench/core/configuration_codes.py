@@ -230,4 +230,15 @@ CONFIGURATION_CODES = {
         "the whole network or none, and this one has it.",
         'Write "network": true if that is intended, "network": false for none.',
     ),
+    "WB-CONF-060": Explanation(
+        "The cluster is not configured completely",
+        "'cluster' has the URL of a Valkey or Redis and a key of at least 32 characters, both the same for "
+        "all replicas, and an address that the other replicas can reach.",
+        "Write what the message asks for; docs/scale.md has an example.",
+    ),
+    "WB-CONF-061": Explanation(
+        "The packages for a cluster are not installed",
+        "'cluster' is set. What encrypts the values that lie in the engine is installed only on request.",
+        "pip install 'mcp-workbench-gateway[cluster]', in the environment of this program.",
+    ),
 }

@@ -72,6 +72,13 @@ CODES = {
         "Compare http.auth.issuer with `iss` in a token, letter by letter; if the keys are on another "
         "host, write http.auth.jwksUri. docs/sign-in-hosts.md tells how they are found.",
     ),
+    "WB-CONN-107": Explanation(
+        "The engine of the cluster can't be used",
+        "'cluster' names a Valkey or Redis that all replicas share. It can't be reached, does not accept the "
+        "password, or can't be written to. A replica that runs goes on with the sessions that it has, and "
+        "tries again all the time; one that starts needs the engine.",
+        "See that it runs and that cluster.url has its address, user and password.",
+    ),
     "WB-BOX-701": Explanation(
         "No sandbox can be made here",
         "The server has a 'sandbox', and bubblewrap (bwrap) is not installed, or may not make namespaces: "

@@ -49,6 +49,8 @@ DRAIN = 30.0  # seconds for calls in flight when we, or their server, stop
 SECRET_TIMEOUT = 30.0  # seconds for a command or a keyring to give a value; a person may be asked
 AUDIT_BYTES = 10 << 20  # of one file of the audit
 AUDIT_FILES = 5  # with the one that is written to
+CLUSTER_LISTEN = "127.0.0.1:0"  # replicas on one machine; others name an address
+CLUSTER_NAME = "mcp-workbench"  # how keys in the engine begin
 
 
 # Names of servers and tools
@@ -459,6 +461,19 @@ class AuditSettings(msgspec.Struct, frozen=True):
     required: bool = False  # a call that can't be recorded is refused
 
 
+class ClusterSettings(msgspec.Struct, frozen=True):
+    """Replicas that serve the same hosts. Strings are as written: `${VAR}` is not expanded."""
+
+    url: str  # of the engine
+    key: str
+    listen: str = CLUSTER_LISTEN
+    advertise: str = ""  # empty: `listen`
+    name: str = CLUSTER_NAME
+
+    def __repr__(self) -> str:
+        return "ClusterSettings()"  # the key is a secret, and the URL may hold one
+
+
 class LockedServer(msgspec.Struct, frozen=True):
     """What the lock file has of one server. Definitions are their hashes, by kind of list and by name."""
 
@@ -498,6 +513,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     secrets: SecretSources = ()
     audit: AuditSettings | None = None  # None: calls are not recorded
     lock: LockFile | None = None  # None: there is none, and no level needs one
+    cluster: ClusterSettings | None = None  # None: this process serves its hosts alone
 
     def toolbox(self, name: str) -> ToolboxSpec:
         spec = self.toolboxes.get(name)

@@ -94,6 +94,7 @@ def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[st
         naming=running.naming,
         http=running.http.with_limits_of(wanted.http),
         audit=running.audit,
+        cluster=running.cluster,
         limits=limits,
     )
     differs = {
@@ -101,6 +102,7 @@ def applied_now(running: Snapshot, wanted: Snapshot) -> tuple[Snapshot, tuple[st
         "naming": wanted.naming != running.naming,
         "http": wanted.http != possible.http,
         "audit": wanted.audit != running.audit,
+        "cluster": wanted.cluster != running.cluster,
         "limits.messageBytes": wanted.limits != limits,
     }
     return possible, tuple(key for key, other in differs.items() if other)

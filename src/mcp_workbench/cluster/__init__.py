@@ -1,0 +1,1 @@
+"""Replicas: what several `serve --http` need to serve the same hosts."""
